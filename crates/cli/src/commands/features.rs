@@ -1,4 +1,4 @@
-//! What is said when an option needs a cargo feature that this build lacks.
+//! The error for an option that needs a cargo feature which this build lacks.
 
 /// The error for `what`, which the cargo feature `feature` adds.
 pub(crate) fn missing_feature(what: &str, feature: &str) -> String {

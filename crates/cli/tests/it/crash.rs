@@ -1,4 +1,4 @@
-//! Kill -9 in the midst of appending, again and again on one database.
+//! Kills a writer with SIGKILL while it appends, repeatedly on one database.
 
 use std::{os::unix::process::ExitStatusExt as _, path::Path, process::Command, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
     seed, times,
 };
 
-/// Events that are sent in one life of the program.
+/// Events that a client sends per process.
 const LINES: usize = 40;
 
-/// Lives of a session; then the next one, or reading it back would take longer every time.
+/// Processes per session; then a new session, or reading it back would get slower each time.
 const LIVES: usize = 25;
 
-/// Cycles of a database; then the next one, for the same reason.
+/// Cycles per database; then a new database, for the same reason.
 const CYCLES: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,7 +40,7 @@ async fn acknowledged_events_of_four_processes_survive_their_kill() {
     kill_again_and_again(seed(test, 3), &["north", "east", "south", "west"], 2).await;
 }
 
-/// A client a name, each with a process of its own, all on one database.
+/// Run one client per name, each with its own process, all on one database.
 async fn kill_again_and_again(seed: u64, names: &[&str], in_flight: usize) {
     let mut random = Random::new(seed);
     let (mut acknowledged, mut unheard) = (0, 0);
@@ -57,7 +57,7 @@ async fn kill_again_and_again(seed: u64, names: &[&str], in_flight: usize) {
         unheard += age.unheard;
     }
     println!("{acknowledged} events acknowledged; {unheard} were stored but cut off before that");
-    // Only those show that a retry stores nothing twice.
+    // Only stored events whose acknowledgement was lost show that a retry stores nothing twice.
     assert!(
         unheard > 0,
         "the test does not bite: no kill between storing and acknowledging"
@@ -101,7 +101,7 @@ impl Age<'_> {
                 .collect();
         }
         live_and_die(&store, &mut self.clients, random);
-        // Now and then the next life begins with what the last one left behind.
+        // Now and then, the next process starts with the files that the last one left.
         if random.chance(70) {
             let sessions = SqliteSessionService::connect(&store).await.unwrap();
             let faults = compare_open(&sessions, &self.clients).await;
@@ -112,7 +112,7 @@ impl Age<'_> {
         }
     }
 
-    /// Sends what is left and compares everything.
+    /// Send the remaining events and compare everything.
     async fn end(&mut self) {
         finish(&self.store(), &mut self.clients);
         self.done.append(&mut self.clients);
@@ -124,12 +124,12 @@ impl Age<'_> {
     }
 }
 
-/// One process a client, each killed at its own moment.
+/// Run one process per client and kill each at its own moment.
 fn live_and_die(store: &str, clients: &mut [Ledger], random: &mut Random) {
     std::thread::scope(|scope| {
         for client in clients {
             let lives_for = random.below(LINES as u64 + 1) as usize;
-            // Opening takes longer than an append; a kill at once should not always come before.
+            // Opening takes longer than an append; an immediate kill should not always precede it.
             let longest_us = if lives_for == 0 { 30_000 } else { 3_000 };
             let then = Duration::from_micros(random.below(longest_us));
             scope.spawn(move || live(store, client, lives_for, then));
@@ -137,7 +137,7 @@ fn live_and_die(store: &str, clients: &mut [Ledger], random: &mut Random) {
     });
 }
 
-/// Appends until some lines are acknowledged and some time has passed, then is killed.
+/// Append until some lines are acknowledged and some time has passed, then kill the process.
 fn live(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
     let running = start(store, client);
     for _ in 0..lines {
@@ -155,7 +155,7 @@ fn live(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
     assert!(was_killed || ended.status.success(), "{}", ended.stderr);
 }
 
-/// Sends what is left and lets the program end by itself: every line is acknowledged.
+/// Send the remaining events and let the program exit by itself: every line is acknowledged.
 fn finish(store: &str, clients: &mut [Ledger]) {
     for client in clients {
         let ended = start(store, client).wait();
@@ -181,7 +181,7 @@ pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Does something to a healthy database by hand and says what the comparison finds.
+/// Change a healthy database directly and return what the comparison finds.
 async fn after_tampering(sql: &str) -> Vec<Fault> {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("sessions.db");
@@ -199,7 +199,7 @@ fn tamper(path: &Path, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger_finds_a_lost_event() {
-    // The last one, with the position taken back: the database itself finds nothing wrong.
+    // Remove the last event and decrease the position: the database itself finds nothing wrong.
     let sql = "DELETE FROM events WHERE event_id = 's-39'; UPDATE sessions SET position = 39";
     let faults = after_tampering(sql).await;
     assert!(faults.contains(&Fault::Lost("s-39".into())), "{faults:?}");
@@ -209,7 +209,7 @@ async fn ledger_finds_a_lost_event() {
             .any(|fault| matches!(fault, Fault::Damaged(_)))
     );
 
-    // In the midst: the database itself notices.
+    // Remove an event in the middle: the database itself detects it.
     let faults = after_tampering("DELETE FROM events WHERE event_id = 's-7'").await;
     assert!(
         faults

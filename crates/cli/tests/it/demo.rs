@@ -1,4 +1,4 @@
-//! `retain demo`: the first thing that people run must work anywhere, and tell the truth.
+//! `retain demo`: the first command that people run must work everywhere, and print facts.
 
 use std::process::{Command, Output};
 
@@ -43,7 +43,7 @@ async fn demo_recalls_across_sessions_and_prints_stored_events() {
     let authors: Vec<_> = friday.events.iter().map(|event| &event.author).collect();
     assert_eq!(authors, ["user", "recall", "recall", "recall"]);
     assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
-    // What the demo tells is in the file: another program finds it there.
+    // Another program finds in the file what the demo printed.
     let memory = SqliteMemoryService::over(sessions.store().memory());
     let search = MemoryQuery::new("favorite project");
     let found = memory.search_memory_with("assistant", "ada", search).await;

@@ -1,5 +1,5 @@
-//! The disk is full: an append fails and says so, reading goes on, nothing acknowledged is lost, and
-//! once there is room again writing goes on without opening anew.
+//! A full disk: an append fails with that error, reads continue, no acknowledged event is lost, and
+//! appends succeed again once space is freed, without reopening the database.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,10 +18,10 @@ use crate::{
     skip,
 };
 
-/// How often a client is told that the disk is full before it is believed.
+/// Number of full-disk errors after which a client stops.
 const FULL: usize = 10;
 
-/// More appends than fit, whatever happens.
+/// More appends than fit in any case.
 const MANY: usize = 5000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +37,7 @@ async fn full_disk_is_reported_to_each_of_eight_writers() {
     fill_and_free(test, clients.collect()).await;
 }
 
-/// On a disk that is full before the first checkpoint, and on one that is full after some.
+/// Run on a disk that is full before the first checkpoint, and on one that is full after several.
 async fn fill_and_free(test: &str, clients: Vec<Ledger>) {
     for megabytes in [4, 14] {
         match SmallDisk::mount(megabytes) {
@@ -76,7 +76,7 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 }
 
-/// Lets every client append at once, as [`append_until_full`] does.
+/// Let every client append concurrently with [`append_until_full`].
 async fn all_at_once(
     sessions: &SqliteSessionService,
     clients: Vec<Ledger>,
@@ -94,8 +94,8 @@ async fn all_at_once(
     appending.join_all().await
 }
 
-/// Appends until `full` appends have failed with a full disk, or `most` events are stored. Each event
-/// is sent until it is stored.
+/// Append until `full` appends have failed with a full disk, or `most` events are stored. Retry
+/// each event until it is stored.
 async fn append_until_full(
     sessions: &SqliteSessionService,
     client: &mut Ledger,
@@ -114,7 +114,7 @@ async fn append_until_full(
             Err(SessionError::Full { .. }) => told += 1,
             Err(other) => panic!("expected a full disk: {}", in_full(&other)),
         }
-        // Reading goes on all the while, also for those who read for the first time.
+        // Reads continue all the while, including first reads of a session.
         let read = sessions.read(&client.key, Window::newest(3)).await;
         read.unwrap_or_else(|error| panic!("cannot read: {}", in_full(&error)));
     }
@@ -153,14 +153,14 @@ async fn append_command_reports_a_full_disk() {
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 }
 
-/// A disk of a few megabytes, for as long as this lives.
+/// A file system of a few megabytes, mounted while this value lives.
 struct SmallDisk {
     folder: TempDir,
     megabytes: usize,
 }
 
 impl SmallDisk {
-    /// `None` if that is not allowed here.
+    /// Mount it; `None` if mounting is not permitted.
     fn mount(megabytes: usize) -> Option<SmallDisk> {
         let folder = retain_testkit::scratch::folder();
         let mut mount = Command::new("mount");
@@ -185,7 +185,7 @@ impl SmallDisk {
         self.path().join("weight")
     }
 
-    /// Takes half of the room away.
+    /// Occupy half of the space.
     fn weigh_down(&self) {
         std::fs::write(self.weight(), vec![1; self.megabytes * 512 * 1024]).unwrap();
     }
@@ -203,7 +203,7 @@ impl Drop for SmallDisk {
             let output = command.args(lazily).arg(self.path()).output();
             output.is_ok_and(|output| output.status.success())
         };
-        // After a failed test somebody may still have a file open.
+        // After a failed test, a file may still be open.
         let _ = unmount(&[]) || unmount(&["-l"]);
     }
 }

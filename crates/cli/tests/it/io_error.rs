@@ -1,5 +1,5 @@
-//! The system says that a write or a sync has failed: the client gets an error and never a false
-//! acknowledgement. Life goes on after a restart, and also if the power fails then.
+//! The kernel reports a failed write or sync: the client gets an error, never a false
+//! acknowledgement. Appends succeed after a restart, even if the power fails then.
 
 use retain::{
     Event, SessionError, SessionLog as _, SessionService as _, SqliteSessionService,
@@ -17,7 +17,7 @@ use crate::{
     times,
 };
 
-/// Which calls fail, and how. Only those that change something.
+/// The calls that fail, with their errors. Only calls that change data.
 const FAULTS: [&str; 6] = [
     "fdatasync:error=EIO",
     "fdatasync:error=ENOSPC",
@@ -27,7 +27,7 @@ const FAULTS: [&str; 6] = [
     "unlink:error=EIO",
 ];
 
-/// Events that are sent in one life of the program.
+/// Events that a client sends per process.
 const LINES: usize = 12;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +75,7 @@ async fn failed_write_or_sync_is_never_acknowledged() {
     assert!(failed > 0, "the test does not bite: no fault was noticed");
 }
 
-/// A process that lives on after a failure, as a server does, and tries each event until it is stored.
+/// A process that continues after a failure, like a server, retries each event until it is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn process_reports_the_truth_after_an_io_failure() {
     let test = "process_reports_the_truth_after_an_io_failure";
@@ -122,7 +122,7 @@ async fn process_reports_the_truth_after_an_io_failure() {
     assert!(failed > 0, "the test does not bite: no call failed");
 }
 
-/// Lets every Nth write or sync fail, rarely enough that appends succeed in between.
+/// Let every Nth write or sync fail, rarely enough that appends succeed in between.
 fn any_fault_again_and_again(random: &mut Random) -> String {
     let fault = FAULTS[random.below(4) as usize];
     let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };
@@ -130,12 +130,12 @@ fn any_fault_again_and_again(random: &mut Random) -> String {
     format!("{fault}:when={first}+{step}")
 }
 
-/// The name of the test below, and what makes it more than an empty one.
+/// The name of the test below, and the variable without which it does nothing.
 const STUBBORN: &str = "io_error::stubborn_client";
 const STUBBORN_STORE: &str = "RETAIN_TEST_STUBBORN_STORE";
 
 /// Not a test: the process that the test above runs. It opens a database, reads events and appends
-/// each until that works.
+/// each until that succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn stubborn_client() {
     let Ok(uri) = std::env::var(STUBBORN_STORE) else {
@@ -178,7 +178,7 @@ async fn append_stubbornly(
     }
 }
 
-/// The n-th call of a thread fails; sometimes all that follow do as well.
+/// The n-th call of a thread fails; sometimes all later ones do too.
 fn any_fault(random: &mut Random) -> String {
     let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
     let most = if fault.starts_with("pwrite64") { 40 } else { 4 };

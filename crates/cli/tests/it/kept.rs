@@ -1,6 +1,6 @@
-//! The other side of `scripts/canary_keys.py`: `scripts/test` runs all tests with marked keys in the
-//! environment and then looks for these in all that they left behind. A mark that is meant to be found
-//! says that it looks at the right places.
+//! Counterpart of `scripts/canary_keys.py`: `scripts/test` runs all tests with canary API keys in
+//! the environment and then searches their leftovers. A canary that must be found proves that the
+//! search covers the right places.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use retain_testkit::scratch;
 
 const CONTROL: &str = "RETAIN_CONTROL_MARK";
 
-/// Where tests are run without marks, there is nothing to show.
+/// Without canaries in the environment there is nothing to check.
 #[tokio::test]
 async fn test_output_logs_and_files_are_kept_for_the_key_search() {
     let Ok(control) = std::env::var(CONTROL) else {

@@ -1,4 +1,4 @@
-//! What a client sent and what was acknowledged to it, and whether a database has it so.
+//! Records what a client sent and what was acknowledged, and compares it with a database.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,23 +14,23 @@ use retain::{
 /// What is wrong with a database.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
-    /// An acknowledged event is not there.
+    /// An acknowledged event is missing.
     Lost(String),
-    /// An acknowledged event is not where the acknowledgement said.
+    /// An acknowledged event is not at the acknowledged position.
     Moved(String),
-    /// An event is there more than once.
+    /// An event is stored more than once.
     Doubled(String),
-    /// An event is there that nobody sent, or not as it was sent.
+    /// An event was never sent, or differs from the one sent.
     Strange(String),
     /// Events are not in the order in which they were sent.
     OutOfOrder(String),
     /// Positions are not 1, 2, 3, …
     Gap(u64),
-    /// More unacknowledged events are there than were under way.
+    /// More unacknowledged events are stored than were in flight.
     TooMany(usize),
-    /// A key of the state is not what the events make of it.
+    /// A state key differs from the fold of the events.
     State(String),
-    /// The database cannot be opened or read, or says itself that it is damaged.
+    /// The database does not open or read, or reports corruption.
     Damaged(String),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     pub(crate) key: SessionKey,
-    /// How many appends may be under way at once.
+    /// Maximum number of appends in flight.
     pub(crate) in_flight: usize,
     sent: Vec<Arc<Event>>,
     acknowledged: Vec<(u64, String)>,
@@ -60,7 +60,7 @@ impl Ledger {
         }
     }
 
-    /// The events without acknowledgement: first those sent before, then new ones, `count` in all.
+    /// The next `count` unacknowledged events: first those sent before, then new ones.
     pub(crate) fn outbox(&mut self, count: usize) -> &[Arc<Event>] {
         let first = self.acknowledged.len();
         while self.sent.len() < first + count {
@@ -70,8 +70,8 @@ impl Ledger {
         &self.sent[first..]
     }
 
-    /// Takes down an acknowledgement. They come in the order in which events were sent; the last
-    /// may come again, when a client that did not hear it has asked again.
+    /// Record an acknowledgement. They arrive in the order of the events; the last one may repeat
+    /// if a client missed it and sent the event again.
     pub(crate) fn acknowledge(&mut self, position: u64, id: &str) {
         if let Some(last) = self.acknowledged.last()
             && last.1 == id
@@ -84,7 +84,7 @@ impl Ledger {
         self.acknowledged.push((position, id.to_owned()));
     }
 
-    /// As [`acknowledge`](Self::acknowledge), as the program writes it.
+    /// Like [`acknowledge`](Self::acknowledge), for a line that the program printed.
     pub(crate) fn acknowledge_line(&mut self, line: &str) {
         let json = Json::parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
         let (position, id) = (json["position"].as_u64(), json["id"].as_str());
@@ -95,7 +95,7 @@ impl Ledger {
         self.acknowledged.len()
     }
 
-    /// The same client before it got any answer.
+    /// The same client before its first acknowledgement.
     pub(crate) fn before_any_answer(&self) -> Ledger {
         Ledger {
             acknowledged: Vec::new(),
@@ -108,14 +108,14 @@ impl Ledger {
         line.contains(&format!("\"{}-", self.key.id))
     }
 
-    /// How many events are stored whose acknowledgement never came.
+    /// Number of stored events whose acknowledgement never arrived.
     pub(crate) async fn unheard(&self, sessions: &SqliteSessionService) -> usize {
         let session = sessions.read(&self.key, Window::NONE).await.unwrap();
         let stored = session.map_or(0, |session| session.position as usize);
         stored - self.acknowledged.len()
     }
 
-    /// Everything that is wrong with this session in the database.
+    /// Compare this session with the database and return every fault.
     pub(crate) async fn compare(&self, sessions: &SqliteSessionService) -> Vec<Fault> {
         let session = match sessions.read(&self.key, Window::ALL).await {
             Ok(Some(session)) => session,
@@ -171,8 +171,8 @@ impl Ledger {
     }
 }
 
-/// The state must be what the events make of it. Other sessions share `app:` and `user:` keys with
-/// this one, under other names.
+/// The state must equal the fold of the events. Other sessions share `app:` and `user:` state with
+/// this one, but use other keys.
 fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
     let mut expected = State::new();
     for event in &session.events {
@@ -193,7 +193,7 @@ fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
     faults.extend(wrong.map(|key| Fault::State(key.to_owned())));
 }
 
-/// Opens a database and says everything that is wrong with it, for all its clients.
+/// Open a database and return the faults of all its clients.
 pub(crate) async fn compare_all(uri: &str, ledgers: &[Ledger]) -> Vec<Fault> {
     let sessions = match SqliteSessionService::connect(uri).await {
         Ok(sessions) => sessions,
@@ -202,7 +202,7 @@ pub(crate) async fn compare_all(uri: &str, ledgers: &[Ledger]) -> Vec<Fault> {
     compare_open(&sessions, ledgers).await
 }
 
-/// As [`compare_all`], for a database that is open.
+/// Like [`compare_all`], for an open database.
 pub(crate) async fn compare_open(
     sessions: &SqliteSessionService,
     ledgers: &[Ledger],
@@ -229,8 +229,8 @@ pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The event of a turn: a counter, a key of its own (they come round, so that the state stays
-/// small), shared keys, and now and then a body that fills more than a page of the database.
+/// The event of a turn: a counter, its own state key (reused in rotation, so that the state stays
+/// small), shared state keys, and sometimes a body larger than a database page.
 fn event(session: &str, turn: usize) -> Event {
     let words = if turn % 16 == 5 { 800 } else { 1 + turn % 20 };
     let mut event = Event::user_text(format!("turn {turn} {}", "of many ".repeat(words)));

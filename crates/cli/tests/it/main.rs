@@ -1,10 +1,10 @@
-//! What no test inside one process can show: the real program is killed, loses its power, runs out
-//! of disk or is told by the system that a write failed. What it acknowledged must be there after.
-//! And its demo tells what is true, and its commands do what they say.
+//! Tests of the real program as a process: it is killed, loses power, runs out of disk space or
+//! gets write errors, and everything that it acknowledged must survive. The demo prints facts, and
+//! the commands do what they document.
 //!
-//! `ledger` knows what was sent and acknowledged and compares; `program` is the child process;
-//! `theatre` records one and lets its power fail; `replicas` are several servers on one store. A test that uses chance prints its
-//! seed; `RETAIN_SEED` gives it another one. `RETAIN_LONG` makes the tests long.
+//! `ledger` records what was sent and acknowledged and compares; `program` is the child process;
+//! `theatre` records one and simulates power loss; `replicas` are several servers on one store. A
+//! random test prints its seed; `RETAIN_SEED` sets another one. `RETAIN_LONG` makes the tests long.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +27,7 @@ mod serve;
 mod theatre;
 mod together;
 
-/// The seed of a test that uses chance: a fixed one, or that of `RETAIN_SEED`.
+/// The seed of a random test: a fixed one, or that of `RETAIN_SEED`.
 fn seed(test: &str, default: u64) -> u64 {
     let given = std::env::var("RETAIN_SEED").ok();
     let seed = given.map_or(default, |text| {
@@ -37,7 +37,7 @@ fn seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// How often to do it: seldom, or often if `RETAIN_LONG` is set.
+/// The number of repetitions: few, or many if `RETAIN_LONG` is set.
 fn times(usually: usize, long: usize) -> usize {
     match std::env::var_os("RETAIN_LONG") {
         Some(_) => long,

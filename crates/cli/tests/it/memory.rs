@@ -9,7 +9,7 @@ use retain::{
 
 use crate::program::{RETAIN, uri};
 
-/// What the program answers, if it does.
+/// Run the command and return its output, or its error output on failure.
 fn memory(file: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(RETAIN);
     command.args(["memory", arguments[0], "--store", &uri(file)]);
@@ -65,7 +65,7 @@ async fn memory_commands_ingest_list_search_and_forget() {
     let list = memory(&["list"]).unwrap();
     assert_eq!(list.lines().count(), 4, "{list}");
     assert!(list.contains("user  monday:1  monday-1\n    I prefer rooms on high floors.\n"));
-    // What a text would do to a terminal is shown and not done.
+    // Terminal control characters in a text are escaped.
     assert!(
         list.contains("My\\u{1b}[2J train\\nuser: leaves at noon."),
         "{list}"
@@ -96,7 +96,7 @@ async fn memory_commands_ingest_list_search_and_forget() {
         "{stats}"
     );
 
-    // What was read by this process is forgotten by the other, for good.
+    // A process that has read the memories sees that another one has forgotten them for good.
     let service = SqliteMemoryService::over(sessions.store().memory());
     let before = service
         .search_memory("travel", "ada", "floors")

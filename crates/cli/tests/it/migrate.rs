@@ -1,4 +1,4 @@
-//! `retain migrate`: the real program, also killed on its way.
+//! `retain migrate`: the real program, killed halfway too.
 
 use std::{
     path::Path,
@@ -26,7 +26,7 @@ fn between(from: &str, to: &str) -> Command {
     command
 }
 
-/// What the program says, if it succeeds; else what is wrong.
+/// Return the output of a successful command, otherwise its error output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -42,7 +42,7 @@ fn export(file: &Path) -> String {
     run(&mut command).unwrap()
 }
 
-/// Sessions of two users; the first has most events.
+/// Create sessions of two users; the first has most events.
 async fn fill(file: &Path, events: usize) -> SqliteSessionService {
     let sessions = SqliteSessionService::connect(&uri(file)).await.unwrap();
     for (user, id, events) in [("ada", "s1", events), ("ada", "s2", 3), ("grace", "s1", 40)] {
@@ -99,7 +99,7 @@ async fn migrate_errors_name_the_remedy() {
     assert!(missing.contains("there is no such file"), "{missing}");
     assert!(!to.exists());
     let sessions = fill(&to, 3).await;
-    // The ids of its events are others.
+    // The ids of the events differ.
     let error = run(&mut migrate(&from, &to)).unwrap_err();
     let expected = r#"session "app"/"ada"/"s1": exists in the target and differs from the source"#;
     assert!(error.contains(expected), "{error}");
@@ -130,7 +130,7 @@ async fn migrate_errors_name_the_remedy() {
     );
 }
 
-/// Killed at one moment and another, and begun again each time, it ends in the same.
+/// A migration that is killed and restarted at different moments has the same result.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_migration_resumes() {
     let folder = retain_testkit::scratch::folder();
@@ -153,7 +153,7 @@ async fn killed_migration_resumes() {
     assert!(killed > 0, "it was always quicker");
 }
 
-/// What was in one store goes to several, and comes into one again.
+/// Data of one store is copied to several, and back into one.
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_only_copies_one_kind() {
     let folder = retain_testkit::scratch::folder();
@@ -218,7 +218,7 @@ async fn save(file: &Path, versions: usize) {
     }
 }
 
-/// Killed within a save, the number that it had taken is free again.
+/// After a kill during a save, the version number that it used is free again.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_migration_to_a_folder_resumes() {
     let folder = retain_testkit::scratch::folder();
@@ -240,7 +240,7 @@ async fn killed_migration_to_a_folder_resumes() {
     assert!(killed > 0, "it was always quicker");
 }
 
-/// To a server and back again, nothing is another.
+/// A migration to a server and back changes nothing.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_to_postgresql_and_back_is_lossless() {
@@ -280,7 +280,7 @@ async fn migrate_to_postgresql_and_back_is_lossless() {
             assert!(told.contains(count), "{count}: {told}");
         }
     }
-    // The hash of all that there is does not depend on where it is.
+    // The hash of all data does not depend on the store.
     let hash = |told: &str| told.split("SHA-256").nth(1).map(str::to_owned);
     assert!(hash(&there).is_some(), "{there}");
     assert_eq!(hash(&there), hash(&again));

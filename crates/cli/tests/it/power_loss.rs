@@ -1,6 +1,6 @@
-//! The power fails: what the real program wrote and synced is recorded, the disk as it could be
-//! found is made of it for many moments, and each is opened and compared with what was acknowledged
-//! until then. `retain_testkit::crash` says what is taken to survive.
+//! Power loss: record what the real program wrote and synced, build the possible disk images for
+//! many moments, open each and compare it with what was acknowledged by then.
+//! `retain_testkit::crash` documents which writes survive.
 
 use retain_testkit::crash::{Action, Moment, Stage, have_strace};
 
@@ -21,13 +21,13 @@ async fn acknowledged_events_survive_a_power_failure() {
     }
 }
 
-/// If the same test finds nothing where losses must be, it finds nothing anywhere.
+/// If the test detects no loss with reduced durability, its other results prove nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn test_detects_loss_with_reduced_durability() {
     let test = "test_detects_loss_with_reduced_durability";
     if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
         assert!(outcome.lossy > 0, "the test does not bite: no loss");
-        // Losses are all that was agreed to: what is left must be whole.
+        // Only losses are allowed with this setting: the remaining data must be consistent.
         assert_eq!(outcome.bad, Vec::<String>::new());
     }
 }
@@ -51,7 +51,7 @@ async fn crash_everywhere(
         return None;
     }
     let seed = seed(test, default_seed);
-    // Checkpoints are where a log that restarts can go wrong, so there are many of them.
+    // Errors are likely where the WAL restarts, so make many checkpoints.
     let options = format!("?synchronous={synchronous}&checkpoint_pages=1000");
     let mut theatre = Theatre::new(&options);
     play_everything(&mut theatre);
@@ -61,7 +61,7 @@ async fn crash_everywhere(
     Some(outcome)
 }
 
-/// A slow client, an eager one, one that is killed and comes back, two at once.
+/// A slow client, a fast one, one that is killed and restarted, and two concurrent ones.
 fn play_everything(theatre: &mut Theatre) {
     theatre.play(&mut Ledger::new("calm", 1), 420, None);
     theatre.play(&mut Ledger::new("eager", 8), 600, None);
@@ -81,7 +81,7 @@ fn play_everything(theatre: &mut Theatre) {
     );
 }
 
-/// Whether a WAL begins, or begins anew after everything in it was brought into the database.
+/// Whether the write begins a WAL, or restarts it after a full checkpoint.
 fn begins_wal(moment: &Moment) -> bool {
     let Action::Write {
         file, offset: 0, ..

@@ -19,12 +19,12 @@ use crate::ledger::Ledger;
 /// The program under test.
 pub(crate) const RETAIN: &str = env!("CARGO_BIN_EXE_retain");
 
-/// The address of the database at `path`.
+/// The URI of the database at `path`.
 pub(crate) fn uri(path: &Path) -> String {
     format!("sqlite:///{}", path.display())
 }
 
-/// Adds the arguments that append to the session of `ledger`.
+/// Add the arguments that append to the session of `ledger`.
 pub(crate) fn append_arguments(command: &mut Command, uri: &str, ledger: &Ledger) {
     let in_flight = ledger.in_flight.to_string();
     let key = &ledger.key;
@@ -32,7 +32,7 @@ pub(crate) fn append_arguments(command: &mut Command, uri: &str, ledger: &Ledger
     command.args(["--app", &key.app, "--user", &key.user, "--session", &key.id]);
 }
 
-/// Events as the program's standard input: a file, so that nobody has to feed it.
+/// Events as standard input: a file, so that no thread has to write them.
 fn input(events: &[Arc<Event>]) -> File {
     let mut file = retain_testkit::scratch::file();
     write_lines(&mut file, events);
@@ -40,14 +40,14 @@ fn input(events: &[Arc<Event>]) -> File {
     file
 }
 
-/// Writes events as the program reads them.
+/// Write events in the format that the program reads.
 pub(crate) fn write_lines(file: &mut File, events: &[Arc<Event>]) {
     for event in events {
         writeln!(file, "{}", event.to_json().unwrap()).unwrap();
     }
 }
 
-/// A program that runs, and the lines it has written.
+/// A running program and the lines it has written.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -58,13 +58,13 @@ pub(crate) struct Running {
 /// A program that has ended.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// The lines it wrote that were not read before.
+    /// The lines that were not read before.
     pub(crate) lines: Vec<String>,
     pub(crate) stderr: String,
 }
 
 impl Running {
-    /// Starts `command`, which gets `events` to read.
+    /// Start `command` with `events` as its input.
     pub(crate) fn start(mut command: Command, events: &[Arc<Event>]) -> Running {
         let stderr = retain_testkit::scratch::file();
         command.stdin(input(events)).stdout(Stdio::piped());
@@ -74,7 +74,7 @@ impl Running {
         let (sender, lines) = channel();
         let reader = std::thread::spawn(move || {
             let mut line = String::new();
-            // A line without its end was cut off by the crash and tells nothing.
+            // A line without its end was truncated by the crash and is ignored.
             while out.read_line(&mut line).is_ok() && line.ends_with('\n') {
                 let _ = sender.send(std::mem::take(&mut line));
             }
@@ -87,18 +87,18 @@ impl Running {
         }
     }
 
-    /// Waits for the next line; none if the program has closed its output.
+    /// Wait for the next line; `None` if the program has closed its output.
     pub(crate) fn next_line(&self) -> Option<String> {
         self.lines.recv().ok()
     }
 
-    /// Kills it with SIGKILL.
+    /// Kill the process with SIGKILL.
     pub(crate) fn kill(mut self) -> Ended {
         self.child.kill().unwrap();
         self.wait()
     }
 
-    /// Waits for its end.
+    /// Wait until the process exits.
     pub(crate) fn wait(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         self.reader.join().unwrap();

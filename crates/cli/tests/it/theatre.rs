@@ -1,5 +1,5 @@
-//! A database that the real program writes under strace, scene by scene, and the power failing at
-//! any moment of it.
+//! A database that the real program writes under strace, scene by scene, with simulated power loss
+//! at any moment.
 
 use std::{
     collections::HashMap,
@@ -23,22 +23,22 @@ use crate::{
     program::{RETAIN, Running, append_arguments, uri, write_lines},
 };
 
-/// Images that are looked at at once.
+/// Number of images checked concurrently.
 const AT_ONCE: usize = 4;
 
-/// What was found at all crash points.
+/// The results of all crash points.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Points at which something acknowledged was lost, and nothing else was wrong.
+    /// Points at which acknowledged events were lost and nothing else was wrong.
     pub(crate) lossy: usize,
-    /// What else was found, and where.
+    /// Other faults, with their points.
     pub(crate) bad: Vec<String>,
 }
 
 /// A database that the program writes under strace, scene by scene.
 pub(crate) struct Theatre {
     folder: TempDir,
-    /// Where the database is, and nothing else.
+    /// The folder that has only the database.
     stage: PathBuf,
     options: String,
     ledgers: Vec<Ledger>,
@@ -48,7 +48,7 @@ pub(crate) struct Theatre {
 impl Theatre {
     pub(crate) fn new(options: &str) -> Theatre {
         let folder = scratch::folder();
-        // As the system names it: a link on the way there would hide every file from the trace.
+        // The canonical path: a symbolic link would hide every file from the trace.
         let stage = folder.path().canonicalize().unwrap().join("stage");
         std::fs::create_dir(&stage).unwrap();
         Theatre {
@@ -65,7 +65,7 @@ impl Theatre {
         format!("{path}{}", self.options)
     }
 
-    /// Appends `count` events; the client notes what is acknowledged. Says whether all went well.
+    /// Append `count` events and record the acknowledgements. Return whether all succeeded.
     pub(crate) fn play(&mut self, client: &mut Ledger, count: usize, fault: Option<&str>) -> bool {
         let recorder = self.recorder(fault);
         let mut command = recorder.command(RETAIN);
@@ -75,7 +75,7 @@ impl Theatre {
         well
     }
 
-    /// As [`play`](Self::play), by a program of the caller: `arrange` tells it what to do.
+    /// Like [`play`](Self::play), with another program; `arrange` sets its arguments.
     pub(crate) fn play_other(
         &mut self,
         client: &mut Ledger,
@@ -114,14 +114,14 @@ impl Theatre {
         self.ledgers.push(client.clone());
         self.record(recorder);
         let well = ended.status.success();
-        // Without an error everything was acknowledged, and with one not everything.
+        // All events are acknowledged exactly if the program reports no error.
         let all = client.acknowledged() == before + count;
         assert_eq!(well, all, "{}", ended.stderr);
         well
     }
 
-    /// What is wrong with the database as it is now. It is a copy that is opened, because opening
-    /// changes it, and the recording would not know.
+    /// Compare the current database. This opens a copy, because opening changes the files behind
+    /// the recording.
     pub(crate) async fn look(&self) -> Vec<Fault> {
         let mut image = Image::new();
         for entry in std::fs::read_dir(&self.stage).unwrap() {
@@ -134,12 +134,12 @@ impl Theatre {
         look(&image, &self.ledgers).await
     }
 
-    /// What was recorded.
+    /// The recorded moments.
     pub(crate) fn moments(&self) -> &[Moment] {
         &self.moments
     }
 
-    /// Two processes at once, each with files for input and output.
+    /// Run two concurrent processes, each with files for input and output.
     pub(crate) fn play_together(&mut self, clients: [Ledger; 2], count: usize) {
         const SCRIPT: &str = r#"
             "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$2" <"$3" >"$4" &
@@ -167,7 +167,7 @@ impl Theatre {
     }
 
     fn record(&mut self, recorder: &Recorder) {
-        // The last moment need not be of the last call.
+        // The last moment may belong to an earlier call.
         let calls = self.moments.iter().map(|moment| moment.call + 1);
         let calls = calls.max().unwrap_or(0);
         for mut moment in recorder.moments().unwrap() {
@@ -176,7 +176,7 @@ impl Theatre {
         }
     }
 
-    /// Lets the power fail at `points` moments and looks at what is left.
+    /// Simulate power loss at `points` moments and check what is left.
     pub(crate) async fn crash(&self, seed: u64, points: usize) -> Outcome {
         let mut random = Random::new(seed);
         let moments = self.moments.len() as u64;
@@ -218,21 +218,21 @@ impl Outcome {
     }
 }
 
-/// Whether a line is an acknowledgement, and not what a test runner writes around it.
+/// Whether a line is an acknowledgement and not output of the test runner.
 fn is_answer(line: &str) -> bool {
     line.starts_with("{\"position\":")
 }
 
-/// What the disk holds and the clients know at one moment.
+/// The content of the disk and the knowledge of the clients at one moment.
 struct Replay {
     disk: Disk,
     ledgers: Vec<Ledger>,
-    /// What was told and is not yet a line, by where it was told.
+    /// Output that is not yet a complete line, by its target.
     told: HashMap<String, Vec<u8>>,
 }
 
 impl Replay {
-    /// Begins before anything was acknowledged.
+    /// Start before any acknowledgement.
     fn new(ledgers: &[Ledger]) -> Replay {
         Replay {
             disk: Disk::default(),
@@ -258,7 +258,7 @@ impl Replay {
     }
 }
 
-/// Opens what is left, writes to it and compares it with what was acknowledged.
+/// Open an image, append to it and compare it with what was acknowledged.
 async fn look(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     let folder = fast_folder();
     for (name, bytes) in image {
@@ -277,7 +277,7 @@ async fn look(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     faults
 }
 
-/// Writes, as the first user after the crash would.
+/// Append as the first user after the crash would.
 async fn go_on(sessions: &SqliteSessionService) -> retain::Result<()> {
     let created = sessions.create_session("crash", "ada", None, Some("after"));
     let session = created.await?;
@@ -288,12 +288,12 @@ async fn go_on(sessions: &SqliteSessionService) -> retain::Result<()> {
         .map(drop)
 }
 
-/// As many images are kept where it is looked for keys in what tests leave behind. All are made of
-/// the same writes, and there may be thousands.
+/// Number of images kept for the API key search. All consist of the same writes, and there may be
+/// thousands.
 const KEPT: usize = 50;
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// A folder in memory where there is one: no image needs to outlive its look.
+/// A folder in memory if possible: no image needs to outlive its check.
 fn fast_folder() -> TempDir {
     if scratch::is_kept() && LOOKS.fetch_add(1, Ordering::Relaxed) < KEPT {
         return scratch::folder();

@@ -1,5 +1,5 @@
-//! Several processes on one database from its first moment: none is turned away because another
-//! one is creating it, opening it or closing it.
+//! Several processes on one database from its creation: none fails because another one is creating,
+//! opening or closing it.
 
 use std::{process::Command, sync::Barrier};
 
@@ -16,7 +16,7 @@ async fn new_database_opens_in_many_processes_at_once() {
     for round in 0..times(15, 300) {
         let folder = retain_testkit::scratch::folder();
         let store = uri(&folder.path().join("sessions.db"));
-        // Twice: new, and then with nobody there to have it open.
+        // Twice: a new database, and then one that no process has open.
         let names = (0..PROCESSES).map(|number| format!("client{number}"));
         let mut clients: Vec<Ledger> = names.map(|name| Ledger::new(&name, 1)).collect();
         for _ in 0..2 {

@@ -61,7 +61,7 @@ impl Exports {
     pub(super) async fn shutdown(self) {}
 }
 
-/// What to say about variables that name a collector.
+/// The warnings about variables that name a collector.
 #[cfg(not(feature = "otel"))]
 fn warnings(is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let names = [

@@ -1,11 +1,11 @@
-//! How many files may be open: a connection is one, and many systems allow a thousand unless asked.
+//! The limit on open files: each connection needs one, and many systems default to about 1,000.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit to the most that the system allows.
+/// Raises the soft limit to the hard limit.
 pub(super) fn allow_many() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it there is room for fewer clients; those that find none wait.
+    // If this fails, the server accepts fewer connections, and further clients wait.
     let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -1,4 +1,4 @@
-//! Several `retain serve` on one store, which can be killed and started again one by one.
+//! Several `retain serve` on one store, which can be killed and restarted one by one.
 
 use std::sync::{Mutex, RwLock};
 
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use super::http::{self, Answer};
 use crate::serve::process::{Server, serve};
 
-/// Where nobody listens: the port of a server that is gone may be another's by now.
+/// An address without a listener: another process may have the port of a killed server by now.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// The replicas, and where they listen.
+/// The replicas and their addresses.
 pub(super) struct Cluster {
     folder: TempDir,
     store: String,
@@ -20,7 +20,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all of them at once, so that they also meet while tables are made.
+    /// Start all at once, so that they also race to create the tables.
     pub(super) fn start(store: &str, replicas: usize) -> Cluster {
         let cluster = Cluster {
             folder: retain_testkit::scratch::folder(),
@@ -41,16 +41,16 @@ impl Cluster {
         self.servers.len()
     }
 
-    /// Kills a replica with SIGKILL.
+    /// Kill a replica with SIGKILL.
     pub(super) fn kill(&self, number: usize) {
         let server = self.servers[number].lock().unwrap().take().unwrap();
-        // Before its port is free.
+        // Before its port becomes free.
         NOBODY.clone_into(&mut self.addresses.write().unwrap()[number]);
         server.signal(Signal::KILL);
         server.wait();
     }
 
-    /// Starts a replica, at an address of its own.
+    /// Restart a replica at a new address.
     pub(super) fn revive(&self, number: usize) {
         let arguments = [
             "--session-service-uri",
@@ -65,17 +65,17 @@ impl Cluster {
         *self.servers[number].lock().unwrap() = Some(server);
     }
 
-    /// Where a replica listens, or nobody; numbers go round.
+    /// The address of a replica, or one without a listener; numbers wrap around.
     pub(super) fn address(&self, number: usize) -> String {
         self.addresses.read().unwrap()[number % self.replicas()].clone()
     }
 
-    /// Asks a replica that must answer.
+    /// Send a request to a replica that must answer.
     pub(super) fn get(&self, number: usize, path: &str) -> Answer {
         http::ask(&self.address(number), "GET", path, "").unwrap()
     }
 
-    /// What the replicas have written to their logs, once they were told to stop.
+    /// Stop the replicas and return their logs.
     pub(super) fn stop(self) -> String {
         let servers = self.servers.into_iter().map(|server| server.into_inner());
         let running = servers.filter_map(|server| server.unwrap());

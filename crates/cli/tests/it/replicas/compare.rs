@@ -1,4 +1,4 @@
-//! What was sent, acknowledged and heard, compared with what is stored.
+//! Compares what was sent, acknowledged and tailed with what is stored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,28 +10,28 @@ use super::{
     load::{Fate, Sent, path},
 };
 
-/// What is wrong.
+/// A difference from what the store must contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// An acknowledged event is not there, or not where it was said to be.
+    /// An acknowledged event is missing or at another position.
     Lost(String),
-    /// An event is there twice.
+    /// An event is stored twice.
     Doubled(String),
-    /// An event is there that was refused, or that nobody sent.
+    /// An event was rejected or never sent, but is stored.
     Strange(String),
     /// Events of one client are not in the order in which it sent them.
     OutOfOrder(String),
     /// Positions are not 1, 2, 3, …
     Gap(String, u64),
-    /// A run has written after another one had begun to.
+    /// A run has written after another one had begun writing.
     Interleaved(String),
-    /// A tail has received something else than what is stored.
+    /// A tail received other events than the stored ones.
     Heard(String, u64),
-    /// A key of the state is not what the last event that set it says.
+    /// A state key differs from the last event that set it.
     State(String),
 }
 
-/// A session as it is stored.
+/// A stored session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log {
     pub(super) session: String,
@@ -39,7 +39,7 @@ pub(super) struct Log {
     pub(super) state: HashMap<String, u64>,
 }
 
-/// An event as it is stored.
+/// A stored event.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) position: u64,
@@ -49,7 +49,7 @@ pub(super) struct Stored {
 }
 
 impl Log {
-    /// Reads a session from one of the replicas.
+    /// Read a session from one replica.
     pub(super) fn read(cluster: &Cluster, replica: usize, session: &str) -> Log {
         let answer = cluster.get(replica, &format!("{}/events", path(session)));
         assert_eq!(answer.status, 200, "{:?}", answer.body);
@@ -77,7 +77,7 @@ impl Log {
     }
 }
 
-/// Everything that is wrong with a log.
+/// Return every fault of a log.
 pub(super) fn compare(log: &Log, sent: &[Sent], seen: &[Seen]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let sent: HashMap<&str, &Sent> = sent
@@ -133,7 +133,7 @@ fn compare_order(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>
     }
 }
 
-/// A run that writes nothing more is over once another one writes.
+/// A run is over once another one writes.
 fn compare_runs(log: &Log, faults: &mut Vec<Fault>) {
     let (mut over, mut now) = (HashSet::new(), "");
     for event in &log.events {
@@ -163,7 +163,7 @@ fn compare_state(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>
     faults.extend(wrong.map(|key| Fault::State(format!("{} {key}", log.session))));
 }
 
-/// Keys of the user, which all sessions share: the last that each client has set.
+/// The user's state, which all sessions share, must have the last value that each client set.
 pub(super) fn compare_shared(log: &Log, sent: &[Sent]) -> Vec<Fault> {
     let mut expected: HashMap<String, u64> = HashMap::new();
     for sent in sent {
@@ -199,7 +199,7 @@ mod tests {
 
     const SESSION: &str = "runs-0";
 
-    /// Two runs of two events each, as they were sent, stored and heard.
+    /// Two runs of two events each, as sent, stored and tailed.
     fn healthy() -> (Log, Vec<Sent>, Vec<Seen>) {
         let (mut log, mut sent, mut heard) = (Log::default(), Vec::new(), Vec::new());
         log.session = SESSION.into();

@@ -15,21 +15,21 @@ use super::{
 };
 use crate::crash::wait;
 
-/// So often a follower looks whether it has come to the end.
+/// How often a follower checks whether it is done.
 const LOOK: Duration = Duration::from_millis(200);
-/// Nothing that is stored takes so long to be heard of.
+/// Timeout until a stored event must reach a tail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a follower has seen of a session.
+/// The events of a session that a follower has received.
 pub(super) struct Seen {
     pub(super) session: String,
-    /// Positions and ids, in the order in which they came.
+    /// Positions and ids, in the order of arrival.
     pub(super) events: Vec<(u64, String)>,
-    /// How often it had to go to another replica.
+    /// Number of reconnects to another replica.
     pub(super) moved: usize,
 }
 
-/// Follows a session until it has seen the position that `goal` names, once it does.
+/// Follow a session until it has received the position in `goal`, once that is set.
 pub(super) fn follow(cluster: &Cluster, session: &str, first: usize, goal: &OnceLock<u64>) -> Seen {
     let mut seen = Seen {
         session: session.to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn follow(cluster: &Cluster, session: &str, first: usize, goal: &Once
     seen
 }
 
-/// Whether the goal is known and reached.
+/// Whether the goal is set and reached.
 fn is_done(seen: &Seen, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> bool {
     let Some(goal) = goal.get() else {
         return false;
@@ -60,7 +60,7 @@ fn is_done(seen: &Seen, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> boo
     last >= *goal
 }
 
-/// Listens to one replica: `Some` when the goal is reached, `None` when it was cut off.
+/// Follow one replica: `Some` when the goal is reached, `None` when disconnected.
 fn listen(
     cluster: &Cluster,
     seen: &mut Seen,
@@ -92,7 +92,7 @@ fn listen(
     }
 }
 
-/// An event of the stream; nothing if it is a sign of life; `None` if the stream ends.
+/// An event of the stream; `Some(None)` for a heartbeat; `None` if the stream ends.
 fn parse(message: &str) -> Option<Option<(u64, String)>> {
     let field = |name: &str| {
         let lines = message.lines();

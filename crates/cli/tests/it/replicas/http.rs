@@ -1,4 +1,4 @@
-//! A client that is used to servers that die: what was cut off is an error, never half an answer.
+//! An HTTP client for servers that die: a truncated answer is an error, never a partial answer.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -11,13 +11,13 @@ use retain::Json;
 /// Longer than any lease, so that a run can wait for a lost one to expire.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A whole answer.
+/// A complete answer.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Json,
 }
 
-/// Sends a request on a connection of its own and reads the answer.
+/// Send a request on its own connection and read the answer.
 pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Result<Answer> {
     let mut socket = send(address, method, path, body, PATIENCE)?;
     let mut bytes = Vec::new();
@@ -57,7 +57,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     Some(Answer { status, body })
 }
 
-/// The body of a stream that is sent in chunks, as far as it has come.
+/// The body of a chunked stream, as far as it has arrived.
 #[derive(Default)]
 pub(super) struct Chunks {
     raw: Vec<u8>,

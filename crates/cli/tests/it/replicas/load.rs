@@ -19,23 +19,23 @@ use super::{
 };
 use crate::crash::wait;
 
-/// Sessions that everybody appends to.
+/// Number of sessions to which every client appends.
 pub(super) const OPEN: usize = 6;
-/// Sessions that are only written by runs, which take turns.
+/// Number of sessions that only runs write, one at a time.
 pub(super) const RUNS: usize = 4;
-/// Every so manieth client makes runs.
+/// One in this many clients makes runs.
 const RUNNER: usize = 4;
-/// What every id of an event begins with, so that it is found on the wire.
+/// The prefix of every event id, by which the proxy recognizes writes.
 pub(super) const MARK: &str = "evt-";
-/// Nobody asks for longer than this. Leases that were lost with their answer last for 30 seconds.
+/// Timeout of a request. A lease whose answer was lost lasts 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is stored, at this position.
+    /// Stored at this position.
     Stored(u64),
-    /// It was refused, for good: its run was over.
+    /// Rejected permanently: its run was over.
     Refused,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Fate {
 pub(super) struct Sent {
     pub(super) session: String,
     pub(super) client: usize,
-    /// Ascending with every event of the client.
+    /// Increases with every event of the client.
     pub(super) number: u64,
     pub(super) id: String,
     pub(super) run: String,
@@ -67,13 +67,13 @@ pub(super) fn sessions() -> Vec<String> {
 pub(super) struct Load<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) enough: AtomicBool,
-    /// Something has failed: nobody need be answered any more.
+    /// A thread has failed: clients may stop without answers.
     pub(super) given_up: AtomicBool,
-    /// Appends that were answered.
+    /// Answered appends.
     pub(super) answered: AtomicUsize,
     /// Requests that failed and were sent again.
     pub(super) resent: AtomicUsize,
-    /// What the first of them was told, if it was told anything.
+    /// The answer to the first of them, if there was one.
     pub(super) first_refusal: OnceLock<String>,
 }
 
@@ -112,13 +112,13 @@ pub(super) struct Client<'a> {
     load: &'a Load<'a>,
     number: usize,
     random: Random,
-    /// The replica it asks; the next one after a failure.
+    /// The replica in use; the next one after a failure.
     replica: usize,
     count: u64,
     sent: Vec<Sent>,
 }
 
-/// What a batch came to.
+/// The result of a batch.
 enum Outcome {
     Stored(Json),
     RunLost,
@@ -137,7 +137,7 @@ impl Client<'_> {
         }
     }
 
-    /// Appends until it is told to stop, and returns what it sent.
+    /// Append until told to stop, and return the events sent.
     pub(super) fn work(mut self) -> Vec<Sent> {
         while !self.load.enough.load(Ordering::Relaxed) {
             if self.number.is_multiple_of(RUNNER) {
@@ -158,7 +158,7 @@ impl Client<'_> {
         let begin = json!({"begin": {"waitMs": 60_000}});
         let token = match self.send(&session, &json!({"events": [], "run": begin})) {
             Outcome::Stored(answer) => answer["run"].as_str().unwrap().to_owned(),
-            // Nothing was written.
+            // No event was stored.
             Outcome::RunBusy | Outcome::RunLost => return,
         };
         let run = format!("run-{}-{}", self.number, self.count);
@@ -171,7 +171,7 @@ impl Client<'_> {
         }
     }
 
-    /// Appends a batch; false if its run was over.
+    /// Append a batch; return false if its run was over.
     fn append(&mut self, session: &str, run: &str, events: usize, token: Value) -> bool {
         let first = self.count + 1;
         self.count += events as u64;
@@ -220,7 +220,7 @@ impl Client<'_> {
         })
     }
 
-    /// Sends the very same body until there is an answer.
+    /// Send the same body until there is an answer.
     fn send(&mut self, session: &str, body: &Value) -> Outcome {
         let (path, body) = (format!("{}/events", path(session)), body.to_string());
         let started = Instant::now();

@@ -1,9 +1,8 @@
-//! Several servers on one store, with many clients, while one after another is killed: nothing that
-//! was acknowledged is lost, nothing is there twice, runs do not interleave, and who follows a
-//! session misses nothing.
+//! Several servers on one store, with many clients, while one after another is killed: no
+//! acknowledged event is lost, none is stored twice, runs do not interleave, and tails have no gap.
 //!
-//! `cluster` is the servers, `load` the clients, `follow` who listens, `compare` the verdict;
-//! `postgres` is a database that can be killed, and `proxy` cuts the lines to it.
+//! `cluster` has the servers, `load` the clients, `follow` the tails, `compare` the comparison;
+//! `postgres` is a database that can be killed, and `proxy` cuts the connections to it.
 
 mod cluster;
 mod compare;
@@ -27,23 +26,23 @@ use retain_testkit::random::Random;
 
 use crate::{program::uri, seed, times};
 
-/// What happens to the servers, or below them, while clients append.
+/// The failures of servers or of the database while clients append.
 type Trouble<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
 
-/// Lets clients append while there is trouble that they notice, and compares.
+/// Let clients append during failures that they notice, and compare.
 fn append_through(cluster: Cluster, clients: usize, seed: u64, trouble: &Trouble<'_>) {
     append(cluster, clients, seed, true, trouble);
 }
 
-/// Lets clients append while there is trouble, and compares. Whether they `notice` it is part of
-/// what is promised.
+/// Let clients append during failures, and compare. `notice` is whether clients must notice the
+/// failures.
 fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &Trouble<'_>) {
     let load = Load::new(&cluster);
     let names = sessions();
     let goals: Vec<OnceLock<u64>> = names.iter().map(|_| OnceLock::new()).collect();
     let (sent, seen) = std::thread::scope(|scope| {
         let (load, cluster) = (&load, &cluster);
-        // The scope waits for all its threads, also when one of them has failed.
+        // The scope waits for all its threads, even when one of them has failed.
         let _enough = Enough {
             load,
             goals: &goals,
@@ -79,7 +78,7 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &T
     println!("the first refusal: {first_refusal}");
     let faults = compare_everywhere(&cluster, &sent, &seen);
     assert_eq!(faults, [], "{}", cluster.stop());
-    // A machine that is busy may make a server wait for longer than it tries.
+    // On a busy machine a server may wait longer than it retries.
     let is_noticed = resent * 500 >= answered.max(1);
     match notice {
         true => assert!(resent > 0, "the test does not bite"),
@@ -87,7 +86,7 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &T
     }
 }
 
-/// Tells everybody to stop when this is dropped, as happens where something fails.
+/// Stops all threads on drop, so that a failure stops them too.
 struct Enough<'a> {
     load: &'a Load<'a>,
     goals: &'a [OnceLock<u64>],
@@ -99,14 +98,14 @@ impl Drop for Enough<'_> {
         if std::thread::panicking() {
             self.load.given_up.store(true, Ordering::Relaxed);
         }
-        // Every follower has seen as much.
+        // Every follower has reached this goal.
         for goal in self.goals {
             let _ = goal.set(0);
         }
     }
 }
 
-/// All replicas must tell the same.
+/// All replicas must return the same data.
 fn compare_everywhere(cluster: &Cluster, sent: &[Sent], seen: &[Seen]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for replica in 0..cluster.replicas() {
@@ -119,13 +118,13 @@ fn compare_everywhere(cluster: &Cluster, sent: &[Sent], seen: &[Seen]) -> Vec<Fa
     faults
 }
 
-/// Kills one server after another, and starts it again.
+/// Kill one server after another and restart it.
 fn kill_one_after_another(load: &Load<'_>, random: &mut Random, rounds: usize) {
     for round in 0..rounds {
         let number = round % load.cluster.replicas();
         load.cluster.kill(number);
         if load.cluster.replicas() > 1 {
-            // The others go on without it.
+            // The others continue without it.
             load.progress(random.below(200) as usize);
         }
         load.cluster.revive(number);
@@ -163,7 +162,7 @@ fn failure_ends_the_test_instead_of_hanging() {
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 2);
     let failing = || {
         append_through(cluster, 8, seed, &|load, _| {
-            // Nobody is there to answer those who wait.
+            // No server is left to answer the waiting clients.
             load.cluster.kill(0);
             load.cluster.kill(1);
             std::panic::resume_unwind(Box::new("failed on purpose"));

@@ -1,4 +1,4 @@
-//! A PostgreSQL of the test's own, by `scripts/services`: it can be killed without harm to others.
+//! A PostgreSQL server of the test's own, from `scripts/services`, so that killing it is safe.
 
 use std::process::{Command, Output};
 
@@ -6,17 +6,17 @@ use tempfile::TempDir;
 
 use crate::skip;
 
-/// What `scripts/services` exits with where nothing is installed.
+/// Exit code of `scripts/services` if PostgreSQL is not installed.
 const NOT_INSTALLED: i32 = 77;
 
-/// A server that is thrown away with this.
+/// A server that is deleted on drop.
 pub(super) struct Postgres {
     dir: TempDir,
     pub(super) url: String,
 }
 
 impl Postgres {
-    /// Starts one, or says why the test is skipped.
+    /// Start a server, or record why the test is skipped.
     pub(super) fn start(test: &str) -> Option<Postgres> {
         let dir = retain_testkit::scratch::folder();
         let mut postgres = Postgres {
@@ -39,9 +39,9 @@ impl Postgres {
     fn services(&self, arguments: &[&str]) -> Output {
         let root = env!("CARGO_MANIFEST_DIR");
         let mut command = Command::new(format!("{root}/../../scripts/services"));
-        // It ends with this process, however that ends.
+        // The server ends with this process, however the process ends.
         let owner = std::process::id().to_string();
-        // The folder that the suite keeps what it leaves in may be closed to the server's user.
+        // The server's user may have no access to the folder for test leftovers.
         command.env_remove("TMPDIR").env("SVC_WANT", "postgres");
         command.args(["--owner", &owner]);
         command.arg("--dir").arg(self.dir.path().join("services"));
@@ -55,30 +55,30 @@ impl Postgres {
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Kills the whole server with SIGKILL.
+    /// Kill the whole server with SIGKILL.
     pub(super) fn kill(&self) {
         self.must(&["kill", "postgres"]);
     }
 
-    /// Starts it again, on the same port and data.
+    /// Restart it on the same port and data.
     pub(super) fn revive(&self) {
         self.must(&["revive", "postgres"]);
     }
 
-    /// Ends all connections but the one that says so; how many there were.
+    /// End all other connections and return their number.
     pub(super) fn terminate_backends(&self) -> usize {
         let sql = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS ended";
         self.must(&["sql", "postgres", sql]).trim().parse().unwrap()
     }
 
-    /// The port it listens on.
+    /// The port of the server.
     pub(super) fn port(&self) -> u16 {
         let (_, rest) = self.url.rsplit_once(':').unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
     }
 
-    /// Its address, through another port.
+    /// The URI of the server through another port.
     pub(super) fn url_through(&self, port: u16) -> String {
         self.url
             .replace(&format!(":{}/", self.port()), &format!(":{port}/"))

@@ -1,5 +1,5 @@
-//! Stands between a server and its PostgreSQL and cuts connections at the worst moments: before a
-//! write reaches the database, in the midst of it, and after the commit, before its answer.
+//! A proxy between a server and its PostgreSQL that cuts connections at the worst moments: before a
+//! write reaches the database, halfway through it, and after the commit but before its answer.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,18 +11,18 @@ use std::{
     time::Duration,
 };
 
-/// When the next connection is cut that writes an event.
+/// When to cut the next connection that writes an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// What is written does not get to the database.
+    /// The write does not reach the database.
     Before,
-    /// Half of it does.
+    /// Half of the write reaches it.
     Within,
-    /// All of it does, and the answer does not come back.
+    /// The whole write reaches it, but the answer is lost.
     After,
 }
 
-/// The database answers sooner than this, or has nothing more to say.
+/// Timeout for the database's answer; after it, there is none.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// The proxy. Its threads end with the process.
@@ -32,16 +32,16 @@ pub(super) struct Proxy {
 }
 
 struct Shared {
-    /// What a write is known by.
+    /// The bytes by which a write is recognized.
     mark: Vec<u8>,
     next: Mutex<Option<Cut>>,
     cuts: AtomicUsize,
-    /// Cuts after which the database was found to have committed.
+    /// Number of cuts after which the database had committed.
     committed: AtomicUsize,
 }
 
 impl Proxy {
-    /// Listens for connections to the database at `port`.
+    /// Listen for connections and forward them to the database at `port`.
     pub(super) fn start(port: u16, mark: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let shared = Arc::new(Shared {
@@ -64,12 +64,12 @@ impl Proxy {
         proxy
     }
 
-    /// Cuts the next connection that writes an event.
+    /// Cut the next connection that writes an event.
     pub(super) fn cut(&self, cut: Cut) {
         *self.shared.next.lock().unwrap() = Some(cut);
     }
 
-    /// How many connections were cut, and in how many of them a commit had happened unheard.
+    /// Number of connections cut, and how many of them had committed without an answer.
     pub(super) fn cuts(&self) -> (usize, usize) {
         let shared = &self.shared;
         let committed = shared.committed.load(Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl Proxy {
     }
 }
 
-/// A thread for each direction.
+/// Forward both directions, each in its own thread.
 fn pass_on(client: TcpStream, database: TcpStream, shared: &Arc<Shared>) {
     let _ = (client.set_nodelay(true), database.set_nodelay(true));
     let swallow = Arc::new(AtomicBool::new(false));
@@ -117,7 +117,7 @@ fn requests(mut client: TcpStream, mut database: TcpStream, shared: &Shared, dea
         }
         match cut {
             None => {}
-            // The other thread ends it, when the answer has come.
+            // The other thread cuts it when the answer arrives.
             Some(Cut::After) => return,
             Some(Cut::Before | Cut::Within) => {
                 shared.cuts.fetch_add(1, Ordering::SeqCst);
@@ -151,7 +151,7 @@ fn answers(mut database: TcpStream, mut client: TcpStream, shared: &Shared, deaf
     end(&client, &database);
 }
 
-/// Whether an answer ends with ReadyForQuery outside any transaction: what was asked is done.
+/// Whether an answer ends with ReadyForQuery outside a transaction: the command is complete.
 fn is_idle(answer: &[u8]) -> bool {
     answer.ends_with(b"Z\0\0\0\x05I")
 }

@@ -1,4 +1,4 @@
-//! Replicas on one PostgreSQL: servers are killed, the database is, connections are ended and cut.
+//! Replicas on one PostgreSQL: servers and the database are killed, connections ended and cut.
 
 use std::{process::Command, time::Duration};
 
@@ -42,7 +42,7 @@ fn killed_database_loses_nothing_under_load() {
             postgres.revive();
             load.progress(100 + random.below(200) as usize);
         }
-        // So long that servers give up and say so: clients are told, and try again.
+        // Long enough that servers give up and return errors, so clients retry.
         postgres.kill();
         wait(Duration::from_secs(20));
         postgres.revive();
@@ -118,8 +118,8 @@ fn replicas_example_runs() {
     assert!(said.ends_with("  position 6\n"), "{said}");
 }
 
-/// As [`append_through`], for trouble that servers hide from their clients: they try again
-/// themselves, and need no second request to know what became of the first.
+/// Like [`append_through`], for failures that servers hide from clients: the servers retry and
+/// determine by themselves whether the first attempt was stored.
 fn append_to_the_end(
     cluster: Cluster,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Many clients that only listen cost little, and none of them is forgotten.
+//! Many clients that only tail cost little memory, and all of them receive events.
 
 use std::{io::Read as _, net::TcpStream};
 
@@ -7,13 +7,13 @@ use crate::{skip, times};
 
 const TAIL: &str = "/api/v1/apps/assistant/users/ada/sessions/s1/tail";
 
-/// What one of them may cost, in bytes of memory.
+/// Maximum memory per client in bytes.
 const EACH_MAX: u64 = 64 * 1024;
 
 #[test]
 fn thousand_idle_clients_cost_little() {
     let clients = times(1_000, 10_000);
-    // Here and there, and some for everything else.
+    // One file descriptor per client, and some for everything else.
     let needed = clients as u64 + 200;
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
@@ -49,7 +49,7 @@ fn thousand_idle_clients_cost_little() {
     let each = resident_bytes(server.pid()).saturating_sub(before) / clients as u64;
     println!("{clients} idle clients: {each} bytes each, over {before} bytes");
     assert!(each <= EACH_MAX, "{each} bytes each");
-    // All of them hear what happens.
+    // All of them receive the new events.
     let told = server.post("/run", &said("s1", "My favorite tea is Earl Grey."));
     assert_eq!(told.status, 200, "{}", told.text);
     for socket in &mut sockets {
@@ -61,7 +61,7 @@ fn thousand_idle_clients_cost_little() {
             heard.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     }
-    // And when they go, nothing of them is left.
+    // After they disconnect, nothing of them is left.
     drop(sockets);
     while !server
         .get("/metrics")

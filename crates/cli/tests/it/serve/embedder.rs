@@ -1,4 +1,4 @@
-//! Memories are found by meaning, if a model is named that knows it.
+//! Memories are found by meaning if an embedding model is configured.
 
 use std::{
     io::{Read as _, Write as _},
@@ -9,7 +9,7 @@ use std::{
 
 use super::process::{Server, said, serve};
 
-/// A server that gives every text the same vector. Gives its address, and what it is sent.
+/// A server that returns the same vector for every text. Returns its address and its requests.
 fn ollama() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

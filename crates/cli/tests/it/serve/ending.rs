@@ -1,4 +1,4 @@
-//! How it ends when it is told to: gently, then not so gently, and at once.
+//! Shutdown: wait for requests, then interrupt them, and exit at once on the second signal.
 
 use rustix::process::Signal;
 
@@ -6,7 +6,7 @@ use super::process::{Answer, Server, read_until, said};
 
 const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
 
-/// A server with a session that another client holds, so that turns wait.
+/// A server with a session whose lease another client holds, so that runs wait.
 fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &["--shutdown-grace", grace]);
@@ -18,7 +18,7 @@ fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     (folder, server)
 }
 
-/// Waits until this number of turns is running.
+/// Wait until this number of runs is active.
 fn wait_for_runs(server: &Server, count: u64) {
     let line = format!("retain_runs_active {count}");
     while !server
@@ -36,7 +36,7 @@ fn stop_signal_ends_streams_and_turns() {
     let (_folder, server) = with_a_busy_session("0.2");
     let mut tailing = server.connect();
     server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");
-    // It follows the session: otherwise it could be one that was not let in.
+    // It follows the session; otherwise it could be a rejected request.
     let begun = read_until(&mut tailing, "\ndata: ");
     assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
     let mut waiting = server.connect();
@@ -78,7 +78,7 @@ fn second_stop_signal_exits_at_once() {
     );
     wait_for_runs(&server, 1);
     server.signal(Signal::TERM);
-    // Listens no more: the first has arrived.
+    // The server no longer listens: the first signal has arrived.
     while std::net::TcpStream::connect(&server.address).is_ok() {
         std::thread::yield_now();
     }

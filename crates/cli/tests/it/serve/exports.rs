@@ -1,4 +1,4 @@
-//! Spans over OTLP: a collector of our own takes them from the real program.
+//! Spans over OTLP: a collector of the test receives them from the real program.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -16,7 +16,7 @@ use prost::Message as _;
 
 use super::process::{Ended, Server, said, serve};
 
-/// What the collector is told by, and nobody else.
+/// The credential that is sent to the collector and must not appear elsewhere.
 const KEY: &str = "CANARY-of-the-collector";
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -24,10 +24,10 @@ const CALLER: &str = "b7ad6b7169203331";
 
 const WORDS: &str = "The parrot is called Polly.";
 
-/// One export: the lines before the body, in small letters, and the body.
+/// One export: the lower-cased head and the body.
 type Export = (String, ExportTraceServiceRequest);
 
-/// A collector that takes everything.
+/// A collector that accepts everything.
 #[derive(Clone)]
 struct Collector {
     address: String,
@@ -69,7 +69,7 @@ impl Collector {
     }
 }
 
-/// Takes what comes on a connection.
+/// Read the requests of a connection.
 fn take(socket: TcpStream, taken: &Mutex<Vec<Export>>) {
     let mut reader = BufReader::new(socket.try_clone().unwrap());
     let mut writer = socket;
@@ -92,7 +92,7 @@ fn take(socket: TcpStream, taken: &Mutex<Vec<Export>>) {
     }
 }
 
-/// Starts a server that exports to an address, says something, and ends it.
+/// Start a server that exports to an address, run one message, and stop it.
 fn run(endpoint: &str, arguments: &[&str]) -> Ended {
     let folder = retain_testkit::scratch::folder();
     let server = started(folder.path(), endpoint, arguments);
@@ -191,7 +191,7 @@ fn spans_reach_the_collector_in_the_callers_trace() {
     }
 }
 
-/// Everything that was sent, as text.
+/// Everything that was exported, as text.
 fn sent(collector: &Collector) -> String {
     let of = |value: &Option<AnyValue>| format!("{value:?}");
     let spans = collector.spans();
@@ -218,7 +218,7 @@ fn message_content_is_exported_only_when_turned_on() {
     for secret in ["Polly", KEY] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    // Word by word: a random id holds `ada` now and then.
+    // Word by word, because a random id may contain `ada`.
     let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{text}");
     assert!(!ended.stderr.contains(KEY) && !ended.stderr.contains("Polly"));
@@ -242,7 +242,7 @@ fn missing_or_hanging_collector_does_not_delay_runs() {
     assert_eq!(told, 1, "{}", ended.stderr);
     assert!(!ended.stderr.contains(KEY), "{}", ended.stderr);
 
-    // It takes connections, and says nothing.
+    // A collector that accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     run(&format!("http://{}", silent.local_addr().unwrap()), &[]);
 }
@@ -259,7 +259,7 @@ fn export_timeout_follows_the_variable() {
     let server = Server::start(command);
     let told = server.ask("POST", "/run", "", &said("s1", WORDS));
     assert_eq!(told.status, 200, "{}", told.text);
-    // It was given up because its time was over, and not because the server ended.
+    // The export timed out; it was not ended by the shutdown.
     let stderr = server.stop().stderr;
     let why = stderr.lines().find(|line| line.contains("do not reach"));
     assert!(why.is_some_and(|why| why.contains("timed out")), "{stderr}");

@@ -1,4 +1,4 @@
-//! `retain keys` beside a server that runs.
+//! `retain keys` beside a running server.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn key_revoked_by_another_process_is_rejected() {
         &["create", "--name", "mine", "--expires", "90d"],
     );
     let other = keys(folder.path(), &["create"]);
-    // A key is there: also this machine needs one now.
+    // An API key exists, so this machine needs one too.
     let server = Server::with(folder.path(), &[]);
     assert!(
         server.announced.join("\n").contains("keys"),
@@ -54,7 +54,7 @@ fn key_revoked_by_another_process_is_rejected() {
     assert_eq!(ask(&server, "/list-apps", &key), 401);
     assert_eq!(ask(&server, "/list-apps", &other), 200);
 
-    // A use is noted beside the request.
+    // The use of a key is recorded in the background.
     let mut listed = keys(folder.path(), &["list"]);
     for _ in 0..300 {
         if listed.contains("valid  used 20") {
@@ -96,7 +96,7 @@ fn server_still_requires_a_key_after_the_last_one_is_gone() {
     assert!(erased.status.success(), "{erased:?}");
     assert_eq!(keys(folder.path(), &["list"]), "");
     is_closed("the user of the last key was erased");
-    // A new one opens it again.
+    // A new key gives access again.
     let key = keys(folder.path(), &["create"]);
     let server = Server::with(folder.path(), &[]);
     assert_eq!(ask(&server, "/list-apps", &key), 200);

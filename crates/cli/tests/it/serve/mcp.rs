@@ -1,17 +1,17 @@
-//! MCP servers of agents: started with the first turn, ended with the server, and told no secrets.
+//! MCP servers of agents: started with the first run, ended with the server, without secrets.
 
 use std::{path::Path, process::Command};
 
 use super::process::{Server, said, serve};
 use crate::skip;
 
-/// A server that uses nothing but Python's standard library.
+/// A server that uses only Python's standard library.
 const SERVER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../mcp/tests/it/real/odd_server.py"
 );
 
-/// An agent whose tools come from a child process that leaves its id and its environment behind.
+/// An agent whose tools come from a child process that writes its id and environment to a file.
 fn agents(folder: &Path) {
     let agent = folder.join("agents/clerk");
     std::fs::create_dir_all(&agent).unwrap();

@@ -1,4 +1,4 @@
-//! `retain serve` as a process: what it prints, what it refuses, how it ends, what it costs.
+//! `retain serve` as a process: its output, invalid settings, shutdown and memory use.
 
 mod crowd;
 #[cfg(feature = "models")]

@@ -1,4 +1,4 @@
-//! Which model answers: by its key, by its name, and why not.
+//! Which model answers: by its API key or its name, and the errors.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,7 +10,7 @@ use std::{
 
 use super::process::{Server, said, serve};
 
-/// All variables that could make another model answer.
+/// All variables that could select another model.
 const VARIABLES: [&str; 10] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -24,7 +24,7 @@ const VARIABLES: [&str; 10] = [
     "OPENAI_BASE_URL",
 ];
 
-/// A server without keys, whose model is not chosen yet.
+/// A server without model API keys and without a selected model.
 fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = serve(folder, arguments);
     for variable in VARIABLES.into_iter().chain(["RETAIN_MODEL"]) {
@@ -33,7 +33,7 @@ fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Claude, who answers once. Gives its address, and what it was sent.
+/// A fake Claude that answers once. Returns its address and the request.
 fn claude() -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -145,11 +145,11 @@ fn agent_without_its_key_does_not_affect_other_agents() {
     assert!(log.contains("GOOGLE_API_KEY"), "{log}");
 }
 
-/// Times and attempts are set in the file, for all providers.
+/// The file sets timeouts and retries for all providers.
 #[test]
 fn file_sets_model_timeouts_and_retries() {
     let folder = retain_testkit::scratch::folder();
-    // Takes connections, and never says a word.
+    // Accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let file = format!(

@@ -16,15 +16,15 @@ use rustix::{
 
 use crate::program::RETAIN;
 
-/// No answer takes so long; without it a server that hangs would hang the test.
+/// Timeout of an answer, so that a hanging server does not hang the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     child: Child,
     stderr: File,
     pub(crate) address: String,
-    /// What it printed when it began, after the first line.
+    /// The lines printed at startup, after the first.
     pub(crate) announced: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn retain(folder: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
-    // Nor with a model that a key in the environment would choose.
+    // Nor with a model that an API key in the environment would select.
     command.env("RETAIN_MODEL", "offline");
     command
 }
@@ -82,16 +82,16 @@ impl Server {
             address,
             announced: Vec::new(),
         };
-        // All lines are written, and are in the pipe, before the first request is answered.
+        // The server writes all lines to the pipe before it answers the first request.
         assert_eq!(server.get("/health").status, 200);
         let announced = read_available(&mut stdout);
         server.announced = announced.lines().map(str::to_owned).collect();
-        // Somebody goes on reading, so that writing never fails.
+        // Keep reading, so that writing never fails.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         server
     }
 
-    /// In a folder, with arguments.
+    /// Start a server in a folder, with arguments.
     pub(crate) fn with(folder: &Path, arguments: &[&str]) -> Server {
         Server::start(serve(folder, arguments))
     }
@@ -105,7 +105,7 @@ impl Server {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Wait until the process exits.
     pub(crate) fn wait(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         let mut stderr = String::new();
@@ -114,7 +114,7 @@ impl Server {
         Ended { status, stderr }
     }
 
-    /// Tells it to stop and waits for its end.
+    /// Send SIGTERM and wait until the process exits.
     pub(crate) fn stop(self) -> Ended {
         self.signal(Signal::TERM);
         self.wait()
@@ -134,7 +134,7 @@ impl Server {
         self.ask("POST", path, "", body)
     }
 
-    /// Asks, with further header lines, each with its end.
+    /// Send a request with further header lines, each with its line end.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let mut socket = self.connect();
         self.send(
@@ -147,7 +147,7 @@ impl Server {
         Answer::read(&mut socket)
     }
 
-    /// Sends a request on a connection.
+    /// Send a request on a connection.
     pub(crate) fn send(
         &self,
         socket: &mut TcpStream,
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// What was written already, without waiting for more.
+/// Read what is in the pipe, without waiting for more.
 fn read_available(stdout: &mut BufReader<ChildStdout>) -> String {
     let in_pipe = ioctl_fionread(stdout.get_ref()).unwrap();
     let there = stdout.buffer().len() as u64 + in_pipe;
@@ -177,13 +177,13 @@ fn read_available(stdout: &mut BufReader<ChildStdout>) -> String {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended cannot be killed; a test that fails must not leave one behind.
+        // Killing an exited process fails; a failed test must not leave a running one.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An answer that was read to its end.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -193,7 +193,7 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn read(socket: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A connection that is cut off gives what came before.
+        // On a cut connection, keep what arrived before.
         let _ = socket.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let status = text
@@ -207,7 +207,7 @@ impl Answer {
     }
 }
 
-/// Reads until a text has come.
+/// Read until a text arrives.
 pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
@@ -222,7 +222,7 @@ pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     }
 }
 
-/// What a user says to the built-in agent.
+/// The request body for a user message to the built-in agent.
 pub(crate) fn said(session: &str, text: &str) -> String {
     format!(
         r#"{{"appName":"assistant","userId":"ada","sessionId":"{session}","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}}}"#

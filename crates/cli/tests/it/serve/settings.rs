@@ -1,5 +1,5 @@
-//! Options win over the environment, that over the file, and that over what is documented; and some
-//! settings are refused.
+//! Options override the environment, then the file, then the documented defaults; invalid settings
+//! are rejected.
 
 use super::process::{Server, said, serve};
 
@@ -197,7 +197,7 @@ fn origins_follow_the_settings() {
 }
 
 impl Server {
-    /// Asks by another name for this machine.
+    /// Send a request with another host name for this machine.
     fn connect_as(&self, host: &str) -> super::process::Answer {
         use std::io::Write as _;
         let mut socket = self.connect();

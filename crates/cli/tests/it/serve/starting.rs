@@ -1,4 +1,4 @@
-//! How it begins: a few lines that are true, agents of a folder, and a log without content.
+//! Startup: correct output, agents of a folder, and a log without content.
 
 use std::{io::Write as _, process::Command};
 
@@ -34,7 +34,7 @@ fn assistant_remembers_after_a_restart() {
     let server = Server::with(folder.path(), &[]);
     let told = server.post("/run", &said("monday", "My favorite tea is Earl Grey."));
     assert_eq!(told.status, 200, "{}", told.text);
-    // At once: what is remembered after a turn must not be lost by stopping.
+    // Stop at once: shutdown must not lose what a run ingests.
     assert!(server.stop().status.success());
     let server = Server::with(folder.path(), &[]);
     let answer = server.post("/run", &said("friday", "What is my favorite tea?"));
@@ -89,7 +89,7 @@ fn loopback_address_is_recognized_in_any_spelling() {
             socket.write_all(asked.as_bytes()).unwrap();
             Answer::read(&mut socket).status
         };
-        // A name that somebody else lets point here.
+        // A foreign host name that resolves to this machine.
         assert_eq!(status("evil.example"), 403, "{host}");
         assert_eq!(status(&format!("{host}:8000")), 200, "{host}");
         assert_eq!(status("127.0.0.1"), 200, "{host}");
@@ -114,7 +114,7 @@ fn log_has_requests_and_no_message_content() {
     for word in ["Earl Grey", "private-session"] {
         assert!(!log.contains(word), "{word}: {log}");
     }
-    // Word by word: a random id holds `ada` now and then.
+    // Word by word, because a random id may contain `ada`.
     let mut words = log.split(|c: char| !c.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{log}");
     let lines: Vec<serde_json::Value> = log
