@@ -1,4 +1,4 @@
-//! The server over HTTP: each face, the guards before them, and a comparison with google-adk's server.
+//! The server over HTTP: each API, its guards, and a comparison with google-adk's server.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Artifacts: names with slashes, versions, notes.
+//! Artifacts: names with slashes, versions, metadata.
 
 use retain_core::Json;
 

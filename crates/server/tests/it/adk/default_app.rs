@@ -1,4 +1,4 @@
-//! An app that need not be named, slashes too many, and paths that are not there.
+//! The default app, redundant slashes, and unknown paths.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A socket for speech is accepted, and closed with the reason.
+//! `/run_live` accepts the WebSocket and closes it with the reason.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

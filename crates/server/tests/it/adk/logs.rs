@@ -1,4 +1,4 @@
-//! The log: it tells that something failed and of which kind, and no words of users, tools or models.
+//! The log has the kind of each failure and no text of users, tools or models.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::adk::support::{Filing, Gated, ask, gated_agent, message, server, with_session};
 
-/// What was logged.
+/// Captured log output.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Makes two runs that fail, and gives what is logged of them.
+/// Make two runs that fail, and return their log.
 async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
@@ -61,13 +61,13 @@ async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
     log.text()
 }
 
-/// Whether a word of the log is this one. Within a word it says nothing: a random id holds `ada` now and then.
+/// Whether the log has this word. Substrings do not count: a random id may contain `ada`.
 fn names(log: &str, word: &str) -> bool {
     log.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|w| w == word)
 }
 
-/// Its only tool fails with words of its own.
+/// An agent whose only tool fails with its own error text.
 fn failing_agent() -> LlmAgent {
     let file = FunctionTool::untyped("file", "Files.", None, |_: ToolContext, _| async {
         Err(ToolError::new("Grete's IBAN\nis not known"))

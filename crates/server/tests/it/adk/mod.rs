@@ -1,4 +1,5 @@
-//! ADK's face, by what its clients do: stream, vanish, import, save files, ask wrongly.
+//! ADK's API, by what its clients do: stream, disconnect, import, save files, send invalid
+//! requests.
 
 mod artifacts;
 mod default_app;

@@ -1,4 +1,4 @@
-//! A key that is bound to a user runs for nobody else.
+//! A user-bound API key runs agents only for its user.
 
 use retain_server::{Caller, Scope};
 
@@ -51,7 +51,7 @@ async fn app_bound_key_sees_only_that_app() {
     assert_eq!(get("shop", "/list-apps").await.text, "[]");
     assert_eq!(get("desk", "/apps/desk/app-info").await.status, 200);
     assert_eq!(get("shop", "/apps/desk/app-info").await.status, 403);
-    // What the agents are told is nothing for users.
+    // Users do not see the instructions of agents.
     let told = async |caller: Option<Caller>| {
         let mut asked = request("GET", "/apps/desk/app-info", "");
         caller.map(|caller| asked.extensions_mut().insert(caller));
@@ -98,7 +98,7 @@ async fn user_bound_key_cannot_write_app_state() {
     let listed = listed.expect("sessions").sessions;
     assert_eq!(listed.len(), 1, "nothing was created");
     assert_eq!(listed[0].position, 0, "nothing was appended");
-    // A key of the app, for all its users, may; and the user's own keys are the user's.
+    // An API key of the app for all its users may set app state; a user key may set user state.
     for (method, path, body) in ways {
         let of_app = Caller {
             user: None,

@@ -1,4 +1,4 @@
-//! Secrets do not leave the server, by whichever route.
+//! Secrets do not leave the server on any route.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn credentials_are_kept_and_not_shown() {
     assert_eq!(stored.matches("SECRET").count(), 7, "it is kept");
 }
 
-/// Retain's own API shows programs all that is kept, and users what is theirs.
+/// Retain's own API shows programs everything, and users no secrets.
 async fn not_shown_to_users(server: &Arc<Server>) {
     const USER: &str = "/api/v1/apps/desk/users/ada";
     let as_user = async |path: &str| {

@@ -1,4 +1,4 @@
-//! Runners that were replaced: their runs go on, and the end of the server waits for them.
+//! Replaced runners: their runs continue, and the shutdown waits for them.
 
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 
@@ -9,12 +9,12 @@ use retain_server::{Apps, Server};
 
 use crate::adk::support::{Gated, ask, message, request, send, services, with_session};
 
-/// Longer than anything here takes; a test that hangs fails.
+/// Timeout of a hanging test; longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const AGENT: &str = "name: desk\nmodel: gated\ninstruction: ";
 
-/// A server that reads the app `desk` again when its file changes.
+/// A server that reloads the app `desk` when its file changes.
 fn reloading(folder: &std::path::Path, model: &Gated) -> Arc<Server> {
     let model = model.clone();
     let registry = ConfigRegistry::new();
@@ -45,7 +45,7 @@ async fn shutdown_waits_for_a_run_of_a_replaced_runner() {
     let new = server.apps.runner("desk").expect("a runner");
     assert_eq!(new.running(), 0, "it was read again");
 
-    // Its caller goes away while the server ends: the end waits until that is stored.
+    // The client disconnects during the shutdown, which waits until that is stored.
     let mut closing = pin!(server.apps.close(PATIENCE));
     assert!(closing.as_mut().now_or_never().is_none(), "a run goes on");
     drop(run);

@@ -1,4 +1,4 @@
-//! Runs that are taken up again by their name, where the server is set to.
+//! Resuming a run by its id, if the server allows it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use retain_server::{Apps, Server};
 
 use crate::adk::support::{Answer, ask, filing_agent, message, services, with_session};
 
-/// A server whose runs can be taken up, or not.
+/// A server whose runs are resumable or not.
 fn server(resumable: bool) -> Arc<Server> {
     let services = services();
     let apps = Apps::new(services.clone()).agent("desk", Arc::new(filing_agent()));
@@ -15,7 +15,7 @@ fn server(resumable: bool) -> Arc<Server> {
     Arc::new(Server { services, apps })
 }
 
-/// Makes a run, and takes it up again.
+/// Make a run and resume it.
 async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
     with_session(server).await;
     let answer = ask(server, "POST", "/run", &message("hi", "")).await;
@@ -32,7 +32,7 @@ async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
 async fn run_resumes_if_the_server_is_resumable() {
     let (events, again) = taken_up(&server(true)).await;
     assert_eq!(again.status, 200, "{again:?}");
-    // It was done: nothing is left to do.
+    // The run was complete, so nothing is left to do.
     assert_eq!(again.text, "[]");
     let is_end = |event: &Json| event["actions"]["endOfAgent"] == true;
     assert!(events.iter().any(is_end), "{events:?}");

@@ -1,4 +1,4 @@
-//! Runs: framing, pieces, the artifact split, failures, silence, and clients that go away.
+//! Runs: framing, partial events, the artifact split, failures, heartbeats, and disconnects.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -18,7 +18,7 @@ use crate::adk::support::{
     server, with_session,
 };
 
-/// Longer than anything here takes; a test that hangs fails.
+/// Timeout of a hanging test; longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn an_event_with_content_and_artifacts_is_sent_as_two_and_stored_as_one() 
     let stored = ask(&server, "GET", path, "").await.json();
     assert_eq!(stored["events"].as_array().map(<[Json]>::len), Some(4));
 
-    // Who answers a call gets each event as it is.
+    // A client that answers a function call gets each event unsplit.
     let body = message("hi", r#","functionCallEventId":"e""#);
     let events = ask(&server, "POST", "/run_sse", &body).await;
     assert_eq!(data(&events.text).len(), 3);
@@ -109,7 +109,7 @@ async fn late_failure_is_sent_in_the_stream_or_as_a_bare_500() {
     assert_eq!(answer.text, "Internal Server Error");
 }
 
-/// Gives a piece that JSON has no word for, and then a whole answer.
+/// A model that returns a partial event without a JSON form, and then a complete answer.
 #[derive(Debug)]
 struct Unwritable;
 
@@ -150,7 +150,7 @@ async fn silence_is_filled_with_comments() {
     for pings in 1..=3 {
         let frame = body.frame().await.expect("a frame").expect("a frame");
         assert_eq!(frame.into_data().expect("data").as_ref(), b": ping\n\n");
-        // On a clock that only this test moves.
+        // On a clock that only this test advances.
         assert_eq!(begin.elapsed().as_secs(), 15 * pings);
     }
     model.open(4);
@@ -173,7 +173,7 @@ async fn agent_continues_when_the_client_reads() {
         let frame = body.frame().await.expect("a frame").expect("a frame");
         assert!(frame.into_data().expect("data").starts_with(b"data: "));
         tokio::task::yield_now().await;
-        // A model is asked for one piece more, to know whether there is one.
+        // The runner requests one more chunk to learn whether there is one.
         assert!(model.made.load(Ordering::SeqCst) <= taken + 1);
     }
 }
@@ -197,7 +197,7 @@ async fn busy_session_is_a_conflict() {
     assert_eq!(third.status, 200, "{}", third.text);
 }
 
-/// Sends a run over a socket of its own; with what came back so far.
+/// Send a run over its own socket, and read until a text arrives.
 async fn run_over_socket(address: std::net::SocketAddr, path: &str, until: &str) -> TcpStream {
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     let body = message("hi", r#","streaming":true"#);
@@ -253,7 +253,7 @@ async fn client_disconnect_cancels_its_run() {
         tokio::time::timeout(PATIENCE, sealed)
             .await
             .expect("the run is sealed");
-        // The session is free for the next one.
+        // The session is free for the next run.
         model.open(4);
         let next = ask(&server, "POST", "/run", &message("again", "")).await;
         assert_eq!(next.status, 200, "{path}");

@@ -1,4 +1,4 @@
-//! A server with agents that can be held up, and a client for it.
+//! A server with agents that tests can block, and a client for it.
 
 use std::{
     net::SocketAddr,
@@ -29,13 +29,13 @@ pub(crate) fn services() -> Services {
     }
 }
 
-/// Pieces of an answer, each given when the gate lets one through; then the whole.
+/// A model that returns one chunk per permit of its gate, and then the complete answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Gated {
     pub(crate) gate: Arc<Semaphore>,
-    /// How many pieces were made.
+    /// Number of chunks returned.
     pub(crate) made: Arc<AtomicUsize>,
-    /// Let through when an answer was dropped before its end.
+    /// Gets a permit when an answer is dropped before its end.
     pub(crate) dropped: Arc<Semaphore>,
 }
 
@@ -53,7 +53,7 @@ impl Gated {
     }
 }
 
-/// Tells when it is dropped early.
+/// Reports that it was dropped early.
 struct Watch(Arc<Semaphore>, bool);
 
 impl Drop for Watch {
@@ -110,7 +110,7 @@ impl Model for Gated {
     }
 }
 
-/// Calls a tool that saves a file, then says that it has.
+/// A model that calls a tool which saves a file, and then reports it.
 #[derive(Debug)]
 pub(crate) struct Filing;
 
@@ -154,7 +154,7 @@ pub(crate) fn filing_agent() -> LlmAgent {
         .expect("an agent")
 }
 
-/// Pays when somebody confirms it; each payment lets one through.
+/// An agent that pays on confirmation and counts the payments.
 pub(crate) fn paying_agent(paid: &Arc<AtomicUsize>) -> LlmAgent {
     let paid = Arc::clone(paid);
     let pay = FunctionTool::untyped("pay", "Pays.", None, move |_: ToolContext, _| {
@@ -182,7 +182,7 @@ pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     Arc::new(Server { services, apps })
 }
 
-/// As [`server`], on each of the stores.
+/// Like [`server`], on each of the stores.
 pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let services = Services {
@@ -193,7 +193,7 @@ pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
     [server(agent()), Arc::new(Server { services, apps })]
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -238,12 +238,12 @@ pub(crate) async fn read(response: Response) -> Answer {
     }
 }
 
-/// Sends a request and reads the answer.
+/// Send a request and read the answer.
 pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     read(send(server, request(method, path, body)).await).await
 }
 
-/// A key of `ada`, which may do what keys may by default.
+/// An API key of `ada` with the default scopes.
 pub(crate) fn adas_key() -> Caller {
     Caller {
         scopes: Some(vec![Scope::Run, Scope::SessionsRead, Scope::SessionsWrite]),
@@ -252,7 +252,7 @@ pub(crate) fn adas_key() -> Caller {
     }
 }
 
-/// The session `s` of `ada`, created.
+/// Create the session `s` of `ada` and return its path.
 pub(crate) async fn with_session(server: &Arc<Server>) -> &'static str {
     const PATH: &str = "/apps/desk/users/ada/sessions/s";
     let created = ask(
@@ -280,7 +280,7 @@ pub(crate) fn data(text: &str) -> Vec<Json> {
         .collect()
 }
 
-/// Serves on a port of its own.
+/// Serve on a free port.
 pub(crate) async fn listen(server: &Arc<Server>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

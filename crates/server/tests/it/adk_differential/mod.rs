@@ -1,7 +1,7 @@
-//! The same requests to Google's own server (google-adk 2.13) and to ours get the same answers.
+//! Google's own server (google-adk 2.13) and ours give the same answers to the same requests.
 //!
-//! Where they do not, a rule says why and what each answers; anything else is a failure, and so is a
-//! rule that nothing needs. `RETAIN_SHOW=1` prints all that differs.
+//! A rule explains each difference with both answers; any other difference is a failure, and so is
+//! an unused rule. `RETAIN_SHOW=1` prints all differences.
 
 mod cases;
 mod echo;
@@ -54,8 +54,8 @@ async fn an_app_that_is_the_default_need_not_be_named() {
     compare(&cases::without_app(), Some("plain")).await;
 }
 
-/// Sends the requests to both, and fails for what no rule explains. Gives the rules that were needed;
-/// `None` if Google's server is not here.
+/// Send the requests to both servers and fail for differences without a rule. Return the rules
+/// used; `None` if Google's server is not installed.
 async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<Rule, usize>> {
     let mut google = start_google(default_app)?;
     let server = ours(default_app);
@@ -145,7 +145,7 @@ async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
     Answer::new(status, &kind, &location, &text)
 }
 
-/// Google's server in a process of its own.
+/// Start Google's server in its own process.
 fn start_google(default_app: Option<&str>) -> Option<Oracle> {
     let script = here("oracle.py");
     Oracle::start_with(Reference::Adk, "adk_differential", script, |command| {

@@ -1,4 +1,5 @@
-//! The committed table of ADK's objects is the one that the generator makes of google-adk 2.13.
+//! The committed table of ADK's objects equals the one that the generator makes from google-adk
+//! 2.13.
 
 use std::{path::PathBuf, process::Command};
 
@@ -50,7 +51,7 @@ fn committed_table_is_what_the_generator_prints() {
     );
 }
 
-/// The upgrade from 2.12.0 changes no object: the recorded difference of the two tables is the line
+/// The upgrade from 2.12.0 changes no object: the recorded diff of the two tables is only the line
 /// of the packages.
 #[test]
 fn upgrade_from_adk_2_12_changes_only_the_packages() {

@@ -80,7 +80,7 @@ async fn user_artifact_is_visible_in_every_session() {
     let part = client.get(&load).await.expect(200);
     let sent = r#"{"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}"#;
     assert_eq!(part, Json::parse(sent).unwrap());
-    // Without a session there is nowhere to put a name that is not the user's.
+    // Without a session, only a `user:` name is valid.
     let other = r#"{"filename":"photo","artifact":{"text":"x"}}"#;
     client.post(OF_USER, other).await.problem(400, "invalid");
 }

@@ -1,4 +1,4 @@
-//! A server, and a way to ask it.
+//! A server in this process, and a client for it.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub(crate) const MEMORY: &str = "/api/v1/apps/demo/users/ada/memory";
 /// A server on its own services.
 pub(crate) struct Client {
     pub(crate) router: Router,
-    /// The database goes when the client does.
+    /// Dropping the client deletes the database.
     _folder: Option<tempfile::TempDir>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -49,7 +49,7 @@ impl Answer {
         value.map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The JSON of an answer that must be this status.
+    /// The JSON of a response that must have this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Json {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// The problem of an answer that must be this status and code.
+    /// The problem of a response that must have this status and code.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Json {
         assert_eq!(self.content_type(), "application/problem+json", "{self:?}");
@@ -86,13 +86,13 @@ impl Client {
         }
     }
 
-    /// Everything in memory, with Retain's rules.
+    /// All services in memory, with Retain's own memory.
     pub(crate) fn volatile() -> Client {
         let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
         Client::with_memory(memory.clone(), Some(memory))
     }
 
-    /// As [`volatile`](Self::volatile), with a memory that can only do what ADK's can.
+    /// Like [`volatile`](Self::volatile), with a memory that supports only ADK's operations.
     pub(crate) fn with_adk_memory() -> Client {
         Client::with_memory(Arc::new(InMemoryMemoryService::new()), None)
     }
@@ -110,7 +110,7 @@ impl Client {
         Client::over(services, None)
     }
 
-    /// Everything in one database.
+    /// All services in one database.
     pub(crate) async fn sqlite() -> Client {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("retain.db").display());
@@ -125,7 +125,7 @@ impl Client {
         Client::over(services, Some(folder))
     }
 
-    /// Sends a request as it is, and does not wait for the end of the answer.
+    /// Send a request and do not wait for the end of the response.
     pub(crate) async fn open(&self, request: Request<Body>) -> axum::response::Response {
         self.router.clone().oneshot(request).await.unwrap()
     }
@@ -156,14 +156,14 @@ impl Client {
         self.send(request(Method::PATCH, path, body)).await
     }
 
-    /// The session `s1`, empty.
+    /// Create the empty session `s1`.
     pub(crate) async fn with_session(self) -> Client {
         let created = self.post(SESSIONS, r#"{"sessionId":"s1"}"#).await;
         created.expect(201);
         self
     }
 
-    /// Appends a text to the session at `path`.
+    /// Append a text to the session at `path`.
     pub(crate) async fn say(&self, path: &str, id: &str, text: &str) -> Json {
         let body = format!(r#"{{"events":[{}]}}"#, event(id, text));
         self.post(&format!("{path}/events"), &body)
@@ -172,7 +172,7 @@ impl Client {
     }
 }
 
-/// A request with a JSON body, or with none.
+/// A request with or without a JSON body.
 pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
     let mut request = Request::builder().method(method).uri(path);
     if !body.is_empty() {

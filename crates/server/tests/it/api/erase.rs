@@ -1,4 +1,4 @@
-//! Erasing a user leaves nothing of them and everything of others.
+//! Erasing a user removes all their data and no data of others.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn fill(client: &Client, user: &str) {
 
 #[tokio::test]
 async fn everything_goes_wherever_it_is_kept() {
-    // In memory each service keeps its own; in SQLite all are in one database.
+    // In memory each service has its own data; in SQLite all are in one database.
     for client in [Client::volatile(), Client::sqlite().await] {
         fill(&client, "ada").await;
         fill(&client, "bob").await;
@@ -104,7 +104,7 @@ async fn memory_service_without_delete_reports_null() {
     assert!(receipt["memories"].is_null(), "{receipt}");
 }
 
-/// A server whose artifacts are kept elsewhere than its sessions.
+/// A server whose artifacts and sessions are in different stores.
 fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
     let services = Services {
         sessions: Arc::new(InMemorySessionService::new()),

@@ -1,4 +1,4 @@
-//! Appends: positions, repeats, expectations, runs; reading in steps; rewind.
+//! Appends: positions, repeats, expected positions, runs; paged reads; rewind.
 
 use retain_core::Json;
 
@@ -91,7 +91,7 @@ async fn run_is_started_renewed_and_ended() {
         .await
         .expect(200);
     assert_eq!(within["run"], token.as_str());
-    // Whoever writes from outside is welcome.
+    // Appends outside the run are allowed.
     client.say(SESSION, "e4", "a late answer").await;
     let run = format!("{SESSION}/runs/{token}");
     assert_eq!(client.post(&format!("{run}/renew"), "").await.status, 204);
@@ -107,7 +107,7 @@ async fn run_is_started_renewed_and_ended() {
         .post(&format!("{run}/renew"), "")
         .await
         .problem(409, "run_lost");
-    // It has ended, which is all that was wanted.
+    // The run has already ended, so deleting it again succeeds.
     assert_eq!(client.delete(&run).await.status, 204);
 }
 
@@ -125,7 +125,7 @@ async fn run_is_ended_without_events() {
         ("x", 400, "invalid"),
         ("-1", 400, "invalid"),
         ("18446744073709551616", 400, "invalid"),
-        // A token may be any number that a store counts to.
+        // A token may be any number that a store can count to.
         ("18446744073709551615", 409, "run_lost"),
     ] {
         let answer = client.delete(&format!("{SESSION}/runs/{token}")).await;

@@ -1,4 +1,4 @@
-//! Ids that want something else than to be ids, on every route there is.
+//! Hostile ids on every route.
 
 use axum::http::Method;
 use retain_core::Json;
@@ -6,7 +6,7 @@ use retain_server::Server;
 
 use crate::api::client::{Client, request};
 
-/// Ids, as they stand in a path; and whether they can be stored.
+/// Ids as written in a path, and whether they can be stored.
 fn ids() -> Vec<(String, bool)> {
     let taken = [
         "%2F",
@@ -46,7 +46,7 @@ fn parameters(path: &str) -> Vec<&str> {
     segments.collect()
 }
 
-/// A body and a query with which the route has something to do.
+/// A body and a query that are valid for the route.
 fn filled(method: &Method, path: &str) -> (&'static str, &'static str) {
     let last = path.rsplit('/').next().unwrap_or_default();
     match (method.as_str(), last) {
@@ -68,7 +68,7 @@ fn filled(method: &Method, path: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Every route, of every face, answers every id in every place, never with a failure of its own.
+/// Every route of every API answers every id in every parameter without an internal error.
 async fn every_route_stands(client: &Client) {
     let mut count = 0;
     for route in Server::routes() {
@@ -78,12 +78,13 @@ async fn every_route_stands(client: &Client) {
                 let (body, query) = filled(&route.method, route.path);
                 let path = route.path.replace(place, &id).replace(['{', '}'], "");
                 let path = format!("{path}{query}");
-                // A tail does not end by itself; its head tells enough.
+                // A tail does not end by itself; its head is enough.
                 let request = request(route.method.clone(), &path, body);
                 let status = client.open(request).await.status();
                 let shown = format!("{} {path}: {status}", route.method);
                 assert!(status.as_u16() < 500 || status.as_u16() == 501, "{shown}");
-                // ADK has no errors for some of them: there is nothing, or it is called otherwise.
+                // ADK has no error for some of them: it returns an empty result or uses another
+                // name.
                 assert!(
                     can_be_stored || !is_ours || status.is_client_error(),
                     "{shown}"
@@ -109,7 +110,7 @@ async fn on_sqlite() {
 #[tokio::test]
 async fn unusual_ids_are_distinct_and_round_trip() {
     let client = Client::sqlite().await;
-    // One id in two spellings would be told apart from nothing.
+    // Skip the second spelling of one id, which would not be distinct.
     let can_be_stored = |(id, can_be_stored): &&(String, bool)| *can_be_stored && id != "%2e%2e";
     for (id, _) in ids().iter().filter(can_be_stored) {
         let sessions = format!("/api/v1/apps/{id}/users/{id}/sessions");

@@ -1,4 +1,4 @@
-//! Memory: taking up, searching, listing, changing, forgetting; and what ADK's memory can do.
+//! Memory: ingest, search, list, update, forget; and the operations of ADK's memory.
 
 use retain_core::Json;
 

@@ -1,4 +1,4 @@
-//! The description of the API says what there is: no more, no less, and as it is committed.
+//! The API description lists exactly the existing routes and equals the committed file.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -7,7 +7,7 @@ use retain_server::{Access, Server, openapi_json};
 
 use crate::api::client::Client;
 
-/// (method, path) of everything described.
+/// Method and path of everything described.
 fn described() -> BTreeSet<(String, String)> {
     let document = Json::parse(openapi_json()).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();

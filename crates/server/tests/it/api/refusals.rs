@@ -1,4 +1,4 @@
-//! What is refused: bodies, parameters, methods and paths that are none, always as a problem.
+//! Invalid bodies, parameters, methods and paths are always reported as a problem.
 
 use axum::{
     body::Body,
@@ -130,7 +130,7 @@ async fn paths_and_methods_that_are_none_are_problems_too() {
     answer.problem(405, "method_not_allowed");
     let bytes = client.get("/api/v1/apps/demo/users/%FF/sessions").await;
     bytes.problem(400, "invalid");
-    // Elsewhere it is not for us to say how errors look.
+    // Other APIs have their own error format.
     assert_ne!(
         client.get("/nothing").await.content_type(),
         "application/problem+json"

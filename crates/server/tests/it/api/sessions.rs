@@ -17,7 +17,7 @@ async fn a_session_is_created_read_and_deleted() {
     assert_eq!(created["events"].as_array().unwrap().len(), 0);
     let read = client.get(SESSION).await.expect(200);
     assert_eq!(read, created);
-    // Numbers that no float can hold stay what they are.
+    // Numbers that no float can represent stay exact.
     let number = read["state"]["n"].to_string();
     assert_eq!(number, "123456789012345678901234567890");
     let again = client.post(SESSIONS, body).await;

@@ -1,4 +1,4 @@
-//! The tail: history, then what comes, from any position on, until the session is gone.
+//! The tail: history, then new events, from any position, until the session is deleted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::api::client::{Client, SESSION, SESSIONS, event, request};
 
 const TAIL: &str = "/api/v1/apps/demo/users/ada/sessions/s1/tail";
 
-/// The frames of a stream of events.
+/// The frames of an event stream.
 struct Frames {
     body: BodyDataStream,
     text: String,
@@ -31,7 +31,7 @@ impl Frames {
         }
     }
 
-    /// The next frame that is no comment; `None` at the end.
+    /// The next frame that is not a comment; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -85,7 +85,7 @@ async fn disconnected_client_resumes_at_its_position() {
     let path = format!("{TAIL}?after=3");
     let mut frames = Frames::open(&client, request(Method::GET, &path, "")).await;
     assert_eq!(frames.event().await.0, 4);
-    // A browser asks with the address it began with, and says in the header how far it came.
+    // A browser reconnects with the original URL and sends its last position in a header.
     let path = format!("{TAIL}?after=0");
     let mut resumed = request(Method::GET, &path, "");
     resumed

@@ -1,4 +1,4 @@
-//! Export and import: what goes out of one server comes into another without loss.
+//! Export and import: data moves from one server to another without loss.
 
 use axum::{
     body::Body,

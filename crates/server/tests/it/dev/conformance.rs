@@ -1,4 +1,4 @@
-//! Replays over HTTP: only where it was asked for, and what is wrong is said.
+//! Replays over HTTP: only if enabled, with clear errors.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ async fn recordings_are_answered_from_only_where_it_was_asked_for() {
     assert!(said.contains("A recorded answer."), "{said}");
     let other = say(&replaying, "solo", "Goodbye!", &config(&case, "none")).await;
     assert!(other.contains("\"error\""), "{other}");
-    // The conversation has a past that was not recorded.
+    // The session has earlier events that are not in the recording.
     assert!(other.contains("llm_recording 0: $.contents[1]"), "{other}");
 
     let plain = server(folder.path(), ConfigRegistry::new(), |apps| apps);
@@ -98,7 +98,7 @@ async fn unreplayable_run_is_reported() {
         let told = said.contains("\"error\"") && said.contains(expected);
         assert!(told, "{case} {mode}: {said}");
     }
-    // A run like any other goes to a model, and there is none of that name.
+    // A run without a recording uses a model, and there is none of that name.
     let said = say(
         &server,
         "solo",

@@ -1,4 +1,4 @@
-//! What an app is made of, as data and drawn.
+//! The structure of an app, as data and as a graph.
 
 use retain_runtime::ConfigRegistry;
 use retain_server::Dev;

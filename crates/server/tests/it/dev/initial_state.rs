@@ -15,7 +15,7 @@ fn dev(apps: Apps) -> Apps {
     apps.dev(Dev::new())
 }
 
-/// The state of a new session, as it is answered and as it is stored.
+/// The state of a new session, from the response and from the store.
 async fn begun(server: &Arc<Server>, id: &str, body: &str) -> String {
     let made = post(server, SESSIONS, body).await;
     assert_eq!(made.status, 200, "{}", made.text);
@@ -36,7 +36,7 @@ async fn initial_state_file_is_overridden_by_the_request() {
     let old = post(&server, &format!("{SESSIONS}/s2"), r#"{"n":3}"#).await;
     assert_eq!(old.json()["state"]["tone"], Json::from("warm"));
     assert_eq!(old.json()["state"]["n"], Json::from(3));
-    // Who edits the file need not start the server again.
+    // An edit of the file applies without a restart.
     write(folder.path(), FILE, r#"{"tone":"cool"}"#);
     let state = begun(&server, "s3", r#"{"sessionId":"s3"}"#).await;
     assert!(state.contains(r#""tone":"cool""#), "{state}");

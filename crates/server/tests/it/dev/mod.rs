@@ -1,4 +1,4 @@
-//! What is there for developers: the web UI's files, drawings, traces, and replays of recordings.
+//! Developer tools: the web UI's files, graphs, traces, and replays of recordings.
 
 mod conformance;
 mod graphs;

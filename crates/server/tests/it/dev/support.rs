@@ -1,4 +1,4 @@
-//! A server of agents from files, and a client for it.
+//! A server with agents from files, and a client for it.
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
@@ -15,10 +15,10 @@ use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
-/// This machine.
+/// An address of this machine.
 pub(crate) const HERE: &str = "127.0.0.1:40000";
 
-/// Another one.
+/// An address of another machine.
 pub(crate) const ELSEWHERE: &str = "192.0.2.7:40000";
 
 pub(crate) const CHAT: &str = "name: chat\ndescription: Chats.\nmodel: offline\n\
@@ -37,7 +37,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(file, text).expect("a file can be written");
 }
 
-/// A server of the agents in a folder, with what `more` adds.
+/// A server with the agents of a folder, configured by `more`.
 pub(crate) fn server(
     agents: &Path,
     registry: ConfigRegistry,
@@ -54,7 +54,7 @@ pub(crate) fn server(
     Arc::new(Server { services, apps })
 }
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// Sends a request from an address, with headers.
+/// Send a request from an address, with headers.
 pub(crate) async fn ask_from(
     server: &Arc<Server>,
     from: Option<&str>,
@@ -116,7 +116,7 @@ pub(crate) async fn post(server: &Arc<Server>, path: &str, body: &str) -> Answer
     ask_from(server, Some(HERE), &[], ("POST", path, body)).await
 }
 
-/// Says something in a session of `ada`, which is made if it is new; gives the SSE text.
+/// Send a message to a session of `ada`, created if it is new; return the SSE text.
 pub(crate) async fn say(server: &Arc<Server>, app: &str, text: &str, more: &str) -> String {
     let sessions = format!("/apps/{app}/users/ada/sessions");
     post(server, &sessions, r#"{"sessionId":"s"}"#).await;

@@ -1,4 +1,4 @@
-//! Traces: every run leaves spans that fit together and to its events.
+//! Traces: every run leaves spans that match one another and its events.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ fn text<'a>(value: &'a Json, key: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{key} is no text in {value}"))
 }
 
-/// A log that can be read.
+/// Captured log output.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -44,7 +44,7 @@ impl Write for Log {
     }
 }
 
-/// A server for developers, and what listens to it on this thread.
+/// A server with developer tools, and its subscriber on this thread.
 fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());
@@ -218,7 +218,7 @@ async fn traces_go_with_the_session_and_with_the_user() {
         let event = text(&spans[2]["attributes"], "gcp.vertex.agent.event_id").to_owned();
         let gone = ask_from(&server, Some(HERE), &[], ("DELETE", path, "")).await;
         assert!(gone.status < 300, "{gone:?}");
-        // One of the same name is another session.
+        // A recreated session with the same name is another session.
         let sessions = "/apps/chat/users/ada/sessions";
         post(&server, sessions, r#"{"sessionId":"s"}"#).await;
         assert_eq!(get(&server, traces).await.text, "[]", "{path}");
@@ -291,7 +291,7 @@ async fn exported_spans_contain_no_content() {
     let log = log.text();
     assert!(log.contains("call_llm") && log.contains("close"), "{log}");
     assert!(!log.contains("my cat"), "{log}");
-    // Word by word: a random id holds `ada` now and then.
+    // Word by word, because a random id may contain `ada`.
     let mut words = log.split(|c: char| !c.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! The files of the web UI and of agents: what is shown, to whom, and what is not.
+//! The files of the web UI and of agents: which are served, and to whom.
 
 use retain_runtime::ConfigRegistry;
 use retain_server::Dev;
@@ -89,7 +89,7 @@ async fn files_of_the_ui_are_served_and_no_others() {
         assert_eq!(answer.status, 404, "{path}: {}", answer.text);
         assert!(!answer.text.contains("secret"), "{path}: {}", answer.text);
     }
-    // Of its kind, so that the browser says that it is missing and not that JSON is no style.
+    // In the requested type, so that the browser reports a missing file and not a wrong type.
     let style = get(&server, "/dev-ui/nothing.css").await;
     assert_eq!(style.header("content-type"), "text/css; charset=utf-8");
 }
@@ -151,7 +151,7 @@ async fn links_lead_to_nothing_outside_of_a_folder() {
         ("outside", "ui-2/folder"),
         ("ui-2/.env.txt", "ui-2/shown.txt"),
         ("ui-2/main.js", "ui-2/again.js"),
-        // The folder itself may be reached by one.
+        // The folder itself may be a symbolic link.
         ("ui-2", "ui"),
         ("outside/secret.yaml", "chat/link.yaml"),
         ("outside", "chat/folder"),

@@ -1,4 +1,4 @@
-//! Bodies have a limit on every route but the one that reads them as they come.
+//! Every route limits its body, except the one that streams it.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,10 @@ use crate::guards::support::World;
 
 const LIMIT: usize = 1000;
 
-/// Much more than the limit, and than what may be on its way.
+/// Far above the limit and what may be in transit.
 const PIECES: usize = 100;
 
-/// A body in pieces, without a length, and how much of it was taken.
+/// A chunked body without a length, and the number of chunks read.
 fn endless() -> (Body, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&taken);
@@ -32,7 +32,7 @@ fn endless() -> (Body, Arc<AtomicUsize>) {
     (Body::from_stream(stream::iter(pieces)), taken)
 }
 
-/// A path of the route whose every name is `import`.
+/// A path of the route in which every parameter is `import`.
 fn path_of(route: &str) -> String {
     let parts = route.split('/').map(|part| match part.starts_with('{') {
         true => "import",

@@ -1,4 +1,4 @@
-//! Whatever is answered, to whomever, is in the description of the API.
+//! The API description lists every status that a route returns, to any caller.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use retain_server::{RouteInfo, Server, openapi_json};
 
 use crate::guards::support::{APP, World, ask, request};
 
-/// The statuses that are described for a route.
+/// The described status codes of a route.
 fn described(document: &Json, route: &RouteInfo) -> BTreeSet<String> {
     let path = route.path.replace("{*", "{");
     let method = route.method.as_str().to_ascii_lowercase();

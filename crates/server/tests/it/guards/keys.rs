@@ -1,4 +1,4 @@
-//! Keys: what opens the server, for what, and for how long.
+//! API keys: what they give access to, and for how long.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -156,7 +156,7 @@ async fn guard_errors_have_a_code() {
         assert!(answer.body.contains(&expected), "{}", answer.body);
         let expected = format!("\"code\":\"{code}\"");
         assert!(answer.body.contains(&expected), "{}", answer.body);
-        // Elsewhere they are ADK's.
+        // Other routes have ADK's error format.
         assert!(!ask_at(LIST).await.body.contains("urn:retain"), "{name}");
     }
 }
@@ -206,12 +206,12 @@ async fn so_many_wrong_keys_come_from_one_address() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(ask_from(there, "wrong").await.status, 401);
-    // What was good before is good still; what was not is not even looked up.
+    // A key that was valid before stays valid; another one is not even looked up.
     assert_eq!(ask_from(here, &good).await.status, 200);
     assert_eq!(ask_from(here, &fresh).await.status, 429);
     world.clock.tick(Duration::from_secs(1));
     assert_eq!(ask_from(here, &fresh).await.status, 200);
-    // Who has one address of IPv6 has all of its net.
+    // All IPv6 addresses of a /64 network count as one client.
     for host in 1..=4 {
         let peer = format!("[2001:db8::{host}]:1");
         assert_eq!(ask_from(&peer, "wrong").await.status, 401);
@@ -275,7 +275,7 @@ async fn streams_are_limited_per_key_and_user() {
     assert!(others.iter().all(|answer| answer.status() == 200));
     assert_eq!(tail(&one, "dora").await.status(), 429);
     assert_eq!(tail(&two, "dora").await.status(), 200);
-    // Who stops listening makes room.
+    // A client that disconnects frees its stream.
     drop(first);
     assert_eq!(tail(&one, "ada").await.status(), 200);
     drop((second, others));
@@ -306,7 +306,7 @@ async fn foreign_keys_are_ignored_if_no_key_is_required() {
     let router = world.router(|guards| guards.keys = Keys::new(Arc::new(keys), None, false));
     assert_eq!(get(&router, LIST, "").await.status, 200);
     assert_eq!(get(&router, LIST, "somebody-elses-token").await.status, 200);
-    // But who brings one of ours is held to it.
+    // But a request with one of our keys is limited to its permissions.
     let sessions = format!("/apps/{APP}/users/grace/sessions");
     assert_eq!(get(&router, &sessions, &key).await.status, 403);
     world.keys.revoke("a", 1).await.unwrap();
@@ -337,7 +337,7 @@ async fn public_routes_ignore_the_key() {
         let keys = Keys::new(Arc::new(keys), None, true);
         guards.keys = keys.limited(1.0).limited_wrong(1.0);
     });
-    // A key is good for two requests at once, and an address for two wrong ones.
+    // A key allows two requests at once, and an address two failed attempts.
     for _ in 0..5 {
         for path in ["/health", "/ready", "/version", "/openapi.json"] {
             for key in ["", "nonsense", &wrong, &good] {
@@ -351,7 +351,7 @@ async fn public_routes_ignore_the_key() {
             }
         }
     }
-    // Where one is needed, nothing was used up, and a wrong one is refused as before.
+    // Routes that need a key still have all their tokens and reject an invalid key.
     assert_eq!(get(&router, LIST, &good).await.status, 200);
     assert_eq!(get(&router, LIST, &wrong).await.status, 401);
     assert_eq!(get(&router, "/nowhere", &wrong).await.status, 401);

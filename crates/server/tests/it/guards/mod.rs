@@ -1,4 +1,4 @@
-//! What stands before the handlers: keys, owners, limits, and what operators ask.
+//! The guards before the handlers: API keys, owners, limits, and the routes for operators.
 
 mod bodies;
 mod described;

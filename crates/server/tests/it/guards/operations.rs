@@ -1,4 +1,4 @@
-//! What operators ask, and what the log and the counters say.
+//! The routes for operators, the log and the counters.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn it_is_ready_only_with_a_store_that_is_there_and_known() {
 
     std::fs::remove_file(&file).unwrap();
     assert_eq!(get(&router, "/ready", "").await.status, 503);
-    // It is there, though of no use.
+    // The server is alive, though not ready.
     assert_eq!(get(&router, "/health", "").await.status, 200);
 }
 
@@ -70,7 +70,7 @@ async fn requests_are_counted() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    // Whose requests they were is not there.
+    // Metrics do not name users.
     assert!(!text.contains("ada"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Two keys that are bound to two users cannot see one another, on any route there is.
+//! Two API keys that are bound to two users do not see each other's data on any route.
 
 use axum::{Router, http::Method};
 use retain_core::{ArtifactKey, Event, Part, SessionKey, State};
@@ -6,7 +6,7 @@ use retain_server::{Access, RouteInfo, Scope, Server, Services};
 
 use crate::guards::support::{APP, World, ask, request};
 
-/// What only its user may see: in every place where something can be.
+/// A text that only its user may see, stored in every service.
 fn secret(user: &str) -> String {
     format!("canary-of-{user}")
 }
@@ -33,7 +33,7 @@ async fn seed(services: &Services, user: &str) {
     saved.await.unwrap();
 }
 
-/// Everything that there is of a user, as text.
+/// All data of a user, as text.
 async fn world_of(services: &Services, user: &str) -> String {
     let sessions = services.session_service();
     let listed = sessions.list_sessions(APP, Some(user)).await.unwrap();
@@ -53,7 +53,7 @@ async fn world_of(services: &Services, user: &str) -> String {
     format!("{ids:?} {session:?} {memories:?} {versions:?} {shared:?}")
 }
 
-/// The route's path, for data of `user` (as it may be written in a path).
+/// The route's path for data of `user`, who may be percent-encoded.
 fn path_for(route: &RouteInfo, user: &str) -> String {
     let filled = route.path.split('/').map(|part| match part {
         "{app}" | "{app_name}" => APP.to_owned(),
@@ -67,7 +67,7 @@ fn path_for(route: &RouteInfo, user: &str) -> String {
     filled.collect::<Vec<_>>().join("/")
 }
 
-/// Ways to name the user beside the path: what a route does not know it may refuse.
+/// Ways to name the user in a query; a route may reject unknown parameters.
 fn queries(user: &str) -> [String; 4] {
     [
         String::new(),
@@ -77,7 +77,7 @@ fn queries(user: &str) -> [String; 4] {
     ]
 }
 
-/// Likewise in a body.
+/// Ways to name the user in a body.
 fn bodies(user: &str) -> [String; 5] {
     let message = r#"{"role":"user","parts":[{"text":"What is my word?"}]}"#;
     [
@@ -91,19 +91,19 @@ fn bodies(user: &str) -> [String; 5] {
     ]
 }
 
-/// How somebody is asked for.
+/// How a request names a user.
 #[derive(Debug, Clone, Copy)]
 struct Asking<'a> {
     key: &'a str,
-    /// As the path names the user.
+    /// The user in the path.
     in_path: &'a str,
-    /// As query and body name the user.
+    /// The user in the query and body.
     named: &'a str,
-    /// Whether the app is left out, where it can be.
+    /// Whether to omit the app where possible.
     lacks_app: bool,
 }
 
-/// Asks a route for data of a user, with a key, in all ways. Gives statuses and bodies.
+/// Request data of a user from a route, with a key, in all ways. Return statuses and bodies.
 async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<(u16, String)> {
     let mut path = path_for(route, asking.in_path);
     if asking.lacks_app {
@@ -137,7 +137,7 @@ async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<
     answers
 }
 
-/// As it is usual: the same user everywhere.
+/// Name the same user everywhere.
 async fn ask_for_user(
     world: &World,
     route: &RouteInfo,
@@ -153,9 +153,9 @@ async fn ask_for_user(
     ask_for(&world.router(|_| ()), route, asking).await
 }
 
-/// Asks every route, with the key of `own`, for what is `other`'s: in the path, beside it, or both.
+/// With the key of `own`, request data of `other` from every route: in the path, query and body.
 async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
-    // As it is, and as a path may write it too.
+    // Plain, and percent-encoded as a path may be.
     let escaped = other.replace('a', "%61");
     let is_others = [(other, other), (&escaped, other), (other, own)];
     let is_own_path = [(own, other)];
@@ -183,7 +183,7 @@ async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
                     let asks_own = *in_path == own || *named == own;
                     match route.access {
                         Access::Path(_) if *in_path != own => assert_eq!(status, 403, "{shown}"),
-                        // What is refused before its owner is asked is refused as well.
+                        // A request that is rejected before its owner is checked is rejected too.
                         Access::Body(_) if !asks_own => {
                             assert!((400..500).contains(&status), "{shown}");
                         }
@@ -195,7 +195,7 @@ async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
     }
 }
 
-// Some answers have no end: what they are waited for costs nothing where time stands still.
+// Some responses never end; with a paused clock, their timeout costs no time.
 #[tokio::test(start_paused = true)]
 async fn users_cannot_see_one_another_on_any_route() {
     for default_app in [None, Some(APP)] {
@@ -229,7 +229,7 @@ async fn without_a_key_only_what_is_public_is_answered() {
     }
 }
 
-/// Without this the two above would also hold for a server that answers nobody.
+/// Without this test, the two above would also pass on a server that rejects everything.
 #[tokio::test]
 async fn with_the_right_key_the_same_requests_show_what_is_there() {
     let mut shown = 0;
@@ -238,7 +238,7 @@ async fn with_the_right_key_the_same_requests_show_what_is_there() {
         if !matches!(route.access, Access::Path(_) | Access::Body(_)) {
             continue;
         }
-        // Some of them remove what others look for.
+        // Some requests delete what others read.
         let world = World::new();
         seed(&world.server.services, "grace").await;
         let graces = world.key("grace", Some("grace"), |_| ()).await;
@@ -248,7 +248,7 @@ async fn with_the_right_key_the_same_requests_show_what_is_there() {
             continue;
         }
         let answers = ask_for_user(&world, &route, "grace", &graces).await;
-        // Where the owner stands beside the path, a request without it is nobody's.
+        // Where the owner is not in the path, some of the requests name no owner and are rejected.
         let is_let_in = |(status, _): &(u16, String)| *status != 401 && *status != 403;
         let shows_it = format!("{} {}: {answers:?}", route.method, route.path);
         assert!(answers.iter().any(is_let_in), "{shows_it}");

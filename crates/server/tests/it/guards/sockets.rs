@@ -1,4 +1,4 @@
-//! What only a real connection shows: sizes, speeds, numbers, and how it ends.
+//! Behavior that needs a real connection: sizes, speeds, counts, and shutdown.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio::{
 
 use crate::guards::support::{APP, Hanging, services};
 
-/// Long enough for a slow machine; nothing that works takes so long.
+/// Timeout for a slow machine; longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A moment that ends while a test waits for it.
+/// A timeout that expires while a test waits for it.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// A server that listens, and how to stop it.
+/// A listening server, and the signal that stops it.
 struct Listening {
     address: SocketAddr,
     server: Arc<Server>,
@@ -60,10 +60,10 @@ impl Listening {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes and reads what comes until the server closes.
+    /// Send bytes and read until the server closes.
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut socket = self.connect().await;
-        // The server may close before it has taken everything.
+        // The server may close before it has read everything.
         let _ = socket.write_all(bytes).await;
         read_to_end(&mut socket).await
     }
@@ -100,7 +100,7 @@ impl Listening {
         read.await.unwrap()
     }
 
-    /// Waits until the message of a turn is stored: it counts as running a little before.
+    /// Wait until the message of a run is stored, which is shortly after it counts as active.
     async fn wait_for_message(&self) {
         let stored = async {
             while self
@@ -129,7 +129,7 @@ async fn read_to_end(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Reads until a text has come.
+/// Read until a text arrives.
 async fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut read = String::new();
     let reading = async {
@@ -172,7 +172,7 @@ async fn large_body_is_rejected() {
     let said = format!("{head}Content-Length: 1001\r\n\r\n");
     let answer = server.exchange(said.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // Nor if its size is not said before.
+    // Nor if its size is not announced.
     let chunk = format!("400\r\n{}\r\n", " ".repeat(0x400));
     let unsaid = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}{chunk}0\r\n\r\n");
     let answer = server.exchange(unsaid.as_bytes()).await;
@@ -211,7 +211,7 @@ async fn headers_are_neither_too_large_nor_too_many() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_sender_is_disconnected() {
-    // Half a head; nothing at all.
+    // Half a head, or nothing at all.
     let limits = ServerLimits {
         header_timeout: MOMENT,
         ..ServerLimits::default()
@@ -219,7 +219,7 @@ async fn slow_sender_is_disconnected() {
     let server = Listening::with(limits).await;
     server.exchange(b"GET /health HTT").await;
     server.exchange(b"").await;
-    // Nothing after an answer. What is asked well is to be in time on a slow machine too.
+    // Nothing after a response. A valid request must be in time on a slow machine too.
     let limits = ServerLimits {
         header_timeout: Duration::from_secs(3),
         body_timeout: MOMENT,
@@ -256,7 +256,7 @@ async fn client_that_reads_nothing_is_disconnected() {
     let mut socket = server.connect().await;
     let path = format!("/apps/{APP}/users/ada/sessions/s1");
     socket.write_all(&get(&path)).await.unwrap();
-    // Only the one that asks is left.
+    // Only the connection that reads the metrics is left.
     server.wait_for_metric("retain_connections_active", 1).await;
     drop(socket);
 }
@@ -347,7 +347,7 @@ async fn runs_per_user_are_limited() {
         assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
         assert!(answer.contains("retry-after: 1"), "{answer}");
     }
-    // Who goes away makes room.
+    // A client that disconnects frees its run.
     drop(first);
     server.wait_for_metric("retain_runs_active", 0).await;
 }

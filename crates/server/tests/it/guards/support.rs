@@ -1,4 +1,4 @@
-//! A server with keys, in this process.
+//! A server with API keys, in this process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 /// The only app.
 pub(crate) const APP: &str = "shop";
 
-/// A server in this process, with what it serves from.
+/// A server in this process, with its services.
 pub(crate) struct World {
     pub(crate) server: Arc<Server>,
     pub(crate) keys: InMemoryKeyStore,
@@ -52,13 +52,13 @@ impl Model for Hanging {
     }
 }
 
-/// A server of one app whose agent quotes what it was told.
+/// A server with one app, whose agent quotes its input.
 pub(crate) fn server(services: Services) -> Arc<Server> {
     let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
     server_of(services, Arc::new(agent.build().unwrap()))
 }
 
-/// A server of one app.
+/// A server with one app.
 pub(crate) fn server_of(services: Services, agent: Arc<LlmAgent>) -> Arc<Server> {
     let apps = Apps::new(services.clone()).agent(APP, agent);
     Arc::new(Server { services, apps })
@@ -69,7 +69,7 @@ impl World {
         World::with_default_app(None)
     }
 
-    /// With an app that need not be named.
+    /// Create a server with a default app.
     pub(crate) fn with_default_app(app: Option<&str>) -> World {
         let server = server(services());
         let server = match (app, Arc::into_inner(server)) {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Adds a key and gives its text.
+    /// Add an API key and return its text.
     pub(crate) async fn key(
         &self,
         id: &str,
@@ -114,7 +114,7 @@ impl World {
         text.reveal()
     }
 
-    /// The routes, behind keys that are needed.
+    /// The routes, with required API keys.
     pub(crate) fn router(&self, change: impl FnOnce(&mut Guards)) -> Router {
         let keys = Keys::new(Arc::new(self.keys.clone()), None, true);
         let mut guards = Guards {
@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-/// An answer that was read.
+/// A response that was read.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -135,7 +135,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Asks; reads what comes within a moment, since some answers have no end.
+/// Send a request and read what arrives within a moment, because some responses never end.
 pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, mut body) = response.into_parts();
@@ -151,7 +151,7 @@ pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
     }
 }
 
-/// A request with a key and perhaps a body.
+/// A request with an API key and optionally a body.
 pub(crate) fn request(method: &Method, uri: &str, key: &str, body: Option<&str>) -> Request<Body> {
     let mut builder = Request::builder().method(method).uri(uri);
     if !key.is_empty() {

@@ -1,5 +1,4 @@
-//! A stream that lasts: it ends when the key that opened it is not good any more, and a turn that it
-//! carries is cut off.
+//! A long stream ends when its API key is no longer valid, and a run that it streams is cancelled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +10,7 @@ use tower::ServiceExt as _;
 
 use crate::guards::support::{APP, Hanging, World, request, server_of, services};
 
-/// Opens a tail, does something to its key, and gives what the stream says then.
+/// Open a tail, change its API key, and return what the stream sends then.
 async fn tailed(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> String {
     let world = World::new();
     let router = world.router(|_| ());
@@ -59,8 +58,8 @@ async fn tail_continues_while_its_key_is_valid() {
     assert_eq!(tailed(None, async |_| ()).await, "it goes on");
 }
 
-/// Begins a turn that never ends by itself, perhaps revokes its key, and gives what its stream says
-/// then.
+/// Begin a run that never ends by itself, revoke its API key if `is_revoked`, and return what its
+/// stream sends then.
 async fn ran(world: &World, is_revoked: bool) -> String {
     let key = world.key("a", Some("ada"), |_| ()).await;
     let created = world
