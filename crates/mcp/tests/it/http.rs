@@ -1,5 +1,5 @@
-//! Servers over HTTP: sessions that end, servers that go away and come back, and what is never
-//! told to anybody else.
+//! Servers over HTTP: sessions that end, servers that stop and restart, and secrets that are never
+//! revealed.
 
 use std::{
     net::SocketAddr,
@@ -28,7 +28,7 @@ use crate::{
     support::{LONG, Turn},
 };
 
-/// A server with a runtime of its own, so that it dies with all its connections.
+/// A server with its own runtime, so that it dies with all its connections.
 struct Running {
     address: SocketAddr,
     runtime: Option<Runtime>,
@@ -125,7 +125,7 @@ async fn a_server_that_came_back_is_used_again() {
     assert_eq!(calls, 3);
 }
 
-/// The address is free only when the last connection is gone.
+/// The address becomes free only after the last connection ends.
 async fn restarted(address: SocketAddr, app: Router) -> Running {
     loop {
         match std::net::TcpListener::bind(address) {
@@ -135,7 +135,8 @@ async fn restarted(address: SocketAddr, app: Router) -> Running {
     }
 }
 
-/// Knows only sessions that began with it, and says so as the examples of the TypeScript SDK do.
+/// The server knows only its own sessions and rejects others like the examples of the TypeScript
+/// SDK.
 #[tokio::test]
 async fn a_session_that_is_refused_with_400_is_made_anew() {
     let folder = retain_testkit::scratch::folder();
@@ -278,7 +279,7 @@ async fn refusals_are_told_without_what_was_sent() {
                 async move {
                     match refuses {
                         false => next.run(request).await,
-                        // Some tell what they were sent, for those who look for a mistake.
+                        // Some servers repeat the request in an error, for debugging.
                         true => {
                             let told = format!("{} {:?}", request.uri(), request.headers());
                             (StatusCode::from_u16(status).unwrap(), told).into_response()
@@ -300,7 +301,7 @@ async fn refusals_are_told_without_what_was_sent() {
         let error = turn.error();
         assert!(error.contains("MCP tool execution"), "{status}: {error}");
         assert!(!error.contains("canary"), "{status}: {error}");
-        // The beginning of the login, as it is sent.
+        // The start of the credentials in base64, as sent.
         assert!(!error.contains("Y2FuYXJ5"), "{status}: {error}");
         *refuses.lock().unwrap() = false;
         let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
@@ -312,7 +313,7 @@ async fn refusals_are_told_without_what_was_sent() {
 async fn an_error_of_the_protocol_is_told_without_what_was_sent() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
-    // What the tool answers to every call.
+    // The header has the same text as the tool's answer.
     let keyed = HttpServer::new(server.url()).header("X-Key", "not like this");
     let set = Arc::new(McpToolset::new(keyed.timeout(LONG)));
     let turn = Turn::calling(&set, "refuse", "{}").await;

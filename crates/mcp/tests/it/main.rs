@@ -1,4 +1,4 @@
-//! The toolset from outside: agents that use tools of real servers, made with the protocol's own
+//! The toolset from outside: agents use tools of real servers, which use the protocol's own
 //! library, as child processes and over HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

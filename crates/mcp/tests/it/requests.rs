@@ -1,4 +1,4 @@
-//! What the model is told of the tools, and what may be called.
+//! Which tools are declared to the model, and which may be called.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
     let instruction = turn.requests[0].config.system_instruction.clone().unwrap();
     let told = "were supplied by the tool's own server.";
     assert_eq!(instruction.matches(told).count(), 1);
-    // Two requests of one run ask once, in two pages.
+    // Two requests of one run list the tools once, in two pages.
     assert_eq!((turn.requests.len(), lists(folder.path())), (2, 2));
 }
 
@@ -176,7 +176,7 @@ async fn a_configuration_names_the_toolset() {
     }
 }
 
-/// Clients choose the name of a run, so that they can ask again.
+/// Clients choose the id of a run, so that they can repeat a request.
 #[tokio::test]
 async fn filtered_tools_are_not_shared_between_users_with_the_same_run_id() {
     let folder = retain_testkit::scratch::folder();

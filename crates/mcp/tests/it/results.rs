@@ -1,4 +1,4 @@
-//! What tools answer, as it is stored.
+//! Answers of tools, as stored.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The server of the tests. It leaves traces in a folder, so that a test can see what it did.
+//! The test server. It writes notes to a folder, so that a test can see what it did.
 
 use std::{
     fs::OpenOptions,
@@ -20,10 +20,10 @@ use rmcp::{
 };
 use serde_json::{Value, from_value, json};
 
-/// Names the folder, and says that this process is the server.
+/// The variable that names the folder and marks this process as the server.
 pub(crate) const FOLDER: &str = "RETAIN_MCP_TEST_FOLDER";
 
-/// A server that has a tool for everything that can happen.
+/// A server with a tool for every case.
 #[derive(Debug, Clone)]
 pub(crate) struct TestServer {
     folder: PathBuf,
@@ -46,13 +46,13 @@ fn note(folder: &Path, what: &str) {
     writeln!(file.unwrap(), "{what}").unwrap();
 }
 
-/// What the servers of this folder noted.
+/// The notes of the servers of this folder.
 pub(crate) fn notes(folder: &Path) -> Vec<String> {
     let notes = std::fs::read_to_string(folder.join("notes")).unwrap_or_default();
     notes.lines().map(str::to_owned).collect()
 }
 
-/// Waits until a server has noted this.
+/// Wait until a server has written this note.
 pub(crate) async fn noted(folder: &Path, what: &str) {
     let seen = async {
         while !notes(folder).iter().any(|note| note == what) {
@@ -114,7 +114,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-/// As it is written on the wire.
+/// Build a result from its wire format.
 fn answered(result: Value) -> Result<CallToolResponse, ErrorData> {
     let result: CallToolResult = from_value(result).unwrap();
     Ok(CallToolResponse::Complete(result))
@@ -146,7 +146,7 @@ impl ServerHandler for TestServer {
         ServerConfig::new(capabilities.build())
     }
 
-    /// In two pages.
+    /// List the tools in two pages.
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,

@@ -1,4 +1,4 @@
-//! Servers that are child processes: started, killed, started again, and never left behind.
+//! Servers as child processes: started, killed, restarted, and never left running.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ fn toolset(folder: &Path) -> Arc<McpToolset> {
     Arc::new(McpToolset::new(child_process(folder)))
 }
 
-/// The process of the last server.
+/// The process id of the last server.
 fn pid(folder: &Path) -> String {
     let notes = notes(folder);
     let mut pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
@@ -50,7 +50,7 @@ async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
     assert!(!is_alive(&server));
     ends(&started).await;
     assert!(notes(folder.path()).contains(&"ended by itself".to_owned()));
-    // A toolset that was closed can be used again.
+    // A closed toolset can be used again.
     let text = Turn::calling(&set, "echo", r#"{"text":"again"}"#)
         .await
         .text();
@@ -76,10 +76,10 @@ fn no_process_is_left_when_the_runtime_is_gone() {
     });
 }
 
-/// Says that this process is a program that ends at once, and where it leaves what it started.
+/// The variable that makes this process exit at once, and names the folder for its notes.
 const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
 
-/// Not a test: a program that cannot wait until its toolsets are closed.
+/// Not a test: a program that exits without closing its toolsets.
 #[tokio::test]
 async fn end_at_once() {
     let Some(folder) = std::env::var_os(ENDS_AT_ONCE) else {
@@ -123,7 +123,7 @@ async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
     assert_eq!(calls, 5);
 }
 
-/// What it started holds its output, which does not end with it.
+/// A child process of the server keeps the output open after the server dies.
 #[tokio::test]
 async fn a_server_that_was_killed_is_missed_though_its_output_is_held_open() {
     let folder = retain_testkit::scratch::folder();
@@ -135,11 +135,11 @@ async fn a_server_that_was_killed_is_missed_though_its_output_is_held_open() {
     let turn = tokio::time::timeout(LONG / 2, turn).await;
     assert_eq!(turn.expect("a server that answers").text(), "hello");
     assert_eq!(servers(folder.path()), 2);
-    // Nothing is left of the first one.
+    // No process of the first server is left.
     ends(&started).await;
 }
 
-/// Says hello, tells of one tool, closes its input and lives on; the next one is the real server.
+/// A server that initializes, lists one tool, closes its input and stays alive; the next is normal.
 const DEAF: &str = r#"
 if [ -e second ]; then exec "$0" --exact server::serve_as_a_child_process --nocapture; fi
 touch second
@@ -184,7 +184,7 @@ async fn a_call_that_the_server_saw_is_not_repeated() {
     let deaths = notes(folder.path());
     let deaths = deaths.iter().filter(|note| *note == "call die").count();
     assert_eq!(deaths, 1);
-    // The next call has a new server.
+    // The next call starts a new server.
     let turn = Turn::calling(&set, "echo", r#"{"text":"still here"}"#).await;
     assert_eq!(turn.text(), "still here");
     assert_eq!(servers(folder.path()), 2);
@@ -199,7 +199,7 @@ async fn a_call_that_takes_too_long_is_told_and_cancelled() {
     let expected = "MCP tool execution failed: Request 'tools/call' timed out";
     assert_eq!(turn.error(), expected);
     noted(folder.path(), "cancelled").await;
-    // The session is as good as before.
+    // The session still works.
     let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
     assert_eq!(turn.text(), "x");
     assert_eq!(servers(folder.path()), 1);

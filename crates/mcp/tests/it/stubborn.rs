@@ -1,4 +1,4 @@
-//! Servers that do not do as they should: they hold nobody up, and nothing is left of them.
+//! Misbehaving servers: they do not block the caller, and none is left running.
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use tracing_subscriber::{
 
 use crate::support::{LONG, Turn, call, child_process, ends, is_alive};
 
-/// A script that is a server: it can say hello and tell of one tool.
+/// A script that acts as a server: it initializes and lists one tool.
 const HELLO: &str = r#"
 answer() {
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -48,7 +48,7 @@ fn pids(folder: &Path) -> Vec<String> {
     pids.lines().map(str::to_owned).collect()
 }
 
-/// An argument that no pipe takes as a whole.
+/// An argument larger than any pipe buffer.
 fn much() -> String {
     format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20))
 }
@@ -70,7 +70,7 @@ async fn a_server_that_does_not_read_is_ended_all_the_same() {
                 assert!(!is_alive(server), "it is left behind");
             }
             false => {
-                // Requests name the tools that they were made with.
+                // Requests hold references to their tools.
                 drop((set, turn));
                 ends(server).await;
             }
@@ -90,7 +90,7 @@ async fn runs_that_wait_for_the_same_server_fail_with_it() {
     for turn in join_all(runs).await {
         assert_eq!(turn.tools(), Vec::<String>::new());
     }
-    // It was tried twice, once for all of them.
+    // Two attempts were made, shared by all callers.
     assert_eq!(pids(folder.path()).len(), 2);
     // A later caller tries again.
     let model = ScriptedModel::new("m").otherwise(|_| "Done.");
@@ -98,7 +98,7 @@ async fn runs_that_wait_for_the_same_server_fail_with_it() {
     assert_eq!(pids(folder.path()).len(), 4);
 }
 
-/// The first server of a folder hangs when it is asked for `HANGS`, the next one answers.
+/// The first server of a folder hangs in the method `HANGS`; the next one answers.
 const HANGING: &str = r#"
 hangs=nothing
 if mkdir first 2>/dev/null; then hangs=HANGS; fi
@@ -154,7 +154,7 @@ async fn a_prefix_does_not_make_a_reserved_name() {
     assert_eq!(turn.tools(), ["transfer_echo"]);
 }
 
-/// Counts the spans of runs that are not over.
+/// Counts the open spans of runs.
 #[derive(Debug, Clone, Default)]
 struct Open(Arc<AtomicUsize>, Arc<AtomicUsize>);
 
@@ -169,14 +169,14 @@ impl<S: Subscriber> Layer<S> for Open {
     }
 }
 
-/// On one thread, as the spans are those of this thread's subscriber.
+/// On one thread, because the subscriber belongs to this thread.
 #[tokio::test]
 async fn a_run_is_over_though_the_connection_that_it_made_is_not() {
     let open = Open::default();
     let of_runs = open
         .clone()
         .with_filter(filter_fn(|about| about.target() == SPANS));
-    // The library's own spans and events are wanted too: it takes the current span only then.
+    // Enable the library's own spans and events too: only then does it use the current span.
     let everything = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
     let registry = tracing_subscriber::registry()
         .with(of_runs)

@@ -1,4 +1,4 @@
-//! Agents that call one tool, and what came of it.
+//! Agents that call one tool, and the results.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use retain_stores::InMemorySessionService;
 
 use crate::server::FOLDER;
 
-/// A time in which everything happens that happens at all.
+/// A timeout longer than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The server of the tests as a child process of its own.
+/// The test server as a child process.
 pub(crate) fn child_process(folder: &Path) -> StdioServer {
     let itself = std::env::current_exe().unwrap();
     StdioServer::new(itself.to_str().unwrap())
@@ -30,14 +30,14 @@ pub(crate) fn call(tool: &str, args: &str) -> FunctionCall {
     }
 }
 
-/// What an agent did that was asked once.
+/// The requests and events of one run.
 pub(crate) struct Turn {
     pub(crate) requests: Vec<Arc<LlmRequest>>,
     pub(crate) events: Vec<Event>,
 }
 
 impl Turn {
-    /// Runs an agent that calls the tool and then says that it is done.
+    /// Run an agent that calls the tool and then says that it is done.
     pub(crate) async fn calling(set: &Arc<McpToolset>, tool: &str, args: &str) -> Turn {
         let model = ScriptedModel::new("m").reply(call(tool, args));
         Turn::of(set, model.otherwise(|_| "Done.")).await
@@ -64,7 +64,7 @@ impl Turn {
         }
     }
 
-    /// What the tool answered.
+    /// The tool's response.
     pub(crate) fn response(&self) -> JsonMap {
         let responses = self.events.iter().flat_map(Event::function_responses);
         let mut responses = responses.filter_map(|it| it.response.clone());
@@ -72,21 +72,21 @@ impl Turn {
         first.unwrap_or_else(|| panic!("no tool answered: {:?}", self.events))
     }
 
-    /// The text that the tool answered.
+    /// The text of the tool's response.
     pub(crate) fn text(&self) -> String {
         let response = Json::from(self.response());
         let text = response["content"][0]["text"].as_str();
         text.unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// What the model was told of a call that failed.
+    /// The error of a failed call that the model sees.
     pub(crate) fn error(&self) -> String {
         let response = self.response();
         let error = response.get("error").and_then(Json::as_str);
         error.unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// The names of the tools that the model was told of first.
+    /// The names of the tools in the first request.
     pub(crate) fn tools(&self) -> Vec<String> {
         let declared = self.requests[0].config.tools.iter().flatten();
         let declared = declared.flat_map(|tool| tool.function_declarations.iter().flatten());
@@ -94,7 +94,7 @@ impl Turn {
     }
 }
 
-/// Whether there is a process of this id that is not only waited for.
+/// Whether the process exists and is not a zombie.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     status.is_ok_and(|status| !status.contains(") Z "))
@@ -110,7 +110,7 @@ pub(crate) async fn ends(pid: &str) {
     assert!(ended.is_ok(), "process {pid} is still there");
 }
 
-/// Waits until a child process is gone, and not only dying: it may read as long as it has threads.
+/// Wait until a child process is completely gone: while it has threads, it may still read.
 pub(crate) async fn gone(pid: &str) {
     let process = Path::new("/proc").join(pid);
     let gone = async {

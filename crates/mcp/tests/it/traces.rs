@@ -1,4 +1,4 @@
-//! The trace that a call is part of is told to its server.
+//! A call sends its trace context to the server.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ mod collected {
 
     use super::*;
 
-    /// The spans that are over.
+    /// The finished spans.
     #[derive(Debug, Clone, Default)]
     struct Spans(Arc<Mutex<Vec<SpanData>>>);
 
@@ -38,7 +38,7 @@ mod collected {
         }
     }
 
-    /// On one thread, as the spans are those of this thread's subscriber.
+    /// On one thread, because the subscriber belongs to this thread.
     #[tokio::test]
     async fn a_call_tells_its_server_of_which_trace_it_is_part() {
         let spans = Spans::default();

@@ -1,4 +1,4 @@
-//! Agents on every model provider, played by local servers.
+//! Agents on every model provider, simulated by local servers.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

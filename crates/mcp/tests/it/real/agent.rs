@@ -1,4 +1,4 @@
-//! An agent from YAML that calls what it is told to.
+//! An agent from YAML that makes the given calls.
 
 use std::{
     collections::VecDeque,
@@ -10,16 +10,16 @@ use retain_mcp::ChildProcesses;
 use retain_runtime::{AgentConfig, ConfigRegistry, Model, Runner, ScriptedModel, ScriptedReply};
 use retain_stores::InMemorySessionService;
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// The declarations that the model was sent.
     pub(crate) declared: Vec<Json>,
-    /// The answers that are stored, in the order of the calls.
+    /// The stored answers, in the order of the calls.
     pub(crate) answers: Vec<Json>,
 }
 
-/// A runner that lasts, so that its server does.
+/// A runner that lives as long as this value, and so does its server.
 #[derive(Debug)]
 pub(crate) struct Caller {
     runner: Runner,
@@ -30,7 +30,7 @@ pub(crate) struct Caller {
 type Calls = Arc<Mutex<VecDeque<FunctionCall>>>;
 
 impl Caller {
-    /// With the toolset of these arguments.
+    /// Create a runner with the toolset of these arguments.
     pub(crate) fn new(args: &str) -> Caller {
         let calls = Calls::default();
         let to_come = Arc::clone(&calls);
@@ -62,7 +62,7 @@ impl Caller {
         }
     }
 
-    /// One turn, with these calls one after the other.
+    /// Make these calls one after the other, in one run.
     pub(crate) async fn run(&self, calls: &[(&str, &str)]) -> Told {
         let calls = calls.iter().map(function_call);
         self.calls.lock().unwrap().extend(calls);
@@ -82,7 +82,7 @@ impl Caller {
         }
     }
 
-    /// Closes the server.
+    /// Close the runner and its server.
     pub(crate) async fn close(self) {
         self.runner.close().await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The same calls by Google's toolset and by ours: same declarations, same stored answers, same
+//! The same calls with Google's toolset and with ours: same declarations, same stored answers, same
 //! order of keys.
 
 use retain_core::Json;
@@ -6,7 +6,7 @@ use retain_testkit::oracle::{Oracle, Reference};
 
 use crate::real::{agent::Told, beside, is_installed, python};
 
-/// What Google's toolset makes of the calls.
+/// The result of the calls with Google's toolset.
 pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
     let calls: Vec<String> = calls
         .iter()
@@ -23,7 +23,7 @@ pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
     }
 }
 
-/// Compares as text, so that the order of keys counts too.
+/// Compare as text, so that the order of keys counts too.
 pub(crate) fn compare(what: &str, calls: &[(&str, &str)], ours: &Told, googles: &Told) {
     assert_eq!(ours.answers.len(), calls.len(), "{what}: {ours:?}");
     for (call, (ours, googles)) in calls.iter().zip(ours.answers.iter().zip(&googles.answers)) {

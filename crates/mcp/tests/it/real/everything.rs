@@ -1,4 +1,4 @@
-//! The reference server: every kind of answer, killed and started again, slow, and gone with the
+//! The reference server: every kind of answer, killed and restarted, slow, and ended with the
 //! runner.
 
 use std::{
@@ -48,7 +48,7 @@ struct OverHttp {
 }
 
 impl OverHttp {
-    /// At any port. One that is free now may be another's when the server comes to it.
+    /// Start on any port. A port that is free now may be in use when the server binds it.
     async fn anywhere() -> OverHttp {
         loop {
             let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -60,7 +60,7 @@ impl OverHttp {
         }
     }
 
-    /// At the port of one that has ended.
+    /// Start on the port of a server that has ended.
     async fn again(port: u16) -> OverHttp {
         OverHttp::start(port).await.expect("the port is free")
     }
@@ -77,7 +77,7 @@ impl OverHttp {
         let mut server = OverHttp { port, child };
         let stderr = server.child.stderr.take().unwrap();
         let (says, mut said) = tokio::sync::mpsc::unbounded_channel();
-        // Read to the end, also when nobody listens any more: the server would wait for that.
+        // Read to the end, even without a receiver; otherwise the server would block.
         std::thread::spawn(move || {
             let lines = BufReader::new(stderr).lines().map_while(Result::ok);
             lines.for_each(|line| drop(says.send(line)));
@@ -91,7 +91,7 @@ impl OverHttp {
             false
         };
         let listens = tokio::time::timeout(Duration::from_secs(60), listens).await;
-        // It says so also where the port is taken, and that right after it.
+        // The server prints this even if the port is in use, followed at once by the error.
         let more = tokio::time::timeout(Duration::from_millis(500), said.recv()).await;
         (listens.unwrap() && more.is_err()).then_some(server)
     }
@@ -109,10 +109,10 @@ impl Drop for OverHttp {
     }
 }
 
-/// An argument that the server does not know, and that its process is known by.
+/// An argument that the server ignores and that identifies its process.
 const MARK: &str = "to-be-killed";
 
-/// Processes of ours that have the mark.
+/// Our child processes that have the mark.
 fn marked() -> Vec<String> {
     let ours = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -157,7 +157,7 @@ async fn over_http_everything_is_as_with_google() {
 
 const ECHO: (&str, &str) = ("echo", r#"{"message":"hi"}"#);
 
-/// Calls `echo`, which answers.
+/// Call `echo` and check its answer.
 async fn echoes(caller: &Caller) {
     let told = caller.run(&[ECHO]).await;
     let answers = told.answers;
@@ -169,7 +169,7 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
     if !is_installed("a_child_process_that_was_killed_is_started_again_and_none_is_left") {
         return;
     }
-    // Marked, so that those of other tests are not meant.
+    // Marked, so that servers of other tests are not killed.
     let file = everything();
     let args = format!(
         r#"{{"stdio_connection_params":{{"server_params":{{"command":"node","args":[{file:?},"stdio",
@@ -182,7 +182,7 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
     };
     let kill = Command::new("kill").args(["-9", killed]).status();
     assert!(kill.unwrap().success());
-    // Until it is gone it may read a call, and that would not be repeated.
+    // Until it is gone it may read a call, which would not be repeated.
     let process = Path::new("/proc").join(killed);
     let gone = async {
         while process.exists() {
@@ -192,7 +192,7 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
     tokio::time::timeout(Duration::from_secs(60), gone)
         .await
         .unwrap();
-    // The list is known: the call itself finds out that the server is gone.
+    // The tool list is cached: the call itself detects that the server is gone.
     echoes(&caller).await;
     let alive = marked();
     assert!(alive.len() == 1 && alive[0] != *killed, "{alive:?}");
@@ -240,7 +240,7 @@ async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
     assert!(error.starts_with(lead), "{error}");
     let server = OverHttp::again(port).await;
     echoes(&caller).await;
-    // Its sessions are gone with it, which it says in its own way.
+    // Its sessions are lost, which it reports in its own way.
     drop(server);
     let _server = OverHttp::again(port).await;
     echoes(&caller).await;

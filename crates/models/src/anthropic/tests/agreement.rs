@@ -1,4 +1,4 @@
-//! Any way of cutting an answer into deltas ends in the same whole.
+//! However an answer is split into deltas, the complete answer is the same.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, JsonMap, LlmResponse};
@@ -9,7 +9,7 @@ use crate::{
     provider::{Provider as _, StreamReader as _},
 };
 
-/// A block that Claude may give.
+/// A block that Claude may return.
 #[derive(Debug, Clone)]
 enum Block {
     Text(String),
@@ -43,7 +43,7 @@ impl Block {
         map([("x", argument)])
     }
 
-    /// The block as it comes whole.
+    /// The complete block.
     fn whole(&self, at: usize) -> Json {
         match self {
             Block::Text(text) => map([("type", "text"), ("text", text)]),
@@ -61,7 +61,7 @@ impl Block {
         }
     }
 
-    /// The block as it begins, and what is added to it, some characters at a time.
+    /// The start of the block, and its deltas of a few characters each.
     fn pieces(&self, at: usize, step: usize) -> (Json, Vec<Json>) {
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Json> {
             let chars: Vec<char> = text.chars().collect();
@@ -122,7 +122,7 @@ fn events(blocks: &[Block], reason: &str, step: usize) -> Vec<String> {
     events
 }
 
-/// The whole that the events end in, and all text of the pieces before it.
+/// The complete answer that the events give, and all text of the partial answers before it.
 fn streamed(events: Vec<String>) -> (LlmResponse, String) {
     let mut reader = Reader::default();
     let mut text = String::new();

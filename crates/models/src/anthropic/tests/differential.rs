@@ -1,4 +1,4 @@
-//! What Claude is sent, beside what ADK sends it.
+//! Compares the requests to Claude with those that ADK sends.
 
 use retain_core::Json;
 
@@ -32,7 +32,7 @@ const KNOWN: [(&str, &str); 11] = [
     ),
 ];
 
-/// The tool that stands for an answer's form has a name of its own, which is in that table, too.
+/// Our tool for structured output has its own name, which is in that table too.
 fn alike(ours: &mut Json, _theirs: &mut Json) {
     let text = ours.to_string();
     let text = text.replace("retain_structured_output", "structured_output");

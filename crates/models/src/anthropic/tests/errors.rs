@@ -1,5 +1,4 @@
-//! Errors, by the codes that Anthropic has for them:
-//! <https://platform.claude.com/docs/en/api/errors>.
+//! Errors by Anthropic's codes: <https://platform.claude.com/docs/en/api/errors>.
 
 use super::{asked, provider, recorded};
 use crate::{

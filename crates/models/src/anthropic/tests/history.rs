@@ -1,10 +1,10 @@
-//! A history with every kind of part, as it goes over the wire.
+//! A history with every kind of part, as sent over the wire.
 
 use retain_core::{Bytes, Content, Json, Part};
 
 use super::{asking, body_of};
 
-/// One part of each kind a line, with its role: `u` the user, `m` the model.
+/// One part of each kind per line, with its role: `u` the user, `m` the model.
 const PARTS: [&str; 36] = [
     r#"u {"text":"Look at these."}"#,
     r#"u {"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}"#,

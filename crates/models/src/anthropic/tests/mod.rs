@@ -1,4 +1,4 @@
-//! Claude's wire form, both ways.
+//! Claude's wire format, in both directions.
 
 mod agreement;
 mod differential;
@@ -26,7 +26,7 @@ fn provider() -> Messages {
     Messages::new("claude-test", Place::Anthropic { base_url })
 }
 
-/// The body of the call for a request.
+/// The body of the request to Claude.
 fn body_of(request: &LlmRequest) -> Json {
     let call = provider().call(request, false).unwrap();
     Json::parse(&call.body).unwrap()
@@ -43,7 +43,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Asks a server that plays these acts; gives what came, and the request as it was sent.
+/// Send a request to a server that plays these acts; return the answers and the sent request.
 async fn asked(
     acts: Vec<Act>,
     stream: bool,

@@ -30,7 +30,7 @@ data: {"type": "message_stop"}
 
 "#;
 
-/// Thoughts, signed and sealed; then two calls at a time, one without arguments.
+/// Thoughts, signed and redacted; then two parallel calls, one without arguments.
 pub(super) const THOUGHTS_AND_CALLS: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_2","type":"message","role":"assistant","content":[],"model":"claude-test-20260101","stop_reason":null,"usage":{"input_tokens":472,"output_tokens":2}}}
 
@@ -84,7 +84,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// A text with what it rests on.
+/// A text with citations.
 pub(super) const CITED: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_3","role":"assistant","content":[],"model":"claude-test","usage":{"input_tokens":1,"output_tokens":1}}}
 
@@ -111,7 +111,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// An answer that follows a schema: the call of the tool that stands for it.
+/// A structured answer: the call of the tool that carries it.
 pub(super) const STRUCTURED: &str = r#"event: message_start
 data: {"type":"message_start","message":{"model":"claude-test","usage":{"input_tokens":9,"output_tokens":1}}}
 
@@ -135,7 +135,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// Nothing said at all.
+/// An answer without content.
 pub(super) const EMPTY: &str = r#"event: message_start
 data: {"type":"message_start","message":{"model":"claude-test","usage":{"input_tokens":9,"output_tokens":1}}}
 

@@ -45,7 +45,7 @@ fn settings_have_their_names() {
     assert_eq!(body, expected);
 }
 
-/// A session may go on with Claude that began with another server, which signs otherwise.
+/// A session that began with another provider, with other signatures, may continue with Claude.
 #[test]
 fn a_thought_that_another_server_signed_stays_away() {
     for (signature, is_sent) in [("[{\"id\":\"rs_1\"}]", false), ("EqQBCgIY", true)] {
@@ -89,7 +89,7 @@ fn thinking_by_its_budget() {
     assert!(body["top_p"].is_null());
 }
 
-/// Thoughts count as part of the answer: a budget over the limit is refused.
+/// Thoughts count as part of the answer: a budget above the limit is rejected.
 #[test]
 fn a_budget_leaves_room_for_the_answer() {
     let thinking = r#""thinkingConfig":{"thinkingBudget":9000}"#;
@@ -104,7 +104,7 @@ fn a_budget_leaves_room_for_the_answer() {
     }
 }
 
-/// Arguments are an object's, also where a schema does not say so; what it says stays.
+/// Arguments are declared as an object, even if the schema omits it; the schema's own type stays.
 #[test]
 fn arguments_are_declared_as_an_object() {
     let declared = |schema: &str| {
@@ -202,7 +202,7 @@ fn a_schema_is_a_tool_that_must_be_called() {
         body["tool_choice"],
         json(r#"{"type":"auto","disable_parallel_tool_use":true}"#)
     );
-    // Beside tools it is not sent.
+    // It is not sent together with tools.
     let body = body_with(&format!(r#"{TOOLS},"responseSchema":{{"type":"OBJECT"}}"#));
     assert_eq!(body["tools"].as_array().unwrap().len(), 2);
 }
@@ -244,7 +244,7 @@ fn result(id: Option<&str>, name: &str) -> Part {
     .into()
 }
 
-/// Per message: its role, and kind and id of each block.
+/// For each message its role, and the kind and id of each block.
 fn turns(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
     let body = body_of(&asking(contents));
     let messages = body["messages"].as_array().unwrap();
@@ -335,7 +335,7 @@ fn ids_that_are_not_taken_have_stand_ins() {
     assert_eq!(told[2], format!("user: {}", results.join(", ")));
 }
 
-/// Some servers count the calls of every turn anew; Claude refuses an id that it has seen.
+/// Some servers restart call ids in every turn; Claude rejects a repeated id.
 #[test]
 fn an_id_that_came_before_has_a_stand_in() {
     let told = turns([
@@ -379,9 +379,9 @@ fn the_user_has_the_last_word() {
                  a summary if no more outputs are needed.";
     let told = turns([Content::user("Hi"), Content::model("Ho")]);
     assert_eq!(told, ["user: text Hi", "assistant: text Ho", go_on]);
-    // A turn of an empty text stays a turn; one of the model goes.
+    // A user turn with an empty text stays; one of the model is omitted.
     assert_eq!(turns([Content::user("")]), ["user: text ."]);
-    // White space alone is refused like nothing.
+    // White space alone is rejected like an empty text.
     assert_eq!(turns([Content::user(" \n\t")]), ["user: text ."]);
     let told = turns([
         Content::user("a"),

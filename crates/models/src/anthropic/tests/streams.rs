@@ -1,4 +1,4 @@
-//! Streams: cut anywhere, the same comes out.
+//! Streams give the same result however they are split.
 
 use futures_util::StreamExt as _;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ const ALL: [&str; 6] = [
     recorded::OVERLOADED,
 ];
 
-/// What comes out of a stream that comes in these chunks: pieces, and the whole or the error.
+/// Read a stream in these chunks: partial answers, then the complete one or the error.
 fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
     let mut sse = Sse::default();
     let mut reader = Reader::default();
@@ -91,7 +91,7 @@ fn an_answer_that_is_cut_off_is_an_error() {
     }
 }
 
-/// The texts of the pieces, and the whole.
+/// The text of the partial answers, and the complete answer.
 fn answered(stream: &str) -> (String, LlmResponse) {
     let (mut answers, result) = read(&[stream.as_bytes()]);
     result.unwrap();
@@ -227,7 +227,7 @@ fn a_call_that_max_tokens_cut_off_is_left_out() {
     );
 }
 
-/// Cut off before the first of its arguments, a call looks as if it had none.
+/// A call that is truncated before its arguments looks as if it had none.
 #[test]
 fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
     let cut = recorded::THOUGHTS_AND_CALLS.replace(
@@ -240,7 +240,7 @@ fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
     assert_eq!(calls, [&Some("get_weather".to_owned())]);
 }
 
-/// What came last was being written when there was no more room: that it can be read says nothing.
+/// The last call was being written at the limit, so even a parseable one may be incomplete.
 #[test]
 fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
     for reason in ["max_tokens", "model_context_window_exceeded"] {
@@ -290,7 +290,7 @@ fn any_counts_are_taken() {
     }
 }
 
-/// Anthropic is as often as not busy after it has accepted a call.
+/// Anthropic often reports an overload only after it has accepted a call.
 #[tokio::test]
 async fn an_overload_before_the_first_word_is_tried_again() {
     let begin = recorded::OVERLOADED

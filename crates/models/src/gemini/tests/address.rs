@@ -1,4 +1,4 @@
-//! Where Gemini is asked, and who asks.
+//! Gemini's URLs and credentials.
 
 use super::*;
 use crate::{Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings};

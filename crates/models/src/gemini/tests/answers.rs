@@ -1,4 +1,4 @@
-//! Answers that come whole, and what is refused.
+//! Complete answers, and errors.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ fn an_answer_is_read_as_adk_reads_it() {
                 "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]},
                 "usageMetadata":{"cachedContentTokenCount":1,"promptTokenCount":1,"thoughtsTokenCount":2}}"#,
         ),
-        // Said, though not to its end: no error by itself.
+        // Truncated text: not an error by itself.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}]}"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}"#,
         ),
-        // Stopped with nothing said.
+        // Stopped without content.
         (
             r#"{"candidates":[{"content":{"role":"model"},"finishReason":"RECITATION","finishMessage":"found elsewhere"}]}"#,
             r#"{"finishReason":"RECITATION","errorCode":"RECITATION","errorMessage":"found elsewhere"}"#,
         ),
-        // An end is fine without words.
+        // Without content, a normal end is not an error.
         (
             r#"{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}"#,
             r#"{"content":{"role":"model"},"finishReason":"STOP"}"#,
@@ -47,17 +47,17 @@ fn an_answer_is_read_as_adk_reads_it() {
             r#"{"candidates":[],"usageMetadata":{"totalTokenCount":3}}"#,
             r#"{"content":{"parts":[],"role":"model"},"usageMetadata":{"totalTokenCount":3}}"#,
         ),
-        // Vertex AI's own name for citations, and parts with fields that nobody knows.
+        // Vertex AI's name for citations, and parts with unknown fields.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}]}"#,
             r#"{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}"#,
         ),
-        // What is said about an answer and cannot be read costs only itself.
+        // Invalid metadata of an answer is dropped alone.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
             r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
         ),
-        // A stream that was gathered on its way.
+        // A stream that a proxy has collected.
         (
             r#"[{"candidates":[{"content":{"parts":[{"text":"H"}]}}]},{"candidates":[{"content":{"parts":[{"text":"i"}]},"finishReason":"STOP"}]}]"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"partial":false,"finishReason":"STOP"}"#,
@@ -106,7 +106,7 @@ fn a_refusal_is_told_by_googles_code() {
     assert_eq!(failure(500, &"x".repeat(9999)).message.len(), 500);
 }
 
-/// Written to <https://cloud.google.com/apis/design/errors> (RetryInfo, QuotaFailure).
+/// Written from <https://cloud.google.com/apis/design/errors> (RetryInfo, QuotaFailure).
 #[test]
 fn a_refusal_may_say_when_to_come_back() {
     let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
@@ -123,7 +123,7 @@ fn a_refusal_may_say_when_to_come_back() {
         api().failure(429, &for_ever).retry_after,
         Some(Duration::MAX)
     );
-    // It counts also where it is told within a stream.
+    // It applies to an error within a stream too.
     let trouble = api().whole(&for_today).unwrap_err();
     assert!(trouble.is_final && trouble.after == Some(Duration::from_millis(34_500)));
 }

@@ -1,5 +1,5 @@
-//! The same requests give the same bodies as Google's ADK sends, and the same responses the same
-//! answers.
+//! The same requests give the same bodies as Google's ADK sends, and the same responses give the
+//! same answers.
 
 use retain_core::JsonMap;
 use retain_testkit::oracle::{Oracle, Reference};
@@ -44,7 +44,7 @@ fn cases() -> Vec<Json> {
     out
 }
 
-/// Bytes in either alphabet of base64 are the same, and so are 1 and 1.0.
+/// Bytes are equal in either base64 alphabet, and so are 1 and 1.0.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
@@ -92,7 +92,7 @@ fn requests_are_sent_as_adk_sends_them() {
                 );
                 let ours = json(&call.body);
                 let mut theirs = theirs["body"].clone();
-                // An empty object says nothing.
+                // An empty object means the same as none.
                 if theirs["generationConfig"]
                     .as_object()
                     .is_some_and(JsonMap::is_empty)

@@ -1,8 +1,8 @@
-//! A history with every kind of part, as each of the two services is sent it.
+//! A history with every kind of part, as sent to each of the two services.
 
 use super::*;
 
-/// Every field that a part has, each on a part of its own where it can stand alone.
+/// Every field of a part, each in its own part where possible.
 const HISTORY: &str = include_str!("history.json");
 
 fn sent(gemini: &GeminiWire, history: &Json) -> Result<Json, ModelError> {
@@ -10,7 +10,7 @@ fn sent(gemini: &GeminiWire, history: &Json) -> Result<Json, ModelError> {
     Ok(json(&call.body)["contents"].clone())
 }
 
-/// The parts that only the other service takes.
+/// Whether only the other service accepts the part.
 fn is_refused(part: &Json, is_vertex: bool) -> bool {
     let has = |field: &str| part.get(field).is_some();
     match is_vertex {
@@ -19,7 +19,7 @@ fn is_refused(part: &Json, is_vertex: bool) -> bool {
     }
 }
 
-/// The history without them, and each of them.
+/// The history without these parts, and each of the parts.
 fn split(is_vertex: bool) -> (Json, Vec<Json>) {
     let mut refused = Vec::new();
     let mut contents = Vec::new();
@@ -52,7 +52,7 @@ fn a_history_is_sent_as_it_was_said() {
     }
 }
 
-/// A session may go on with Gemini that began with another, which signs otherwise.
+/// A session that began with another provider, with other signatures, may continue with Gemini.
 #[test]
 fn a_thought_that_another_provider_signed_stays_away() {
     let claudes = "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA==";
@@ -73,7 +73,7 @@ fn a_thought_that_another_provider_signed_stays_away() {
         );
         assert_eq!(sent(&api(), &json(&history)).expect("sent"), expected);
     }
-    // Its own go back as they came, also short ones.
+    // Gemini's own signatures are sent back unchanged, even short ones.
     let own = r#"[{"role":"user","parts":[{"text":"a","thought":true,"thoughtSignature":"CsMoAf4SmYB3"}]}]"#;
     assert_eq!(sent(&api(), &json(own)).expect("sent"), json(own));
 }
@@ -94,7 +94,7 @@ fn fields_of_the_other_service_are_refused_by_name() {
     }
 }
 
-/// The history has every field that a part can have: a new one must be added to it.
+/// The history has every field that a part can have: add new fields to it.
 #[test]
 fn the_history_has_every_field_of_a_part() {
     let fields = [

@@ -1,4 +1,4 @@
-//! Gemini's wire form: what is sent, what is read, and who asks.
+//! Gemini's wire format: requests, answers and credentials.
 
 mod address;
 mod answers;
@@ -40,7 +40,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-/// A request of contents and settings, each as JSON.
+/// Build a request from contents and settings as JSON.
 fn request(contents: &Json, config: &Json) -> LlmRequest {
     let contents = contents.as_array().expect("a list").iter();
     let contents = contents.map(|content| {
@@ -53,7 +53,7 @@ fn request(contents: &Json, config: &Json) -> LlmRequest {
     request
 }
 
-/// Reads a stream that comes in pieces which end at `cuts`; all answers, the whole one last.
+/// Read a stream split at `cuts`; return all answers, the complete one last.
 fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
     let mut sse = Sse::default();
     let mut reader = gemini.reader();
@@ -75,7 +75,7 @@ fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String
     Ok(answers.iter().map(told).collect())
 }
 
-/// An answer as JSON text, with the ids that we make replaced.
+/// An answer as JSON text, with generated ids replaced.
 fn told(answer: &LlmResponse) -> String {
     without_ids(&answer.to_json().expect("JSON"))
 }

@@ -1,4 +1,4 @@
-//! Gemini behind a server: the whole way, there and back.
+//! Gemini behind a local server, from request to answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ async fn a_refusal_is_told_in_googles_words() {
     }
 }
 
-/// Google asks for more time than there is: nobody waits.
+/// Google requires a longer wait than the budget: the call fails at once.
 #[tokio::test]
 async fn a_long_wait_is_not_waited_for() {
     let body = r#"{"error":{"code":429,"message":"later","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"3600s"}]}}"#;

@@ -31,7 +31,7 @@ fn an_answers_schema_is_sent_in_geminis_words() {
             r#"{"type":"object","properties":{"any_of":{"type":"string"},"$ref":{"type":"boolean"}},"propertyOrdering":["$ref","any_of"]}"#,
             r#"{"type":"OBJECT","properties":{"any_of":{"type":"STRING"},"$ref":{"type":"BOOLEAN"}},"propertyOrdering":["$ref","any_of"]}"#,
         ),
-        // A schema that contains itself is open where it does.
+        // A recursive schema is open where it refers to itself.
         (
             r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"type":"object","properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##,
             r#"{"type":"OBJECT","properties":{"next":{}}}"#,

@@ -1,10 +1,10 @@
-//! Streams as Gemini sends them, cut everywhere.
+//! Streams as Gemini sends them, split everywhere.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A stream, and the whole answer that it comes to. `Err` is the code of the error.
+/// A stream and its complete answer. `Err` is the code of the error.
 struct Stream {
     name: &'static str,
     bytes: &'static str,
@@ -12,8 +12,8 @@ struct Stream {
     whole: Result<&'static str, &'static str>,
 }
 
-/// Text in pieces, with the counts that come with each.
-/// Written to <https://ai.google.dev/api/generate-content> (streamGenerateContent, `alt=sse`).
+/// Text in chunks, each with token counts.
+/// Written from <https://ai.google.dev/api/generate-content> (streamGenerateContent, `alt=sse`).
 const TEXT: Stream = Stream {
     name: "text",
     bytes: concat!(
@@ -32,8 +32,8 @@ const TEXT: Stream = Stream {
     )),
 };
 
-/// Thoughts, then the answer; the signature comes on an empty part at the end.
-/// Written to <https://ai.google.dev/gemini-api/docs/thinking> and
+/// Thoughts, then the answer; the signature is on an empty part at the end.
+/// Written from <https://ai.google.dev/gemini-api/docs/thinking> and
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const THOUGHTS: Stream = Stream {
     name: "thoughts",
@@ -51,8 +51,8 @@ const THOUGHTS: Stream = Stream {
     )),
 };
 
-/// Parallel calls: the first has the signature of all. One has an id of the model's own.
-/// Written to <https://ai.google.dev/gemini-api/docs/thought-signatures> (parallel function calls).
+/// Parallel calls: the first has the signature of all. One has an id from the model.
+/// Written from <https://ai.google.dev/gemini-api/docs/thought-signatures> (parallel calls).
 const CALLS: Stream = Stream {
     name: "parallel calls",
     bytes: concat!(
@@ -68,8 +68,8 @@ const CALLS: Stream = Stream {
     )),
 };
 
-/// A call whose arguments stream in.
-/// Written to <https://googleapis.github.io/js-genai/release_docs/interfaces/types.PartialArg.html>.
+/// A call with streamed arguments. Written from
+/// <https://googleapis.github.io/js-genai/release_docs/interfaces/types.PartialArg.html>.
 const ARGUMENTS: Stream = Stream {
     name: "streamed arguments",
     bytes: concat!(
@@ -85,8 +85,8 @@ const ARGUMENTS: Stream = Stream {
     )),
 };
 
-/// The same, cut off within the arguments by a server that ends its stream properly: the call is
-/// not whole and must not be made.
+/// The same, truncated within the arguments by a server that ends its stream properly: the call is
+/// incomplete and must not be executed.
 const HALF_A_CALL: Stream = Stream {
     name: "half a call",
     bytes: concat!(
@@ -97,7 +97,7 @@ const HALF_A_CALL: Stream = Stream {
     whole: Err("CutOff"),
 };
 
-/// Text that ends without saying why, in a stream that ends properly: it was cut off on its way.
+/// Text without a finish reason, in a stream that ends properly: it was truncated in transit.
 const CUT_OFF: Stream = Stream {
     name: "cut off",
     bytes: concat!(
@@ -108,7 +108,7 @@ const CUT_OFF: Stream = Stream {
     whole: Err("CutOff"),
 };
 
-/// The same with the end that some proxies put there.
+/// The same with the end marker that some proxies add.
 const DONE: Stream = Stream {
     name: "done",
     bytes: concat!(
@@ -119,8 +119,8 @@ const DONE: Stream = Stream {
     whole: Ok(r#"{"content":{"parts":[{"text":"Do not"}],"role":"model"},"partial":false}"#),
 };
 
-/// Code that Gemini runs itself, grounding and citations.
-/// Written to <https://ai.google.dev/gemini-api/docs/code-execution> and
+/// Code that Gemini executes itself, grounding and citations.
+/// Written from <https://ai.google.dev/gemini-api/docs/code-execution> and
 /// <https://ai.google.dev/gemini-api/docs/google-search>.
 const CODE_AND_SOURCES: Stream = Stream {
     name: "code and sources",
@@ -140,8 +140,8 @@ const CODE_AND_SOURCES: Stream = Stream {
     )),
 };
 
-/// Stopped in the middle by a limit of tokens: the text stays, and it is an error.
-/// Written to <https://ai.google.dev/api/generate-content#FinishReason>.
+/// Stopped by the token limit: the text stays, and the answer has an error.
+/// Written from <https://ai.google.dev/api/generate-content#FinishReason>.
 const TOO_LONG: Stream = Stream {
     name: "too long",
     bytes: concat!(
@@ -155,8 +155,8 @@ const TOO_LONG: Stream = Stream {
     )),
 };
 
-/// Stopped by a filter, with nothing said.
-/// Written to <https://ai.google.dev/api/generate-content#FinishReason>.
+/// Stopped by a filter, without content.
+/// Written from <https://ai.google.dev/api/generate-content#FinishReason>.
 const UNSAFE_ANSWER: Stream = Stream {
     name: "an answer that is blocked",
     bytes: "data: {\"candidates\":[{\"finishReason\":\"SAFETY\",\"index\":0,\"safetyRatings\":[{\"category\":\"HARM_CATEGORY_HARASSMENT\",\"probability\":\"HIGH\"}]}]}\n\n",
@@ -164,8 +164,8 @@ const UNSAFE_ANSWER: Stream = Stream {
     whole: Ok(r#"{"partial":false,"finishReason":"SAFETY","errorCode":"SAFETY"}"#),
 };
 
-/// A prompt that is blocked.
-/// Written to <https://ai.google.dev/api/generate-content#PromptFeedback>.
+/// A blocked prompt.
+/// Written from <https://ai.google.dev/api/generate-content#PromptFeedback>.
 const UNSAFE_PROMPT: Stream = Stream {
     name: "a prompt that is blocked",
     bytes: "data: {\"promptFeedback\":{\"blockReason\":\"PROHIBITED_CONTENT\",\"blockReasonMessage\":\"no\"},\"usageMetadata\":{\"promptTokenCount\":7},\"modelVersion\":\"m\"}\n\n",
@@ -176,7 +176,7 @@ const UNSAFE_PROMPT: Stream = Stream {
 };
 
 /// An error in the middle of a stream.
-/// Written to <https://cloud.google.com/apis/design/errors> (`google.rpc.Status` in JSON).
+/// Written from <https://cloud.google.com/apis/design/errors> (`google.rpc.Status` in JSON).
 const BROKEN_OFF: Stream = Stream {
     name: "an error in the middle",
     bytes: concat!(
@@ -187,8 +187,8 @@ const BROKEN_OFF: Stream = Stream {
     whole: Err("UNAVAILABLE"),
 };
 
-/// A second answer that nobody asked for, and counts that come with it alone.
-/// Written to <https://ai.google.dev/api/generate-content#Candidate> (`index`).
+/// A second candidate that was not requested, with its own token counts.
+/// Written from <https://ai.google.dev/api/generate-content#Candidate> (`index`).
 const TWO_ANSWERS: Stream = Stream {
     name: "two answers",
     bytes: concat!(
@@ -202,7 +202,7 @@ const TWO_ANSWERS: Stream = Stream {
     )),
 };
 
-/// Nothing but an end, and fields that nobody knows.
+/// Only an end, and unknown fields.
 const EMPTY: Stream = Stream {
     name: "empty",
     bytes: ": hello\n\ndata: {\"candidates\":[{\"finishReason\":\"STOP\",\"newField\":{\"a\":1}}],\"usageMetadata\":{\"totalTokenCount\":1,\"newCount\":2},\"other\":[]}\n\n",
@@ -238,10 +238,10 @@ const STREAMS: [&Stream; 15] = [
     &NOTHING,
 ];
 
-/// The responses of each stream that comes to an answer, and that ADK reads at all.
+/// The responses of each stream that gives an answer and that ADK can read.
 pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
     let with_answer = STREAMS.iter().filter(|stream| stream.whole.is_ok());
-    // Fields that ADK does not know make it fail.
+    // ADK fails on unknown fields.
     let known = with_answer
         .filter(|stream| !stream.bytes.contains("newField") && !stream.bytes.contains("[DONE]"));
     known
@@ -253,7 +253,7 @@ pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
         .collect()
 }
 
-/// The same JSON, or the same error.
+/// Check for the same JSON, or the same error.
 fn check(stream: &Stream, answers: &Result<Vec<String>, ModelError>, how: &str) {
     let name = stream.name;
     match (stream.whole, answers) {
@@ -288,7 +288,7 @@ fn streams_come_to_their_whole_wherever_they_are_cut() {
     }
 }
 
-/// A stream that ends in the middle of an event has no whole answer.
+/// A stream that ends within an event has no complete answer.
 #[test]
 fn a_stream_that_ends_within_an_event_is_an_error() {
     let bytes = TEXT.bytes.as_bytes();
@@ -310,7 +310,7 @@ fn a_stream_that_ends_within_an_event_is_an_error() {
     );
 }
 
-/// A part of some kind.
+/// A part of any kind.
 fn part() -> impl Strategy<Value = String> {
     let text = "[a-zü🎈]{1,4}";
     prop_oneof![
@@ -353,8 +353,8 @@ proptest! {
         check(STREAMS[which], &read(&api(), bytes, &cuts), &format!("cut at {cuts:?}"));
     }
 
-    /// However the parts of an answer are spread over events, they come to what they come to
-    /// in one.
+    /// However the parts of an answer are split into events, the answer is the same as from one
+    /// event.
     #[test]
     fn any_parts_come_to_the_same_in_any_events(
         parts in proptest::collection::vec(part(), 1..12),
@@ -374,7 +374,7 @@ proptest! {
         prop_assert_eq!(split.last(), whole.last());
     }
 
-    /// However a text is spread over events, it comes to one text.
+    /// However a text is split into events, the answer is one text.
     #[test]
     fn any_texts_come_to_one(texts in proptest::collection::vec("[a-zü🎈\\\\\"]{1,6}", 1..10)) {
         let mut stream = String::new();

@@ -1,4 +1,4 @@
-//! Tokens for Vertex AI.
+//! Access tokens for Vertex AI.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     testing::{Act, Received, Server, answer, refusal},
 };
 
-/// A key that was made for these tests and opens nothing.
+/// A private key that was made for these tests and gives access to nothing.
 const KEY: &str = include_str!("test-key.pem");
 const ANSWER: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP"}]}"#;
 
@@ -34,7 +34,7 @@ fn token(value: &str, seconds: u32) -> Vec<Act> {
     ))
 }
 
-/// A model on Vertex AI that asks `models`, with a clock that stands still until told.
+/// A model on Vertex AI that calls `models`, with a clock that tests advance.
 fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>) -> Gemini {
     let settings = HttpSettings {
         retries: Retries {
@@ -184,7 +184,7 @@ async fn a_token_that_is_not_given_is_told_in_googles_words() {
     assert!(models.received().is_empty());
 }
 
-/// A token endpoint that refuses may repeat the request.
+/// A token endpoint may repeat the request in its error.
 #[tokio::test]
 async fn token_request_secrets_are_not_reported() {
     let clock = Arc::new(TestClock::default());
@@ -210,7 +210,7 @@ async fn token_request_secrets_are_not_reported() {
             "{told}"
         );
     }
-    // What an account signs is the same while the clock stands still.
+    // An account's signature is the same while the clock stands still.
     let tokens = Server::playing([]).await;
     let model = model(&models, account(&tokens.url()), &clock);
     ask(&model).await;
@@ -259,7 +259,7 @@ async fn the_metadata_server_gives_the_machines_token() {
     assert_eq!(asked.header("metadata-flavor"), Some("Google"));
 }
 
-/// It is a host of this machine's own: a proxy has another one, or none.
+/// The metadata server is a host of this machine: a proxy would reach another one, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metadata_server_is_asked_by_no_proxy() {
     const CHILD: &str = "RETAIN_TEST_METADATA_CHILD";

@@ -1,4 +1,4 @@
-//! Keys are sent where they belong, and told nowhere.
+//! API keys are sent only to their provider, and never printed.
 
 use std::sync::Mutex;
 
@@ -57,7 +57,7 @@ async fn nothing_prints_a_key() {
     assert!(!printed.contains(KEY), "{printed}");
 }
 
-/// A reader's error in the middle of a stream is cleared too.
+/// API keys are removed from a reader's error in the middle of a stream too.
 #[tokio::test]
 async fn nothing_in_a_stream_prints_a_key() {
     let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
@@ -71,14 +71,14 @@ async fn nothing_in_a_stream_prints_a_key() {
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
 }
 
-/// All that a model tells of a call, whole and streamed, in text and in print.
+/// Everything that a call returns, complete and streamed, as text and as debug output.
 async fn all_told(model: &HttpModel<Plain>, request: &Arc<LlmRequest>, stream: bool) -> String {
     let answers = model.generate(Arc::clone(request), stream);
     let answers: Vec<_> = answers.collect().await;
     format!("{answers:?} {model:?}")
 }
 
-/// A token that was fetched is as secret as a key: wherever a provider repeats it.
+/// A fetched token is as secret as an API key, wherever a provider repeats it.
 #[tokio::test]
 async fn nothing_prints_a_token_that_was_fetched() {
     #[derive(Debug)]
@@ -108,7 +108,7 @@ async fn nothing_prints_a_token_that_was_fetched() {
     }
 }
 
-/// A file may end in a new line, and a page is cut before it is told.
+/// A key file may end with a newline, and an error page is truncated before it is reported.
 #[tokio::test]
 async fn no_part_of_a_key_is_printed() {
     let page = format!("{}{KEY} and more", "x".repeat(495));
@@ -126,7 +126,7 @@ async fn no_part_of_a_key_is_printed() {
     }
 }
 
-/// Headers of a request's own may be keys, and take the place of ours.
+/// Headers of a request may hold API keys, and replace ours.
 #[tokio::test]
 async fn a_requests_own_key_is_sent_alone_and_told_nowhere() {
     let mut request = LlmRequest::default();
@@ -143,7 +143,7 @@ async fn a_requests_own_key_is_sent_alone_and_told_nowhere() {
     assert_eq!(sent, ["canary-of-the-request"]);
 }
 
-/// An address may hold a password.
+/// A URL may hold a password.
 #[tokio::test]
 async fn the_password_of_an_address_is_told_nowhere() {
     let basic = "dXNlcjpjYW5hcnktNWIxYzlm";
@@ -171,7 +171,7 @@ async fn a_key_that_no_header_takes_is_refused_without_telling_it() {
     assert!(server.received().is_empty());
 }
 
-/// Gives `first`, and `second` once that was refused.
+/// Return `first`, and `second` once the first was rejected.
 #[derive(Debug, Default)]
 struct Renewed {
     refused: Mutex<Vec<String>>,

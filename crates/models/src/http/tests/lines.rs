@@ -1,4 +1,4 @@
-//! Events out of bytes, however those are cut.
+//! Parses events from bytes, however they are split.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn event(kind: Option<&str>, data: &str) -> SseEvent {
     }
 }
 
-/// Reads `text` in pieces that end at `cuts`.
+/// Read `text` in chunks that end at `cuts`.
 fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     let mut sse = Sse::default();
     let mut events = Vec::new();
@@ -27,7 +27,7 @@ fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     }
 }
 
-/// Text and the events in it, by the rules of the WHATWG's page on server-sent events.
+/// Texts with their events, by the WHATWG specification of server-sent events.
 fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
     vec![
         ("", vec![]),

@@ -1,4 +1,4 @@
-//! The way to a provider, with everything that goes wrong on it.
+//! The HTTP connection to a provider, with all its failures.
 
 mod keys;
 mod lines;
@@ -23,7 +23,7 @@ use crate::{
     testing::{Act, Server},
 };
 
-/// A provider whose words are plain text: each event is a piece, `end` the last.
+/// A provider with plain text: each event is a chunk, and `end` is the last.
 #[derive(Debug)]
 struct Plain {
     url: String,
@@ -52,7 +52,7 @@ impl Provider for Plain {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
-        // Pages are cut, as by all providers.
+        // Truncate error pages, like all providers.
         let told = crate::provider::plain_failure(status, body).message;
         Failure {
             is_final: body == "never",
@@ -114,7 +114,7 @@ impl StreamReader for PlainReader {
     }
 }
 
-/// Settings with which nothing is waited for long, and nothing times out by itself.
+/// Settings with short waits and no timeout.
 fn patient() -> HttpSettings {
     HttpSettings {
         retries: Retries {
@@ -126,7 +126,7 @@ fn patient() -> HttpSettings {
     }
 }
 
-/// Settings for servers that fall silent.
+/// Settings for servers that stop responding.
 fn hasty() -> HttpSettings {
     HttpSettings {
         idle_timeout: Duration::from_millis(700),
@@ -144,7 +144,7 @@ fn model(server: &Server, settings: HttpSettings) -> HttpModel<Plain> {
     model_at(server.url(), settings, Auth::None)
 }
 
-/// Texts in the order they came; an error as its code.
+/// The texts in order of arrival; an error as its code.
 async fn ask(model: &HttpModel<Plain>, stream: bool) -> Vec<String> {
     let answers = model.generate(Arc::new(LlmRequest::default()), stream);
     answers.map(told).collect().await
@@ -157,8 +157,8 @@ fn told(answer: Result<LlmResponse, ModelError>) -> String {
     }
 }
 
-/// Runs a test of this binary again, in a process of its own that has these variables. What a process
-/// reads of its environment it reads once.
+/// Run a test of this binary again, in its own process with these variables, because a process
+/// reads some variables only once.
 pub(crate) async fn in_a_child(test: &'static str, variables: Vec<(&'static str, String)>) {
     let run = move || {
         let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
@@ -169,7 +169,7 @@ pub(crate) async fn in_a_child(test: &'static str, variables: Vec<(&'static str,
         let child = child.envs(variables).output().expect("a child");
         let told = String::from_utf8_lossy(&child.stdout).into_owned();
         assert!(child.status.success(), "{told}");
-        // A name that no test has would pass.
+        // An unknown test name would pass too.
         assert!(told.contains("1 passed"), "{told}");
     };
     tokio::task::spawn_blocking(run).await.expect("a child");
@@ -192,7 +192,7 @@ fn last_chunk() -> Act {
     send("0\r\n\r\n")
 }
 
-/// A stream that goes well.
+/// A successful stream.
 fn good_stream() -> Vec<Act> {
     vec![
         head(),

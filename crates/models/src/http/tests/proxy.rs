@@ -1,11 +1,11 @@
-//! Proxies of the environment, by the variables that everybody sets.
+//! Proxies from the usual environment variables.
 
 use super::*;
 use crate::testing::{answer, refusal};
 
 const CHILD: &str = "RETAIN_TEST_PROXY_CHILD";
 
-/// Plain addresses are asked for at the proxy.
+/// Plain HTTP requests go to the proxy.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxies_of_the_environment_are_used() {
     if std::env::var_os(CHILD).is_some() {
@@ -23,7 +23,7 @@ async fn proxies_of_the_environment_are_used() {
     }
 }
 
-/// Hosts that `NO_PROXY` names are asked themselves.
+/// Requests to hosts in `NO_PROXY` bypass the proxy.
 #[tokio::test(flavor = "multi_thread")]
 async fn hosts_of_no_proxy_are_asked_themselves() {
     if let Ok(url) = std::env::var(CHILD) {
@@ -44,7 +44,7 @@ async fn hosts_of_no_proxy_are_asked_themselves() {
     assert!(proxy.received().is_empty());
 }
 
-/// A proxy that lets nobody through is told as such, and its password is not.
+/// A rejection by the proxy is reported as such, without its password.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_refuses_is_told_without_its_password() {
     if std::env::var_os(CHILD).is_some() {
@@ -70,11 +70,11 @@ async fn a_proxy_that_refuses_is_told_without_its_password() {
     assert_eq!(received[0].line, "CONNECT models.invalid:443 HTTP/1.1");
     let basic = received[0].header("proxy-authorization");
     assert_eq!(basic, Some("Basic bWU6Y2FuYXJ5LTViMWM5Zg=="));
-    // The key is for the model alone.
+    // The API key is only for the model.
     assert_eq!(received[0].header("authorization"), None);
 }
 
-/// TLS goes through the proxy, which sees neither key nor words.
+/// TLS is tunneled through the proxy, which sees neither API key nor content.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_goes_through_the_proxy() {

@@ -1,9 +1,9 @@
-//! What providers refuse: which refusals are tried again, and what is told of them.
+//! Errors of providers: which ones are retried, and what is reported.
 
 use super::*;
 use crate::testing::{answer, refusal};
 
-/// Status, and how often the call is made with three attempts allowed.
+/// A status, and the number of calls with three attempts allowed.
 const STATUSES: [(&str, usize); 18] = [
     ("400 Bad Request", 1),
     ("401 Unauthorized", 1),
@@ -54,7 +54,7 @@ async fn the_provider_says_whether_to_try_again() {
     let cases = [
         ("429 Too Many Requests", "x-should-retry", "false", "", 1),
         ("400 Bad Request", "x-should-retry", "true", "", 3),
-        // Longer than the budget for waiting: nobody would wait for it.
+        // Longer than the budget for waiting: fail at once.
         ("429 Too Many Requests", "retry-after", "3600", "", 1),
         ("429 Too Many Requests", "retry-after-ms", "3600000", "", 1),
         (
@@ -64,7 +64,7 @@ async fn the_provider_says_whether_to_try_again() {
             "",
             1,
         ),
-        // Longer than any clock shows.
+        // Longer than any clock can represent.
         (
             "429 Too Many Requests",
             "retry-after",
@@ -75,7 +75,7 @@ async fn the_provider_says_whether_to_try_again() {
         ("429 Too Many Requests", "retry-after", "1e300", "", 1),
         ("429 Too Many Requests", "retry-after-ms", "1e300", "", 1),
         ("429 Too Many Requests", "retry-after", "nan", "", 3),
-        // A date that is past is now.
+        // A past date means now.
         (
             "429 Too Many Requests",
             "retry-after",
@@ -85,7 +85,7 @@ async fn the_provider_says_whether_to_try_again() {
         ),
         ("429 Too Many Requests", "retry-after", "0", "", 3),
         ("429 Too Many Requests", "retry-after-ms", "1", "", 3),
-        // What cannot be read counts as not said.
+        // An invalid value counts as missing.
         ("429 Too Many Requests", "retry-after", "soon", "", 3),
         ("429 Too Many Requests", "retry-after", "-1", "", 3),
         // The body says that a retry cannot succeed.

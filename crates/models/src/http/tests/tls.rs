@@ -1,7 +1,7 @@
-//! TLS and HTTP/2, as all real providers are spoken to.
+//! TLS and HTTP/2, which all real providers use.
 //!
-//! Which authorities are trusted is read from the environment, so the test runs itself in another
-//! process. Certificate and keys were made for it and are good for nothing else.
+//! The trusted authorities come from the environment, so the test runs itself in another process.
+//! Certificate and keys were made for it and have no other use.
 
 use std::{future::poll_fn, sync::Mutex};
 
@@ -21,7 +21,7 @@ const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 pub(super) const AUTHORITY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 
-/// What the server has seen.
+/// The requests that the server has seen.
 #[derive(Default)]
 pub(super) struct Seen {
     connections: Mutex<usize>,
@@ -30,8 +30,8 @@ pub(super) struct Seen {
     was_reset: Notify,
 }
 
-/// Asks three times: a stream to its end, one that is dropped, and a whole answer, which the server
-/// gives when it has seen that the second was given up.
+/// Send three requests: a stream read to its end, one that is dropped, and a complete answer that
+/// the server returns once it has seen the second one cancelled.
 pub(super) async fn ask_three_times(url: String) {
     let model = model_at(url, patient(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, true).await, ["Hel", "lo", "Hello"]);
@@ -109,7 +109,7 @@ async fn answer(
     }
 }
 
-/// The server's port, and what it sees.
+/// Start the server; return its port and what it sees.
 pub(super) async fn provider() -> (u16, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -118,7 +118,7 @@ pub(super) async fn provider() -> (u16, Arc<Seen>) {
     (port, seen)
 }
 
-/// Whether it has seen all of `ask_three_times`, over one connection.
+/// Check that the server has seen all of `ask_three_times`, over one connection.
 pub(super) fn check(seen: &Seen) {
     assert_eq!(*seen.connections.lock().expect("lock"), 1);
     let requests = seen.requests.lock().expect("lock").clone();
@@ -141,7 +141,7 @@ async fn real_providers_speak_http_2_over_tls() {
     check(&seen);
 }
 
-/// A machine without certificates of authorities still reaches a server of its own.
+/// A machine without certificate authorities still reaches a plain HTTP server.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_authorities_plain_addresses_are_reached() {
     const CHILD: &str = "RETAIN_TEST_NO_AUTHORITIES_CHILD";
@@ -161,7 +161,7 @@ async fn without_authorities_plain_addresses_are_reached() {
     assert_eq!(server.received().len(), 1);
 }
 
-/// A certificate that nobody vouches for is not trusted.
+/// A certificate from an unknown authority is not trusted.
 #[tokio::test]
 async fn a_stranger_is_not_trusted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

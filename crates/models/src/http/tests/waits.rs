@@ -1,4 +1,4 @@
-//! How long is waited between two attempts.
+//! The wait between two attempts.
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -44,7 +44,7 @@ async fn waits_double_up_to_the_longest() {
     assert_eq!(seconds(waits(retries, 0.5, asked)), [7.5; 5]);
 }
 
-/// Times beyond every clock do not fail.
+/// Durations beyond the range of clocks do not fail.
 #[tokio::test]
 async fn the_longest_times_are_taken() {
     let settings = HttpSettings {

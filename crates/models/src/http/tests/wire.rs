@@ -1,4 +1,4 @@
-//! What breaks on the wire: silence, resets, half-closed sockets, bytes that mean nothing.
+//! Failures of the connection: silence, resets, half-closed sockets, invalid bytes.
 
 use super::*;
 use crate::testing::{answer, event_stream};
@@ -59,7 +59,7 @@ async fn a_compressed_answer_is_read() {
     assert_eq!(received[0].header("accept-encoding"), Some("gzip"));
 }
 
-/// Silence before the head: another attempt, until there are no more.
+/// A timeout before the head leads to a retry, until no attempts are left.
 #[tokio::test]
 async fn a_server_that_says_nothing_is_asked_again() {
     let server = Server::playing([vec![Act::Stall], good_stream()]).await;
@@ -96,7 +96,7 @@ async fn silence_before_the_first_piece_is_tried_again() {
     assert_eq!(told, ["Hel", "lo", "Hello"]);
 }
 
-/// What was handed on cannot be taken back: all that goes wrong then ends the call.
+/// A forwarded chunk cannot be revoked, so any later failure ends the call.
 #[tokio::test]
 async fn nothing_is_tried_again_after_the_first_piece() {
     let cases: [(&str, Vec<Act>, &str); 8] = [
@@ -135,7 +135,7 @@ async fn nothing_is_tried_again_after_the_first_piece() {
     }
 }
 
-/// How the bytes were cut makes no difference: what came before an error is handed on.
+/// Chunks before an error are forwarded, however the bytes were split.
 #[tokio::test]
 async fn pieces_that_come_with_an_error_are_handed_on_before_it() {
     for cuts in [&[][..], &[11], &[3, 14]] {
@@ -162,7 +162,7 @@ async fn an_error_takes_nothing_with_it_that_came_before() {
     }
 }
 
-/// A provider that is busy says so in the stream, as often as not.
+/// A busy provider often says so within the stream.
 #[tokio::test]
 async fn an_error_that_passes_is_tried_again_before_the_first_piece_only() {
     let busy = vec![head(), chunk("data: busy\n\n"), last_chunk()];
@@ -187,7 +187,7 @@ async fn an_error_that_passes_is_tried_again_before_the_first_piece_only() {
     assert_eq!(server.received().len(), 1);
 }
 
-/// The client reads what came before the connection breaks.
+/// Let the client read what arrived before the connection breaks.
 fn pause() -> Act {
     Act::Pause(Duration::from_millis(20))
 }
@@ -229,7 +229,7 @@ async fn a_whole_answer_that_is_cut_off_is_asked_for_again() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// Silence within an answer is silence, whether it is streamed or not.
+/// The read timeout applies to streamed and complete answers.
 #[tokio::test]
 async fn a_whole_answer_that_falls_silent_is_asked_for_again() {
     for kind in ["text/plain", "application/json"] {
@@ -244,7 +244,7 @@ async fn a_whole_answer_that_falls_silent_is_asked_for_again() {
     }
 }
 
-/// Nothing was handed on, and nothing was said: as good as a connection that broke.
+/// Nothing was forwarded and nothing received: it counts as a broken connection.
 #[tokio::test]
 async fn a_stream_that_ends_before_it_begins_is_asked_for_again() {
     let empty = vec![head(), chunk(": hold on\n\n"), last_chunk()];
@@ -257,7 +257,7 @@ async fn a_stream_that_ends_before_it_begins_is_asked_for_again() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// An error with status 200 is one all the same.
+/// An error with status 200 is still an error.
 #[tokio::test]
 async fn an_error_that_passes_is_tried_again_where_an_answer_comes_whole() {
     for stream in [false, true] {
@@ -306,7 +306,7 @@ async fn an_address_that_is_none_is_told_as_such() {
     assert_eq!(ask(&model, true).await, ["!InvalidRequest"]);
 }
 
-/// The server sees its connection end: nothing goes on when nobody listens.
+/// The server sees its connection end: dropping the stream cancels the call.
 #[tokio::test]
 async fn dropping_the_stream_cancels_the_call() {
     for script in [
@@ -320,7 +320,7 @@ async fn dropping_the_stream_cancels_the_call() {
         if takes {
             assert_eq!(told(answers.next().await.expect("a piece")), "Hel");
         } else {
-            // Until the request has arrived.
+            // Wait until the request has arrived.
             while server.received().is_empty() {
                 let _ = tokio::time::timeout(Duration::from_millis(5), answers.next()).await;
             }
@@ -338,7 +338,7 @@ async fn dropping_the_stream_cancels_the_call() {
     server.connections_ended(1).await;
 }
 
-/// How long the caller holds a piece is not the provider's time.
+/// The time that the caller keeps a chunk does not count toward the provider's timeout.
 #[tokio::test]
 async fn a_caller_may_take_its_time() {
     let settings = HttpSettings {

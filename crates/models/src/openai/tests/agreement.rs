@@ -1,4 +1,4 @@
-//! Any way of cutting an answer into chunks and bytes ends in the same whole.
+//! However an answer is split into chunks and bytes, the complete answer is the same.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, LlmResponse};
@@ -13,7 +13,7 @@ use crate::{
     provider::StreamReader as _,
 };
 
-/// What a model may say.
+/// An answer of a model.
 #[derive(Debug, Clone)]
 struct Said {
     thoughts: String,
@@ -41,7 +41,7 @@ impl Said {
         object([("x", text.into())]).to_string()
     }
 
-    /// As one answer.
+    /// As one complete answer.
     fn message(&self) -> Json {
         let calls = self.calls.iter().zip(0..).map(|((name, text), at)| {
             let function = object([
@@ -60,7 +60,7 @@ impl Said {
         object([("model", "m".into()), ("choices", list([choice]))])
     }
 
-    /// In chunks: texts a few characters at a time, calls interleaved.
+    /// In chunks: a few characters of text each, calls interleaved.
     fn chunks(&self, step: usize) -> Vec<Json> {
         let mut deltas: Vec<Json> = Vec::new();
         let of = |field: &str, text: &str| object([(field, text.into())]);
@@ -105,7 +105,7 @@ fn pieces(text: &str, step: usize) -> std::vec::IntoIter<String> {
     pieces.into_iter()
 }
 
-/// The whole that bytes become, cut into lengths that are taken in turn.
+/// Read bytes split into lengths that are used in rotation; return the complete answer.
 fn streamed(bytes: &[u8], lengths: &[usize]) -> LlmResponse {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());
     let (mut rest, mut lengths) = (bytes, lengths.iter().cycle());

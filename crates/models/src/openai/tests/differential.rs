@@ -1,4 +1,4 @@
-//! What OpenAI is sent, beside what ADK hands to LiteLLM for it.
+//! Compares the requests to OpenAI with those that ADK passes to LiteLLM.
 
 use retain_core::Json;
 
@@ -29,7 +29,7 @@ const KNOWN: [(&str, &str); 11] = [
     ),
 ];
 
-/// What models that think refuse: ADK sends it, we do not, and a row says so.
+/// Settings that reasoning models reject: ADK sends them, we do not, and a row says so.
 const SAMPLING: [&str; 4] = [
     "temperature",
     "top_p",
@@ -38,8 +38,7 @@ const SAMPLING: [&str; 4] = [
 ];
 const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's reasoning models.";
 
-/// The name of the model has LiteLLM's prefix, what is null is not said, and which properties are
-/// required has no order.
+/// Ignore LiteLLM's prefix of the model name, null fields, and the order of required properties.
 fn alike(ours: &mut Json, theirs: &mut Json) {
     if let Some(theirs) = theirs.as_object_mut() {
         theirs.insert("model", ours["model"].clone());
@@ -64,7 +63,7 @@ fn plain(field: &str, value: &Json) -> Json {
             let mut items: Vec<Json> = items.iter().map(|item| plain("", item)).collect();
             match field {
                 "required" => items.sort_by_key(Json::to_string),
-                // A message of one text may be the text itself.
+                // A message with one text may be the text itself.
                 "content" if items.len() == 1 && items[0]["type"] == "text" => {
                     return items[0]["text"].clone();
                 }

@@ -1,4 +1,4 @@
-//! Errors in all the forms that servers have for them.
+//! Errors in all the formats that servers use.
 
 use super::{chat, read, server, whole};
 use crate::provider::Provider as _;
@@ -85,7 +85,7 @@ fn the_code_is_the_providers_own() {
         );
         assert!(!failure.is_final, "{body}");
     }
-    // No wait brings money.
+    // Waiting does not restore a used-up quota.
     let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
     assert!(chat.failure(429, body).is_final);
 }

@@ -1,4 +1,4 @@
-//! Servers that do not keep to the letter.
+//! Servers that deviate from the specification.
 
 use retain_core::Json;
 
@@ -12,7 +12,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The calls that these deltas become.
+/// The calls that these deltas give.
 fn calls_of(deltas: &[&str]) -> Vec<String> {
     let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
     events.push(end("tool_calls"));
@@ -36,7 +36,7 @@ fn calls_are_told_apart_however_servers_count() {
             r#"{"tool_calls":[{"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
             r#"{"tool_calls":[{"function":{"arguments":":1}"}}]}"#,
         ],
-        // Each call counted as the first.
+        // Every call has the index 0.
         &[
             r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}}]}"#,
             r#"{"tool_calls":[{"index":0,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
@@ -47,13 +47,13 @@ fn calls_are_told_apart_however_servers_count() {
             r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":{}}}]}"#,
             r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":{"x":1}}}]}"#,
         ],
-        // Id and name with every piece, `null` for what there is not.
+        // Id and name in every chunk, `null` for missing values.
         &[
             r#"{"content":null,"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"a","arguments":null}}]}"#,
             r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
             r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":":1}"}}]}"#,
         ],
-        // Another id with every piece, the name with the first alone.
+        // A different id in every chunk, the name only in the first.
         &[
             r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}}]}"#,
             r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
@@ -143,7 +143,7 @@ fn contents_come_as_texts_or_as_blocks() {
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
     assert_eq!(parts(&answer)[0].thought, Some(true));
     assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
-    // Both names of thoughts say the same, so that one counts.
+    // Both names of the thoughts have the same text, so only one counts.
     let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
     let answer = whole(both).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
@@ -157,7 +157,7 @@ fn missing_optional_fields_are_accepted() {
     let nothing = whole(r#"{"choices":[{"index":0,"finish_reason":"stop"}]}"#).unwrap();
     assert!(parts(&nothing).is_empty());
     assert!(parts(&whole(r#"{"choices":[]}"#).unwrap()).is_empty());
-    // Others than the first do not count.
+    // Choices other than the first are ignored.
     let two = whole(
         r#"{"choices":[{"index":1,"message":{"content":"B"}},{"index":0,"message":{"content":"A"}}]}"#,
     );
@@ -210,7 +210,7 @@ fn malformed_answers_are_reported() {
     }
 }
 
-/// Cut off before the first of its arguments, a call looks as if it had none.
+/// A call that is truncated before its arguments looks as if it had none.
 #[test]
 fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
     let said = |reason: &str, calls: &str| {
@@ -233,8 +233,8 @@ fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
     assert_eq!(called(&said("length", first)), ["a look({})"]);
 }
 
-/// Gemini's form has thoughts apart from the answer; OpenAI counts them with it, and xAI, by its
-/// totals, does not.
+/// Gemini's format counts thoughts apart from the answer. OpenAI includes them in it, and xAI, by
+/// its totals, does not.
 #[test]
 fn thoughts_are_counted_once() {
     for (completion, total, answer) in

@@ -1,4 +1,4 @@
-//! The OpenAI wire form: requests as they are sent, answers as documented, cut everywhere.
+//! The OpenAI wire format: requests as sent, answers as documented, split everywhere.
 
 mod agreement;
 mod differential;
@@ -61,18 +61,18 @@ fn chat(server: OpenAiServer) -> Chat {
     }
 }
 
-/// The body that a request becomes.
+/// The body of a request.
 fn body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
     let call = chat(server(server_name)).call(request, false)?;
     Ok(Json::parse(&call.body).expect("a body of JSON"))
 }
 
-/// What a whole answer becomes.
+/// Read a complete answer.
 fn whole(body: &str) -> Result<LlmResponse, ModelError> {
     chat(server("other")).whole(body).map_err(ModelError::from)
 }
 
-/// What events become: the pieces and the whole.
+/// Read events into partial answers and the complete one.
 fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>, ModelError> {
     let mut reader = super::stream::ChunkReader::default();
     let mut answers = Vec::new();
@@ -87,7 +87,7 @@ fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>,
     Ok(answers)
 }
 
-/// The last of all, which is whole.
+/// The last answer, which is complete.
 fn last(answers: &[LlmResponse]) -> &LlmResponse {
     let (last, pieces) = answers.split_last().expect("an answer");
     assert_eq!(last.partial, Some(false));

@@ -1,4 +1,4 @@
-//! A model and its server: what is sent, retried, told and cancelled.
+//! A model and its server: requests, retries, errors and cancellation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -183,7 +183,7 @@ async fn thoughts_that_are_not_wanted_are_left_out() {
     assert_eq!(called(last(&answers)).len(), 1);
 }
 
-/// Servers require objects as answers; a list comes in a property of one.
+/// Servers require an object as the answer, so a list is wrapped in a property of one.
 #[tokio::test]
 async fn an_answer_that_is_no_object_is_taken_out_of_one() {
     let said = |text: &str| {
@@ -214,7 +214,7 @@ async fn an_answer_that_is_no_object_is_taken_out_of_one() {
             event_stream(stream.join("\n\n").as_bytes(), &[]),
             r#"["é",1.50]"#,
         ),
-        // A model that has not listened is taken at its word.
+        // The answer of a model that ignores the wrapper is used as it is.
         (false, answer(&said(r#"["é"]"#)), r#"["é"]"#),
     ];
     for (is_stream, script, expected) in scripts {
@@ -228,7 +228,7 @@ async fn an_answer_that_is_no_object_is_taken_out_of_one() {
         let (whole, pieces) = answers.split_last().unwrap();
         assert_eq!(parts(whole)[0].text.as_deref(), Some("Hm."));
         assert_eq!(parts(whole)[1].text.as_deref(), Some(expected));
-        // The thought came in a piece of its own; of the object around the answer nothing did.
+        // The thought came in its own chunk; the wrapper object did not appear in any.
         assert_eq!(pieces.len(), usize::from(is_stream));
     }
 }

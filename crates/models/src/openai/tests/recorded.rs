@@ -1,4 +1,4 @@
-//! Byte streams, written by us to what the providers document. Each names its source.
+//! Byte streams that we wrote from the providers' documentation. Each names its source.
 
 /// Text with usage at the end.
 /// Source: platform.openai.com/docs/api-reference/chat-streaming, "The chat completion chunk object".
@@ -24,8 +24,8 @@ pub(super) const PARALLEL_CALLS: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Thoughts before the words, then a call.
-/// Source: api-docs.deepseek.com/guides/reasoning_model and docs.vllm.ai/en/latest/features/reasoning_outputs.html.
+/// Thoughts before the text, then a call. Source: api-docs.deepseek.com/guides/reasoning_model
+/// and docs.vllm.ai/en/latest/features/reasoning_outputs.html.
 pub(super) const THOUGHTS: &str = concat!(
     ": keep-alive\r\n\r\n",
     "data: {\"id\":\"c3\",\"model\":\"deepseek-reasoner\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"The user \"},\"finish_reason\":null}]}\r\n\r\n",
@@ -35,9 +35,9 @@ pub(super) const THOUGHTS: &str = concat!(
     "data: [DONE]\r\n\r\n",
 );
 
-/// Thoughts with blocks that are signed.
-/// Source: openrouter.ai/docs/use-cases/reasoning-tokens, "Preserving reasoning blocks"; comments
-/// while it works: openrouter.ai/docs/api-reference/streaming.
+/// Thoughts with signed blocks. Source: openrouter.ai/docs/use-cases/reasoning-tokens,
+/// "Preserving reasoning blocks"; comments during the work:
+/// openrouter.ai/docs/api-reference/streaming.
 pub(super) const SIGNED_THOUGHTS: &str = concat!(
     ": OPENROUTER PROCESSING\n\n",
     "data: {\"id\":\"gen-1\",\"provider\":\"Anthropic\",\"model\":\"anthropic/claude-sonnet-4\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"First, \",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"First, \",\"format\":\"anthropic-claude-v1\",\"index\":0}]},\"finish_reason\":null}]}\n\n",
@@ -49,8 +49,8 @@ pub(super) const SIGNED_THOUGHTS: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// A filter of the prompt tells first what it found; there is no choice in that chunk.
-/// Source: learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter, "Streaming".
+/// The result of the prompt filter comes first, in a chunk without a choice. Source:
+/// learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter, "Streaming".
 pub(super) const FILTERED: &str = concat!(
     "data: {\"id\":\"\",\"object\":\"\",\"created\":0,\"model\":\"\",\"prompt_filter_results\":[{\"prompt_index\":0,\"content_filter_results\":{\"hate\":{\"filtered\":false,\"severity\":\"safe\"}}}],\"choices\":[]}\n\n",
     "data: {\"id\":\"c5\",\"model\":\"gpt-4o-2024-11-20\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Well, \"},\"finish_reason\":null,\"content_filter_results\":{}}]}\n\n",
@@ -58,7 +58,7 @@ pub(super) const FILTERED: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Nothing is said, in good order.
+/// A valid answer without content.
 /// Source: platform.openai.com/docs/api-reference/chat-streaming.
 pub(super) const EMPTY: &str = concat!(
     "data: {\"id\":\"c6\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n",
@@ -74,7 +74,7 @@ pub(super) const LOGPROBS: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// A refusal in pieces.
+/// A refusal in chunks.
 /// Source: platform.openai.com/docs/guides/structured-outputs, "Refusals".
 pub(super) const REFUSAL: &str = concat!(
     "data: {\"id\":\"c8\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"refusal\":\"I'm sorry, \"},\"finish_reason\":null}]}\n\n",
@@ -109,7 +109,7 @@ pub(super) const OLLAMA: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// All of them, by name.
+/// All streams, by name.
 pub(super) const ALL: [(&str, &str); 11] = [
     ("text", TEXT),
     ("parallel calls", PARALLEL_CALLS),

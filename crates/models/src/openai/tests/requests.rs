@@ -1,5 +1,5 @@
-//! Requests as they are sent: a history with every kind of part, for every server, compared with
-//! files. `RETAIN_UPDATE_SNAPSHOTS=1` writes them anew.
+//! Requests as sent: a history with every kind of part, for every server, compared with files.
+//! `RETAIN_UPDATE_SNAPSHOTS=1` rewrites them.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use retain_runtime::{LlmRequest, SharedContent};
 use super::{body, chat, server, servers};
 use crate::provider::Provider as _;
 
-/// A history that has everything that chat completions take or can be given in other words.
+/// A history with everything that chat completions accept or that can be converted for them.
 const HISTORY: &str = r#"[
     {"role": "user", "parts": [
         {"text": "What is in these?"},
@@ -39,7 +39,7 @@ const HISTORY: &str = r#"[
     {"role": "model", "parts": [{"functionCall": {"id": "call_lost", "name": "look", "args": {}}}]},
     {"role": "user", "parts": [{"text": "Never mind."}, {"text": "Go on."}]}]"#;
 
-/// Everything that can be set.
+/// Every setting.
 const CONFIG: &str = r##"{
     "systemInstruction": "Be brief.", "temperature": 0.2, "topP": 0.9, "topK": 40,
     "maxOutputTokens": 256, "stopSequences": ["END"], "seed": 7, "presencePenalty": 0.1,
@@ -75,7 +75,7 @@ fn said(text: &str, config: &str) -> LlmRequest {
     request(&history, config)
 }
 
-/// JSON that a person can read: one line for each field, and for each message.
+/// Readable JSON: one line for each field and for each message.
 fn laid_out(json: &Json) -> String {
     let fields = json.as_object().expect("an object").iter();
     let lines = fields.map(|(key, value)| match value.as_array() {
@@ -162,7 +162,7 @@ fn tools_are_chosen_as_the_config_says() {
     assert_eq!(with(one), r#"b "required""#);
     let one = r#"{"mode": "VALIDATED", "allowedFunctionNames": ["b"]}"#;
     assert_eq!(with(one), "b null");
-    // Where there is nothing to choose from, nothing is said of it.
+    // Without a function to choose from, the choice is not sent.
     let other = r#"{"mode": "ANY", "allowedFunctionNames": ["c"]}"#;
     assert_eq!(with(other), " null");
 }
@@ -190,7 +190,7 @@ fn thinking_is_told_in_openais_words() {
     ] {
         assert!(effort("other", "m", thinking).is_null(), "{thinking}");
     }
-    // OpenAI's models up to gpt-5 refuse not to think.
+    // OpenAI's models up to gpt-5 do not allow disabling thoughts.
     let off = r#"{"thinkingBudget": 0}"#;
     for (model, word) in [
         ("gpt-5", Json::Null),
@@ -201,7 +201,7 @@ fn thinking_is_told_in_openais_words() {
     ] {
         assert_eq!(effort("openai", model, off), word, "{model}");
     }
-    // A model that does not think is not told to.
+    // A model without reasoning gets no reasoning setting.
     assert!(effort("openai", "gpt-4o", r#"{"thinkingLevel": "HIGH"}"#).is_null());
 }
 
@@ -229,7 +229,7 @@ fn answers_have_the_form_that_is_asked_for() {
     assert_eq!(given.to_string(), own);
 }
 
-/// Each of these is refused by the server that is named, by its documentation or its users' reports.
+/// The named server rejects each of these, by its documentation or by reports of its users.
 #[test]
 fn settings_that_a_host_refuses_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
@@ -279,7 +279,7 @@ fn settings_that_a_host_refuses_are_not_sent() {
     );
 }
 
-/// OpenAI's models that think refuse them; https://platform.openai.com/docs/guides/latest-model.
+/// OpenAI's reasoning models reject them; https://platform.openai.com/docs/guides/latest-model.
 #[test]
 fn models_that_think_are_not_told_how_to_choose_words() {
     let fields = |server: &str, model: &str, thinking: &str| {
@@ -325,7 +325,7 @@ fn models_that_think_are_not_told_how_to_choose_words() {
     let off = r#"{"thinkingBudget": 0}"#;
     assert_eq!(fields("openai", "gpt-5.2", off), 6);
     assert_eq!(fields("openai", "gpt-5", off), 0);
-    // What another server runs by such a name is not known.
+    // Another server may run any model under such a name.
     assert_eq!(fields("other", "gpt-5", "null"), 6);
 }
 
@@ -456,7 +456,7 @@ fn media_are_sent_as_far_as_a_server_takes_them() {
     for (part, server, expected) in taken {
         assert_eq!(content(part, server), expected);
     }
-    // A line stands for what cannot be sent, and tells nothing of its address.
+    // A line replaces what cannot be sent, without revealing its URL.
     let left_out = [
         (tiff, "openai", "image/tiff"),
         (tiff, "azure", "image/tiff"),
@@ -498,7 +498,7 @@ fn signatures_are_sent_back_on_the_same_part() {
     let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
     assert_eq!(sent("openai"), plain);
     assert_eq!(sent("azure"), plain);
-    // These refuse the field.
+    // These servers reject the field.
     assert_eq!(sent("groq"), plain);
     assert_eq!(sent("mistral"), plain);
     assert_eq!(sent("deepseek"), named("reasoning_content"));
@@ -525,7 +525,7 @@ fn an_answer_without_an_id_belongs_to_the_call_that_waits() {
     assert_eq!(ids.flatten().collect::<Vec<_>>(), ["a", "b"]);
 }
 
-/// A session may go on here that began with Claude or Gemini.
+/// A session that began with Claude or Gemini may continue here.
 #[test]
 fn a_thought_that_another_provider_signed_stays_away() {
     let history = r#"[{"role": "user", "parts": [{"text": "Is it?"}]},

@@ -1,4 +1,4 @@
-//! Streamed answers as they are documented, cut at every byte.
+//! Streamed answers as documented, split at every byte.
 
 use retain_core::{Json, LlmResponse};
 use retain_runtime::ModelError;
@@ -13,7 +13,7 @@ use crate::{
     provider::StreamReader as _,
 };
 
-/// What bytes become that come in these pieces.
+/// Read bytes in these chunks.
 fn read_bytes<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());
     let mut answers = Vec::new();
@@ -209,7 +209,7 @@ fn a_stream_that_breaks_off_is_an_error() {
         let outcome = read_bytes([&stream.as_bytes()[..end]]);
         let code = outcome.error.map(|(code, _)| code);
         match end > finish {
-            // All has come that the answer is made of.
+            // The answer is complete.
             true => assert_eq!(code, None, "{end}"),
             false => assert_eq!(code, Some(Some("CutOff".to_owned())), "{end}"),
         }

@@ -1,8 +1,8 @@
-//! What the providers answer: two calls at a time, then a sentence; or a refusal.
+//! Answers of the providers: two parallel calls, then a sentence; or an error.
 //!
-//! After <https://ai.google.dev/api/generate-content>,
+//! Written from <https://ai.google.dev/api/generate-content>,
 //! <https://platform.openai.com/docs/api-reference/chat> (streams: the page "Streaming") and
-//! <https://platform.claude.com/docs/en/api/messages>, with words of our own.
+//! <https://platform.claude.com/docs/en/api/messages>, with our own text.
 
 use crate::support::{Act, answer, event_stream, refusal};
 
@@ -16,7 +16,7 @@ pub(crate) enum Provider {
     Anthropic,
 }
 
-/// Which answer.
+/// The answer to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Calls,
@@ -32,7 +32,7 @@ impl Provider {
         Provider::Anthropic,
     ];
 
-    /// The name by which an agent chooses it.
+    /// The model name in the agent's configuration.
     pub(crate) fn model(self) -> &'static str {
         match self {
             Provider::Gemini => "gemini-test",
@@ -62,7 +62,7 @@ impl Provider {
         self != Provider::Ollama
     }
 
-    /// The ids of its calls, where it gives any.
+    /// The ids of its calls, if it sends any.
     pub(crate) fn ids(self) -> &'static [&'static str] {
         match self {
             Provider::Gemini => &[],
@@ -70,7 +70,7 @@ impl Provider {
         }
     }
 
-    /// What a refusal is stored as.
+    /// The stored error code of a rejection.
     pub(crate) fn refusal_code(self) -> &'static str {
         match self {
             Provider::Gemini => "RESOURCE_EXHAUSTED",
@@ -79,7 +79,7 @@ impl Provider {
         }
     }
 
-    /// A refusal that repeats the key, as a careless gateway may.
+    /// An error that repeats the API key, as a careless gateway may.
     pub(crate) fn refusal(self, key: &str) -> Vec<Act> {
         let message = format!("No quota is left for {key}");
         let body = match self {

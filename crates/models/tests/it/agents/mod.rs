@@ -1,7 +1,6 @@
 //! One agent with a tool, unchanged on every provider: the same events, streamed and not.
 //!
-//! The providers are local servers that answer as the providers document it; `answers` names the
-//! pages.
+//! The providers are local servers that answer as documented; `answers` lists the pages.
 
 mod answers;
 
@@ -14,7 +13,7 @@ use retain_models::{Http, HttpSettings, ModelSettings, Models};
 use retain_runtime::{FunctionTool, LlmAgent, ModelRegistry, RunConfig, RunRequest, Runner};
 use retain_stores::InMemorySessionService;
 
-/// A key that must be sent and never told.
+/// An API key that must be sent and never printed.
 const KEY: &str = "canary-key-that-nobody-may-tell";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -76,7 +75,7 @@ fn told(event: &Event, ids: &mut Vec<String>) -> String {
     )
 }
 
-/// Runs the agent; gives its events, those that are partial left out, and the text of those.
+/// Run the agent; return its complete events, and the text of the partial ones.
 async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Server) {
     let steps = [Step::Calls, Step::Text];
     let server = Server::playing(steps.map(|step| provider.answer(step, stream))).await;
@@ -126,7 +125,7 @@ async fn one_agent_runs_unchanged_on_all_providers() {
                 "{provider:?}"
             );
             assert!(first.body.contains("get_weather"), "{provider:?}");
-            // What the tools said goes back, under the provider's own ids.
+            // The tools' responses are sent with the provider's own ids.
             for said in ["rain in Oslo", "rain in Bergen"]
                 .into_iter()
                 .chain(provider.ids().iter().copied())

@@ -1,4 +1,4 @@
-//! A local HTTP server that plays what it is told, byte by byte, and notes what it was sent.
+//! A local HTTP server that plays a script, byte by byte, and records its requests.
 //!
 //! Shared by the unit tests (as `crate::testing`) and the tests in this folder (as `mod support`).
 

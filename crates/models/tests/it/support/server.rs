@@ -1,4 +1,4 @@
-//! The server: one script a connection, each request answered by the next script.
+//! The server: one script per connection; the next script answers each request.
 
 use std::{
     collections::VecDeque,
@@ -15,21 +15,21 @@ use tokio::{
 /// What the server does after it has read a request.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// Sends these bytes, in one write.
+    /// Send these bytes, in one write.
     Send(Vec<u8>),
-    /// Waits that long on Tokio's clock.
+    /// Wait this long on Tokio's clock.
     Pause(Duration),
-    /// Says nothing more and keeps the connection open until the client goes away.
+    /// Send nothing more and keep the connection open until the client disconnects.
     Stall,
-    /// Breaks the connection: the client sees a reset.
+    /// Reset the connection.
     Reset,
-    /// Ends what it sends, and goes on reading.
+    /// Shut down sending, and continue to read.
     HalfClose,
-    /// Closes the connection.
+    /// Close the connection.
     Close,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 pub struct Received {
     /// E.g. `POST /v1beta/models/x:generateContent HTTP/1.1`.
@@ -61,7 +61,7 @@ struct Shared {
     changed: Notify,
 }
 
-/// A server on a port of its own. It ends with the runtime of its test.
+/// A server on a free port. It ends with the runtime of its test.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers the first request by the first script, and so on. After the last it closes at once.
+    /// Answer the first request with the first script, and so on. After the last, close at once.
     pub async fn playing(scripts: impl IntoIterator<Item = Vec<Act>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -94,7 +94,7 @@ impl Server {
         server
     }
 
-    /// Answers one more request by this script.
+    /// Answer one more request with this script.
     pub fn play(&self, script: Vec<Act>) {
         self.shared.scripts.lock().expect("lock").push_back(script);
     }
@@ -109,7 +109,7 @@ impl Server {
         self.shared.received.lock().expect("lock").clone()
     }
 
-    /// Waits until this number of connections has ended.
+    /// Wait until this number of connections has ended.
     pub async fn connections_ended(&self, count: usize) {
         loop {
             let changed = self.shared.changed.notified();
@@ -196,7 +196,7 @@ async fn read_some(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
     (count > 0).then_some(())
 }
 
-/// A whole answer with status 200.
+/// A complete answer with status 200.
 pub fn answer(body: &str) -> Vec<Act> {
     refusal("200 OK", &[], body)
 }
@@ -211,7 +211,7 @@ pub fn refusal(status: &str, headers: &[(&str, &str)], body: &str) -> Vec<Act> {
     vec![Act::Send(head.into_bytes())]
 }
 
-/// A streamed answer, whole, sent in writes that are cut at the given places of `body`.
+/// A complete streamed answer, sent in writes that are split at the given offsets of `body`.
 pub fn event_stream(body: &[u8], cuts: &[usize]) -> Vec<Act> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                 transfer-encoding: chunked\r\n\r\n";
