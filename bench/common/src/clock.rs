@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// When a window has to end. Copy it into every task.
+/// The end of a window. Copy it into every task.
 #[derive(Clone, Copy)]
 pub struct Deadline(Option<Instant>);
 
@@ -26,7 +26,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A window that ends after so many milliseconds, or with its work.
+    /// Create a window that ends after `max_ms` milliseconds, or when its work is done.
     pub fn new(max_ms: Option<u64>) -> Self {
         Meter {
             limit: max_ms.map(Duration::from_millis),
@@ -37,7 +37,7 @@ impl Meter {
         }
     }
 
-    /// Starts the timing; everything before it is preparation.
+    /// Start the timing; everything before it is preparation.
     pub fn start(&mut self) -> Deadline {
         let instructions = instructions();
         let cpu = cpu_us();
@@ -46,7 +46,7 @@ impl Meter {
         Deadline(self.limit.map(|d| now + d))
     }
 
-    /// Ends the timing; everything after it is checking.
+    /// End the timing; everything after it is checking.
     pub fn stop(&mut self) {
         if let Some((wall, cpu, before)) = self.begun.take() {
             self.wall_us = wall.elapsed().as_secs_f64() * 1e6;
@@ -55,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// Adds what was measured to an answer.
+    /// Add the measurements to an answer.
     pub fn write_to(&self, answer: &mut Value) -> Result<(), String> {
         if self.begun.is_some() || self.wall_us == 0.0 {
             return Err("the peer did not start and stop the meter".into());
@@ -82,7 +82,7 @@ fn cpu_us() -> u64 {
 
 static COUNTER: OnceLock<Option<i32>> = OnceLock::new();
 
-/// Opens the instruction counter of this process and of threads made later.
+/// Open the instruction counter of this process and of threads created later.
 pub(crate) fn open_instruction_counter() {
     COUNTER.get_or_init(open_counter);
 }

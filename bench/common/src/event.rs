@@ -1,6 +1,6 @@
-//! The event every peer writes: a model text of 200 characters with one state key,
-//! about 420 bytes of JSON. Peers with own event types fill them from `text` and
-//! `COUNTER`; the raw floor encodes `BenchEvent`.
+//! The event that every peer writes: a model text of 200 characters with one state key, about 420
+//! bytes of JSON. Peers with their own event types fill them from `text` and `COUNTER`; the raw
+//! floor encodes `BenchEvent`.
 
 use serde::Serialize;
 use std::cell::Cell;
@@ -56,7 +56,7 @@ pub fn new_id() -> String {
     )
 }
 
-/// Seconds since 1970.
+/// The current time in seconds since 1970.
 pub fn now_seconds() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -96,14 +96,14 @@ pub struct Actions {
     pub state_delta: StateDelta,
 }
 
-/// The one key.
+/// The single state key.
 #[derive(Serialize)]
 pub struct StateDelta {
     pub counter: u64,
 }
 
 impl BenchEvent {
-    /// Builds the event that sets the counter to `counter`.
+    /// Build the event that sets the counter to `counter`.
     pub fn new(counter: u64, timestamp: f64) -> Self {
         BenchEvent {
             id: new_id(),

@@ -1,6 +1,5 @@
-//! What every Rust peer of the benchmark shares: the protocol loop over standard
-//! input and output, the event all peers write, and the clocks. No SQLite in here.
-//! The protocol itself is described in `bench/README.md`.
+//! What every Rust peer of the benchmark shares: the protocol loop over standard input and output,
+//! the event, and the clocks. It does not use SQLite. `bench/README.md` describes the protocol.
 
 mod clock;
 mod event;
@@ -16,12 +15,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a command gave no numbers.
+/// Why a command returned no numbers.
 #[derive(Debug)]
 pub enum Failure {
     /// The peer has no such operation; the driver shows a dash.
     Unsupported(String),
-    /// The operation went wrong; the driver shows `error` and the reason.
+    /// The operation failed; the driver shows `error` and the reason.
     Error(String),
 }
 
@@ -34,15 +33,15 @@ impl<E: std::fmt::Display> From<E> for Failure {
 /// Result of a peer's operation.
 pub type Res<T> = Result<T, Failure>;
 
-/// What the timed part of a command did. Unset fields are left out of the answer.
+/// What the timed part of a command did. Unset fields are omitted from the answer.
 #[derive(Debug, Default, Serialize)]
 pub struct Done {
     /// Operations that succeeded.
     pub ops: u64,
-    /// Reads: how many events the last read returned.
+    /// Reads: number of events that the last read returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// Writers: appends tried (retries of one append count once).
+    /// Writers: attempted appends (retries of one append count once).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempted: Option<u64>,
     /// Writers: events found in storage afterwards.
@@ -54,13 +53,13 @@ pub struct Done {
     /// Writers: appends that ended in an error.
     #[serde(skip_serializing_if = "is_zero")]
     pub errors: u64,
-    /// Writers: how often a stale or busy answer was retried.
+    /// Writers: number of retries after a stale or busy answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries: u64,
     /// Writers: the first error's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
-    /// Turns: contents the model was sent, call by call.
+    /// Turns: number of contents sent to the model, by call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<u64>>,
     /// Turns: events found in each session afterwards.
@@ -72,22 +71,22 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// What a peer says about a store it opened.
+/// A store that a peer has opened.
 pub struct Opened {
     /// The store.
     pub store: Box<dyn Store>,
-    /// Journal mode and synchronous level really in use, read back from SQLite.
+    /// The actual journal mode and synchronous level, read back from SQLite.
     pub durability: String,
 }
 
 /// Concurrent writers: `writers` callers, each appending `each` events.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Writers {
-    /// Prefix of the session names to create; never used before.
+    /// Prefix of the new session names; must be unused.
     pub prefix: String,
     pub writers: u64,
     pub each: u64,
-    /// True: every writer has its own session. False: all share one.
+    /// Whether every writer has its own session; otherwise all share one.
     pub own: bool,
 }
 
@@ -112,28 +111,27 @@ impl Writers {
 pub trait Peer {
     /// Version of the library under test, for the table.
     fn version(&self) -> String;
-    /// Opens (and creates) a store in an existing empty directory.
+    /// Open (and create) a store in an existing empty directory.
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
 }
 
-/// One open store. Each timed method does its preparation, calls `meter.start()`,
-/// does the work until it is done or the deadline passed, then `meter.stop()`.
-/// A store has the operations of the suites it takes part in.
+/// One open store. Each timed method prepares, calls `meter.start()`, works until it is done or the
+/// deadline has passed, then calls `meter.stop()`. A store implements the operations of its suites.
 pub trait Store {
-    /// Creates sessions with `events` events each and `counter = events`. Not timed:
-    /// the quickest way the store's own tables allow.
+    /// Create sessions with `events` events each and `counter = events`. Not timed: it uses the
+    /// fastest way that the store's tables allow.
     fn load(&mut self, _sessions: &[String], _events: u64) -> Res<()> {
         unsupported("load")
     }
-    /// Creates sessions with the state `{"counter": 0}`.
+    /// Create sessions with the state `{"counter": 0}`.
     fn create(&mut self, _ids: &[String], _meter: &mut Meter) -> Res<Done> {
         unsupported("create")
     }
-    /// Appends `count` events to each session in turn, sequentially, counter + 1 each.
+    /// Append `count` events to each session, sequentially, incrementing the counter each time.
     fn append(&mut self, _sessions: &[String], _count: u64, _meter: &mut Meter) -> Res<Done> {
         unsupported("append")
     }
-    /// Reads a session `repeat` times: everything, or the newest `newest` events.
+    /// Read a session `repeat` times: all events, or the newest `newest`.
     fn read(
         &mut self,
         _session: &str,
@@ -143,11 +141,11 @@ pub trait Store {
     ) -> Res<Done> {
         unsupported("read")
     }
-    /// Lists the user's sessions `repeat` times; `events` of the answer is how many there are.
+    /// List the user's sessions `repeat` times; `events` of the answer is their number.
     fn list(&mut self, _repeat: u64, _meter: &mut Meter) -> Res<Done> {
         unsupported("list")
     }
-    /// Concurrent writers.
+    /// Run concurrent writers.
     fn writers(&mut self, _plan: &Writers, _meter: &mut Meter) -> Res<Done> {
         unsupported("writers")
     }
@@ -217,7 +215,7 @@ enum Command {
     Quit,
 }
 
-/// Makes the peer, then speaks the protocol until `quit` or the end of input.
+/// Create the peer, then serve the protocol until `quit` or the end of input.
 pub fn run<P: Peer>(make: impl FnOnce() -> P) {
     serve(|| {
         let mut peer = make();
@@ -229,10 +227,10 @@ pub fn run<P: Peer>(make: impl FnOnce() -> P) {
     });
 }
 
-/// Makes what answers, then gives it one command a line, until it answers `None` or the input
-/// ends. For suites whose peers have commands of their own.
+/// Create the handler, then pass it one command per line until it returns `None` or the input ends.
+/// For suites whose peers have their own commands.
 pub fn serve<C: DeserializeOwned, A: FnMut(C) -> Option<Res<Value>>>(make: impl FnOnce() -> A) {
-    // Opened first, before any thread exists, so that all threads are counted.
+    // Open it before any thread exists, so that all threads are counted.
     clock::open_instruction_counter();
     let mut answer = make();
     let mut out = std::io::stdout();

@@ -1,23 +1,23 @@
-//! One window of turns: a user's message in, a mock model's answer out, both stored.
-//! The loop is here, so that every Rust peer does the same; a peer brings its runner.
+//! One window of turns: a user message in, a mock model's answer out, both stored. The loop is
+//! here, so that it is the same for every Rust peer; a peer provides its runner.
 
 use crate::{Done, Meter, Res, text};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 
-/// Name of the agent of all peers.
+/// Name of the agent in all peers.
 pub const AGENT: &str = "assistant";
 /// Its instruction.
 pub const INSTRUCTION: &str = "Be brief.";
-/// What the mock model answers, at once and in one piece.
+/// The answer of the mock model, returned at once and in one piece.
 pub const ANSWER: &str = "Yes: two quiet rooms on a high floor are free on both dates.";
-/// The session whose one real turn is the pattern of all history.
+/// The session whose only real turn is the template of all history.
 pub const PATTERN: &str = "pattern";
 
 /// Sessions with history, and the turns to run in each of them.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Turns {
-    /// Prefix of the session names; never used before.
+    /// Prefix of the session names; must be unused.
     pub prefix: String,
     pub sessions: u64,
     /// Turns that are already stored in each session.
@@ -28,18 +28,18 @@ pub struct Turns {
     pub count: u64,
 }
 
-/// How many contents the mock model was sent, call by call.
+/// The number of contents sent to the mock model, by call.
 #[derive(Debug, Clone, Default)]
 pub struct Seen(Arc<Mutex<Vec<u64>>>);
 
 impl Seen {
-    /// Notes one call.
+    /// Record one call.
     pub fn note(&self, contents: usize) {
         let mut calls = self.0.lock().unwrap_or_else(|e| e.into_inner());
         calls.push(contents as u64);
     }
 
-    /// The calls since the last time.
+    /// Return and clear the recorded calls.
     pub fn take(&self) -> Vec<u64> {
         let mut calls = self.0.lock().unwrap_or_else(|e| e.into_inner());
         std::mem::take(&mut *calls)
@@ -48,23 +48,23 @@ impl Seen {
 
 /// A peer's runner, with an agent and a mock model on one store.
 pub trait Turner {
-    /// Makes sessions of that many turns. Not timed. Their events are copies of the two
-    /// events of `PATTERN` (with own ids, times and user texts), if `turns` is not 0. The
-    /// runner's service must not come to know them by it.
+    /// Create sessions with that many turns. Not timed. Their events are copies of the two events
+    /// of `PATTERN` (with new ids, times and user texts), if `turns` is not 0. This must not fill
+    /// caches of the runner's service.
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()>;
-    /// Runs one turn to its end.
+    /// Run one turn to its end.
     fn turn(&mut self, session: &str, text: &str) -> Res<()>;
-    /// Work the store has put off; inside the timing.
+    /// Finish work that the store has deferred; inside the timing.
     fn settle(&mut self) -> Res<()> {
         Ok(())
     }
-    /// Events that are stored in the session.
+    /// Number of events stored in the session.
     fn stored(&mut self, session: &str) -> Res<u64>;
-    /// What the mock model notes.
+    /// The calls that the mock model recorded.
     fn seen(&self) -> &Seen;
 }
 
-/// Does one window. The driver checks `seen` and `stored`.
+/// Run one window. The driver checks `seen` and `stored`.
 pub(crate) fn window(turner: &mut dyn Turner, plan: &Turns, meter: &mut Meter) -> Res<Done> {
     turner.fill(&[PATTERN.to_string()], 0)?;
     turner.turn(PATTERN, &text(1))?;

@@ -1,7 +1,7 @@
 //! The peer adk-rs: its durable SQLite session service.
-//! Variant "" appends through `append_event` (the cheapest public call), variant
-//! "runner" through `append_event_locked`, which is what its own Runner calls. The variants
-//! "turns-memory" and "turns-sqlite" are that Runner itself.
+//! Variant "" appends through `append_event` (the cheapest public call), variant "runner" through
+//! `append_event_locked`, which its own Runner calls. The variants "turns-memory" and
+//! "turns-sqlite" use that Runner itself.
 
 mod turns;
 
@@ -31,7 +31,7 @@ struct AdkRsStore {
     live: HashMap<String, Live>,
 }
 
-/// A live session in the shape the chosen call needs.
+/// A live session in the type that the chosen call needs.
 enum Live {
     Plain(Box<Session>),
     Locked(Arc<Mutex<Session>>),
@@ -118,7 +118,7 @@ impl Peer for AdkRs {
     }
 }
 
-/// Writes sessions of `events` events straight into its tables, in one transaction.
+/// Write sessions of `events` events directly into its tables, in one transaction.
 fn insert(
     file: &Path,
     sessions: &[String],
@@ -295,8 +295,8 @@ impl Store for AdkRsStore {
     }
 }
 
-/// One writer. On its own session it keeps the live handle; on a shared session it
-/// fetches a fresh one before each append (there is no stale answer to retry on).
+/// One writer. On its own session it keeps the live handle; on a shared session it fetches a new
+/// one before each append (there is no stale answer to retry on).
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,

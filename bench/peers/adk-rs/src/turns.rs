@@ -1,6 +1,6 @@
-//! The peer adk-rs in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or
-//! its SQLite session service. SQLite history is written straight into its tables; in memory,
-//! a session that is full already is handed over with its last event.
+//! The peer adk-rs in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or its
+//! SQLite session service. SQLite history is written directly into its tables; in memory, the last
+//! event is appended with a session that already has all others.
 
 use crate::{get, insert};
 use adk_rs::core::{Event, LlmRequest, LlmResponse, Model, Session, SessionService, State};
@@ -22,7 +22,7 @@ pub struct RunnerStore {
     runtime: Arc<Runtime>,
     runner: Runner,
     service: Arc<dyn SessionService>,
-    /// Where the sessions are, if not in memory.
+    /// The database file, unless in memory.
     file: Option<PathBuf>,
     seen: Seen,
 }
@@ -50,7 +50,7 @@ impl Model for MockModel {
 }
 
 impl RunnerStore {
-    /// On its SQLite service, or in memory when there is none.
+    /// Create a runner on its SQLite service, or in memory if there is none.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,
@@ -78,7 +78,7 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the one real turn.
+    /// The two events of the only real turn.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let found = session.events.len();
@@ -87,7 +87,7 @@ impl RunnerStore {
     }
 }
 
-/// Event `n` (1, 2, …) of a history: the user's, the model's, the user's …
+/// Event `n` (1, 2, …) of a history, alternating between user and model.
 fn copy(pattern: &[Event; 2], n: u64) -> Event {
     let turn = n.div_ceil(2);
     let mut event = pattern[usize::from(n.is_multiple_of(2))].clone();

@@ -1,7 +1,7 @@
 //! The peer adk-rust: the SQLite session service of its session crate.
-//! An append names the session (`append_event_for_identity`); there is no live handle
-//! to advance, so a writer that wants the counter has to fetch the session. The variants
-//! "turns-memory" and "turns-sqlite" are its runner on either service.
+//! An append names the session (`append_event_for_identity`); there is no live handle, so a writer
+//! that needs the counter must fetch the session. The variants "turns-memory" and "turns-sqlite"
+//! use its runner on either service.
 
 mod turns;
 
@@ -31,7 +31,7 @@ struct AdkRustStore {
     runtime: Arc<Runtime>,
     service: Arc<SqliteSessionService>,
     file: PathBuf,
-    /// Counter values of sessions this peer appends to alone.
+    /// Counter values of sessions that only this peer appends to.
     counters: HashMap<String, u64>,
 }
 
@@ -131,7 +131,7 @@ impl Peer for AdkRust {
     }
 }
 
-/// Writes sessions of `events` events straight into its tables, in one transaction.
+/// Write sessions of `events` events directly into its tables, in one transaction.
 fn insert(
     file: &Path,
     sessions: &[String],
@@ -304,8 +304,8 @@ impl Store for AdkRustStore {
     }
 }
 
-/// One writer. On its own session it counts itself; on a shared session it fetches
-/// the session before each append (there is no stale answer to retry on).
+/// One writer. On its own session it keeps the count itself; on a shared session it fetches the
+/// session before each append (there is no stale answer to retry on).
 async fn writer(
     service: &SqliteSessionService,
     id: &str,

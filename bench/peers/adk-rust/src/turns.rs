@@ -1,6 +1,6 @@
-//! The peer adk-rust in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or
-//! its SQLite session service. SQLite history is written straight into its tables; in memory it
-//! is appended event by event.
+//! The peer adk-rust in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or its
+//! SQLite session service. SQLite history is written directly into its tables; in memory it is
+//! appended event by event.
 
 use crate::{get, identity, insert};
 use adk_agent::LlmAgentBuilder;
@@ -26,7 +26,7 @@ pub struct RunnerStore {
     runtime: Arc<Runtime>,
     runner: Runner,
     service: Arc<dyn SessionService>,
-    /// Where the sessions are, if not in memory.
+    /// The database file, unless in memory.
     file: Option<PathBuf>,
     seen: Seen,
 }
@@ -44,7 +44,7 @@ impl Llm for MockModel {
         request: LlmRequest,
         _stream: bool,
     ) -> adk_core::Result<LlmResponseStream> {
-        // Its agent sends the instruction as a first content; the driver counts the history.
+        // Its agent sends the instruction as the first content; the driver counts only the history.
         let instruction = request.contents.first().is_some_and(is_instruction);
         self.0
             .note(request.contents.len() - usize::from(instruction));
@@ -62,7 +62,7 @@ fn is_instruction(content: &Content) -> bool {
 }
 
 impl RunnerStore {
-    /// On its SQLite service, or in memory when there is none.
+    /// Create a runner on its SQLite service, or in memory if there is none.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,
@@ -92,7 +92,7 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the one real turn.
+    /// The two events of the only real turn.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let events = session.events().all();
@@ -102,7 +102,7 @@ impl RunnerStore {
     }
 }
 
-/// Event `n` (1, 2, …) of a history: the user's, the model's, the user's …
+/// Event `n` (1, 2, …) of a history, alternating between user and model.
 fn copy(pattern: &[Event; 2], n: u64) -> Event {
     let turn = n.div_ceil(2);
     let mut event = pattern[usize::from(n.is_multiple_of(2))].clone();

@@ -1,5 +1,5 @@
-//! As much of an HTTP/1.1 client as the suite needs: one connection, one request at a time, bodies
-//! with a length or in chunks. Nothing here waits: what has come is taken, and the caller waits.
+//! A minimal HTTP/1.1 client: one connection, one request at a time, bodies with a length or in
+//! chunks. It never blocks: it reads what has arrived, and the caller waits.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use mio::net::TcpStream;
 
-/// How much is asked of a socket at once.
+/// Maximum bytes per read of a socket.
 const PIECE: usize = 1 << 18;
 
-/// A connection, and the answer that is coming in on it.
+/// A connection, and the answer that is arriving on it.
 pub struct Connection {
     pub socket: TcpStream,
     port: u16,
     piece: Vec<u8>,
-    /// What has come and is not taken apart yet, from `taken` on.
+    /// Received bytes; those from `taken` on are not parsed yet.
     raw: Vec<u8>,
     taken: usize,
     head: Option<Head>,
@@ -23,11 +23,11 @@ pub struct Connection {
     first_event: Option<Instant>,
 }
 
-/// What the first lines of an answer say.
+/// The parsed head of an answer.
 #[derive(Clone, Copy)]
 struct Head {
     status: u16,
-    /// The length of the body, unless it comes in chunks.
+    /// The length of the body, unless it is chunked.
     length: Option<usize>,
     closes: bool,
 }
@@ -35,9 +35,9 @@ struct Head {
 pub struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
-    /// When the first `data:` line was there.
+    /// When the first `data:` line arrived.
     pub first_event: Option<Instant>,
-    /// Whether the server asks for no more on this connection.
+    /// Whether the server closes the connection after this answer.
     pub closes: bool,
 }
 
@@ -58,7 +58,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request. The answer to the one before must be there.
+    /// Send a request. The previous answer must be complete.
     pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\n\
@@ -66,11 +66,11 @@ impl Connection {
             self.port,
             body.len()
         );
-        // A request is smaller than what a socket takes at once.
+        // A request is smaller than the socket's send buffer.
         self.socket.write_all(request.as_bytes())
     }
 
-    /// Takes what has come; the answer, if that was all of it.
+    /// Read what has arrived; return the answer if it is complete.
     pub fn take(&mut self) -> io::Result<Option<Answer>> {
         loop {
             match self.socket.read(&mut self.piece) {
@@ -80,7 +80,8 @@ impl Connection {
                     if let Some(answer) = self.take_apart()? {
                         return Ok(Some(answer));
                     }
-                    // A socket that gave less has no more, and is not asked to say so.
+                    // A short read means that the socket is empty, so skip the read that would only
+                    // say so.
                     if read < PIECE {
                         return Ok(None);
                     }
@@ -155,7 +156,7 @@ impl Connection {
         true
     }
 
-    /// Whether the last chunk was among those that have come.
+    /// Parse the chunks; return whether the last one has arrived.
     fn take_chunks(&mut self) -> io::Result<bool> {
         while let Some(chunk) = self.next_chunk()? {
             let is_last = chunk.is_empty();
@@ -172,7 +173,7 @@ impl Connection {
         Ok(false)
     }
 
-    /// Where the next chunk is, if all of it has come.
+    /// The range of the next chunk, if it is complete.
     fn next_chunk(&self) -> io::Result<Option<Range<usize>>> {
         let rest = &self.raw[self.taken..];
         let Some(line) = memchr::memmem::find(rest, b"\r\n") else {

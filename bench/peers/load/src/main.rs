@@ -1,6 +1,7 @@
-//! The client of the suite `server`. Reads windows as JSON lines and plays each against a server:
-//! so many clients, each with one connection that is kept open, each asking the next thing when the
-//! last was answered. Every answer's status is checked, and what the window says must be in it.
+//! The client of the suite `server`. It reads windows as JSON lines and plays each against a
+//! server: a number of clients, each with one keep-alive connection, each sending the next request
+//! after the last answer. It checks the status of every answer, and the text that the window
+//! expects.
 //!
 //! With a port as its argument it is instead a bare socket that answers; with `awake`, a process
 //! that keeps a core from sleeping.
@@ -14,25 +15,25 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// How long an answer may take before it is given up.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is to be asked. `{i}` in path and body is the number of the request.
+/// The requests to send. `{i}` in path and body is the number of the request.
 #[derive(Debug, Deserialize)]
 struct Window {
     port: u16,
     clients: usize,
     count: u64,
-    /// No request is begun after this, so that a slow server cannot hold up the run.
+    /// Start no request after this time, so that a slow server cannot delay the benchmark.
     max_ms: u64,
     method: String,
     path: String,
     #[serde(default)]
     body: String,
-    /// A text, and how often it stands in every answer.
+    /// A text, and how often it must occur in every answer.
     expect: String,
     times: usize,
-    /// A request is timed up to its first event, not to its end.
+    /// Whether to time a request up to its first event instead of its end.
     #[serde(default)]
     first_event: bool,
 }
@@ -42,9 +43,9 @@ struct Done {
     ops: u64,
     /// From the first request to the last answer.
     wall_us: u64,
-    /// All requests' times together.
+    /// The sum of all request times.
     busy_us: u64,
-    /// Half of the requests took no longer.
+    /// The median request time.
     p50_us: u64,
     bytes: u64,
 }
@@ -99,7 +100,7 @@ fn play(window: &Window) -> Result<Done, String> {
     })
 }
 
-/// All clients, on one thread: a thread for each would cost more than many a server does.
+/// All clients, on one thread: one thread each would cost more than many servers do.
 struct Crowd<'a> {
     window: &'a Window,
     clients: Vec<Client>,
@@ -108,7 +109,7 @@ struct Crowd<'a> {
     begin: Instant,
     /// The number of the next request.
     next: u64,
-    /// How many clients wait for an answer.
+    /// Number of clients that wait for an answer.
     waiting: usize,
     times: Vec<Duration>,
     bytes: u64,
@@ -155,7 +156,7 @@ impl Crowd<'_> {
         (0..self.clients.len()).try_for_each(|number| self.ask(number))
     }
 
-    /// Asks the next thing, unless there is none left or time is up.
+    /// Send the next request, unless none is left or the time is up.
     fn ask(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
         let is_over = self.begin.elapsed() >= Duration::from_millis(window.max_ms);
@@ -174,10 +175,10 @@ impl Crowd<'_> {
         asked.map_err(|e| self.said(number, &e))
     }
 
-    /// Waits for the next answers, and takes them.
+    /// Wait for the next answers and read them.
     fn wait(&mut self) -> Result<(), String> {
-        // Who is alone has a core to itself and looks again and again: to fall asleep and be woken
-        // up costs the time of a small request.
+        // A single client has a core to itself and spins: sleeping and waking up takes as long as a
+        // small request.
         if let [_] = self.clients[..] {
             std::hint::spin_loop();
             return self.take(0);
@@ -198,7 +199,7 @@ impl Crowd<'_> {
         Ok(())
     }
 
-    /// Takes what a client has got; if it is the whole answer, the client asks on.
+    /// Read what has arrived for a client; if the answer is complete, send its next request.
     fn take(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
         let client = &mut self.clients[number];
@@ -228,7 +229,7 @@ impl Crowd<'_> {
         self.ask(number)
     }
 
-    /// A server that closes behind an answer is asked anew.
+    /// Reconnect if the server closes after an answer.
     fn open_again(&mut self, number: usize) -> io::Result<()> {
         let connection = &mut self.clients[number].connection;
         self.poll.registry().deregister(&mut connection.socket)?;

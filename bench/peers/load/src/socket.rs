@@ -1,5 +1,5 @@
-//! The raw limit of the suite: a bare socket, a thread a connection, that reads a request and writes
-//! a fixed answer of the size of a new session. It looks at nothing.
+//! The raw limit of the suite: a bare socket with one thread per connection that reads a request,
+//! without parsing it, and writes a fixed answer of the size of a new session.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ fn answer(mut stream: TcpStream) {
         BODY.len()
     );
     let mut request = [0; 4096];
-    // A client that is gone has no use for an error.
+    // If the client has disconnected, the error does not matter.
     let _ = stream.set_nodelay(true);
     while stream.read(&mut request).is_ok_and(|read| read > 0) {
         if stream.write_all(answer.as_bytes()).is_err() {

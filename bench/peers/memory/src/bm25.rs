@@ -1,5 +1,5 @@
-//! Plain BM25, as one would write it in an afternoon: words of turn and speaker, stemmed, without
-//! stop words, in memory. What everything beyond it is worth is seen beside it.
+//! Plain BM25 in memory: stemmed words of turn and speaker, without stop words. It is the baseline
+//! that shows what everything beyond it is worth.
 
 use crate::{Memory, Question, Session};
 use bench_common::{Failure, Res};
@@ -26,7 +26,7 @@ pub struct Bm25 {
 struct Turns {
     ids: Vec<String>,
     lengths: Vec<f64>,
-    /// Word: turns that have it, and how often.
+    /// For each word, the turns that contain it, and how often.
     postings: HashMap<String, Vec<(usize, f64)>>,
 }
 

@@ -1,21 +1,21 @@
-//! What is remembered in the speed part: chats that no one has had, the same in every run.
+//! The generated chats of the speed part, the same in every run.
 //!
 //! A turn is about 200 bytes of words. Words have Zipf frequencies; the most frequent ones are the
-//! small words of English, about half of all, as in real chats; the others are made of syllables.
-//! Each session has words of its own that come back in its turns. Any session can be made without
+//! stop words of English, about half of all, as in real chats; the others are made of syllables.
+//! Each session has its own words that recur in its turns. Any session can be generated without
 //! those before it.
 
 use crate::{Session, Turn};
 
-/// Turns of a session.
+/// Turns per session.
 pub const TURNS: u64 = 20;
 const WORDS: usize = 30_000;
-/// Words that a session comes back to, and how often it does, in percent.
+/// The number of words that recur in a session, and how often they do, in percent.
 const TOPIC: u64 = 40;
 const TOPICAL: u64 = 15;
-/// A turn ends with the sentence that brings it here.
+/// A turn ends with the sentence that reaches this length.
 const TURN_BYTES: usize = 175;
-/// The first session's time, and how far apart sessions are, in seconds.
+/// The time of the first session, and the interval between sessions, in seconds.
 const BEGUN: f64 = 1_700_000_000.0;
 const APART: f64 = 40_000.0;
 
@@ -27,7 +27,7 @@ const SMALL_WORDS: &str = "the i to you and a it that of in is my so for was but
     why again should those most such being every few both between while its through own once \
     same under until during does doing having against further whom nor each above below";
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// SplitMix64: small, fast, and the same on every machine.
 pub struct Chance(u64);
 
 impl Chance {
@@ -54,22 +54,22 @@ impl Chance {
     }
 }
 
-/// Which questions are asked: 5 to 8 words of one turn.
+/// The kind of questions: 5 to 8 words of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// As they stand there, small words and all.
+    /// As they occur there, including stop words.
     Spoken,
-    /// Without the small words.
+    /// Without stop words.
     Content,
 }
 
-/// The vocabulary, and all that is made of it.
+/// The vocabulary, and the generator of sessions and questions.
 pub struct Corpus {
     seed: u64,
     words: Vec<String>,
     small: usize,
-    /// Sums of the frequencies up to each word.
+    /// Cumulative frequencies up to each word.
     sums: Vec<f64>,
 }
 
@@ -98,7 +98,7 @@ impl Corpus {
         }
     }
 
-    /// A word by its frequency.
+    /// Choose a word by its frequency.
     fn word(&self, chance: &mut Chance) -> usize {
         let last = self.sums.last().copied().unwrap_or_default();
         let at = chance.fraction() * last;
@@ -147,7 +147,7 @@ impl Corpus {
         text
     }
 
-    /// A question about a turn of the first `sessions`, behind the turn's id.
+    /// A question about a turn of the first `sessions`, after the turn's id.
     pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
         let mut chance = Chance::of(!self.seed, number);
         let session = self.session(chance.below(sessions));

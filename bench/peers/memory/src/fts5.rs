@@ -1,6 +1,6 @@
-//! SQLite FTS5 beside Retain: the same rows, the same library, file settings and commits. Words are
-//! stemmed, a question is the OR of all its words, and `bm25` ranks. A file is one user's: to filter
-//! by user would cost it a row for each turn that has a word of the question.
+//! SQLite FTS5 for comparison: the same rows, library, file settings and commits as Retain. Words
+//! are stemmed, a question is the OR of all its words, and `bm25` ranks. A file has one user:
+//! filtering by user would read a row for each turn that has a word of the question.
 
 use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::Res;
@@ -15,7 +15,7 @@ pub struct Fts5 {
 impl Fts5 {
     pub fn open(dir: &Path) -> Res<Fts5> {
         let connection = Connection::open(dir.join("fts5.db"))?;
-        // What Retain sets on its own connections.
+        // The settings of Retain's own connections.
         connection.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
              PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;

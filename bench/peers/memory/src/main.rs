@@ -1,6 +1,6 @@
 //! Long-term memory: Retain, SQLite FTS5 and plain BM25 in one process, so that the three have the
-//! same rows, questions and SQLite library. Speaks the commands of the suite `memory`; they are
-//! described in `bench/README.md`.
+//! same rows, questions and SQLite library. It serves the commands of the suite `memory`, which
+//! `bench/README.md` describes.
 
 mod bm25;
 mod corpus;
@@ -19,10 +19,10 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 
 const SEED: u64 = 20_260_101;
-/// How many memories a search of the speed part asks for.
+/// Number of memories that a search of the speed part requests.
 const LIMIT: usize = 20;
 
-/// What was said in one session, at one time.
+/// The turns of one session, at one time.
 #[derive(Deserialize)]
 pub struct Session {
     pub id: String,
@@ -40,23 +40,23 @@ pub struct Turn {
 
 pub struct Question<'a> {
     pub text: &'a str,
-    /// When it is asked, in seconds since 1970; now, if nothing is said.
+    /// The time of the question, in seconds since 1970; now if `None`.
     pub time: Option<f64>,
     pub limit: usize,
 }
 
-/// What is measured.
+/// A memory under measurement.
 pub trait Memory {
-    /// Takes up a session, durably where it is durable.
+    /// Ingest a session, durably if the memory is durable.
     fn remember(&mut self, user: &str, session: &Session) -> Res<()>;
-    /// Ids of the turns that answer, the best first; the turns have been read.
+    /// Return the ids of the matching turns, best first, after reading the turns.
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>>;
-    /// Forgets everything that is only in memory, as a new process would. From then on what is
-    /// taken up is on the disk when the call is back, or not, to load much quickly.
+    /// Drop everything that is only in memory, as a new process would. Afterwards an ingest waits
+    /// for the disk only if `is_durable`, so that bulk loading is fast.
     fn reopen(&mut self, is_durable: bool) -> Res<()>;
-    /// Journal mode and synchronous level, read back from SQLite.
+    /// The journal mode and synchronous level, read back from SQLite.
     fn settings(&self) -> Res<String>;
-    /// Bytes on the disk, with nothing left in a log.
+    /// Bytes on the disk after a checkpoint.
     fn bytes(&mut self) -> Res<u64>;
 }
 
@@ -203,7 +203,7 @@ impl Peer {
         found.ok_or_else(|| Failure::Error(format!("store {name:?} is not open")))
     }
 
-    /// Takes up sessions of the corpus, one durable call each.
+    /// Ingest sessions of the corpus, one durable call each.
     fn ingest(&mut self, store: &str, from: u64, sessions: u64) -> Res<Value> {
         let made = (from..from + sessions).map(|number| self.corpus.session(number));
         let made: Vec<Session> = made.collect();
@@ -221,7 +221,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// The first search on a file that this process has not open.
+    /// The first search on a file that this process does not have open.
     fn cold(&mut self, store: &str, sessions: u64, number: u64) -> Res<Value> {
         let (_, question) = self.corpus.question(Kind::Spoken, sessions, number);
         let memory = self.find(store)?;
@@ -235,7 +235,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// Questions one after the other, with the time that each took.
+    /// Run questions one after the other and time each.
     fn search(
         &mut self,
         store: &str,
@@ -246,7 +246,7 @@ impl Peer {
         let questions = numbers.map(|number| self.corpus.question(kind, sessions, number));
         let questions: Vec<(String, String)> = questions.collect();
         let memory = self.find(store)?;
-        // What the other one did in between is not to be paid for here.
+        // Do not count the effects of the other memory's last work here.
         memory.ask(USER, &asked(&questions[0].1))?;
         let mut times = Vec::with_capacity(questions.len());
         let mut hits = 0;
@@ -274,12 +274,12 @@ fn settings_of(connection: &Connection) -> Res<String> {
     Ok(format!("journal={mode} synchronous={sync}"))
 }
 
-/// Bytes of all files in a folder.
+/// Total size of all files in a folder, in bytes.
 fn bytes_in(folder: &Path) -> Res<u64> {
     let mut bytes = 0;
     for file in std::fs::read_dir(folder)? {
         let file = file?;
-        // The index of the log is shared memory, not kept data.
+        // The index of the WAL is shared memory, not stored data.
         if !file.path().to_string_lossy().ends_with("-shm") {
             bytes += file.metadata()?.len();
         }

@@ -1,5 +1,5 @@
-//! Retain's durable memory, through the calls a user makes: `StoreMemoryService` on the SQLite file
-//! of the sessions.
+//! Retain's durable memory, through its public calls: `StoreMemoryService` on the SQLite file of
+//! the sessions.
 
 use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::{APP, Failure, Res};
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 pub struct Retain {
     runtime: Arc<Runtime>,
     dir: PathBuf,
-    /// `None` while it is opened anew.
+    /// `None` while it is being reopened.
     memory: Option<StoreMemoryService<SqliteMemoryStore>>,
 }
 
@@ -70,8 +70,8 @@ impl Memory for Retain {
     }
 
     fn settings(&self) -> Res<String> {
-        // Retain's connections are private. The journal mode is the file's; `synchronous` is a
-        // connection's own, and this one has the default, FULL, that Retain asks for too.
+        // Retain's connections are private. The journal mode belongs to the file; `synchronous`
+        // belongs to a connection, and this one has the default, FULL, which Retain sets too.
         settings_of(&Connection::open(self.dir.join("retain.db"))?)
     }
 

@@ -144,8 +144,8 @@ impl Store for RawStore {
             }
         }
         self.commit()?;
-        // The log of the load must not be checkpointed inside the next window. Its file
-        // stays: a window that has to grow it again would pay more for each flush.
+        // The WAL of the load must not be checkpointed inside the next window. Its file stays: a
+        // window that has to grow it again would pay more for each flush.
         self.db
             .query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
         Ok(())
@@ -237,8 +237,8 @@ impl Store for RawStore {
         Ok(done)
     }
 
-    /// The floor has one thread: own sessions are written one after another,
-    /// one transaction per event.
+    /// The floor has one thread: it writes own sessions one after another, with one transaction per
+    /// event.
     fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done> {
         if !plan.own {
             return Err(Failure::Unsupported("one thread only".into()));

@@ -1,8 +1,8 @@
-//! Retain: its durable SQLite session service, through the calls a user makes.
-//! History is loaded with `append`, 1,000 events a batch; single events are appended with
-//! `append_event` on a live session. Writers that share a session read its state and position,
-//! append with `expecting` that position, and read again when another writer was first. The
-//! variants "turns-memory" and "turns-sqlite" are its runner on either service.
+//! Retain: its durable SQLite session service, through its public calls. History is loaded with
+//! `append`, 1,000 events per batch; single events are appended with `append_event` on a live
+//! session. Writers that share a session read its state and position, append with `expecting` that
+//! position, and read again after a conflict. The variants "turns-memory" and "turns-sqlite" use
+//! its runner on either service.
 
 mod turns;
 
@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use turns::RunnerStore;
 
-/// Events of one append while loading: the most that the default limits allow.
+/// Events per append while loading: the maximum of the default limits.
 const BATCH: u64 = 1000;
 
 struct Retain {
@@ -33,12 +33,12 @@ struct Retain {
 struct RetainStore {
     runtime: Arc<Runtime>,
     service: SqliteSessionService,
-    /// Not Retain's: for the checkpoint after loading.
+    /// A connection of the benchmark, for the checkpoint after loading.
     side: Connection,
     live: HashMap<String, Session>,
 }
 
-/// The event that sets the counter to `n`. Retain makes the id and the time.
+/// The event that sets the counter to `n`. Retain creates the id and the time.
 fn event(n: u64) -> Event {
     let mut event = Event::model_text("agent", text(n));
     event.invocation_id = format!("e-{}", new_id());
@@ -82,8 +82,8 @@ impl Peer for Retain {
         let file = std::path::absolute(dir)?.join("retain.db");
         let uri = format!("sqlite:///{}", file.display());
         let service = self.runtime.block_on(SqliteSessionService::connect(&uri))?;
-        // Retain's connections are private. The journal mode is the file's; `synchronous` is
-        // a connection's own, and this one has the default, FULL, that Retain asks for too.
+        // Retain's connections are private. The journal mode belongs to the file; `synchronous`
+        // belongs to a connection, and this one has the default, FULL, which Retain sets too.
         let side = Connection::open(&file)?;
         let mode: String = side.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = side.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
@@ -245,7 +245,7 @@ impl Store for RetainStore {
     }
 }
 
-/// One writer. On its own session it keeps the live one; on a shared session it counts up.
+/// One writer. On its own session it keeps the live session; on a shared one it uses `count_up`.
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,
@@ -264,7 +264,7 @@ async fn writer(
         };
         match step {
             Ok(true) => done.ops += 1,
-            // Still trying when the window ended: neither kept nor lost.
+            // Still retrying when the window ended: neither kept nor lost.
             Ok(false) => break,
             Err(e) => {
                 done.errors += 1;
@@ -280,8 +280,8 @@ async fn writer(
     done
 }
 
-/// Adds one, whoever else does: if the log has moved on since it was read, reads it again.
-/// False when the window ended first.
+/// Increment the counter despite concurrent writers: if the log has grown since the read, read it
+/// again. Return false if the window ended first.
 async fn count_up(
     service: &SqliteSessionService,
     key: &SessionKey,

@@ -1,7 +1,7 @@
 //! Retain in the suite `turns`: its runner with one `LlmAgent`, on its in-memory or its SQLite
-//! session service. History is appended in batches; on SQLite by a second service on the same
-//! file, so that the runner's has not seen it. What the turns left in the write-ahead log is
-//! checkpointed inside the timing: the other stores have no work that comes later.
+//! session service. History is appended in batches; on SQLite by a second service on the same file,
+//! so that the runner's service has not cached it. The WAL of the turns is checkpointed inside the
+//! timing, because the other stores have no deferred work.
 
 use crate::{BATCH, get};
 use bench_common::{
@@ -22,9 +22,9 @@ pub struct RunnerStore {
     runtime: Arc<Runtime>,
     runner: Runner,
     service: Arc<dyn SessionLog>,
-    /// Writes the history.
+    /// The service that writes the history.
     filler: Arc<dyn SessionLog>,
-    /// Not Retain's: for checkpoints. None in memory.
+    /// A connection of the benchmark, for checkpoints. `None` in memory.
     side: Option<Connection>,
     seen: Seen,
 }
@@ -45,13 +45,13 @@ impl Model for MockModel {
 }
 
 impl RunnerStore {
-    /// A runner whose sessions go with the process.
+    /// Create a runner whose sessions are in memory.
     pub fn in_memory(runtime: Arc<Runtime>) -> Res<RunnerStore> {
         let service = Arc::new(InMemorySessionService::default());
         RunnerStore::new(runtime, service.clone(), service, None)
     }
 
-    /// A runner on the SQLite file, which `service` has opened.
+    /// Create a runner on the SQLite file that `service` has opened.
     pub fn sqlite(
         runtime: Arc<Runtime>,
         service: SqliteSessionService,
@@ -89,7 +89,7 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the one real turn.
+    /// The two events of the only real turn.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let events: Vec<Event> = session.events.iter().cloned().collect();
@@ -106,7 +106,7 @@ impl RunnerStore {
     }
 }
 
-/// Event `n` (1, 2, …) of a history: the user's, the model's, the user's …
+/// Event `n` (1, 2, …) of a history, alternating between user and model.
 fn copy(pattern: &[Event; 2], n: u64) -> Event {
     let turn = n.div_ceil(2);
     let mut event = pattern[usize::from(n.is_multiple_of(2))].clone();

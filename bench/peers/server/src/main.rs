@@ -1,6 +1,6 @@
 //! Retain's server for the suite `server`: the same routes, guards and services as `retain serve`,
 //! with an agent whose model answers at once. `bench-peer-server PORT SESSIONS [DATABASE]`: on
-//! SQLite if there is a file, in memory otherwise; SESSIONS are there to be listed.
+//! SQLite if a file is given, otherwise in memory, with SESSIONS sessions to list.
 
 use bench_common::{AGENT, ANSWER, INSTRUCTION};
 use retain_core::{Content, LlmResponse, SessionLog, State};
@@ -51,7 +51,7 @@ async fn main() -> Res<()> {
     Ok(())
 }
 
-/// The sessions that are listed.
+/// Create the sessions to list.
 async fn fill(sessions: &Arc<dyn SessionLog>, count: u64) -> Res<()> {
     let mut tasks = Vec::new();
     for number in 0..count {

@@ -1,5 +1,5 @@
 //! adk-rust: the `PostgresSessionService` of its session crate. An append names the session
-//! (`append_event_for_identity`); there is no live one, so the counter is kept beside it.
+//! (`append_event_for_identity`); there is no live session, so the counter is kept beside it.
 
 use crate::windows::Service;
 use adk_core::identity::{AdkIdentity, AppName, SessionId, UserId};
@@ -23,7 +23,7 @@ impl AdkRust {
     }
 }
 
-/// Who is appended to, and the last counter.
+/// The session to append to, and its last counter.
 pub struct Live {
     identity: AdkIdentity,
     counter: u64,

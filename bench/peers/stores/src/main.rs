@@ -1,6 +1,6 @@
-//! Sessions on PostgreSQL, one service a variant: "raw" (the floor), "retain", "adk-rs",
-//! "adk-rust". Where the other peers are given a folder, this one is given the URL of an
-//! empty database. What the windows do is in `windows`, the same for all.
+//! Sessions on PostgreSQL, one service per variant: "raw" (the floor), "retain", "adk-rs",
+//! "adk-rust". Other peers get a folder; this one gets the URL of an empty database. `windows` has
+//! the windows, which are the same for all.
 
 mod adk_rs;
 mod adk_rust;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use windows::{Service, ServiceStore};
 
-/// Connections of the floor: as many as Retain opens by default.
+/// Connections of the floor: the default of Retain.
 const CONNECTIONS: usize = 20;
 
 struct Stores {
@@ -56,7 +56,7 @@ impl Peer for Stores {
             }
             other => return Err(Failure::Unsupported(format!("no variant {other:?}"))),
         };
-        // The driver has the server's settings.
+        // The driver reports the server's settings.
         let durability = String::new();
         Ok(Opened { store, durability })
     }

@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// The floor: a few connections, lent to whoever asks first.
+/// The floor: a few connections, lent to the first caller that asks.
 #[derive(Clone)]
 pub struct Raw {
     pool: Arc<Pool>,
@@ -91,7 +91,7 @@ struct Pool {
     turns: Semaphore,
 }
 
-/// A connection that goes back when it is dropped.
+/// A connection that returns to the pool on drop.
 struct Lent<'a> {
     connection: Option<Connection>,
     pool: &'a Pool,
@@ -137,7 +137,7 @@ impl Raw {
     }
 }
 
-/// A session that is appended to: its number and its length.
+/// A session to append to: its number and its length.
 pub struct Live {
     number: i64,
     length: i64,
@@ -180,7 +180,7 @@ impl Service for Raw {
         let head: Params<3> = [&number, &position, &event.timestamp];
         let row: Params<5> = [&number, &position, &event.id, &event.timestamp, &body];
         let state: Params<3> = [&number, &COUNTER, &value];
-        // Polled together, they are sent together.
+        // Futures that are polled together are sent together.
         tokio::try_join!(
             c.client.execute(&c.begin, &[]),
             c.client.execute(&c.update_session, &head),

@@ -1,4 +1,4 @@
-//! Retain: `PostgresSessionService` as it comes, through `append_event` on a live session.
+//! Retain: `PostgresSessionService` with defaults, through `append_event` on a live session.
 
 use crate::windows::Service;
 use bench_common::{APP, COUNTER, Failure, Res, USER, new_id, text};
@@ -45,7 +45,7 @@ impl Service for Retain {
 
     async fn append(&self, live: &mut Session) -> Res<()> {
         let n = counter(live) + 1;
-        // Retain makes the id and the time.
+        // Retain creates the id and the time.
         let mut event = Event::model_text("agent", text(n));
         event.invocation_id = format!("e-{}", new_id());
         event.actions.state_delta.insert(COUNTER, n);

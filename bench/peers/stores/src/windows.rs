@@ -1,4 +1,4 @@
-//! What is timed, the same for every service: appends by one and by many, reads, lists.
+//! The timed work, the same for every service: appends by one and by many writers, reads, lists.
 
 use bench_common::{Deadline, Done, Failure, Meter, Res, Store, Writers};
 use std::collections::HashMap;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// One session service. A counter in the state goes up by one with every event.
+/// One session service. Every event increments a counter in the state.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// What an append needs to know of a session that is being written to.
+    /// What an append needs to know about its session.
     type Live: Send + 'static;
-    /// Makes a session whose counter is 0.
+    /// Create a session whose counter is 0.
     fn create(&self, id: &str) -> impl Future<Output = Res<()>> + Send;
-    /// Gets hold of a session.
+    /// Load a session for appending.
     fn live(&self, id: &str) -> impl Future<Output = Res<Self::Live>> + Send;
-    /// Appends one event.
+    /// Append one event.
     fn append(&self, live: &mut Self::Live) -> impl Future<Output = Res<()>> + Send;
-    /// Reads a session: how many events there were, and the counter.
+    /// Read a session; return the number of events and the counter.
     fn read(&self, id: &str, newest: Option<u64>) -> impl Future<Output = Res<(u64, u64)>> + Send;
-    /// Lists the user's sessions: how many.
+    /// List the user's sessions; return their number.
     fn list(&self) -> impl Future<Output = Res<u64>> + Send;
 }
 
@@ -39,7 +39,7 @@ impl<S: Service> ServiceStore<S> {
         }
     }
 
-    /// Does something again and again, timed.
+    /// Repeat an operation inside the timing.
     fn repeat<F: Future<Output = Res<u64>>>(
         &self,
         times: u64,
@@ -166,7 +166,7 @@ impl<S: Service> Store for ServiceStore<S> {
     }
 }
 
-/// One writer, which holds its session all the time.
+/// One writer, which keeps its session loaded.
 async fn writer<S: Service>(service: S, mut live: S::Live, each: u64, deadline: Deadline) -> Done {
     let mut done = Done::default();
     for n in 1..=each {
