@@ -1,4 +1,4 @@
-"""What every suite of the benchmark uses: builds, peer processes, windows, tables."""
+"""The shared parts of all suites: builds, peer processes, windows, tables."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE / "peers"
-# One directory per run, so that two runs do not meet.
+# One directory per run, so that two runs do not collide.
 DATA = HERE / ".data" / str(os.getpid())
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or HERE / "target")
 
@@ -30,7 +30,7 @@ def say(text=""):
 
 
 def progress(text):
-    """A line about what is going on: not part of the report."""
+    """Print a line about progress, which is not part of the report."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
@@ -38,8 +38,8 @@ def progress(text):
 
 
 def build(package):
-    """Builds one peer. Returns the command that starts it, or None when there is no
-    such package; raises PeerError when it does not build."""
+    """Build one peer. Return the command that starts it, or None if the package does
+    not exist; raise PeerError if the build fails."""
     directory = PEERS / package
     if (directory / "Cargo.toml").exists():
         return _build_rust(directory)
@@ -105,7 +105,7 @@ class Peer:
         return True
 
     def ask(self, timeout=180, **command):
-        """Sends one command and returns the answer."""
+        """Send one command and return the answer."""
         if self.dead:
             raise PeerError(self.dead)
         try:
@@ -169,7 +169,7 @@ class Peer:
 
 
 def start_peers(peers, wanted):
-    """Builds and starts the wanted peers; says in one line what is left out."""
+    """Build and start the requested peers; print one line about the omitted ones."""
     known = {n for p in peers for n in (p.name, p.package)}
     if wanted - known:
         names = ", ".join(dict.fromkeys(p.name for p in peers))
@@ -219,7 +219,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def fraction(self, row, name, what):
-        """Kept or counted, over everything that was tried in all rounds."""
+        """The kept or counted events divided by all attempts in all rounds."""
         answers = self.rounds(row, name).values()
         tried = sum(a.get("attempted", 0) for a in answers)
         return sum(a.get(what, 0) for a in answers) / tried if tried else None
@@ -250,7 +250,7 @@ def number(value):
 
 
 def table(header, rows):
-    """Left column left, the others right."""
+    """Align the first column left, the others right."""
     widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
     for line, row in enumerate([header, *rows]):
         cells = [c.rjust(w) for c, w in zip(row[1:], widths[1:])]
@@ -271,7 +271,7 @@ def remove_data():
 
 
 def fsync_us(samples=100, seconds=0.4):
-    """Median time of one 4 KiB write + fdatasync on the disk the data lives on."""
+    """Median time of one 4 KiB write + fdatasync on the disk that has the data."""
     DATA.mkdir(parents=True, exist_ok=True)
     path, block, times = DATA / "fsync", os.urandom(4096), []
     fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)

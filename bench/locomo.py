@@ -1,7 +1,7 @@
 """The LoCoMo data set as the suite `memory` uses it: turns, questions, evidence, scores.
 
-The file is given by whoever runs the benchmark (locomo10.json of snap-research/LoCoMo, or
-some of its conversations; CC BY-NC 4.0). Nothing of it is in the repository.
+The user of the benchmark provides the file (locomo10.json of snap-research/LoCoMo, or some of
+its conversations; CC BY-NC 4.0). The repository contains nothing of it.
 """
 
 import datetime
@@ -13,7 +13,7 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adv
 
 
 def read(path):
-    """The conversations, and how many questions are left out."""
+    """The conversations, and the number of omitted questions."""
     conversations = [conversation(it) for it in json.loads(path.read_text())]
     asked = sum(len(c["questions"]) for c in conversations)
     return conversations, sum(c["total"] for c in conversations) - asked
@@ -33,13 +33,13 @@ def conversation(told):
         "sessions": sessions,
         "questions": questions,
         "total": len(told["qa"]),
-        # Questions are asked when everything has been said.
+        # Questions are asked after the last session.
         "asked": max(session["time"] for session in sessions),
     }
 
 
 def sessions_of(conversation):
-    """Sessions in their order: one event a turn, with the caption of its picture."""
+    """Sessions in order: one event per turn, with the caption of its picture."""
     names = (re.fullmatch(r"session_(\d+)", name) for name in conversation)
     for name in sorted((n for n in names if n), key=lambda n: int(n[1])):
         said = conversation[name[0]]
@@ -54,13 +54,13 @@ def turn(said):
 
 
 def seconds(text):
-    """«1:56 pm on 8 May, 2023», taken as UTC, in seconds since 1970."""
+    """Convert "1:56 pm on 8 May, 2023", read as UTC, to seconds since 1970."""
     moment = datetime.datetime.strptime(text, "%I:%M %p on %d %B, %Y")
     return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
 
 
 def usable(evidence, known):
-    """The turns that are meant and exist. Some entries name several, or have a slip in them."""
+    """The existing turns that the evidence names. Some entries name several or have a typo."""
     named = (match for text in evidence for match in re.findall(r"D:?(\d+):(\d+)", text))
     ids = dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in named)
     return [id for id in ids if id in known]

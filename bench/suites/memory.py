@@ -1,7 +1,7 @@
-"""Memory: what is found of what was said, and what it costs to find it.
+"""Memory: how much of the past turns a search finds, and what it costs.
 
 Quality needs the LoCoMo data set, which is not part of the repository: LOCOMO_JSON=PATH
-names its file. Speed is measured on made-up chats, beside SQLite FTS5 in the same process.
+names its file. Speed is measured on generated chats, beside SQLite FTS5 in the same process.
 """
 
 import os
@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Store:
-    """One of the memories in a peer's process, on a directory of its own."""
+    """One of the memories in a peer's process, with its own directory."""
 
     def __init__(self, peer, name, variant):
         self.peer, self.name = peer, name
@@ -62,13 +62,13 @@ class Store:
 
 
 class Plan:
-    """How often what is measured at one size: chunks of the ingest, cold starts, rounds of
-    warm searches and the questions of a round."""
+    """The repetitions at one size: ingest chunks, cold starts, rounds of warm searches and
+    questions per round."""
 
     def __init__(self, entries, quick):
         self.entries, self.sessions = entries, entries // TURNS
         self.chunks = 5 if entries == 1_000 else 10
-        # With --quick most of the largest corpus is loaded without waiting for the disk.
+        # With --quick, most of the largest corpus is loaded without waiting for the disk.
         self.timed = 10 if quick and entries == 100_000 else 1
         if quick:
             self.cold = 3 if entries < 100_000 else 2
@@ -79,7 +79,7 @@ class Plan:
 
 
 class Speed:
-    """What was measured at one size: {what: {store: {round: value}}}."""
+    """The measurements at one size: {what: {store: {round: value}}}."""
 
     def __init__(self, peer, plan):
         self.plan, self.samples, self.pooled, self.hits = plan, {}, {}, {}
@@ -137,7 +137,7 @@ class Speed:
                 self.pooled.setdefault((kind, name), []).extend(answer["us"])
                 self.hits[kind, name] = self.hits.get((kind, name), 0) + answer["hits"]
 
-    # ---- what came of it
+    # ---- results
 
     def of(self, what, name):
         return self.samples.get((what, name), {})
@@ -204,7 +204,7 @@ def report_speed(measured):
 
 def quality(peers, path):
     """Rankings of each memory: {name: [(category, evidence, found ids)]}. Conversations are
-    users of one store, but for FTS5, which knows no users and has a file for each."""
+    users of one store, except in FTS5, which has no users and uses a file for each."""
     conversations, skipped = locomo.read(path)
     rankings = {}
     for peer in peers:
@@ -296,7 +296,7 @@ def locomo_file():
 
 
 def start(wanted, path):
-    """The peers that run; says why others do not."""
+    """Start the available peers; print why others do not run."""
     peers = [Peer("memory", "memory", note="retain, fts5 and bm25 in one process")]
     if path:
         peers.append(Peer(GOOGLE, "google_adk", "memory"))
@@ -308,7 +308,7 @@ def start(wanted, path):
 
 
 def measure(peers, path, quick):
-    """What was ranked (None without the file), and the speed at each size."""
+    """Print the quality (if the file is given) and the speed at each size."""
     measured, ranked = [], None
     try:
         if path:

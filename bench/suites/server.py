@@ -1,13 +1,13 @@
 """Server: Retain's server beside `adk api_server`, over HTTP on this machine.
 
-The same requests by the same client program to both, one server at a time; agents with a
+One client program sends the same requests to both, one server at a time; the agents have a
 mock model. Once with sessions in memory on both sides, once in SQLite files on the same
-disk. What is compared is throughput: answers a second of the time that requests take.
+disk. The suite compares throughput: answers per second of request time.
 
 A core that sleeps takes tens of microseconds to wake up, in a virtual machine most of all, and
-with one client a core falls asleep in every request. So cores are kept awake by processes that
-give way to everybody else. How fast a bare socket with a fixed answer is, to the same client, is
-measured too: no server can be faster than that.
+with one client a core falls asleep in every request. Processes of idle priority therefore keep
+the cores awake. The throughput of a bare socket with a fixed answer is measured with the same
+client too: no server can be faster than that.
 """
 
 import http.client
@@ -58,7 +58,7 @@ def session_path(name=""):
 
 
 class Row:
-    """A kind of request. `counts` is how many a window has, of Retain and of google-adk."""
+    """A kind of request. `counts` is the number per window, for Retain and for google-adk."""
 
     def __init__(self, name, counts, request, **more):
         self.name, self.counts, self.request, self.more = name, counts, request, more
@@ -73,14 +73,14 @@ class Row:
             "body": body,
             "expect": expect,
             "times": times,
-            # A slow server with one client has answered few of these, and that is enough.
+            # With one client, fewer requests are enough for a slow server.
             "count": count // 4 if theirs and clients == 1 else count,
             **self.more,
         }
 
 
 def create(prefix):
-    """A user for each session: Retain lets a user have only so many turns at a time."""
+    """One user per session, because Retain limits the concurrent runs of a user."""
     body = '{"sessionId":"' + prefix + '-{i}","state":{"number":1}}'
     return "POST", "/apps/mock/users/bench-{i}/sessions", body, '"lastUpdateTime"', 1
 
@@ -121,7 +121,7 @@ def free_port():
 
 
 class Server:
-    """A server process with sessions of its own."""
+    """A server process with its own sessions."""
 
     def __init__(self, name, store):
         self.name, self.store, self.port = name, store, free_port()
@@ -171,7 +171,7 @@ class Server:
             connection.close()
 
     def fill(self, events):
-        """A session with so many events, by the server's own import."""
+        """Create a session with `events` events through the server's own import."""
         one = '{"author":"%s","invocationId":"e-%d","id":"%d","timestamp":%d.5,'
         one += '"content":{"role":"%s","parts":[{"text":"%s"}]}}'
         who = (("user", "user"), ("assistant", "model"))
@@ -198,7 +198,7 @@ class Server:
 
 
 def keep_awake():
-    """A process a core that runs when nobody else wants to."""
+    """One process of idle priority per core, which keeps the core awake."""
 
     def give_way():
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -216,7 +216,7 @@ class Suite:
         self.quick = quick
         self.rounds = 1 if quick else 3
         self.max_ms = 700 if quick else 5000
-        self.samples = {}  # (store, clients, row, server): {round: answers a second}
+        self.samples = {}  # (store, clients, row, server): {round: answers per second}
         self.half = {}  # the same: the median request in microseconds, of the last round
         self.failed = {}
         self.number = 0
@@ -265,13 +265,13 @@ class Suite:
         except PeerError as e:
             self.failed[key] = str(e)
             return
-        # What the client does between requests, and behind a first event, is no part of them.
+        # The client's time between requests and after a first event does not count.
         at_a_time = min(clients, answer["ops"])
         self.samples.setdefault(key, {})[turn] = answer["ops"] / answer["busy_us"] * at_a_time * 1e6
         self.half[key] = answer["p50_us"]
 
     def window(self, clients, row, server):
-        # The server whose turn it was not has been idle, and a core that was idle begins slowly.
+        # Warm up: this server was idle while the other was measured, and idle cores start slowly.
         self.play(1, row, server, WARM_MS)
         return self.play(clients, row, server, self.max_ms)
 
@@ -280,7 +280,7 @@ class Suite:
         prefix = f"w{self.number}"
         window = row.window(server.name == THEIRS, prefix, clients)
         if row.runs:
-            # Each run is the first of its session, so that a faster server has no longer ones.
+            # Each run is the first of its session, so that a faster server's sessions are not longer.
             made = ROWS[0].window(server.name == THEIRS, prefix, clients)
             made["count"] = window["count"]
             self.load.ask(cmd="create", port=server.port, clients=8, max_ms=60_000, **made)
@@ -318,7 +318,7 @@ class Suite:
         return [row.name, *cells, spread(self.times(store, clients, row))]
 
     def limit(self, clients):
-        """How many times faster than google-adk's cheapest answer a bare socket is."""
+        """The throughput of a bare socket divided by that of google-adk's cheapest answer."""
         ours = self.samples.get(("memory", clients, LIMIT.name, SOCKET), {})
         theirs = self.samples.get(("memory", clients, ROWS[0].name, THEIRS), {})
         return ratios(ours, theirs)
@@ -331,7 +331,7 @@ class Suite:
         return [LIMIT.name, "", rate, "", half, spread(self.limit(clients)) + " of create"]
 
     def worst(self, store, clients):
-        """The worst row's median; nothing if a row is missing, for it might be the worst."""
+        """The worst row's median; None if a row is missing, because it might be the worst."""
         found = [middle(self.times(store, c, row)) for c in clients for row in ROWS]
         return None if None in found else min(found)
 
@@ -351,7 +351,7 @@ class Suite:
 
 
 def binary():
-    """Build `retain` as packages carry it."""
+    """Build `retain` as for packages."""
     root = HERE.parent
     target = TARGET / "root"
     command = ["cargo", "build", "--profile", "dist", "--quiet", "--bin", "retain"]
@@ -363,8 +363,8 @@ def binary():
 
 
 def alone(program, streams):
-    """How long the program takes to be ready on a new database, and what it takes when so many
-    clients follow a session in which nothing happens."""
+    """Measure the startup time on a new database, and the memory while `streams` clients
+    follow an idle session."""
     directory = DATA / "server-alone"
     directory.mkdir(parents=True)
     port = free_port()

@@ -58,7 +58,7 @@ ROWS = [
 
 
 class Sizes:
-    """How much work a window is. `close` windows are those of the floor and Retain,
+    """The work per window. `close` windows are those of the floor and Retain,
     whose ratio is reported; the others only need a number."""
 
     def __init__(self, quick):
@@ -97,7 +97,7 @@ class Suite:
         self.disk.append((group, fsync_us()))
 
     def attempt(self, row, peer, work):
-        """Runs work(); an error marks the cell and is reported, never raised."""
+        """Run work(); an error marks the cell and is reported, never raised."""
         if (row, peer.name) in self.failed:
             return None
         try:
@@ -109,7 +109,7 @@ class Suite:
         return None
 
     def in_turn(self, rows, window):
-        """Alternates the peers: A B C, then C B A, and so on."""
+        """Alternate the peers: A B C, then C B A, and so on."""
         for turn in range(self.sizes.rounds):
             order = self.peers if turn % 2 == 0 else self.peers[::-1]
             for row in rows:
@@ -167,8 +167,8 @@ class Suite:
 
         def load(peer):
             peer.ask(cmd="load", store="a100000", sessions=["long"], events=100_000)
-            # Takes the live session where a peer has one, and its first costs (a list
-            # that grows, cold pages), outside every window.
+            # Load the live session if a peer has one, and pay its initial costs (a list
+            # that grows, cold pages) outside every window.
             peer.ask(cmd="append", store="a100000", sessions=["long"], count=30, max_ms=400)
 
         for row, events in at.items():
@@ -180,7 +180,7 @@ class Suite:
             if at[row] == 100_000:
                 sessions, each = ["long"], count
             elif at[row] == 2000:
-                # Fresh sessions, so that the window lies around event 2,000.
+                # New sessions, so that the window is around event 2,000.
                 sessions, each, start = [f"s{turn}"], count, 2000 - count // 2
             else:
                 sessions, each, start = [f"s{turn}-{i}" for i in range(count // 100)], 100, 50

@@ -1,5 +1,5 @@
-"""Stores: appends, reads, lists and concurrent writers on one PostgreSQL, which is started for
-the run and thrown away.
+"""Stores: appends, reads, lists and concurrent writers on one PostgreSQL server, which is started
+for the run and deleted afterwards.
 
 Windows of the peers alternate; ratios are taken round by round between windows that
 ran next to each other, then the median of the rounds is reported.
@@ -63,7 +63,7 @@ class Services:
         self.dir = harness.DATA / "services"
         self.program = harness.HERE.parent / "scripts" / "services"
         harness.DATA.mkdir(parents=True, exist_ok=True)
-        # On the disk of the repository, where the other suites write, too.
+        # On the disk of the repository, like the other suites.
         self.place = filesystem()
         started = self.call("--data", str(harness.DATA), "start")
         if started.returncode and "cannot be reached" in started.stderr:
@@ -87,7 +87,7 @@ class Services:
         return done.stdout.strip()
 
     def database(self, name):
-        """A new database; text is ordered by bytes, which is the cheapest for all."""
+        """Create a database with byte order for text, which is the cheapest for all."""
         self.sql(
             f'CREATE DATABASE "{name}" TEMPLATE template0 ENCODING UTF8'
             " LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'"
@@ -95,13 +95,13 @@ class Services:
         return self.url.rsplit("/", 1)[0] + f"/{name}"
 
     def wait_for_the_disk(self, yes):
-        """Loading is not timed and need not wait."""
+        """Do not wait for the disk: loading is not timed."""
         for name in ("synchronous_commit", "fsync"):
             self.sql(f"ALTER SYSTEM SET {name} = {'on' if yes else 'off'}")
         self.sql("SELECT pg_reload_conf()")
 
     def settle(self):
-        """Leaves nothing of the loading to be done inside a window."""
+        """Finish all work of the loading before the windows."""
         for name in self.sql("SELECT datname FROM pg_database WHERE datallowconn").split():
             self.sql("VACUUM ANALYZE", name)
         self.sql("CHECKPOINT")
@@ -111,7 +111,7 @@ class Services:
 
 
 class Sizes:
-    """How much work a window is."""
+    """The work per window."""
 
     def __init__(self, quick):
         self.quick = quick
@@ -130,8 +130,8 @@ class Sizes:
 
     def max_ms(self, peer, row):
         if row == "own 64":
-            # Each of the 64 has some turns in it, also where the pool is small: that of google-adk
-            # does a few hundred appends a second.
+            # Long enough for each of the 64 writers to append several times, even with a small
+            # pool: google-adk's does a few hundred appends per second.
             if self.quick:
                 return 1500 if peer.name == GOOGLE else 400
             return 2000
@@ -146,7 +146,7 @@ class Suite:
         self.services = None
 
     def attempt(self, row, peer, work):
-        """Runs work(); an error marks the cell and is reported, never raised."""
+        """Run work(); an error marks the cell and is reported, never raised."""
         if (row, peer.name) in self.failed:
             return None
         try:
@@ -158,7 +158,7 @@ class Suite:
         return None
 
     def prepare(self):
-        """Two databases a peer: one whose sessions are listed, one for all the rest."""
+        """Two databases per peer: one whose sessions are listed, one for everything else."""
         progress("loading")
         self.services.wait_for_the_disk(False)
         urls = {
@@ -175,7 +175,7 @@ class Suite:
             peer.ask(cmd="load", store="list", sessions=ids, events=0)
             peer.ask(cmd="load", store="main", sessions=["long"], events=EVENTS)
             peer.ask(cmd="load", store="main", sessions=["grows"], events=0)
-            # Opens the connections and prepares the statements.
+            # Open the connections and prepare the statements.
             self.writers("own 64", peer, "warm", 300)
             progress(f"loaded {peer.name}")
             return True
@@ -297,7 +297,7 @@ class Suite:
         def wall(row, name):
             note = self.notes.get((row, name))
             if note and note["kept"] != note["tried"]:
-                # How fast something is lost is no throughput.
+                # Lost events do not count as throughput.
                 return {}
             return self.results.per_op(row, name, "wall_us")
 

@@ -32,7 +32,7 @@ GOOGLE = ("google-sqlite", "google-db")
 
 
 def rows():
-    """A row of the table is a peer on one of its stores; each is a process of its own."""
+    """A row of the table is a peer on one of its stores; each is a separate process."""
     sqlite, memory = "turns-sqlite", "turns-memory"
     return [
         Peer(RETAIN, "retain", sqlite),
@@ -48,9 +48,9 @@ def rows():
 
 
 class Point:
-    """Where in a session is measured: `count` turns around `turn`, in each of `sessions`; in
-    one round this is done in `stores` new stores. google-adk has a `count` and a number of
-    sessions of its own, and one store, as its turns take long."""
+    """The place in a session to measure: `count` turns around `turn`, in each of `sessions`, in
+    `stores` new stores per round. google-adk has its own `count` and number of sessions, and
+    one store, because its turns are slow."""
 
     def __init__(self, name, turn, count, google, sessions=1, warm=2, stores=1):
         self.name, self.turn, self.warm, self.stores = name, turn, warm, stores
@@ -63,10 +63,10 @@ class Point:
         return {"sessions": sessions, "history": history, "warm": self.warm, "count": count}
 
 
-# As many turns in a store as at turn 500, for what is done once a window (a checkpoint).
+# As many turns per store as at turn 500, because each window has a fixed cost (a checkpoint).
 TEN = Point("10", 10, 5, google=(5, 3), sessions=4, stores=2)
 FIVE_HUNDRED = Point("500", 500, 20, google=(6, 1), stores=2)
-# The first turn of a session this process has never seen: what a cache cannot help with.
+# The first turn of a session that this process has not seen, so that no cache helps.
 COLD = Point("500 cold", 500, 1, google=(1, 1), warm=0, stores=3)
 POINTS = [
     Point("1", 1, 1, google=(1, 10), sessions=24, warm=0),
@@ -113,7 +113,7 @@ class Suite:
         return turn < {"retain": retain, "google_adk": google}.get(peer.package, rust)
 
     def measure(self):
-        """Alternates the peers: A B C, then C B A, and so on."""
+        """Alternate the peers: A B C, then C B A, and so on."""
         for turn in range(max(self.rounds)):
             progress(f"round {turn + 1} of {max(self.rounds)}")
             for point in self.points:
@@ -122,7 +122,7 @@ class Suite:
                         self.attempt(point, peer, turn)
 
     def attempt(self, point, peer, turn):
-        """One round's windows; an error marks the cell and is reported, never raised."""
+        """Run one round's windows; an error marks the cell and is reported, never raised."""
         if (point.name, peer.name) in self.failed:
             return
         try:
@@ -136,7 +136,7 @@ class Suite:
             self.failed[point.name, peer.name] = ("error", str(e))
 
     def window(self, point, peer):
-        """A fresh store each time, so that no peer pays for sessions of other windows."""
+        """Use a new store each time, so that no peer pays for sessions of other windows."""
         peer.open("turns")
         try:
             plan = point.plan(peer)
@@ -185,7 +185,7 @@ class Suite:
             return self.results.per_op(point, name, "cpu_us")
 
         def best(point, names):
-            """The lowest of each round; nothing if a peer is missing or failed, for it
+            """The lowest of each round; None if a peer is missing or failed, because it
             might have been the best."""
             found = [cpu(point, name) for name in names]
             if any((point, name) in self.failed for name in names):

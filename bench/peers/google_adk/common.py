@@ -1,4 +1,4 @@
-"""What both parts of this peer use: names, and the text of an event."""
+"""The shared parts of this peer: names, and the text of an event."""
 
 APP, USER = "bench", "user-1"
 WORDS = (

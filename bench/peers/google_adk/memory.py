@@ -1,4 +1,4 @@
-"""The peer google-adk's part for the suite `memory`: its InMemoryMemoryService as it comes."""
+"""The peer google-adk in the suite `memory`: its InMemoryMemoryService with defaults."""
 
 from google.adk.events.event import Event
 from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
@@ -14,7 +14,7 @@ def event(turn, time):
 
 
 class MemoryStore:
-    """Takes sessions up and is asked; nothing of it is timed."""
+    """Ingests sessions and answers questions; nothing of it is timed."""
 
     async def open(self):
         self.service = InMemoryMemoryService()
@@ -33,7 +33,7 @@ class MemoryStore:
         return {"ok": True}
 
     async def ask(self, meter, user, time, questions, limit):
-        """It has no reference time and no limit but its own: ten memories."""
+        """It has no reference time, and its own limit of ten memories."""
         meter.start()
         found = []
         for question in questions:

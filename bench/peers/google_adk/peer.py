@@ -2,8 +2,8 @@
 
 Variant "sqlite" is SqliteSessionService, variant "database" is
 DatabaseSessionService on sqlite+aiosqlite, variant "postgres" the same on
-postgresql+asyncpg: it is given the URL of a database. Variants that begin with "turns" are in
-turns.py, the variant "memory" is in memory.py. Speaks the protocol of bench/README.md.
+postgresql+asyncpg, which gets the URL of a database. Variants that begin with "turns" are in
+turns.py, the variant "memory" is in memory.py. Serves the protocol of bench/README.md.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class WindowOver(Exception):
 
 
 class Instructions:
-    """Counts instructions of this process and of threads made later, where it can."""
+    """Counts instructions of this process and of later threads, if the machine permits it."""
 
     def __init__(self):
         self.fd = -1
@@ -59,7 +59,7 @@ def cpu_us():
 
 
 class Meter:
-    """Measures one window and says when it has to end."""
+    """Measures one window and knows its deadline."""
 
     def __init__(self, max_ms):
         self.max_ms = max_ms
@@ -107,7 +107,7 @@ class Store:
         self.state_rows = False
 
     async def open(self):
-        # Makes the tables. Neither service sets a pragma for durability, so a
+        # Creates the tables. Neither service sets a pragma for durability, so a
         # connection of the same SQLite shows the same defaults.
         await self.service.list_sessions(app_name=APP, user_id=USER)
         with sqlite3.connect(self.file) as db:
@@ -133,12 +133,12 @@ class Store:
         return found
 
     async def load(self, sessions, events):
-        """Writes sessions straight into the tables, in one transaction."""
+        """Write sessions directly into the tables, in one transaction."""
         if not self.state_rows:
-            await self.new("first")  # makes the state rows an append expects
+            await self.new("first")  # creates the state rows that an append expects
             self.state_rows = True
         database = self.variant == "database"
-        # The body of one real event with marks where id, time and text differ.
+        # The body of one real event with placeholders for id, time and text.
         sample = make_event(0)
         sample.id, sample.timestamp = "<id>", 0.5
         sample.content.parts[0].text = "<text>"
@@ -251,7 +251,7 @@ class Store:
                     await append(session)
                     total["ops"] += 1
                 except WindowOver:
-                    # Still trying when the window ended: neither kept nor lost.
+                    # Still retrying when the window ended: neither kept nor lost.
                     total["attempted"] -= 1
                 except Exception as e:  # shown by the driver, not hidden
                     total["errors"] += 1
@@ -280,11 +280,11 @@ class PostgresStore(Store):
         self.live = {}
 
     async def open(self):
-        await self.service.list_sessions(app_name=APP, user_id=USER)  # makes the tables
+        await self.service.list_sessions(app_name=APP, user_id=USER)  # creates the tables
         return ""
 
     async def load(self, sessions, events):
-        """Through the service: the driver has told the server not to wait for the disk."""
+        """Load through the service: the driver has disabled the server's waits for the disk."""
         for name in sessions:
             await self.new(name)
             session = await self.get(name) if events else None

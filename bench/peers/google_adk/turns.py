@@ -2,7 +2,7 @@
 
 Variant "turns-memory" is InMemorySessionService, "turns-sqlite" SqliteSessionService,
 "turns-database" DatabaseSessionService on sqlite+aiosqlite. SQLite history is written
-straight into the tables; in memory it is appended event by event.
+directly into the tables; in memory it is appended event by event.
 """
 
 import json
@@ -24,12 +24,12 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 ANSWER = "Yes: two quiet rooms on a high floor are free on both dates."
-# The session whose one real turn is the pattern of all history.
+# The session whose only real turn is the template of all history.
 PATTERN = "pattern"
 
 
 class MockModel(BaseLlm):
-    """Answers at once and notes how many contents it was sent."""
+    """Answers at once and records the number of contents it was sent."""
 
     _seen: list = PrivateAttr(default_factory=list)
 
@@ -57,7 +57,7 @@ class RunnerStore:
     async def open(self):
         if self.file is None:
             return "in memory"
-        # Makes the tables. Neither service sets a pragma for durability, so a
+        # Creates the tables. Neither service sets a pragma for durability, so a
         # connection of the same SQLite shows the same defaults.
         await self.service.list_sessions(app_name=APP, user_id=USER)
         with sqlite3.connect(self.file) as db:
@@ -108,7 +108,7 @@ class RunnerStore:
         return await self.service.get_session(app_name=APP, user_id=USER, session_id=session)
 
     async def fill(self, names, turns):
-        """Sessions of that many turns: copies of the two events of the one real turn."""
+        """Create sessions of that many turns: copies of the two events of the only real turn."""
         found = len((await self.get(PATTERN)).events)
         if found != 2:
             raise ValueError(f"a turn stored {found} events, not 2")
@@ -124,7 +124,7 @@ class RunnerStore:
         pattern = (await self.get(PATTERN)).events
         for session in sessions:
             for n in range(2 * turns):
-                # Deep, as events that came one by one share nothing.
+                # A deep copy, because events that arrive one by one share nothing.
                 event = pattern[n % 2].model_copy(deep=True)
                 event.id = str(uuid.uuid4())
                 event.invocation_id = f"e-{n // 2}-{event.invocation_id}"

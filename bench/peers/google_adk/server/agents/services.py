@@ -1,4 +1,4 @@
-"""Session services that begin with the sessions that the suite `server` lists: google-adk's own
+"""Session services that start with the sessions which the suite `server` lists: google-adk's own
 classes, filled before the server listens. `filled-memory://` and `filled-sqlite:///FILE`."""
 
 import asyncio
@@ -15,7 +15,7 @@ SESSIONS = int(os.environ.get("BENCH_LISTED_SESSIONS", "0"))
 
 
 def create(service, numbers):
-    """Creates sessions. The server's own loop may run already, so this has another one."""
+    """Create sessions, on a separate event loop because the server's may already run."""
 
     async def work():
         for number in numbers:
@@ -35,7 +35,7 @@ def in_memory(uri, **_):
 
 
 def sqlite(uri, **_):
-    """One session is made by the service, the others are copies of its row."""
+    """The service creates one session; the others are copies of its row."""
     file = urlparse(uri).path
     create(SqliteSessionService(file), range(1))
     with sqlite3.connect(file) as db:
