@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Marked keys: what they are, and how to look for them in all that was written.
+"""Canary API keys: define them, and search everything that tests wrote for them.
 
     canary_keys.py env                             NAME=mark, a line for each variable
     canary_keys.py search FOLDER [--with-control]  1 if a mark is in FOLDER or in the working tree
 
-The variables are those that the sources name, so that a new provider's is among them at once. A
-control is no key: a test writes it where keys must not be (into what it prints, into a log, into a
-database), and a search with `--with-control` fails where it does not find it there. So a search
-that looks at the wrong place, or a run whose folders were not kept, is no proof.
+The variables are those that the sources name, so that a new provider's is included at once. A
+control is not a key: a test writes it where keys must not be (to its output, a log and a
+database), and a search with `--with-control` fails if it does not find it there. So a search of
+the wrong place, or a run whose folders were not kept, does not pass.
 """
 
 import base64
@@ -19,20 +19,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTROL_VARIABLE = "RETAIN_CONTROL_MARK"
-# No known form of a key: what takes those out of texts must not help here.
+# Not in a known key format: code that redacts those must not hide a leak here.
 BEGINS, ENDS = "retain-canary-", "-5d1c9e-is-told-to-nobody"
 CONTROL = "retain-control-7b20af-is-meant-to-be-found"
 NAMED = re.compile(r'"([A-Z][A-Z0-9_]*_(?:API_KEY|AUTH_TOKEN))"')
-# Its own, which would close the server to the tests.
+# The server's own key, which would lock the tests out.
 NOT_MARKED = {"RETAIN_API_KEY"}
-# If one of these is missing, the sources are no more as the expression above takes them to be.
+# If one of these is missing, the expression above no longer matches the sources.
 USUAL = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",
          "ANTHROPIC_AUTH_TOKEN", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY"}
 CHUNK = 1 << 24
 
 
 def variables():
-    """Every variable that holds a key of a model."""
+    """Every variable that holds a model's API key."""
     sources = [*ROOT.glob("crates/models/src/**/*.rs"), *ROOT.glob("crates/cli/src/**/*.rs")]
     named = {name for path in sources for name in NAMED.findall(path.read_text("utf-8"))}
     if missing := USUAL - named:
@@ -45,21 +45,21 @@ def mark(variable):
 
 
 def in_base64(text):
-    """The text in base64, however the bytes before it shift it."""
-    # Without what is shared with the bytes before and after.
+    """The text in base64, for each alignment of the bytes before it."""
+    # Without the characters that also encode bytes before and after.
     return [base64.b64encode(b"\0" * shift + text)[4:-4] for shift in range(3)]
 
 
 def needles(*texts):
-    """What to look for, with the name to tell."""
+    """The strings to search for, with the name to report."""
     plain = [(text, text.encode()) for text in texts]
     return plain + [(f"{text} in base64", coded) for text, data in plain
                     for coded in in_base64(data)]
 
 
 def ends_of_marks():
-    """The two ends that all marks have: quick to look for, and one of them is whole also where a
-    database cuts a text in two between its pages."""
+    """The prefix and suffix of all marks: fast to search for, and one of them stays intact when a
+    database splits a text between two pages."""
     return needles(BEGINS, ENDS)
 
 
@@ -68,13 +68,13 @@ def whole_marks():
 
 
 def found(looked_for, path):
-    """Which of the needles are in a file."""
+    """Return the needles that a file contains."""
     overlap = max(len(needle) for _, needle in looked_for)
     names, rest = {}, b""
     try:
         file = open(path, "rb")
     except FileNotFoundError:
-        # A process that ends late may tidy up.
+        # A process that exits late may delete the file.
         return []
     with file:
         while chunk := file.read(CHUNK):
@@ -85,7 +85,7 @@ def found(looked_for, path):
 
 
 def tracked():
-    """What git tracks or would track: the snapshots are among it."""
+    """The files that git tracks or would track, including snapshots."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     out = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     paths = [ROOT / name.decode("utf-8", "surrogateescape") for name in out.split(b"\0") if name]
@@ -97,7 +97,7 @@ def files_below(folder):
 
 
 def leaks(folder):
-    """Where marks are: below a folder, and in the working tree, whose scripts name their ends."""
+    """Find marks in a folder and in the working tree, whose scripts contain only the ends."""
     kept, tree = files_below(folder), tracked()
     ends, whole = ends_of_marks(), whole_marks()
     problems = [f"{path.relative_to(folder)}: holds {found(whole, path) or some}"
@@ -111,7 +111,7 @@ def leaks(folder):
 
 
 def control_problems(folder):
-    """Where the control should have been found and was not."""
+    """The places that should contain the control and do not."""
     control = [("control", CONTROL.encode())]
     names = [path.name for path in files_below(folder) if found(control, path)]
     places = {"output": "what tests print", "retain.db": "databases", ".log": "logs"}

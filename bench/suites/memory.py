@@ -308,7 +308,7 @@ def start(wanted, path):
 
 
 def measure(peers, path, quick):
-    """Print the quality (if the file is given) and the speed at each size."""
+    """Return the rankings (None without the file) and the speed at each size."""
     measured, ranked = [], None
     try:
         if path:

@@ -280,7 +280,7 @@ class Suite:
         prefix = f"w{self.number}"
         window = row.window(server.name == THEIRS, prefix, clients)
         if row.runs:
-            # Each run is the first of its session, so that a faster server's sessions are not longer.
+            # Each run is the first of its session, so that a fast server's sessions do not grow.
             made = ROWS[0].window(server.name == THEIRS, prefix, clients)
             made["count"] = window["count"]
             self.load.ask(cmd="create", port=server.port, clients=8, max_ms=60_000, **made)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""llama.cpp's own HTTP server, with a model that is made here: no weights are downloaded.
+"""llama.cpp's own HTTP server with a generated model: no weights are downloaded.
 
     llama_server.py FOLDER NAME [chat|embed] [KEY]
 
-The model is a table of which word follows which. One layer of zeros does nothing, embeddings are
-one-hot, so the output's weights are that table. The chat template, which the server renders, sees
-the conversation and ends the prompt with one of a few marks; the mark decides what is said next. So
-answers are known beforehand, and all the rest is the real server: templates, tokens, grammars,
-parsing of calls and thoughts, streams, counts and errors.
+The model is a table of word successors. Its one layer is all zeros and its embeddings are one-hot,
+so the output weights are that table. The chat template, which the server renders, reads the
+conversation and ends the prompt with one of a few marks; the mark determines the answer. So the
+answers are known, and everything else is the real server: templates, tokens, grammars, parsing of
+calls and thoughts, streams, counts and errors.
 
-Prints its address and how wide embeddings are, and runs until its standard input ends.
+Prints its address and the embedding dimension, and runs until its standard input ends.
 """
 
 import sys
@@ -21,7 +21,7 @@ import xllamacpp
 
 BOS, EOS = "<s>", "</s>"
 
-# What follows a mark. A text is one token, so that nothing is left to chance.
+# The text that follows a mark. Each text is one token, so that the answer is deterministic.
 CALL = '{"name": "get_user_choice", "arguments": {"options": ["tea", "coffee"]}}'
 OTHER = '{"name": "get_user_choice", "arguments": {"options": ["milk", "sugar"]}}'
 BOTH = f"<tool_call>{CALL}</tool_call>\n<tool_call>{OTHER}</tool_call>"
@@ -32,15 +32,15 @@ SENTENCES = {
     "<|say-call|>": ["<tool_call>", CALL, "</tool_call>", EOS],
     "<|say-both|>": [BOTH, EOS],
     "<|say-answer|>": ["They", "▁chose", "▁it", ";", EOS],
-    # Goes round until the context is full or the client has left.
+    # Repeats until the context is full or the client disconnects.
     "<|say-long|>": ["Once", "▁upon", "▁a", "▁time;", "Once"],
 }
 
-# What is likely where a grammar asks for JSON, so that it says a place and comes to an end.
+# Likely tokens under a JSON grammar, so that the answer names a place and ends.
 PLACE = 'latitude":4,"longitude":7}'
 ENDS = {EOS: 1.0, "</tool_call>": 0.9, "}": 0.8}
 LIKELY = {
-    # Only where what is said else is not allowed.
+    # Only if the usual answer is not allowed.
     "<|say-hello|>": {"{": 0.3},
     "<tool_call>": {"{": 0.3},
     **{opening: {'"': 1.0} for opening in "{ \n\t"},
@@ -80,7 +80,7 @@ TEMPLATE = """\
 
 
 def vocabulary():
-    """Tokens with their kinds: bytes and letters for what is read, words for what is said."""
+    """Tokens with their kinds: bytes and letters for input, words for output."""
     kinds = gguf.TokenType
     tokens = [("<unk>", kinds.UNKNOWN), (BOS, kinds.CONTROL), (EOS, kinds.CONTROL)]
     tokens += [(f"<0x{byte:02X}>", kinds.BYTE) for byte in range(256)]
@@ -105,7 +105,7 @@ def table(tokens, width):
         for before, after in zip([mark, *words], words):
             follows[place[after], place[before]] = 1.0
     for before, likely in LIKELY.items():
-        # A letter may also be said as its byte.
+        # A letter may also be generated as its byte.
         spelled = [before.replace(" ", "▁")]
         spelled += [f"<0x{byte:02X}>" for byte in before.encode() if len(before) == 1]
         for known in [place[text] for text in spelled if text in place]:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Agents of `retain serve` on real servers of models, for scripts/try-real-models, which says more.
+"""Agents of `retain serve` on real model servers; see scripts/try-real-models.
 
     trial.py RETAIN PYTHON_WITH_LLAMA [LITELLM]
 
-Prints a table of what was tried and what came out. Fails if something came out otherwise.
+Prints a table of the trials and their results. Fails if a result is unexpected.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ CHOSEN = "They chose it;"
 AGENTS = {
     "plain": "",
     "chooser": "tools:\n  - name: get_user_choice\n",
-    # The model has another call in mind: that it makes this one is the server's doing.
+    # The model prefers another call: the server forces this one.
     "forced": "tools:\n  - name: exit_loop\ngenerate_content_config:\n"
               "  tool_config:\n    function_calling_config:\n      mode: ANY\n",
     "place": "output_schema:\n  name: google.genai.types.LatLng\noutput_key: place\n",
@@ -40,7 +40,7 @@ AGENTS = {
 
 
 class Wrong(Exception):
-    """Something came out otherwise than it should; says what."""
+    """An unexpected result."""
 
 
 def need(is_so, what):
@@ -52,7 +52,7 @@ def need(is_so, what):
 
 
 def environment(more):
-    """Nobody's own keys and addresses: only what is said here."""
+    """The environment without the user's API keys and URLs, plus these variables."""
     names = ["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH"]
     env = {name: os.environ[name] for name in names if name in os.environ}
     return {**env, **more}
@@ -78,7 +78,7 @@ def started(command, folder, log, env=None, stdin=None):
 @contextlib.contextmanager
 def llama(python, folder, kind, key=()):
     command = [python, str(HERE / "llama_server.py"), str(folder), f"tiny-{kind}", kind, *key]
-    # So that it tells the prompts that it has read.
+    # So that the server reports the prompts it has read.
     env = {"LLAMA_SERVER_SLOTS_DEBUG": "1"}
     with started(command, folder, f"llama-{kind}.log", env, subprocess.PIPE) as process:
         line = process.stdout.readline().decode().split()
@@ -89,12 +89,12 @@ def llama(python, folder, kind, key=()):
 
 @contextlib.contextmanager
 def gateway(program, folder, behind):
-    """LiteLLM's proxy; started at once, and waited for by `ready`."""
+    """Start LiteLLM's proxy; `ready` waits for it."""
     names = ["tiny", "gemini-tiny", "claude-tiny"]
     params = {"model": "openai/tiny-chat", "api_base": f"{behind}/v1", "api_key": KEY}
     config = {"model_list": [{"model_name": name, "litellm_params": params} for name in names],
               "general_settings": {"master_key": GATEWAY_KEY},
-              # Else Anthropic's form becomes OpenAI's responses, which llama.cpp has in part.
+              # Otherwise LiteLLM uses OpenAI's Responses API, which llama.cpp supports only in part.
               "litellm_settings": {"telemetry": False, "num_retries": 0,
                                    "use_chat_completions_url_for_anthropic_messages": True}}
     (folder / "gateway.yaml").write_text(json.dumps(config))
@@ -121,7 +121,7 @@ def ready(url, process, seconds=240):
 
 @contextlib.contextmanager
 def retain(program, folder, name, models, env, slots, options=()):
-    """`retain serve` with the agents on each of the models: apps named `form_agent`."""
+    """Run `retain serve` with the agents on each model: apps named `form_agent`."""
     folder = folder / name
     for form, model in models.items():
         for agent, more in AGENTS.items():
@@ -140,15 +140,15 @@ def retain(program, folder, name, models, env, slots, options=()):
 
 
 class Retain:
-    """What the trial asks of a running `retain serve`."""
+    """The client of a running `retain serve`."""
 
     def __init__(self, url, folder, slots):
         self.url, self.folder, self.slots, self.count = url, folder, slots, 0
-        # Apps whose streams come without counts of tokens begin so.
+        # The prefix of apps whose streams have no token counts.
         self.uncounted = None
 
     def model_saw(self, text, behind=""):
-        """Whether the newest prompt, as llama.cpp has rendered it, has the text behind a mark."""
+        """Whether the newest prompt, as llama.cpp rendered it, has the text after a mark."""
         newest = max(self.slots(), key=lambda slot: slot.get("id_task", -1))
         return text in newest["prompt"].partition(behind)[2] if behind else text in newest["prompt"]
 
@@ -168,7 +168,7 @@ class Retain:
         return {"appName": app, "userId": "ada", "sessionId": f"s{self.count}"}
 
     def run(self, session, message, streaming):
-        """The events of a run, pieces among them."""
+        """The events of a run, including partial ones."""
         parts = [{"text": message}] if isinstance(message, str) else message
         body = {**session, "newMessage": {"role": "user", "parts": parts}}
         if not streaming:
@@ -200,11 +200,11 @@ def whole(events):
     return [event for event in events if not event.get("partial")]
 
 
-# --- what is tried -----------------------------------------------------------------------------
+# --- the trials --------------------------------------------------------------------------------
 
 
 def answers(server, app, streaming, message="Hi"):
-    """Runs the app; checks that what was streamed, handed on and stored is the same."""
+    """Run the app; check that the streamed, returned and stored events are equal."""
     session = server.session(app)
     events = server.run(session, message, streaming)
     kept = server.stored(session)["events"]
@@ -224,7 +224,7 @@ def prompt(event):
 
 
 def usage(server, app, streaming, event):
-    """The counts of tokens, which must be there and add up."""
+    """Check that the token counts exist and add up."""
     counts = event.get("usageMetadata") or {}
     if streaming and server.uncounted and app.startswith(server.uncounted):
         return "the server counts no tokens here"
@@ -242,7 +242,7 @@ def text(server, app, streaming):
 
 
 def thoughts(server, app, streaming):
-    """And a second turn, with the first one in its history."""
+    """Run a second turn, with the first one in its history."""
     session = server.session(app)
     final = whole(server.run(session, "Please think", streaming))
     need(said(final, True) == THOUGHT, f"thought {said(final, True)!r}")
@@ -251,13 +251,13 @@ def thoughts(server, app, streaming):
     need(said(again) == HELLO, f"the next turn: {again}")
     need(server.model_saw(AFTER_THOUGHT), "the second turn came without the first")
     went_back = server.model_saw(f"<think>{THOUGHT}</think>{AFTER_THOUGHT}")
-    # Claude takes back what it has signed, and nobody signs here.
+    # Claude accepts only thoughts that it has signed, and this server does not sign them.
     need(went_back == app.startswith("openai"), f"went back: {went_back}")
     return "go back in the next turn" if went_back else "unsigned, so they do not go back"
 
 
 def tool(server, app, streaming, message="One thing", number=1):
-    """Calls, whose results the client gives in a second run, as for any long-running tool."""
+    """Calls whose results the client sends in a second run, as for any long-running tool."""
     session = server.session(app)
     asked = whole(server.run(session, message, streaming))
     made = calls(asked)
@@ -298,7 +298,7 @@ def schema(server, app, streaming):
 
 def cut_short(server, app, streaming):
     last = answers(server, app, streaming)[-1]
-    # ADK has it as the code of an error for some forms and as the reason of the end for others.
+    # ADK reports it as the error code for some APIs and as the finish reason for others.
     ends = {last.get("errorCode"), last.get("finishReason")}
     need("MAX_TOKENS" in ends, f"came {last}")
     need(HELLO.startswith(said([last])) and said([last]), f"said {said([last])!r}")
@@ -325,7 +325,7 @@ def error(server, app, code, message="Hi", streaming=False):
 
 
 def leaving(server, app):
-    """The client goes away in the middle: the server of models stops, the session says so."""
+    """The client disconnects: the model server stops, and the session records it."""
     session = server.session(app)
     body = {**session, "streaming": True,
             "newMessage": {"role": "user", "parts": [{"text": "a long story"}]}}
@@ -334,7 +334,7 @@ def leaving(server, app):
     with urllib.request.urlopen(request, timeout=60) as stream:
         stream.readline()
         need(any(slot["is_processing"] for slot in server.slots()), "it was not at work")
-    # Its story would go on for longer than that.
+    # The complete answer would take longer.
     deadline = time.monotonic() + 5
     while any(slot["is_processing"] for slot in server.slots()):
         need(time.monotonic() < deadline, "the server of models goes on")
@@ -352,7 +352,7 @@ def leaving(server, app):
 
 
 def embedding(server, app):
-    """Memories get vectors of the server of embeddings, and are found."""
+    """Memories get vectors from the embedding server and are found."""
     base = f"/api/v1/apps/{app}/users/ada/memory"
     texts = ["Ada likes tea", "The key is below the mat"]
     entries = [{"content": {"parts": [{"text": text}]}} for text in texts]
@@ -388,7 +388,7 @@ class Table:
         print(f"{outcome:6}  {of:27}  {what:27}  {note}", flush=True)
 
     def form(self, of, server, form, lacking=()):
-        """What every form of the interface is asked; `lacking` is what its server cannot do."""
+        """Run the trials on each API; `lacking` lists what its server does not support."""
         for what, trial, agent in [
             ("text", text, "plain"),
             ("thoughts", thoughts, "plain"),
@@ -408,7 +408,7 @@ class Table:
 
 
 def slots_of(chat):
-    """What llama.cpp tells of its work: which prompts it has read, and whether it is at work."""
+    """The status of llama.cpp: the prompts it has read, and whether it is busy."""
     headers = {"authorization": f"Bearer {KEY}"}
 
     def slots():
@@ -455,7 +455,7 @@ def on_gateway(table, program, folder, slots, url):
     with retain(program, folder, "on-gateway", models, env, slots) as server:
         table.form("LiteLLM, chat completions", server, "openai")
         table.form("LiteLLM, Anthropic's form", server, "anthropic")
-        # Here it leaves out thoughts and `topK`, and counts the tokens of whole answers only.
+        # LiteLLM drops thoughts and `topK` here, and counts tokens of complete answers only.
         server.uncounted = "gemini_"
         table.form("LiteLLM, Gemini's form", server, "gemini", ["thoughts"])
         of = "LiteLLM, chat completions"
