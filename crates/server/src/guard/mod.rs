@@ -1,8 +1,9 @@
 //! The guards before every handler: authentication, origin checks and limits.
 //!
 //! ```text
-//! request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding, time)
-//! → keys (authentication, rate) → streams (concurrency) → the route's Access → its handler
+//! request → observe (id, log, counters) → origin (Host, Origin, CORS)
+//!         → body (size, encoding, time) → keys (authentication, rate)
+//!         → streams (concurrency) → the route's Access → its handler
 //! ```
 
 mod body;

@@ -9,14 +9,14 @@
 //!
 //! - A write may reach the disk as soon as it begins. It must survive once a sync of its file that
 //!   began after the write's end has succeeded. Until then any part of it may be lost.
-//! - The disk writes sectors of 512 bytes, each atomically. Of the writes that are not synced, these
-//!   survive: none, all, some, all up to one that is torn between sectors, or a different number for
-//!   each sector, so that the order of writes means nothing.
+//! - The disk writes sectors of 512 bytes, each atomically. Of the unsynced writes, these
+//!   survive: none, all, some, all up to one that is torn between sectors, or a different number
+//!   for each sector, so that the order of writes means nothing.
 //! - The surviving writes determine the length of a file. Sometimes the length survives without the
 //!   bytes, which then read as zeros. Only a write or a truncation changes the length, and a
 //!   truncation survives or not like a write.
-//! - A new file has a name once the file or its folder is synced; a removed file loses its name once
-//!   the folder is synced. Before that, any prefix of each name's history may survive.
+//! - A new file has a name once the file or its folder is synced; a removed file loses its name
+//!   once the folder is synced. Before that, any prefix of each name's history may survive.
 //! - After a failed sync, its writes may be there or be lost for good. A later sync does not help,
 //!   because the kernel may have marked the pages as clean.
 //! - Memory shared between processes (`-shm`) is lost.
