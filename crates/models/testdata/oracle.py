@@ -1,4 +1,4 @@
-"""Answers what Google's ADK sends to Claude and to OpenAI's interface for a request.
+"""Returns what Google's ADK sends to Claude and to OpenAI's API for a request.
 
 Reads one JSON object a line from stdin: the provider, contents and settings. Prints one a line: what
 ADK hands to the provider's client library, or `{"error": ...}` where it raised.
@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 
-# What LiteLLM knows of models it would look up on the network.
+# Otherwise LiteLLM would download its table of models.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 warnings.filterwarnings("ignore")
@@ -58,7 +58,7 @@ def openai(sent, model):
 
 
 def plain(value):
-    """The value as JSON, without what is not said."""
+    """The value as JSON, without unset fields."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-// Uses ADK's web UI as a person would, and says what went wrong.
+// Uses ADK's web UI as a person would, and reports failures.
 //
 //   node drive.mjs BASE_URL FOLDER PLAYWRIGHT CHROMIUM [without-import]
 //
-// Pictures go to FOLDER. The last line is JSON: {steps, errors}, where errors are those of the
+// Screenshots go to FOLDER. The last line is JSON: {steps, errors}, where errors are those of the
 // page's console. Exits 1 if a step fails.
 import { readFileSync } from "node:fs";
 
@@ -16,7 +16,7 @@ const context = await browser.newContext({ viewport: { width: 1400, height: 900 
 const page = await context.newPage();
 page.setDefaultTimeout(20_000);
 
-// What differs from run to run and from server to server is taken out.
+// Remove what differs between runs and servers.
 const plain = (text) =>
   text.replaceAll(base, "").replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, "ID").replace(/\d{6,}/g, "N");
 page.on("console", (message) => {

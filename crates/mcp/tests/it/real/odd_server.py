@@ -1,4 +1,4 @@
-"""An MCP server over standard input and output that answers with what real ones seldom do.
+"""An MCP server over standard input and output with answers that real servers rarely give.
 
 It uses nothing but the standard library, so that what it writes is what is on the wire.
 """

@@ -1,4 +1,4 @@
-"""Google's McpToolset on a server: what it declares, and what its tools answer, as JSON.
+"""Google's McpToolset on a server: its declarations and the answers of its tools, as JSON.
 
 Reads {"stdio": {…}} or {"http": {…}} and "calls" from standard input.
 """
@@ -20,7 +20,7 @@ from google.adk.tools.mcp_tool.mcp_toolset import McpToolset  # noqa: E402
 
 
 class Context:
-    """As much of a ToolContext as a call needs."""
+    """The part of a ToolContext that a call needs."""
 
     function_call_id = "call"
     tool_confirmation = None

@@ -1,4 +1,4 @@
-"""Answers what Google's ADK sends for a request, and what it reads from a stream.
+"""Returns what Google's ADK sends for a request, and what it reads from a stream.
 
 Reads one JSON object a line from stdin and prints one a line.
 
@@ -24,7 +24,7 @@ from google.adk.utils.streaming_utils import StreamingResponseAggregator
 from google.auth.credentials import AnonymousCredentials
 from google.genai import models, types
 
-# Below these, names are the user's own.
+# Below these fields, the user chooses the names.
 FREE = {"args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "default"}
 
 

@@ -1,5 +1,5 @@
-"""An agent for Google's own server, so that its page can be compared with ours: it says what the
-offline model would, as far as the conversation of the check goes."""
+"""An agent for Google's own server, so that its page can be compared with ours. It gives the same
+answers as the offline model, for the messages of the check."""
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
