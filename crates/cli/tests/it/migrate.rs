@@ -206,7 +206,7 @@ async fn migrate_only_copies_one_kind() {
     assert!(same.contains("the same store"), "{same}");
 }
 
-/// Saves `count` versions of an artifact.
+/// Save this number of versions of an artifact.
 async fn save(file: &Path, versions: usize) {
     let store = SqliteStore::open(SqliteOptions::file(file)).await.unwrap();
     let artifacts = StoreArtifactService::over(store.artifacts());

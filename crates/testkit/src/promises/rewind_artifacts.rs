@@ -197,7 +197,7 @@ pub async fn rewind_takes_back_concurrent_appends(harness: Harness) {
         let (inner, log) = (inner.clone(), second.clone());
         Box::pin(async move {
             if number == 2 {
-                // `a` is restored, `b` is not; both change, and `late` is new.
+                // `a` is restored and `b` is not; now `a` changes and `late` is new.
                 *inner.store().before_save.lock().unwrap() = None;
                 save(&log, &inner, "late", "late", "late").await;
                 save(&log, &inner, "late", "a", "a of late").await;
@@ -226,7 +226,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
         Box::pin(async move {
             for _ in 0..2 {
                 clock.tick(ttl * 2 / 3);
-                // Wait longer than the lease lasts, in small steps so that the rewind can renew it.
+                // Wait longer than the renewal interval, in small steps so that the renewal can run.
                 for _ in 0..20 {
                     tokio::time::sleep(ttl / 40).await;
                 }
