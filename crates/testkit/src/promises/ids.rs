@@ -47,7 +47,7 @@ const ODD_IDS: &[&str] = &[
     ":app", "@p", "$1", "NULL", "null",
     // Patterns.
     "*", "?*", "[a-z]", "%", "_", "%%", "a%", "a_b", "\\%", ".*", "^a$",
-    // Markup of other languages.
+    // Syntax of other languages.
     "{}", "[]", "{\"a\":1}", "\\u0000", "%00", "%2e%2e", "&amp;", "<script>", "${x}", "{{x}}", "a b", "a+b",
     "a&b=c", "#", "-", "--help", "0", "00", "1", "1.0", "01", "-1", "true", "app:", "user:x", "a:b:c",
     // Scripts.
