@@ -226,7 +226,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
         Box::pin(async move {
             for _ in 0..2 {
                 clock.tick(ttl * 2 / 3);
-                // Wait longer than the renewal interval, in small steps so that the renewal can run.
+                // Wait longer than the renewal interval, in small steps so that it can run.
                 for _ in 0..20 {
                     tokio::time::sleep(ttl / 40).await;
                 }

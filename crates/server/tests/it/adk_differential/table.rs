@@ -1,5 +1,4 @@
-//! The committed table of ADK's objects equals the one that the generator makes from google-adk
-//! 2.13.
+//! The committed table of ADK's objects is what the generator makes from google-adk 2.13.
 
 use std::{path::PathBuf, process::Command};
 
