@@ -135,6 +135,39 @@ wire_object! {
     }
 }
 
+impl ModelTool {
+    /// Returns the name of a tool in it that the provider runs itself, for example
+    /// `googleSearch`.
+    ///
+    /// ```
+    /// use retain_core::ModelTool;
+    /// let tool = ModelTool::from_json(r#"{"googleSearch": {}}"#).unwrap();
+    /// assert_eq!(tool.provider_tool(), Some("googleSearch"));
+    /// ```
+    pub fn provider_tool(&self) -> Option<&str> {
+        let named = [
+            ("retrieval", self.retrieval.is_some()),
+            ("computerUse", self.computer_use.is_some()),
+            ("fileSearch", self.file_search.is_some()),
+            ("googleSearch", self.google_search.is_some()),
+            ("googleMaps", self.google_maps.is_some()),
+            ("codeExecution", self.code_execution.is_some()),
+            ("enterpriseWebSearch", self.enterprise_web_search.is_some()),
+            (
+                "googleSearchRetrieval",
+                self.google_search_retrieval.is_some(),
+            ),
+            ("parallelAiSearch", self.parallel_ai_search.is_some()),
+            ("urlContext", self.url_context.is_some()),
+            ("mcpServers", self.mcp_servers.is_some()),
+            ("exaAiSearch", self.exa_ai_search.is_some()),
+        ];
+        let named = named.into_iter().find(|(_, is_set)| *is_set);
+        let unknown = || self.extra.iter().map(|(name, _)| name).next();
+        named.map(|(name, _)| name).or_else(unknown)
+    }
+}
+
 wire_object! {
     /// A function that the model may call.
     pub struct FunctionDeclaration: FUNCTION_DECLARATION {

@@ -10,14 +10,7 @@ use crate::openai::schema::json_schema;
 pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {
     let mut declared = Vec::new();
     for tool in config.tools.iter().flatten() {
-        let has_own = tool.retrieval.is_some()
-            || tool.google_search.is_some()
-            || tool.url_context.is_some()
-            || tool.code_execution.is_some()
-            || tool.google_maps.is_some()
-            || tool.enterprise_web_search.is_some()
-            || tool.computer_use.is_some();
-        if has_own {
+        if tool.provider_tool().is_some() {
             tracing::warn!("Claude has none of Gemini's own tools, so such a tool is left out");
         }
         for function in tool.function_declarations.iter().flatten() {

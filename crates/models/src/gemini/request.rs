@@ -290,34 +290,28 @@ fn tools_of(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelEr
 
 fn tool_without_functions(tool: &ModelTool, backend: &Backend) -> Result<JsonMap, ModelError> {
     let mut out = JsonMap::new();
-    put(&mut out, "retrieval", tool.retrieval.as_ref().map(camel));
-    put(
-        &mut out,
-        "computerUse",
-        tool.computer_use.as_ref().map(camel),
-    );
-    put(
-        &mut out,
-        "googleSearch",
-        tool.google_search.as_ref().map(camel_map),
-    );
-    put(
-        &mut out,
-        "googleMaps",
-        tool.google_maps.as_ref().map(camel_map),
-    );
-    put(
-        &mut out,
-        "codeExecution",
-        tool.code_execution.as_ref().map(camel_map),
-    );
-    let enterprise = tool.enterprise_web_search.as_ref().map(camel_map);
-    put(&mut out, "enterpriseWebSearch", enterprise);
-    put(
-        &mut out,
-        "urlContext",
-        tool.url_context.as_ref().map(camel_map),
-    );
+    let values = [
+        ("retrieval", &tool.retrieval),
+        ("computerUse", &tool.computer_use),
+        ("fileSearch", &tool.file_search),
+        ("googleSearchRetrieval", &tool.google_search_retrieval),
+        ("parallelAiSearch", &tool.parallel_ai_search),
+        ("mcpServers", &tool.mcp_servers),
+        ("exaAiSearch", &tool.exa_ai_search),
+    ];
+    for (name, value) in values {
+        put(&mut out, name, value.as_ref().map(camel));
+    }
+    let maps = [
+        ("googleSearch", &tool.google_search),
+        ("googleMaps", &tool.google_maps),
+        ("codeExecution", &tool.code_execution),
+        ("enterpriseWebSearch", &tool.enterprise_web_search),
+        ("urlContext", &tool.url_context),
+    ];
+    for (name, map) in maps {
+        put(&mut out, name, map.as_ref().map(camel_map));
+    }
     for (name, value) in tool.extra.iter().filter(|(_, value)| !value.is_null()) {
         out.insert(super::respell::camel_key(name), camel(value));
     }
@@ -336,9 +330,12 @@ fn tool_without_functions(tool: &ModelTool, backend: &Backend) -> Result<JsonMap
             ("googleSearch", "excludeDomains"),
             ("googleMaps", "groundingTypes"),
         ],
-        Backend::Vertex { .. } => &[],
+        Backend::Vertex { .. } => &[("mcpServers", "streamableHttpTransport")],
     };
-    let is_there = |(outer, inner): &&(&str, &str)| out[*outer].get(inner).is_some();
+    let is_there = |(outer, inner): &&(&str, &str)| match &out[*outer] {
+        Json::Array(items) => items.iter().any(|item| item.get(inner).is_some()),
+        object => object.get(inner).is_some(),
+    };
     let field = refused.iter().find(|field| out.contains_key(field));
     let field = field.or_else(|| inside.iter().find(is_there).map(|(_, inner)| inner));
     match field {

@@ -84,18 +84,7 @@ impl Choice {
 /// Rejects tools that another provider runs. Dropping them would let the model invent what it
 /// should look up.
 fn only_functions(kind: Kind, tool: &ModelTool) -> Result<(), ModelError> {
-    let others = [
-        ("retrieval", tool.retrieval.is_some()),
-        ("googleSearch", tool.google_search.is_some()),
-        ("urlContext", tool.url_context.is_some()),
-        ("codeExecution", tool.code_execution.is_some()),
-        ("googleMaps", tool.google_maps.is_some()),
-        ("enterpriseWebSearch", tool.enterprise_web_search.is_some()),
-        ("computerUse", tool.computer_use.is_some()),
-    ];
-    let known = others.iter().find(|(_, is_there)| *is_there);
-    let known = known.map(|(name, _)| *name);
-    match known.or_else(|| tool.extra.iter().next().map(|(name, _)| name)) {
+    match tool.provider_tool() {
         None => Ok(()),
         Some(name) => Err(refused(format!(
             "{} has no tool {name}; it runs on Gemini's side only",

@@ -370,6 +370,11 @@ fn unsupported_settings_are_refused_by_name() {
             "googleSearch",
         ),
         (
+            said("Hi", r#"{"tools": [{"exaAiSearch": {}}]}"#),
+            "openai",
+            "exaAiSearch",
+        ),
+        (
             said("Hi", r#"{"tools": [{"newTool": {}}]}"#),
             "openai",
             "newTool",
