@@ -164,7 +164,8 @@ def state_json(state: dict[str, Any]) -> bytes:
 def _with_text_for_bytes(value: Any) -> Any:
     """The value with text in the place of bytes, as ADK has it in its states.
 
-    ADK's services raise for bytes that are not text. They are encoded as ADK encodes bytes in events.
+    ADK's services raise for bytes that are not text. They are encoded as ADK encodes bytes in
+    events.
     """
     if isinstance(value, (bytes, bytearray)):
         try:

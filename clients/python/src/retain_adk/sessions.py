@@ -28,11 +28,12 @@ _PAGE = 1000
 class RetainSessionService(BaseSessionService):
     """ADK sessions on a Retain server.
 
-    The server stores concurrent appends of several tasks or processes in the order of their arrival;
-    there are no stale sessions. The client repeats an append after a lost answer; it is stored once.
+    The server stores concurrent appends of several tasks or processes in the order of their
+    arrival; there are no stale sessions. The client repeats an append after a lost answer; it is
+    stored once.
 
-    `append_event` updates the caller's session like ADK's own services: with the event, its state and
-    `temp:` keys. If it raises, the session does not change.
+    `append_event` updates the caller's session like ADK's own services: with the event, its state
+    and `temp:` keys. If it raises, the session does not change.
     """
 
     def __init__(
