@@ -22,6 +22,9 @@ mod migrate;
 mod plain_log;
 mod plan;
 mod ports;
+#[doc(hidden)]
+pub mod prompt_text;
+pub mod python_text;
 mod redact;
 mod request;
 mod response;

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use retain_core::{Bytes, Content, FunctionDeclaration, FunctionResponse, Json, JsonMap, Part};
-use retain_runtime::{
-    LlmRequest, Tool, ToolContext, ToolError, ToolOutput, python_text::python_json_ascii,
+use retain_core::{
+    Bytes, Content, FunctionDeclaration, FunctionResponse, Json, JsonMap, Part,
+    python_text::python_json_ascii,
 };
+use retain_runtime::{LlmRequest, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::{
     client::{ResourceBody, ServerResource},

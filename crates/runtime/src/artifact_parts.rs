@@ -3,7 +3,7 @@
 
 use retain_core::Part;
 
-use crate::python_text::python_strip;
+use retain_core::python_text::python_strip;
 
 const BINARY: &str = "application/octet-stream";
 

@@ -14,14 +14,11 @@ mod config;
 pub mod contents;
 mod context;
 mod error;
-mod fence;
 mod flow;
 mod interrupts;
 mod look_alikes;
 mod models;
 mod plugins;
-pub mod python_text;
-pub mod replay;
 mod runner;
 mod scheduler;
 mod schema;
@@ -40,6 +37,8 @@ pub use artifact_parts::safe_part;
 pub use compaction::{
     CompactionConfig, CompactionError, EventSummarizer, LlmEventSummarizer, Summary,
 };
+#[doc(hidden)]
+pub use config::yaml_to_json;
 pub use config::{
     AgentConfig, AgentsDir, ConfigError, ConfigRegistry, CustomAgentConfig, Reloaded,
 };

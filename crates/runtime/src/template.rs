@@ -5,12 +5,12 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use retain_core::{Part, State, StateScope};
-
-use crate::{
-    artifact_parts::{is_media, is_textual, line_about, normalized},
+use retain_core::{
+    Part, State, StateScope,
     python_text::{python_str, python_strip},
 };
+
+use crate::artifact_parts::{is_media, is_textual, line_about, normalized};
 
 /// An instruction with placeholders.
 ///

@@ -2,8 +2,8 @@
 //! call, and the call is the answer. All models support this; only the newest support a native
 //! schema (`output_config.format`).
 
+use retain_core::python_text::python_json;
 use retain_core::{FunctionCall, Json, JsonMap, Part};
-use retain_runtime::python_text::python_json;
 
 use crate::openai::schema::{as_object, json_schema, value_in};
 

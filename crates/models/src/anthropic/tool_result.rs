@@ -1,7 +1,7 @@
 //! Converts function responses to `tool_result` blocks: text as in ADK, plus media.
 
+use retain_core::python_text::{python_json_ascii, python_str};
 use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
-use retain_runtime::python_text::{python_json_ascii, python_str};
 
 use super::{
     blocks::{Source, has_words, media_block, plain_type},

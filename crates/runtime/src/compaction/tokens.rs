@@ -1,11 +1,8 @@
 //! Counts or estimates the length of an agent's next prompt.
 
-use retain_core::{Content, Event, Events, JsonMap, Part};
+use retain_core::{Content, Event, Events, JsonMap, Part, python_text::python_json_map};
 
-use crate::{
-    contents::{ContentsOptions, assemble_contents, valid_events, valid_shared_events},
-    python_text::python_json_map,
-};
+use crate::contents::{ContentsOptions, assemble_contents, valid_events, valid_shared_events};
 
 /// The approximate number of characters of a token.
 const TOKEN_CHARS: usize = 4;

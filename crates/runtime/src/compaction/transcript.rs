@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{Event, JsonMap, Part};
 
-use crate::python_text::python_repr_map;
+use retain_core::python_text::python_repr_map;
 
 /// The request for a summary, before the transcript. Byte-identical to ADK's: models were tuned on
 /// it.

@@ -35,7 +35,7 @@ use retain_core::Json;
 use crate::agents::Agent;
 
 /// Parses a YAML text into JSON, as ADK's YAML parser does.
-pub(crate) fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
+pub fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
     Ok(yaml::parse(Path::new("the text"), text)?.to_json())
 }
 

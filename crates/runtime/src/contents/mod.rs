@@ -48,7 +48,6 @@ mod tests;
 
 pub use cache::ContentsCache;
 pub use placement::{insertion_point_before_user_turn, place_of_user_content};
-pub(crate) use quoting::PREAMBLE as QUOTED_AGENT_PREAMBLE;
 use std::sync::Arc;
 
 use retain_core::{Content, Event, Events};

@@ -3,10 +3,10 @@
 //! The call that delegated it is outside of the agent's scope, so its arguments become a user
 //! message before everything else.
 
-use retain_core::{Content, Part};
+use retain_core::{Content, Part, python_text::python_json_map};
 
 use super::{ContentsOptions, Listed};
-use crate::{SharedContent, python_text::python_json_map};
+use crate::SharedContent;
 
 /// Identical to ADK's text.
 const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replies or \

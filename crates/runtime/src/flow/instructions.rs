@@ -1,12 +1,11 @@
 //! Processor `instructions`: the global, the static and the agent's own instruction.
 
-use retain_core::{BoxError, Content};
+use retain_core::{BoxError, Content, prompt_text::own_instruction};
 
 use crate::{
     agents::{Instruction, LlmAgent},
     context::InvocationContext,
     error::{Result, RunError},
-    fence::own_instruction,
     models::LlmRequest,
     template::Template,
 };

@@ -37,7 +37,7 @@ pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Op
         return None;
     }
     let value = answered.actions.set_model_response.as_ref()?;
-    let content = Content::model(crate::python_text::python_json(value));
+    let content = Content::model(retain_core::python_text::python_json(value));
     Some(Event {
         response: LlmResponse::of(content),
         ..ctx.new_event()

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use retain_core::{
     BoxError, Content, Event, FunctionDeclaration, Json, JsonMap, Part, SessionService, State,
+    python_text::python_json_sorted,
 };
 
 use super::{Tool, ToolOutput, forwarded_artifacts::ForwardedArtifacts};
@@ -16,7 +17,6 @@ use crate::{
     agents::{Agent, IntoAgent, OutputSchema},
     context::ToolContext,
     error::{RunError, ToolError},
-    python_text::python_json_sorted,
     runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
 };
 

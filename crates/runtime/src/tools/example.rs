@@ -3,15 +3,13 @@
 use std::{fmt, fmt::Write as _, sync::Arc};
 
 use async_trait::async_trait;
-use retain_core::{Content, FunctionCall, FunctionResponse, Json, JsonMap, Part};
-
-use super::Tool;
-use crate::{
-    context::ToolContext,
-    error::ToolError,
-    models::LlmRequest,
+use retain_core::{
+    Content, FunctionCall, FunctionResponse, Json, JsonMap, Part,
     python_text::{python_repr, python_str},
 };
+
+use super::Tool;
+use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
 /// A sample user message and the expected response.
 #[derive(Debug, Clone, PartialEq)]

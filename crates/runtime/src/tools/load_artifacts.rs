@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use retain_core::{
     BoxError, Content, FunctionDeclaration, Json, JsonMap, Part, USER_ARTIFACT_PREFIX,
+    python_text::python_json_ascii,
 };
 
 use super::{Tool, ToolOutput};
 use crate::{
     artifact_parts::safe_part, context::ToolContext, error::ToolError, models::LlmRequest,
-    python_text::python_json_ascii, shared_content::SharedContent,
+    shared_content::SharedContent,
 };
 
 const NAME: &str = "load_artifacts";

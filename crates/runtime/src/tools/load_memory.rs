@@ -4,13 +4,12 @@
 //! one entry must not make all later requests too long for the model.
 
 use async_trait::async_trait;
-use retain_core::{FunctionDeclaration, Json, JsonMap, MemoryEntry, SearchMemoryResponse};
+use retain_core::{
+    FunctionDeclaration, Json, JsonMap, MemoryEntry, SearchMemoryResponse, prompt_text::LOAD_MEMORY,
+};
 
 use super::{Tool, ToolOutput, function::missing_parameters, preload_memory::share};
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
-
-/// The tool's name.
-pub(crate) const LOAD_MEMORY: &str = "load_memory";
 
 const DESCRIPTION: &str = "Loads the memory for the current user.
 

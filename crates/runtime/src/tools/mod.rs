@@ -24,10 +24,9 @@ pub use confirmation::ToolConfirmation;
 pub use example::{Example, ExampleProvider, ExampleTool, Examples};
 pub use function::FunctionTool;
 pub use load_artifacts::{LoadArtifactsTool, load_artifacts_tool};
-pub(crate) use load_memory::LOAD_MEMORY;
 pub use load_memory::load_memory_tool;
 pub use model_side::{ModelSideTool, code_execution, google_search, url_context};
-pub(crate) use preload_memory::{CLOSING, INDENT, INTRODUCTION, OPENING, Recalled, UNNAMED};
+pub(crate) use preload_memory::Recalled;
 pub use preload_memory::{PreloadMemoryTool, preload_memory_tool};
 pub(crate) use set_model_response::{SET_MODEL_RESPONSE, SetModelResponseTool};
 

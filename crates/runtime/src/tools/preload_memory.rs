@@ -7,13 +7,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use retain_core::{Content, MemoryEntry, SearchMemoryResponse};
+use retain_core::{
+    Content, MemoryEntry, SearchMemoryResponse,
+    prompt_text::{
+        OWN_INSTRUCTION, QUOTED_AGENT, RECALL_CLOSING, RECALL_INDENT, RECALL_INTRODUCTION,
+        RECALL_OPENING, RECALL_UNNAMED,
+    },
+};
 
 use super::Tool;
 use crate::{
     context::ToolContext,
     error::{ToolError, error_kind},
-    fence::{OWN_INSTRUCTION, QUOTED_AGENT},
     look_alikes::{Looks, looks},
     models::LlmRequest,
     shared_content::SharedContent,
@@ -21,16 +26,6 @@ use crate::{
 
 /// The search result for the user's message; `None` if no search ran or it failed.
 pub(crate) type Recalled = Option<Arc<SearchMemoryResponse>>;
-
-/// Introduces the block, in the exact words of ADK.
-pub(crate) const INTRODUCTION: &str = "The following content is from your previous conversations \
-    with the user.\nThey may be useful for answering the user's current query.";
-pub(crate) const OPENING: &str = "<PAST_CONVERSATIONS>";
-pub(crate) const CLOSING: &str = "</PAST_CONVERSATIONS>";
-/// The indentation of a line that continues a memory.
-pub(crate) const INDENT: &str = "  ";
-/// The author label of an entry without an author whose text starts like a label.
-pub(crate) const UNNAMED: &str = "unknown";
 
 /// Entries are omitted rather than cut below this number of characters.
 const SHORTEST: usize = 80;
@@ -118,7 +113,8 @@ impl Tool for PreloadMemoryTool {
         if recalled.is_empty() {
             return Ok(());
         }
-        let text = format!("{INTRODUCTION}\n{OPENING}\n{recalled}\n{CLOSING}\n");
+        let text =
+            format!("{RECALL_INTRODUCTION}\n{RECALL_OPENING}\n{recalled}\n{RECALL_CLOSING}\n");
         request.insert_before_user_turn(vec![SharedContent::from(Content::user(text))]);
         Ok(())
     }
@@ -167,7 +163,7 @@ fn entry_lines(memory: &MemoryEntry) -> Vec<String> {
     let text = indented(&texts(&memory.content, true).join(" "));
     let text = (!text.is_empty()).then(|| match memory.author.as_deref() {
         Some(author) if !author.is_empty() => format!("{}: {text}", label(author)),
-        _ if has_label(&text) => format!("{UNNAMED}: {text}"),
+        _ if has_label(&text) => format!("{RECALL_UNNAMED}: {text}"),
         _ => text,
     });
     time.into_iter().chain(text).collect()
@@ -181,7 +177,7 @@ fn indented(text: &str) -> String {
     for line in lines {
         indented.push('\n');
         if !line.is_empty() {
-            indented.push_str(INDENT);
+            indented.push_str(RECALL_INDENT);
             indented.push_str(line);
         }
     }

@@ -1,4 +1,4 @@
-//! Integration tests of the runtime: single rules, recorded runs, and random runs compared with
+//! Integration tests of the runtime: single rules, and random runs compared with
 //! google-adk.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -11,7 +11,6 @@ mod compaction;
 mod composition;
 mod config;
 mod confirmation;
-mod conformance;
 mod contained;
 mod crash;
 mod differential;

@@ -4,8 +4,10 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use retain_core::{ArtifactError, Json, JsonMap, MemoryError, SessionError};
-use retain_runtime::{RunError, python_text::python_repr};
+use retain_core::{
+    ArtifactError, Json, JsonMap, MemoryError, SessionError, python_text::python_repr,
+};
+use retain_runtime::RunError;
 
 use super::{answers::json_response, validate::Problem};
 use crate::{

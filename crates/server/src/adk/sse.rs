@@ -12,8 +12,8 @@ use axum::{
     response::Response,
 };
 use futures_util::{StreamExt as _, stream};
-use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
-use retain_runtime::{RunError, RunStream, error_kind, python_text::python_json_ascii};
+use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock, python_text::python_json_ascii};
+use retain_runtime::{RunError, RunStream, error_kind};
 
 use super::{answers::event_text, errors::AdkError};
 use crate::guard::{KeyWatch, RunPermit, Standing};

@@ -12,10 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Json, State};
-use retain_runtime::{
-    ConfigRegistry, Model, ModelRegistry, Plugin,
-    replay::{Recordings, Replay, Script, Scripts},
-};
+use retain_replay::{Recordings, Replay, Script, Scripts};
+use retain_runtime::{ConfigRegistry, Model, ModelRegistry, Plugin};
 
 /// The state key in which a client names the recording to replay.
 const CONFIG: &str = "_adk_replay_config";

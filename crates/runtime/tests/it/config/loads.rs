@@ -53,7 +53,8 @@ fn asking(model: &Arc<ScriptedModel>) -> ConfigRegistry {
 
 #[test]
 fn every_recorded_agent_loads() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/conformance/agents");
+    let root =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../replay/testdata/conformance/agents");
     let agents = AgentsDir::open(root, registry()).unwrap();
     let apps = agents.apps().unwrap();
     assert_eq!(apps.len(), 39);

@@ -1,9 +1,9 @@
 //! Random JSON values and their printed form.
 
-use retain_core::{Json, JsonMap, Number};
-use retain_runtime::python_text::{
+use retain_core::python_text::{
     python_json_map, python_repr, python_repr_map, python_repr_sorted, python_str,
 };
+use retain_core::{Json, JsonMap, Number};
 use retain_testkit::random::Random;
 
 use crate::differential::oracle::{Oracle, cases};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::{Content, Json};
 use retain_runtime::{Agent, AgentConfig, ConfigRegistry, Model};
 
-use crate::conformance::case::root;
+use crate::case::root;
 
 /// Load the root agent of an app. `model` resolves a model name.
 pub(crate) fn root_agent(

@@ -1,4 +1,5 @@
-//! `OfflineModel`: answers without a network or an API key by quoting what it was told.
+//! The offline model: answers without a network or an API key by quoting what it was told. The
+//! runtime wraps it as `OfflineModel`.
 //!
 //! `conversation` parses a request into passages, `finding` searches for the passage that answers
 //! the question, and `sayings` formats the answer.
@@ -14,47 +15,17 @@ mod stop_words;
 mod tests;
 mod words;
 
-use std::sync::Arc;
+use retain_core::{
+    Content, FunctionCall, GenerateContentConfig, JsonMap, LlmResponse, UsageMetadata,
+    prompt_text::LOAD_MEMORY,
+};
 
-use futures_util::stream;
-use retain_core::{Content, FunctionCall, JsonMap, LlmResponse, UsageMetadata};
-
-use super::{LlmRequest, Model, ModelCapabilities, ModelStream};
-use crate::tools::LOAD_MEMORY;
 use conversation::{Conversation, Memory, Message};
 use finding::Topic;
 use passages::{Passage, Speaker};
 
 /// The error code if the answer does not fit the requested schema.
 const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
-
-/// A model that needs no network: it acknowledges statements and answers questions by quoting a
-/// sentence that it was told.
-///
-/// It searches recalled memories, the results of `load_memory` and the conversation. If it finds no
-/// answer and `load_memory` is available, it calls that tool.
-///
-/// It quotes, with date and session if known, or says that it knows nothing; it never invents an
-/// answer. The same request always has the same answer.
-///
-/// ```
-/// use std::sync::Arc;
-/// use retain_runtime::{LlmAgent, OfflineModel, Runner};
-/// # use retain_stores::InMemorySessionService;
-///
-/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let sessions = Arc::new(InMemorySessionService::new());
-/// let agent = LlmAgent::builder("assistant").model(OfflineModel::new()).build()?;
-/// let runner = Runner::builder().app_name("app").agent(agent).session_service(sessions);
-/// let runner = runner.auto_create_session(true).build()?;
-///
-/// runner.run("ada", Some("s1"), "I live in Oslo.").await?.answer().await?;
-/// let answer = runner.run("ada", Some("s1"), "Where do I live?").await?.answer().await?;
-/// assert!(answer.starts_with(r#"You told me earlier in this conversation: "I live in Oslo.""#));
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OfflineModel;
 
 /// The model's reaction to a request.
 #[derive(Debug, PartialEq)]
@@ -63,42 +34,28 @@ enum Reply {
     Calls(FunctionCall),
 }
 
-impl OfflineModel {
-    /// Creates the model, which has no settings.
-    pub fn new() -> OfflineModel {
-        OfflineModel
-    }
-}
-
-impl Model for OfflineModel {
-    fn name(&self) -> &str {
-        "offline"
-    }
-
-    fn capabilities(&self) -> ModelCapabilities {
-        ModelCapabilities {
-            output_schema_and_tools: true,
-            pairs_calls_by_id: false,
-        }
-    }
-
-    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
-        let whole = match reply(&request) {
-            Reply::Calls(call) => LlmResponse::of(Content::new("model", vec![call.into()])),
-            Reply::Says(text) => in_form(&request, text),
-        };
-        let content = whole.content.as_ref();
-        let said = content.map(Content::text_concat).unwrap_or_default();
-        let pieces = said.split_inclusive(' ').filter(|_| stream).map(piece);
-        let mut responses: Vec<_> = pieces.map(Ok).collect();
-        responses.push(Ok(finished(&request, &said, whole)));
-        Box::pin(stream::iter(responses))
-    }
+/// Returns the responses to a request: with `stream`, first its words as partial responses. The same
+/// request always has the same responses.
+pub fn respond(
+    contents: &[&Content],
+    config: &GenerateContentConfig,
+    stream: bool,
+) -> Vec<LlmResponse> {
+    let whole = match reply(contents, config) {
+        Reply::Calls(call) => LlmResponse::of(Content::new("model", vec![call.into()])),
+        Reply::Says(text) => in_form(config, text),
+    };
+    let content = whole.content.as_ref();
+    let said = content.map(Content::text_concat).unwrap_or_default();
+    let pieces = said.split_inclusive(' ').filter(|_| stream).map(piece);
+    let mut responses: Vec<_> = pieces.collect();
+    responses.push(finished(contents, config, &said, whole));
+    responses
 }
 
 /// Chooses the reaction to a request.
-fn reply(request: &LlmRequest) -> Reply {
-    let conversation = Conversation::read(request);
+fn reply(contents: &[&Content], config: &GenerateContentConfig) -> Reply {
+    let conversation = Conversation::read(contents, config);
     match &conversation.message {
         Some(message) if !message.is_empty() => to_message(&conversation, message),
         message => Reply::Says(sayings::no_text(message.is_some())),
@@ -190,8 +147,7 @@ fn latest_first<'p, 'a>(passages: &'p [Passage<'a>]) -> Vec<(&'p Passage<'a>, &'
 }
 
 /// Converts the answer to the output schema of the request, if it has one.
-fn in_form(request: &LlmRequest, text: String) -> LlmResponse {
-    let config = &request.config;
+fn in_form(config: &GenerateContentConfig, text: String) -> LlmResponse {
     let schema = config
         .response_schema
         .as_ref()
@@ -220,10 +176,15 @@ fn piece(text: &str) -> LlmResponse {
 }
 
 /// Returns the complete response with the metadata that a provider adds.
-fn finished(request: &LlmRequest, said: &str, whole: LlmResponse) -> LlmResponse {
-    let texts = request.contents.iter().flat_map(|content| content.parts());
+fn finished(
+    contents: &[&Content],
+    config: &GenerateContentConfig,
+    said: &str,
+    whole: LlmResponse,
+) -> LlmResponse {
+    let texts = contents.iter().flat_map(|content| content.parts());
     let texts = texts.filter_map(|part| part.text.as_deref());
-    let prompt = texts.chain(request.config.system_instruction.as_deref());
+    let prompt = texts.chain(config.system_instruction.as_deref());
     let (prompt, answer) = (tokens(prompt), tokens([said]));
     LlmResponse {
         model_version: Some("offline".to_owned()),

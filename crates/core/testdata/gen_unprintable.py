@@ -1,7 +1,7 @@
 """Writes src/python_text/unprintable.rs: the characters that Python's repr() escapes.
 
 Run with the Python whose output is to be matched (3.11):
-    python crates/runtime/testdata/gen_unprintable.py > crates/runtime/src/python_text/unprintable.rs
+    python crates/core/testdata/gen_unprintable.py > crates/core/src/python_text/unprintable.rs
 """
 
 import sys

@@ -1,15 +1,14 @@
 //! A request as the offline model reads it: the last message, known passages, and available memory.
 
-use retain_core::{Content, Json};
+use retain_core::{
+    Content, GenerateContentConfig, Json,
+    prompt_text::{LOAD_MEMORY, QUOTED_AGENT_PREAMBLE, is_own_instruction},
+};
 
-use super::{
+use crate::{
     intent::is_question,
     passages::{Passage, Passages, Speaker, Told, is_of_load_memory, is_recalled},
     words::sentences,
-};
-use crate::{
-    contents::QUOTED_AGENT_PREAMBLE, fence::is_own_instruction, models::LlmRequest,
-    tools::LOAD_MEMORY,
 };
 
 /// The parsed request.
@@ -41,8 +40,10 @@ pub(super) struct Message<'a>(Vec<&'a str>);
 
 impl<'a> Conversation<'a> {
     /// Parses a request.
-    pub(super) fn read(request: &'a LlmRequest) -> Conversation<'a> {
-        let contents: Vec<&Content> = request.contents.iter().map(|content| &**content).collect();
+    pub(super) fn read(
+        contents: &[&'a Content],
+        config: &GenerateContentConfig,
+    ) -> Conversation<'a> {
         let current = contents.iter().rposition(|content| is_message(content));
         let mut passages = Passages::default();
         let mut has_spoken = false;
@@ -68,7 +69,7 @@ impl<'a> Conversation<'a> {
         Conversation {
             message,
             passages: passages.all,
-            memory: memory(request, &contents[current.unwrap_or(0)..]),
+            memory: memory(config, &contents[current.unwrap_or(0)..]),
             has_spoken,
         }
     }
@@ -94,7 +95,7 @@ impl<'a> Message<'a> {
 }
 
 /// Returns the state of memory search after the events of this turn.
-fn memory<'a>(request: &LlmRequest, turn: &[&'a Content]) -> Memory<'a> {
+fn memory<'a>(config: &GenerateContentConfig, turn: &[&'a Content]) -> Memory<'a> {
     let mut calls = turn.iter().flat_map(|content| content.function_calls());
     if calls.any(|call| call.name.as_deref() == Some(LOAD_MEMORY)) {
         let responses = turn.iter().flat_map(|content| content.function_responses());
@@ -105,14 +106,14 @@ fn memory<'a>(request: &LlmRequest, turn: &[&'a Content]) -> Memory<'a> {
         let error = response.and_then(|response| response.get("error"));
         return Memory::Asked(error.and_then(Json::as_str));
     }
-    match is_declared(request, LOAD_MEMORY) {
+    match is_declared(config, LOAD_MEMORY) {
         true => Memory::Unasked,
         false => Memory::Absent,
     }
 }
 
-fn is_declared(request: &LlmRequest, name: &str) -> bool {
-    let tools = request.config.tools.iter().flatten();
+fn is_declared(config: &GenerateContentConfig, name: &str) -> bool {
+    let tools = config.tools.iter().flatten();
     let mut declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
     declared.any(|declaration| declaration.name.as_deref() == Some(name))
 }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use async_trait::async_trait;
 use retain_core::{BoxError, State};
-use retain_runtime::replay::{Recordings, Script, Scripts};
+use retain_replay::{Recordings, Script, Scripts};
 
 /// The recordings of one case and the current message. Clones share both.
 #[derive(Debug, Clone)]

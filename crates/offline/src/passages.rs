@@ -3,10 +3,15 @@
 //! They come from three sources: the block of recalled memories that `preload_memory` inserts into
 //! the contents, the results of `load_memory`, and the conversation itself.
 
-use retain_core::{FunctionResponse, Json, MemoryEntry};
+use retain_core::{
+    FunctionResponse, Json, MemoryEntry,
+    prompt_text::{
+        LOAD_MEMORY, RECALL_CLOSING, RECALL_INDENT, RECALL_INTRODUCTION, RECALL_OPENING,
+        RECALL_UNNAMED,
+    },
+};
 
-use super::sayings::is_own;
-use crate::tools::{CLOSING, INDENT, INTRODUCTION, LOAD_MEMORY, OPENING, UNNAMED};
+use crate::sayings::is_own;
 
 /// A passage of text that somebody said.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,13 +92,17 @@ impl<'a> Passages<'a> {
 
     /// Adds the block of recalled memories, if `text` is one.
     pub(super) fn add_recalled(&mut self, text: &'a str) {
-        let inside = text.split_once(OPENING).map_or("", |(_, inside)| inside);
-        let inside = inside.rsplit_once(CLOSING).map_or(inside, |(it, _)| it);
+        let inside = text
+            .split_once(RECALL_OPENING)
+            .map_or("", |(_, inside)| inside);
+        let inside = inside
+            .rsplit_once(RECALL_CLOSING)
+            .map_or(inside, |(it, _)| it);
         let (mut time, mut begun) = (None, None);
         let mut at = 0;
         for line in inside.split_inclusive('\n') {
             // An indented or empty line continues the text before it.
-            let goes_on = line.starts_with(INDENT) || line.trim().is_empty();
+            let goes_on = line.starts_with(RECALL_INDENT) || line.trim().is_empty();
             if !goes_on && let Some(from) = begun.take() {
                 self.add_line_entry(time.take(), &inside[from..at]);
             }
@@ -117,7 +126,7 @@ impl<'a> Passages<'a> {
             !name.is_empty() && !name.contains(char::is_whitespace)
         };
         match entry.split_once(": ").filter(|(name, _)| is_name(name)) {
-            Some((UNNAMED, text)) => self.add_memory(text, None, time, None),
+            Some((RECALL_UNNAMED, text)) => self.add_memory(text, None, time, None),
             Some((name, text)) => self.add_memory(text, Some(name), time, None),
             None => self.add_memory(entry, None, time, None),
         }
@@ -177,7 +186,7 @@ impl<'a> Passages<'a> {
 
 /// Whether a text is the block of recalled memories.
 pub(super) fn is_recalled(text: &str) -> bool {
-    text.starts_with(INTRODUCTION) && text.contains(OPENING)
+    text.starts_with(RECALL_INTRODUCTION) && text.contains(RECALL_OPENING)
 }
 
 /// Whether a response is a result of `load_memory`.
@@ -198,7 +207,7 @@ mod tests {
     use super::*;
 
     fn recalled(lines: &str) -> Vec<(String, String, Option<String>)> {
-        let block = format!("{INTRODUCTION}\n{OPENING}\n{lines}\n{CLOSING}\n");
+        let block = format!("{RECALL_INTRODUCTION}\n{RECALL_OPENING}\n{lines}\n{RECALL_CLOSING}\n");
         assert!(is_recalled(&block));
         let mut passages = Passages::default();
         passages.add_recalled(&block);

@@ -69,7 +69,7 @@ pub(super) fn is_asking(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::offline::words::words;
+    use crate::words::words;
 
     fn content(question: &str) -> Vec<String> {
         content_words(words(question).collect())

@@ -1,17 +1,14 @@
 //! Tests the offline model from the outside: a request in, responses out.
 
-use std::sync::Arc;
-
-use futures_util::StreamExt as _;
-use retain_core::{Content, FunctionCall, FunctionResponse, Json, LlmResponse, Part};
+use retain_core::{
+    FunctionDeclaration, FunctionResponse, Json, ModelTool, Part,
+    prompt_text::{
+        QUOTED_AGENT_PREAMBLE, RECALL_CLOSING, RECALL_INTRODUCTION, RECALL_OPENING, own_instruction,
+    },
+};
 use retain_testkit::random::Random;
 
 use super::*;
-use crate::{
-    contents::QUOTED_AGENT_PREAMBLE,
-    models::Model as _,
-    tools::{CLOSING, FunctionTool, INTRODUCTION, OPENING, Tool, ToolOutput, load_memory_tool},
-};
 
 const MARK: &str = "(offline model: I only quote what I was told)";
 const ALPHA: &str = "My favorite project is Project Alpha.";
@@ -19,7 +16,10 @@ const WHICH: &str = "What is my favorite project?";
 
 /// Builds a conversation turn by turn.
 #[derive(Default)]
-struct Talk(LlmRequest);
+struct Talk {
+    contents: Vec<Content>,
+    config: GenerateContentConfig,
+}
 
 impl Talk {
     fn user(self, text: &str) -> Talk {
@@ -31,17 +31,25 @@ impl Talk {
     }
 
     fn content(mut self, content: Content) -> Talk {
-        self.0.contents.push(content.into());
+        self.contents.push(content);
         self
     }
 
     fn recalled(self, lines: &str) -> Talk {
-        self.user(&format!("{INTRODUCTION}\n{OPENING}\n{lines}\n{CLOSING}\n"))
+        self.user(&format!(
+            "{RECALL_INTRODUCTION}\n{RECALL_OPENING}\n{lines}\n{RECALL_CLOSING}\n"
+        ))
     }
 
-    fn with_tool(mut self, tool: impl Tool) -> Talk {
-        let tool: Arc<dyn Tool> = Arc::new(tool);
-        self.0.append_tool(&tool);
+    fn with_tool(mut self, name: &str) -> Talk {
+        let declaration = FunctionDeclaration {
+            name: Some(name.to_owned()),
+            ..FunctionDeclaration::default()
+        };
+        self.config.tools.get_or_insert_default().push(ModelTool {
+            function_declarations: Some(vec![declaration]),
+            ..ModelTool::default()
+        });
         self
     }
 
@@ -63,15 +71,13 @@ impl Talk {
     }
 
     fn schema(mut self, schema: &str) -> Talk {
-        self.0.set_output_schema(Json::parse(schema).unwrap());
+        self.config.response_schema = Some(Json::parse(schema).unwrap());
         self
     }
 
     fn responses(self, stream: bool) -> Vec<LlmResponse> {
-        let responses = OfflineModel::new().generate(Arc::new(self.0), stream);
-        let responses = futures_util::FutureExt::now_or_never(responses.collect::<Vec<_>>());
-        let responses = responses.expect("it never waits");
-        responses.into_iter().map(Result::unwrap).collect()
+        let contents: Vec<&Content> = self.contents.iter().collect();
+        respond(&contents, &self.config, stream)
     }
 
     fn response(self) -> LlmResponse {
@@ -140,7 +146,7 @@ fn a_question_is_answered_from_recalled_memories() {
 
 #[test]
 fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() {
-    let asked = || Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     assert_eq!(asked().asks_memory().as_deref(), Some("favorite project"));
     let expected = format!("You told me on 2026-11-16 in session s1: \"{ALPHA}\" {MARK}");
     assert_eq!(asked().found(ALPHA).says(), expected);
@@ -154,7 +160,7 @@ fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() 
 
 #[test]
 fn memory_is_asked_once_a_turn() {
-    let asked = || Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     let nothing = r#"{"result": {"memories": []}}"#;
     let says = asked().loaded(nothing).says();
     assert!(says.starts_with("I know nothing about that yet"), "{says}");
@@ -167,12 +173,12 @@ fn memory_is_asked_once_a_turn() {
 
 #[test]
 fn memory_is_not_asked_without_need_or_without_the_tool() {
-    let known = Talk::default().with_tool(load_memory_tool());
+    let known = Talk::default().with_tool(LOAD_MEMORY);
     assert_eq!(
         known.user(ALPHA).agent("Ok.").user(WHICH).asks_memory(),
         None
     );
-    let statement = Talk::default().with_tool(load_memory_tool()).user(ALPHA);
+    let statement = Talk::default().with_tool(LOAD_MEMORY).user(ALPHA);
     assert_eq!(statement.asks_memory(), None);
     let says = Talk::default().user(WHICH).says();
     assert!(says.starts_with("I know nothing about that yet"), "{says}");
@@ -181,7 +187,7 @@ fn memory_is_not_asked_without_need_or_without_the_tool() {
 
 #[test]
 fn a_failed_search_is_told() {
-    let asked = Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    let asked = Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     let says = asked.loaded(r#"{"error": "no service"}"#).says();
     assert!(
         says.contains("memory could not be searched: no service"),
@@ -191,11 +197,8 @@ fn a_failed_search_is_told() {
 
 #[test]
 fn other_tools_are_left_alone() {
-    let weather = FunctionTool::untyped("weather", "Says it.", None, |_, _| async {
-        Ok(ToolOutput::none())
-    });
     let asked = Talk::default()
-        .with_tool(weather)
+        .with_tool("weather")
         .user("What is the weather?");
     assert!(asked.says().starts_with("I know nothing about that yet"));
 }
@@ -266,7 +269,7 @@ fn everything_that_is_known_is_the_latest_of_it() {
 #[test]
 fn asked_about_itself_it_says_what_it_is() {
     for question in ["How are you?", "Who are you", "Wer bist du?"] {
-        let asked = Talk::default().with_tool(load_memory_tool()).user(question);
+        let asked = Talk::default().with_tool(LOAD_MEMORY).user(question);
         assert!(
             asked.says().starts_with("I am the offline model"),
             "{question}"
@@ -419,7 +422,7 @@ fn any_text_has_an_answer() {
 
 #[test]
 fn its_own_instruction_is_not_what_the_user_said() {
-    let instruction = crate::fence::own_instruction("The secret code is ALPHA7.");
+    let instruction = own_instruction("The secret code is ALPHA7.");
     let talk = Talk::default()
         .user(&instruction)
         .user("What is the secret code?");

@@ -2,7 +2,7 @@
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 
-use crate::models::LlmRequest;
+use retain_runtime::LlmRequest;
 
 fn text(problem: impl ToString) -> String {
     problem.to_string()

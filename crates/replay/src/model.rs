@@ -6,10 +6,7 @@ use futures_util::stream;
 use retain_core::Json;
 
 use super::Replay;
-use crate::{
-    error::ModelError,
-    models::{LlmRequest, Model, ModelCapabilities, ModelStream},
-};
+use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
 /// Labels by which the plugin tells the model which run and agent send a request. Requests are
 /// compared without labels.

@@ -2,7 +2,7 @@
 
 use retain_core::{Json, JsonMap};
 
-use crate::conformance::case::Recorded;
+use crate::case::Recorded;
 
 /// Corrupts a recording; `None` if it has no record of that kind.
 pub(crate) type Damage = fn(&mut Recorded) -> Option<()>;

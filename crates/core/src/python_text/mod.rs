@@ -8,14 +8,15 @@ mod unprintable;
 
 use std::fmt::Write as _;
 
-use retain_core::{DEPTH_MAX, Json, JsonMap, Number};
 use unprintable::UNPRINTABLE;
+
+use crate::{DEPTH_MAX, Json, JsonMap, Number};
 
 /// Formats like `str(value)`: a string unchanged, any other value as [`python_repr`].
 ///
 /// ```
 /// use retain_core::Json;
-/// use retain_runtime::python_text::python_str;
+/// use retain_core::python_text::python_str;
 /// let value = Json::parse(r#"{"name": "O'Neil", "tags": [true, null, 1e16]}"#).unwrap();
 /// assert_eq!(python_str(&value), r#"{'name': "O'Neil", 'tags': [True, None, 1e+16]}"#);
 /// assert_eq!(python_str(&"as it is".into()), "as it is");
@@ -85,7 +86,7 @@ pub fn python_json(value: &Json) -> String {
 /// Formats like `json.dumps(value)`, which escapes non-ASCII characters.
 ///
 /// ```
-/// use retain_runtime::python_text::python_json_ascii;
+/// use retain_core::python_text::python_json_ascii;
 /// assert_eq!(python_json_ascii(&"é \u{1f600}".into()), r#""\u00e9 \ud83d\ude00""#);
 /// ```
 pub fn python_json_ascii(value: &Json) -> String {

@@ -3,7 +3,7 @@
 //! The model introduces itself in the first answer of a conversation and marks every answer to a
 //! question, but not each acknowledgment.
 
-use super::{
+use crate::{
     finding::Found,
     intent::Courtesy,
     passages::{Passage, Speaker, Told},

@@ -2,6 +2,8 @@
 //!
 //! `RETAIN_CASE=core/` replays only the cases whose name contains that text.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 mod agents;
 mod case;
 mod compare;
@@ -10,7 +12,8 @@ mod replay;
 mod run;
 
 use case::Case;
-use retain_runtime::{StreamingMode, replay::Recordings};
+use retain_replay::Recordings;
+use retain_runtime::StreamingMode;
 use run::Store;
 
 const MODES: [StreamingMode; 2] = [StreamingMode::None, StreamingMode::Sse];

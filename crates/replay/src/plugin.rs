@@ -7,12 +7,8 @@ use super::{
     Kind, Replay, differences,
     model::{AGENT_LABEL, RUN_LABEL},
 };
-use crate::{
-    context::{CallbackContext, InvocationContext, ToolContext},
-    error::RunError,
-    models::LlmRequest,
-    plugins::{Hooked, Plugin},
-    tools::Tool,
+use retain_runtime::{
+    CallbackContext, Hooked, InvocationContext, LlmRequest, Plugin, RunError, Tool, ToolContext,
 };
 
 /// Checks tool calls, lets the tools run, and replaces their results by the recorded ones.

@@ -5,7 +5,7 @@
 
 use std::{cmp::Ordering, collections::HashMap};
 
-use super::{
+use crate::{
     intent::is_question,
     passages::{Passage, Speaker},
     stop_words::content_words,
@@ -172,7 +172,7 @@ impl<'a> Sentence<'_, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::offline::passages::{Passages, Told};
+    use crate::passages::{Passages, Told};
 
     fn find(question: &str, told: &[(&str, Speaker<'static>)]) -> Option<(String, bool)> {
         let mut passages = Passages::default();

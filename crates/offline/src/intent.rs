@@ -1,6 +1,6 @@
 //! Classifies a sentence: question, greeting, thanks, farewell or statement.
 
-use super::words::words;
+use crate::words::words;
 
 /// The kind of a courtesy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

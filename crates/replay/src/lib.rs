@@ -24,14 +24,10 @@ use retain_core::{BoxError, Json, LlmResponse, State};
 
 pub use difference::{Difference, differences};
 
-use crate::{
-    config::yaml_to_json,
-    models::{LlmRequest, Model},
-    plugins::Plugin,
-};
 use model::ReplayModel;
 use plugin::ReplayPlugin;
 use request::{comparable_request, recorded_request, request_json};
+use retain_runtime::{LlmRequest, Model, Plugin, yaml_to_json};
 
 /// Maximum number of tracked runs. An aborted run is not removed until newer runs evict it.
 const RUNS_MAX: usize = 256;

@@ -6,13 +6,11 @@ use retain_core::{
     Content, Event, GetSessionConfig, Json, MemoryService, Session, SessionService, State,
 };
 use retain_memory::InMemoryMemoryService;
-use retain_runtime::{
-    RunConfig, RunRequest, Runner, StreamingMode,
-    replay::{Difference, Recordings, Replay, differences},
-};
+use retain_replay::{Difference, Recordings, Replay, differences};
+use retain_runtime::{RunConfig, RunRequest, Runner, StreamingMode};
 use retain_stores::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 
-use crate::conformance::{
+use crate::{
     agents::{content, root_agent},
     case::{Case, Recorded, list},
     compare::{comparable_session, recorded_session},
