@@ -6,6 +6,8 @@
 
 mod actions;
 mod artifacts;
+#[doc(hidden)]
+pub mod calendar;
 mod content;
 mod error;
 mod event;

@@ -1,10 +1,8 @@
 //! The time of a memory as text: ISO 8601 from float seconds and back. Always UTC.
 
+use crate::calendar::{date_of_day, day_of_date};
+
 const SECONDS_OF_DAY: i64 = 86_400;
-/// Days from 0000-03-01 to 1970-01-01. Years are counted from March, so that a leap day is last.
-const DAYS_TO_1970: i64 = 719_468;
-/// Days in 400 years, after which the calendar repeats.
-const DAYS_OF_ERA: i64 = 146_097;
 
 /// The time as ADK writes it where the zone is UTC: `2023-11-14T22:13:20`, with six decimal places
 /// if the seconds have a fraction, and without an offset.
@@ -19,7 +17,7 @@ pub fn timestamp_text(seconds: f64) -> Option<String> {
     let mut micros = (seconds.fract() * 1e6).round_ties_even() as i64;
     whole += micros.div_euclid(1_000_000);
     micros = micros.rem_euclid(1_000_000);
-    let (year, month, day) = date_of_days(whole.div_euclid(SECONDS_OF_DAY));
+    let (year, month, day) = date_of_day(whole.div_euclid(SECONDS_OF_DAY));
     if !(1..=9999).contains(&year) {
         return None;
     }
@@ -40,8 +38,8 @@ pub(super) fn seconds_of_text(text: &str) -> Option<f64> {
     let month = take_number(&mut rest, 2)?;
     take(&mut rest, b'-')?;
     let day = take_number(&mut rest, 2)?;
-    let days = days_of_date(year, month, day);
-    if date_of_days(days) != (year, month, day) || year == 0 {
+    let days = day_of_date(year, month, day);
+    if date_of_day(days) != (year, month, day) || year == 0 {
         return None;
     }
     let mut micros = days * SECONDS_OF_DAY * 1_000_000;
@@ -107,36 +105,6 @@ fn take(rest: &mut &[u8], expected: u8) -> Option<()> {
     Some(())
 }
 
-/// Year, month and day of a day counted from 1970-01-01.
-fn date_of_days(days: i64) -> (i64, i64, i64) {
-    let days = days + DAYS_TO_1970;
-    let era = days.div_euclid(DAYS_OF_ERA);
-    let day = days.rem_euclid(DAYS_OF_ERA);
-    // The days of a 4, of a 100 and of a 400 year cycle that a leap day leaves over.
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Months from March are 153 days every five.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = match month {
-        0..=9 => (month + 3, year),
-        _ => (month - 9, year + 1),
-    };
-    (year + era * 400, month, day)
-}
-
-/// The day counted from 1970-01-01.
-fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = match month {
-        3.. => (year, month - 3),
-        _ => (year - 1, month + 9),
-    };
-    let era = year.div_euclid(400);
-    let year = year.rem_euclid(400);
-    let day = (153 * month + 2) / 5 + day - 1;
-    era * DAYS_OF_ERA + 365 * year + year / 4 - year / 100 + day - DAYS_TO_1970
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +141,7 @@ mod tests {
 
     #[test]
     fn days_are_read_as_they_are_written() {
-        let (first, last) = (days_of_date(1, 1, 1), days_of_date(9999, 12, 31));
+        let (first, last) = (day_of_date(1, 1, 1), day_of_date(9999, 12, 31));
         assert_eq!((first, last), (-719_162, 2_932_896));
         // Eleven shares no factor with the days of an era: every date of the calendar comes up.
         for day in (first..=last).step_by(11) {

@@ -1,5 +1,7 @@
 //! Dates in UTC, as terms of a memory and for time expressions in a query.
 
+use retain_core::calendar::{date_of_day, day_of_date};
+
 /// A day, counted from 1 January 1970.
 pub(crate) type Day = i64;
 
@@ -23,31 +25,19 @@ pub(crate) fn day_of(timestamp: f64) -> Option<Day> {
     (timestamp != 0.0 && day.abs() < FARTHEST_DAY).then_some(day as Day)
 }
 
-/// The date of a day. Years start in March here, so that a leap day is the last day.
+/// The date of a day.
 pub(crate) fn date_of(day: Day) -> Date {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * of_year + 2) / 153;
-    let month = (march_month + 2) % 12 + 1;
+    let (year, month, day) = date_of_day(day);
     Date {
-        year: (year_of_era + era * 400 + i64::from(month <= 2)) as i32,
+        year: year as i32,
         month: month as u8,
-        day: (of_year - (153 * march_month + 2) / 5 + 1) as u8,
+        day: day as u8,
     }
 }
 
 /// The day of a date. A day after the end of its month falls into the next month.
 pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
-    let year = i64::from(year) - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let march_month = (i64::from(month) + 9) % 12;
-    let of_year = (153 * march_month + 2) / 5 + i64::from(day) - 1;
-    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
-    era * 146_097 + of_era - 719_468
+    day_of_date(year.into(), month.into(), day.into())
 }
 
 /// 0 is Monday.
