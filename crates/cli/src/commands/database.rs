@@ -18,12 +18,12 @@ use retain::{
 use super::missing_feature;
 
 /// The supported URLs, for errors and help.
-pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
+pub(crate) const SUPPORTED_URIS: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
                                     postgresql://user@host/database";
 
 /// What to do if the database does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum IfMissing {
     /// Create it.
     Create,
     /// Fail: a misspelled name must not create an empty database.
@@ -42,11 +42,11 @@ pub(crate) enum Database {
 
 impl Database {
     /// Opens the database at `uri`.
-    pub(crate) async fn open(uri: &str, missing: Missing) -> anyhow::Result<Database> {
+    pub(crate) async fn open(uri: &str, if_missing: IfMissing) -> anyhow::Result<Database> {
         #[cfg(feature = "postgres")]
         if PostgresOptions::is_address(uri) {
             let mut options = PostgresOptions::from_uri(uri)?;
-            if missing == Missing::Refuse {
+            if if_missing == IfMissing::Refuse {
                 options = options.existing();
             }
             let address = options.uri();
@@ -55,9 +55,12 @@ impl Database {
             return Ok(Database::Postgres(sessions, address));
         }
         check_supported(uri)?;
-        anyhow::ensure!(Database::is_address(uri), unknown(uri, ADDRESSES));
+        anyhow::ensure!(
+            Database::is_address(uri),
+            unsupported_uri(uri, SUPPORTED_URIS)
+        );
         let mut options = SqliteOptions::from_uri(uri)?;
-        if missing == Missing::Refuse {
+        if if_missing == IfMissing::Refuse {
             options = options.existing();
         }
         let store = SqliteStore::open(options).await?;
@@ -85,9 +88,9 @@ impl Database {
     /// The memories, with semantic search if there is an embedder.
     pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> Arc<dyn LongTermMemory> {
         match self {
-            Database::Sqlite(sessions) => meaning(sessions.store().memory(), embedder),
+            Database::Sqlite(sessions) => memory_service(sessions.store().memory(), embedder),
             #[cfg(feature = "postgres")]
-            Database::Postgres(sessions, _) => meaning(sessions.store().memory(), embedder),
+            Database::Postgres(sessions, _) => memory_service(sessions.store().memory(), embedder),
         }
     }
 
@@ -114,7 +117,7 @@ impl Database {
     }
 
     /// `uri` without its password, for display.
-    pub(crate) fn shown(&self, uri: &str) -> String {
+    pub(crate) fn display_uri(&self, uri: &str) -> String {
         match self {
             Database::Sqlite(_) => uri.to_owned(),
             #[cfg(feature = "postgres")]
@@ -133,13 +136,13 @@ pub(crate) fn check_supported(uri: &str) -> anyhow::Result<()> {
 }
 
 /// The error for an unsupported URI. It shows only the scheme, because the rest may hold a password.
-pub(crate) fn unknown(uri: &str, known: &str) -> String {
+pub(crate) fn unsupported_uri(uri: &str, known: &str) -> String {
     let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
     format!("unsupported store URI {shown:?}; expected one of {known}")
 }
 
 /// The memory service with its embedder, if there is one.
-pub(crate) fn meaning<S: MemoryStore>(
+pub(crate) fn memory_service<S: MemoryStore>(
     store: S,
     embedder: Option<&Arc<dyn Embedder>>,
 ) -> Arc<dyn LongTermMemory> {
@@ -158,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn postgres_uri_without_the_feature_names_the_feature() {
         let uri = "postgresql+asyncpg://ada:hunter2@host/x";
-        let error = Database::open(uri, Missing::Create).await.unwrap_err();
+        let error = Database::open(uri, IfMissing::Create).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             "this build has no PostgreSQL support: install a package, or build with --features \
@@ -168,7 +171,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unsupported_uri_error_lists_supported_ones_and_hides_the_password() {
-        let opened = Database::open("mysql://ada:hunter2@host/x", Missing::Create).await;
+        let opened = Database::open("mysql://ada:hunter2@host/x", IfMissing::Create).await;
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("postgresql://"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");

@@ -12,8 +12,8 @@ use retain::{
 use crate::output::{note, say};
 
 use super::{
-    Database, Missing,
-    serve::{DEFAULT_STORE, store_of_server},
+    Database, IfMissing,
+    serve::{DEFAULT_STORE, server_store_uri},
 };
 
 /// Create, list and revoke API keys.
@@ -71,12 +71,12 @@ impl Keys {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let store = match self.store {
             Some(store) => store,
-            None => store_of_server()?,
+            None => server_store_uri()?,
         };
         if store == DEFAULT_STORE {
             std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
-        let keys = Database::open(&store, Missing::Create).await?.keys();
+        let keys = Database::open(&store, IfMissing::Create).await?.keys();
         let now_us = SystemClock.now_us();
         match self.command {
             Command::Create(create) => {

@@ -22,11 +22,11 @@ use super::Store;
 #[derive(Debug, Args)]
 pub(crate) struct Memory {
     #[command(subcommand)]
-    what: What,
+    command: MemoryCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum MemoryCommand {
     /// Ingest sessions into memory; existing entries are skipped.
     Add(Add),
     /// Search memories, best first, with explanations.
@@ -34,14 +34,14 @@ enum What {
     /// List memories in the order in which they were added.
     List(List),
     /// Forget memories permanently: adding their session again does not restore them.
-    Forget(Forgetting),
+    Forget(ForgetOptions),
     /// Print the number and size of memories.
-    Stats(Whose),
+    Stats(UserOptions),
 }
 
 /// The store and the user.
 #[derive(Debug, Args)]
-struct Whose {
+struct UserOptions {
     #[command(flatten)]
     store: Store,
     /// App of the user
@@ -52,7 +52,7 @@ struct Whose {
     user: String,
 }
 
-impl Whose {
+impl UserOptions {
     async fn open(&self) -> anyhow::Result<Arc<dyn LongTermMemory>> {
         Ok(self.store.open_existing().await?.memory(None))
     }
@@ -60,7 +60,7 @@ impl Whose {
 
 /// Filters.
 #[derive(Debug, Args)]
-struct Which {
+struct FilterOptions {
     /// Only memories of this session
     #[arg(long)]
     session: Option<String>,
@@ -72,7 +72,7 @@ struct Which {
     tool: Option<String>,
 }
 
-impl Which {
+impl FilterOptions {
     fn filter(self) -> MemoryFilter {
         MemoryFilter {
             session: self.session,
@@ -86,7 +86,7 @@ impl Which {
 #[derive(Debug, Args)]
 struct Add {
     #[command(flatten)]
-    whose: Whose,
+    user: UserOptions,
     /// Session to ingest [default: all sessions of the user]
     #[arg(long)]
     session: Option<String>,
@@ -95,9 +95,9 @@ struct Add {
 #[derive(Debug, Args)]
 struct Search {
     #[command(flatten)]
-    whose: Whose,
+    user: UserOptions,
     #[command(flatten)]
-    which: Which,
+    filters: FilterOptions,
     /// Maximum number of results
     #[arg(long, default_value_t = 10)]
     limit: usize,
@@ -111,9 +111,9 @@ struct Search {
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
-    whose: Whose,
+    user: UserOptions,
     #[command(flatten)]
-    which: Which,
+    filters: FilterOptions,
     /// Maximum number of memories [default: all]
     #[arg(long)]
     limit: Option<usize>,
@@ -123,11 +123,11 @@ struct List {
 }
 
 #[derive(Debug, Args)]
-struct Forgetting {
+struct ForgetOptions {
     #[command(flatten)]
-    whose: Whose,
+    user: UserOptions,
     #[command(flatten)]
-    which: Which,
+    filters: FilterOptions,
     /// Id of a memory to forget; repeatable
     #[arg(long, conflicts_with_all = ["session", "author", "tool"])]
     id: Vec<String>,
@@ -138,19 +138,19 @@ struct Forgetting {
 
 impl Memory {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        match self.what {
-            What::Add(add) => add.run().await,
-            What::Search(search) => search.run().await,
-            What::List(list) => list.run().await,
-            What::Forget(forgetting) => forgetting.run().await,
-            What::Stats(whose) => stats(&whose).await,
+        match self.command {
+            MemoryCommand::Add(add) => add.run().await,
+            MemoryCommand::Search(search) => search.run().await,
+            MemoryCommand::List(list) => list.run().await,
+            MemoryCommand::Forget(forget) => forget.run().await,
+            MemoryCommand::Stats(user) => stats(&user).await,
         }
     }
 }
 
 impl Add {
     async fn run(self) -> anyhow::Result<()> {
-        let Whose { store, app, user } = &self.whose;
+        let UserOptions { store, app, user } = &self.user;
         let database = store.open_existing().await?;
         let (sessions, memory) = (database.sessions(), database.memory(None));
         let ids = match self.session {
@@ -188,17 +188,17 @@ impl Add {
 
 impl Search {
     async fn run(self) -> anyhow::Result<()> {
-        let Whose { app, user, .. } = &self.whose;
-        let memory = self.whose.open().await?;
+        let UserOptions { app, user, .. } = &self.user;
+        let memory = self.user.open().await?;
         let search = MemoryQuery::new(self.question).limit(self.limit);
-        let search = search.filter(self.which.filter());
+        let search = search.filter(self.filters.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
                 say!("{}", found.entry.to_json()?);
                 continue;
             }
-            show(&found.about, &found.entry, Some(found.score))?;
-            say!("    {}", why(&found));
+            print_memory(&found.about, &found.entry, Some(found.score))?;
+            say!("    {}", explain(&found));
         }
         Ok(())
     }
@@ -206,11 +206,11 @@ impl Search {
 
 impl List {
     async fn run(self) -> anyhow::Result<()> {
-        let Whose { app, user, .. } = &self.whose;
-        let memory = self.whose.open().await?;
+        let UserOptions { app, user, .. } = &self.user;
+        let memory = self.user.open().await?;
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut list = ListMemories {
-            filter: self.which.filter(),
+            filter: self.filters.filter(),
             ..ListMemories::default()
         };
         while left > 0 {
@@ -220,7 +220,7 @@ impl List {
             for record in page.memories {
                 match self.json {
                     true => say!("{}", record.entry().to_json()?),
-                    false => show(&record.about, &record.entry(), None)?,
+                    false => print_memory(&record.about, &record.entry(), None)?,
                 }
             }
             match page.next {
@@ -232,10 +232,10 @@ impl List {
     }
 }
 
-impl Forgetting {
+impl ForgetOptions {
     async fn run(self) -> anyhow::Result<()> {
-        let Whose { app, user, .. } = &self.whose;
-        let filter = self.which.filter();
+        let UserOptions { app, user, .. } = &self.user;
+        let filter = self.filters.filter();
         if self.id.is_empty() && filter.is_any() {
             anyhow::bail!("nothing selected: add --id, --session, --author or --tool");
         }
@@ -244,20 +244,20 @@ impl Forgetting {
                 "forgetting memories of user {user:?} cannot be undone; add --yes to confirm"
             );
         }
-        let what = match self.id.is_empty() {
+        let selection = match self.id.is_empty() {
             true => Forget::Matching(filter),
             false => Forget::Ids(self.id),
         };
-        let memory = self.whose.open().await?;
-        let receipt = memory.forget(app, user, what).await?;
+        let memory = self.user.open().await?;
+        let receipt = memory.forget(app, user, selection).await?;
         say!("forgotten: {} memories of user {user:?}", receipt.memories);
         Ok(())
     }
 }
 
-async fn stats(whose: &Whose) -> anyhow::Result<()> {
-    let memory = whose.open().await?;
-    let it = memory.statistics(&whose.app, &whose.user).await?;
+async fn stats(user: &UserOptions) -> anyhow::Result<()> {
+    let memory = user.open().await?;
+    let it = memory.statistics(&user.app, &user.user).await?;
     let time = |seconds: Option<f64>| {
         let text = seconds.and_then(timestamp_text);
         text.unwrap_or_else(|| "-".to_owned())
@@ -274,7 +274,11 @@ async fn stats(whose: &Whose) -> anyhow::Result<()> {
 }
 
 /// Prints a memory in two lines: its source and its text.
-fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) -> anyhow::Result<()> {
+fn print_memory(
+    about: &MemoryAbout,
+    entry: &MemoryEntry,
+    score: Option<f32>,
+) -> anyhow::Result<()> {
     let score = score
         .map(|score| format!("{score:.2} "))
         .unwrap_or_default();
@@ -295,16 +299,20 @@ fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) -> anyhow:
 }
 
 /// Formats the contribution of each signal.
-fn why(found: &MemoryHit) -> String {
-    let why = &found.explanation;
-    let words: Vec<String> = why.words.iter().map(|it| visible(&it.word)).collect();
+fn explain(found: &MemoryHit) -> String {
+    let explanation = &found.explanation;
+    let words: Vec<String> = explanation
+        .words
+        .iter()
+        .map(|it| visible(&it.word))
+        .collect();
     let signals = [
-        ("words", why.lexical),
-        ("conversation", why.session),
-        ("author", why.author),
-        ("meaning", why.meaning + why.context),
-        ("embedder", why.embedding),
-        ("time", why.time),
+        ("words", explanation.lexical),
+        ("conversation", explanation.session),
+        ("author", explanation.author),
+        ("meaning", explanation.meaning + explanation.context),
+        ("embedder", explanation.embedding),
+        ("time", explanation.time),
     ];
     let given = signals.into_iter().filter(|(_, gave)| *gave > 0.0);
     let given: Vec<String> = given

@@ -16,7 +16,7 @@ pub(crate) mod serve;
 
 use clap::Args;
 
-pub(crate) use database::{Database, Missing};
+pub(crate) use database::{Database, IfMissing};
 pub(crate) use features::missing_feature;
 
 /// The option `--store`.
@@ -31,11 +31,11 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the database and creates it if it does not exist.
     async fn open(&self) -> anyhow::Result<Database> {
-        Database::open(&self.store, Missing::Create).await
+        Database::open(&self.store, IfMissing::Create).await
     }
 
     /// Opens an existing database. A misspelled name must not create an empty one.
     async fn open_existing(&self) -> anyhow::Result<Database> {
-        Database::open(&self.store, Missing::Refuse).await
+        Database::open(&self.store, IfMissing::Refuse).await
     }
 }

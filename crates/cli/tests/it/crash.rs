@@ -25,36 +25,40 @@ const CYCLES: usize = 200;
 #[tokio::test(flavor = "multi_thread")]
 async fn sequential_acknowledged_events_survive_a_kill() {
     let test = "sequential_acknowledged_events_survive_a_kill";
-    kill_again_and_again(seed(test, 1), &["single"], 1).await;
+    kill_repeatedly(seed(test, 1), &["single"], 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn eight_concurrent_acknowledged_events_survive_a_kill() {
-    let test = "eight_concurrent_acknowledged_events_survive_a_kill";
-    kill_again_and_again(seed(test, 2), &["eight"], 8).await;
+async fn acknowledged_events_of_eight_appends_survive_a_kill() {
+    let test = "acknowledged_events_of_eight_appends_survive_a_kill";
+    kill_repeatedly(seed(test, 2), &["eight"], 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_events_of_four_processes_survive_their_kill() {
     let test = "acknowledged_events_of_four_processes_survive_their_kill";
-    kill_again_and_again(seed(test, 3), &["north", "east", "south", "west"], 2).await;
+    kill_repeatedly(seed(test, 3), &["north", "east", "south", "west"], 2).await;
 }
 
 /// Run one client per name, each with its own process, all on one database.
-async fn kill_again_and_again(seed: u64, names: &[&str], in_flight: usize) {
+async fn kill_repeatedly(seed: u64, names: &[&str], in_flight: usize) {
     let mut random = Random::new(seed);
     let (mut acknowledged, mut unheard) = (0, 0);
     let mut left = times(50, 1000);
     while left > 0 {
         let cycles = left.min(CYCLES);
         left -= cycles;
-        let mut age = Age::new(names, in_flight);
+        let mut database = CrashedDatabase::new(names, in_flight);
         for cycle in 0..cycles {
-            age.cycle(cycle, &mut random).await;
+            database.cycle(cycle, &mut random).await;
         }
-        age.end().await;
-        acknowledged += age.done.iter().map(Ledger::acknowledged).sum::<usize>();
-        unheard += age.unheard;
+        database.end().await;
+        acknowledged += database
+            .done
+            .iter()
+            .map(Ledger::acknowledged)
+            .sum::<usize>();
+        unheard += database.unheard;
     }
     println!("{acknowledged} events acknowledged; {unheard} were stored but cut off before that");
     // Only stored events whose acknowledgement was lost show that a retry stores nothing twice.
@@ -65,7 +69,7 @@ async fn kill_again_and_again(seed: u64, names: &[&str], in_flight: usize) {
 }
 
 /// One database and the clients that have used it.
-struct Age<'a> {
+struct CrashedDatabase<'a> {
     folder: TempDir,
     names: &'a [&'a str],
     in_flight: usize,
@@ -74,9 +78,9 @@ struct Age<'a> {
     unheard: usize,
 }
 
-impl Age<'_> {
-    fn new<'a>(names: &'a [&'a str], in_flight: usize) -> Age<'a> {
-        Age {
+impl CrashedDatabase<'_> {
+    fn new<'a>(names: &'a [&'a str], in_flight: usize) -> CrashedDatabase<'a> {
+        CrashedDatabase {
             folder: retain_testkit::scratch::folder(),
             names,
             in_flight,
@@ -100,7 +104,7 @@ impl Age<'_> {
                 .map(|name| Ledger::new(&name, self.in_flight))
                 .collect();
         }
-        live_and_die(&store, &mut self.clients, random);
+        run_and_kill(&store, &mut self.clients, random);
         // Now and then, the next process starts with the files that the last one left.
         if random.chance(70) {
             let sessions = SqliteSessionService::connect(&store).await.unwrap();
@@ -125,20 +129,20 @@ impl Age<'_> {
 }
 
 /// Run one process per client and kill each at its own moment.
-fn live_and_die(store: &str, clients: &mut [Ledger], random: &mut Random) {
+fn run_and_kill(store: &str, clients: &mut [Ledger], random: &mut Random) {
     std::thread::scope(|scope| {
         for client in clients {
             let lives_for = random.below(LINES as u64 + 1) as usize;
             // Opening takes longer than an append; an immediate kill should not always precede it.
             let longest_us = if lives_for == 0 { 30_000 } else { 3_000 };
             let then = Duration::from_micros(random.below(longest_us));
-            scope.spawn(move || live(store, client, lives_for, then));
+            scope.spawn(move || run_until_killed(store, client, lives_for, then));
         }
     });
 }
 
 /// Append until some lines are acknowledged and some time has passed, then kill the process.
-fn live(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
+fn run_until_killed(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
     let running = start(store, client);
     for _ in 0..lines {
         match running.next_line() {
@@ -232,7 +236,7 @@ async fn ledger_finds_a_repeated_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_order_is_found() {
+async fn ledger_finds_a_wrong_order() {
     let sql = "UPDATE events SET key = key + 1000 WHERE event_id = 's-20'; \
                UPDATE events SET key = key - 1 WHERE event_id = 's-21'; \
                UPDATE events SET key = key - 999 WHERE event_id = 's-20'";

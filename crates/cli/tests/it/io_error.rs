@@ -12,9 +12,8 @@ use retain_testkit::{
 
 use crate::{
     ledger::{Ledger, in_full},
-    seed, skip,
-    theatre::Theatre,
-    times,
+    power_simulation::PowerSimulation,
+    seed, skip, times,
 };
 
 /// The calls that fail, with their errors. Only calls that change data.
@@ -40,14 +39,14 @@ async fn failed_write_or_sync_is_never_acknowledged() {
     let mut random = Random::new(seed);
     let mut failed = 0;
     for round in 0..times(3, 60) {
-        let mut theatre = Theatre::new("");
+        let mut simulation = PowerSimulation::new("");
         let mut clients = [Ledger::new("calm", 1), Ledger::new("eager", 8)];
         for life in 0..12 {
             let client = &mut clients[life % 2];
             let fault = any_fault(&mut random);
-            let went_well = theatre.play(client, LINES, Some(&fault));
+            let went_well = simulation.append(client, LINES, Some(&fault));
             failed += usize::from(!went_well);
-            let faults = theatre.look().await;
+            let faults = simulation.compare().await;
             assert_eq!(
                 faults,
                 [],
@@ -55,15 +54,15 @@ async fn failed_write_or_sync_is_never_acknowledged() {
             );
         }
         for client in &mut clients {
-            let went_well = theatre.play(client, LINES, None);
+            let went_well = simulation.append(client, LINES, None);
             assert!(went_well && client.acknowledged() >= LINES);
         }
         assert_eq!(
-            theatre.look().await,
+            simulation.compare().await,
             [],
             "seed {seed}, round {round}, at the end"
         );
-        let outcome = theatre.crash(seed + round as u64, 60).await;
+        let outcome = simulation.crash(seed + round as u64, 60).await;
         assert_eq!(
             outcome.bad,
             Vec::<String>::new(),
@@ -77,8 +76,8 @@ async fn failed_write_or_sync_is_never_acknowledged() {
 
 /// A process that continues after a failure, like a server, retries each event until it is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn process_reports_the_truth_after_an_io_failure() {
-    let test = "process_reports_the_truth_after_an_io_failure";
+async fn process_never_acknowledges_lost_events_after_an_io_failure() {
+    let test = "process_never_acknowledges_lost_events_after_an_io_failure";
     if !have_strace() {
         return skip(test, "strace is not installed or may not trace");
     }
@@ -86,14 +85,14 @@ async fn process_reports_the_truth_after_an_io_failure() {
     let mut random = Random::new(seed);
     let mut failed = 0;
     for round in 0..times(3, 60) {
-        let mut theatre = Theatre::new("");
+        let mut simulation = PowerSimulation::new("");
         let mut client = Ledger::new("stubborn", 1);
-        theatre.play(&mut client, LINES, None);
+        simulation.append(&mut client, LINES, None);
         for life in 0..4 {
-            let fault = any_fault_again_and_again(&mut random);
+            let fault = inject_any_fault_repeatedly(&mut random);
             let itself = std::env::current_exe().unwrap();
             let went_well =
-                theatre.play_other(&mut client, LINES, &fault, &itself, |child, uri| {
+                simulation.append_with(&mut client, LINES, &fault, &itself, |child, uri| {
                     child.args([STUBBORN, "--exact", "--nocapture"]);
                     child.env(STUBBORN_STORE, uri);
                 });
@@ -101,21 +100,21 @@ async fn process_reports_the_truth_after_an_io_failure() {
                 went_well,
                 "seed {seed}, round {round}, life {life}: {fault}"
             );
-            let faults = theatre.look().await;
+            let faults = simulation.compare().await;
             assert_eq!(
                 faults,
                 [],
                 "seed {seed}, round {round}, life {life}: {fault}"
             );
         }
-        let outcome = theatre.crash(seed + round as u64, 60).await;
+        let outcome = simulation.crash(seed + round as u64, 60).await;
         assert_eq!(
             outcome.bad,
             Vec::<String>::new(),
             "seed {seed}, round {round}"
         );
         assert_eq!(outcome.lossy, 0, "seed {seed}, round {round}");
-        let ends = theatre.moments().iter().map(|moment| moment.stage);
+        let ends = simulation.moments().iter().map(|moment| moment.stage);
         failed += ends.filter(|end| *end == Stage::End(-1)).count();
     }
     println!("{test}: {failed} calls failed");
@@ -123,7 +122,7 @@ async fn process_reports_the_truth_after_an_io_failure() {
 }
 
 /// Let every Nth write or sync fail, rarely enough that appends succeed in between.
-fn any_fault_again_and_again(random: &mut Random) -> String {
+fn inject_any_fault_repeatedly(random: &mut Random) -> String {
     let fault = FAULTS[random.below(4) as usize];
     let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };
     let (first, step) = (1 + random.below(rest), rest + random.below(rest));
@@ -131,13 +130,13 @@ fn any_fault_again_and_again(random: &mut Random) -> String {
 }
 
 /// The name of the test below, and the variable without which it does nothing.
-const STUBBORN: &str = "io_error::stubborn_client";
+const STUBBORN: &str = "io_error::retrying_client";
 const STUBBORN_STORE: &str = "RETAIN_TEST_STUBBORN_STORE";
 
 /// Not a test: the process that the test above runs. It opens a database, reads events and appends
 /// each until that succeeds.
 #[tokio::test(flavor = "multi_thread")]
-async fn stubborn_client() {
+async fn retrying_client() {
     let Ok(uri) = std::env::var(STUBBORN_STORE) else {
         return;
     };
@@ -158,11 +157,11 @@ async fn stubborn_client() {
     println!();
     for line in std::io::stdin().lines() {
         let event = Event::from_json(&line.unwrap()).unwrap();
-        println!("{}", append_stubbornly(&sessions, &key, event).await);
+        println!("{}", append_with_retries(&sessions, &key, event).await);
     }
 }
 
-async fn append_stubbornly(
+async fn append_with_retries(
     sessions: &SqliteSessionService,
     key: &SessionKey,
     event: Event,

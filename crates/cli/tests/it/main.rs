@@ -3,7 +3,7 @@
 //! the commands do what they document.
 //!
 //! `ledger` records what was sent and acknowledged and compares; `program` is the child process;
-//! `theatre` records one and simulates power loss; `replicas` are several servers on one store. A
+//! `power_simulation` records one and simulates power loss; `replicas` are several servers on one store. A
 //! random test prints its seed; `RETAIN_SEED` sets another one. `RETAIN_LONG` makes the tests long.
 #![allow(
     clippy::unwrap_used,
@@ -12,20 +12,20 @@
 )]
 
 mod closed_pipe;
+mod concurrent_open;
 mod crash;
 mod demo;
 mod disk_full;
 mod io_error;
-mod kept;
+mod key_search;
 mod ledger;
 mod memory;
 mod migrate;
 mod power_loss;
+mod power_simulation;
 mod program;
 mod replicas;
 mod serve;
-mod theatre;
-mod together;
 
 /// The seed of a random test: a fixed one, or that of `RETAIN_SEED`.
 fn seed(test: &str, default: u64) -> u64 {

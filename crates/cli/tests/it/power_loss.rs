@@ -6,9 +6,8 @@ use retain_testkit::crash::{Action, Moment, Stage, have_strace};
 
 use crate::{
     ledger::Ledger,
-    seed, skip,
-    theatre::{Outcome, Theatre},
-    times,
+    power_simulation::{Outcome, PowerSimulation},
+    seed, skip, times,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,8 +22,8 @@ async fn acknowledged_events_survive_a_power_failure() {
 
 /// If the test detects no loss with reduced durability, its other results prove nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn test_detects_loss_with_reduced_durability() {
-    let test = "test_detects_loss_with_reduced_durability";
+async fn simulation_detects_loss_with_reduced_durability() {
+    let test = "simulation_detects_loss_with_reduced_durability";
     if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
         assert!(outcome.lossy > 0, "the test does not bite: no loss");
         // Only losses are allowed with this setting: the remaining data must be consistent.
@@ -33,8 +32,8 @@ async fn test_detects_loss_with_reduced_durability() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn test_detects_loss_without_syncs() {
-    let test = "test_detects_loss_without_syncs";
+async fn simulation_detects_loss_without_syncs() {
+    let test = "simulation_detects_loss_without_syncs";
     if let Some(outcome) = crash_everywhere(test, "off", 6, times(100, 2000)).await {
         assert!(!outcome.bad.is_empty(), "the test does not bite: no damage");
     }
@@ -53,24 +52,24 @@ async fn crash_everywhere(
     let seed = seed(test, default_seed);
     // Errors are likely where the WAL restarts, so make many checkpoints.
     let options = format!("?synchronous={synchronous}&checkpoint_pages=1000");
-    let mut theatre = Theatre::new(&options);
-    play_everything(&mut theatre);
-    let outcome = theatre.crash(seed, points).await;
+    let mut simulation = PowerSimulation::new(&options);
+    play_everything(&mut simulation);
+    let outcome = simulation.crash(seed, points).await;
     let (lossy, bad) = (outcome.lossy, outcome.bad.len());
     println!("{test}: {points} crash points, {lossy} with losses, {bad} otherwise wrong");
     Some(outcome)
 }
 
 /// A slow client, a fast one, one that is killed and restarted, and two concurrent ones.
-fn play_everything(theatre: &mut Theatre) {
-    theatre.play(&mut Ledger::new("calm", 1), 420, None);
-    theatre.play(&mut Ledger::new("eager", 8), 600, None);
+fn play_everything(simulation: &mut PowerSimulation) {
+    simulation.append(&mut Ledger::new("calm", 1), 420, None);
+    simulation.append(&mut Ledger::new("eager", 8), 600, None);
     let mut unlucky = Ledger::new("unlucky", 1);
-    theatre.play(&mut unlucky, 60, Some("write:signal=KILL:when=4"));
+    simulation.append(&mut unlucky, 60, Some("write:signal=KILL:when=4"));
     assert!(unlucky.acknowledged() < 60, "it was killed too late");
-    theatre.play(&mut unlucky, 60, None);
-    theatre.play_together([Ledger::new("left", 2), Ledger::new("right", 2)], 40);
-    let begun = theatre
+    simulation.append(&mut unlucky, 60, None);
+    simulation.append_concurrently([Ledger::new("left", 2), Ledger::new("right", 2)], 40);
+    let begun = simulation
         .moments()
         .iter()
         .filter(|moment| begins_wal(moment))

@@ -11,14 +11,14 @@ use retain::{Event, Session, SessionLog as _, SqliteSessionService, session::App
 
 use crate::output::say;
 
-use super::{APP, USER, read, tell::chapter};
+use super::{APP, USER, format::print_chapter, read};
 
 const SESSION: &str = "crash";
 const EVENTS: usize = 500;
 
 /// Kills a writer and checks what is stored.
-pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
-    chapter(5, "A crash")?;
+pub(super) async fn show(uri: &str) -> anyhow::Result<()> {
+    print_chapter(5, "A crash")?;
     let acknowledged = write_and_kill(uri)?;
     say!("  a writer process was killed (SIGKILL) after it had acknowledged {acknowledged} events");
     let sessions = SqliteSessionService::connect(uri).await?;

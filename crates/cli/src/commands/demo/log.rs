@@ -6,11 +6,11 @@ use retain::{
 
 use crate::output::say;
 
-use super::{APP, USER, read, tell};
+use super::{APP, USER, format, read};
 
 /// Shows state in every scope, as several sessions see it.
 pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(3, "State scopes")?;
+    format::print_chapter(3, "State scopes")?;
     let state = State::from([("app:season", "summer"), ("task", "find a room")]);
     let created = sessions.create_session(APP, USER, Some(state), Some("oslo"));
     let mut session = created.await?;
@@ -26,7 +26,7 @@ pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()
     row(columns)?;
     for key in ["task", "user:floor", "app:season", "temp:search"] {
         let seen = [&session, &stored, &next, &other];
-        let [run, later, next, other] = seen.map(|session| tell::value(&session.state, key));
+        let [run, later, next, other] = seen.map(|session| format::value_text(&session.state, key));
         row([key, &run, &later, &next, &other])?;
     }
     Ok(())
@@ -39,18 +39,18 @@ fn row([key, run, later, next, other]: [&str; 5]) -> anyhow::Result<()> {
 
 /// Rewinds a turn and continues in a fork.
 pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(4, "Rewind and fork")?;
+    format::print_chapter(4, "Rewind and fork")?;
     let mut session = read(sessions, "oslo").await?;
     let mut booked = event("turn-2", "agent", "Booked: The Fjord, ten nights.");
     booked.actions.state_delta.insert("nights", 10);
     booked.actions.state_delta.insert("task", "done");
     sessions.append_event(&mut session, booked).await?;
-    say!("  after turn 2   {}", tell::state(&session.state));
+    say!("  after turn 2   {}", format::state_text(&session.state));
     sessions.rewind(&session.key(), "turn-2").await?;
     let session = read(sessions, "oslo").await?;
-    say!("  after rewind   {}", tell::state(&session.state));
+    say!("  after rewind   {}", format::state_text(&session.state));
     let past = sessions.state_at(&session.key(), 2).await?;
-    say!("  at position 2  {}", tell::state(&past));
+    say!("  at position 2  {}", format::state_text(&past));
     say!(
         "  nothing was deleted: the log now has {} events",
         session.position
@@ -61,7 +61,7 @@ pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::
     let asked = event("turn-2", "user", "Something cheaper?");
     sessions.append_event(&mut fork, asked).await?;
     say!("  a fork at position 1 continues differently:");
-    tell::events(&fork)?;
+    format::print_events(&fork)?;
     Ok(())
 }
 

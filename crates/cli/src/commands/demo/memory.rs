@@ -14,14 +14,14 @@ use retain::{
 
 use crate::output::say;
 
-use super::{APP, USER, read, tell};
+use super::{APP, USER, format, read};
 
 const FACT: &str = "My favorite project is Project Alpha.";
 const QUESTION: &str = "What is my favorite project?";
 
 /// Tells an agent a fact and ingests the session.
-pub(super) async fn told(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(1, "Tell an agent a fact")?;
+pub(super) async fn tell_fact(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    format::print_chapter(1, "Tell an agent a fact")?;
     run(sessions, agent("capture"), "monday", FACT).await?;
     let memory = memory(sessions);
     let session = read(sessions, "monday").await?;
@@ -31,8 +31,8 @@ pub(super) async fn told(sessions: &SqliteSessionService) -> anyhow::Result<()> 
 }
 
 /// Asks two agents after reopening the file: one calls the memory tool, one gets preloaded memories.
-pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(2, "Reopen the file and ask other agents, in new sessions")?;
+pub(super) async fn recall_fact(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    format::print_chapter(2, "Reopen the file and ask other agents, in new sessions")?;
     let recall = agent("recall").tool(load_memory_tool());
     run(sessions, recall, "friday", QUESTION).await?;
     say!("  the model called the tool, the session stored the result, and the model quoted it");
@@ -43,12 +43,12 @@ pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()>
     let search = MemoryQuery::new(QUESTION).limit(1);
     let memory = memory(sessions);
     let found = memory.search_memory_with(APP, USER, search).await?;
-    why(found.first().context("the memory was not found")?)?;
+    print_explanation(found.first().context("the memory was not found")?)?;
     Ok(())
 }
 
 /// Prints the explanation and the source of a memory.
-fn why(found: &MemoryHit) -> anyhow::Result<()> {
+fn print_explanation(found: &MemoryHit) -> anyhow::Result<()> {
     let explanation = &found.explanation;
     let words = explanation.words.iter();
     let words: Vec<String> = words.map(|it| format!("{:?}", it.word)).collect();
@@ -101,6 +101,6 @@ async fn run(
         .await?
         .answer()
         .await?;
-    tell::events(&read(sessions, session).await?)?;
+    format::print_events(&read(sessions, session).await?)?;
     Ok(())
 }

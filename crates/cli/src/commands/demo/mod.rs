@@ -1,9 +1,9 @@
 //! `retain demo`: shows memory, state, rewind, fork and a crash on a real SQLite file.
 
 mod crash;
+mod format;
 mod log;
 mod memory;
-mod tell;
 
 use std::path::{Path, PathBuf};
 
@@ -37,16 +37,16 @@ impl Demo {
         if file.exists() {
             anyhow::bail!("{} exists already; choose another folder", file.display());
         }
-        let told = story(&file).await;
+        let played = play_chapters(&file).await;
         if self.keep.is_none() {
             std::fs::remove_dir_all(&folder)?;
         }
-        told?;
-        last_words(self.keep.as_deref(), &file)
+        played?;
+        print_database_path(self.keep.as_deref(), &file)
     }
 }
 
-fn last_words(keep: Option<&Path>, file: &Path) -> anyhow::Result<()> {
+fn print_database_path(keep: Option<&Path>, file: &Path) -> anyhow::Result<()> {
     match keep {
         Some(_) => say!("\nThe database is {}.", file.display()),
         None => say!("\nRun it with --keep FOLDER to keep the database and look at it."),
@@ -54,18 +54,18 @@ fn last_words(keep: Option<&Path>, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn story(file: &Path) -> anyhow::Result<()> {
+async fn play_chapters(file: &Path) -> anyhow::Result<()> {
     let uri = format!("sqlite:///{}", file.display());
     say!("Retain: sessions and memory in one SQLite file; every acknowledged write is on disk.");
     let sessions = SqliteSessionService::connect(&uri).await?;
-    memory::told(&sessions).await?;
+    memory::tell_fact(&sessions).await?;
     drop(sessions);
     let sessions = SqliteSessionService::connect(&uri).await?;
-    memory::asked(&sessions).await?;
+    memory::recall_fact(&sessions).await?;
     log::scopes(&sessions).await?;
     log::rewind_and_fork(&sessions).await?;
     drop(sessions);
-    crash::tell(&uri).await
+    crash::show(&uri).await
 }
 
 /// Loads a session.

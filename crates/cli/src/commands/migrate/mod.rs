@@ -1,7 +1,7 @@
 //! `retain migrate`: copies everything from one store to another.
 
-mod ends;
 mod progress;
+mod sides;
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use retain::store::{Migration, MigrationSurvey};
 
 use crate::output::say;
 
-use ends::Role;
 use progress::Progress;
+use sides::Role;
 
 /// Copy everything from one store to another.
 #[derive(Debug, Args)]
@@ -48,15 +48,15 @@ enum Kind {
 impl Migrate {
     /// Prints the counts after copying and verification.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        ends::check_apart(&self.from, &self.to)?;
-        let from = ends::open(&self.from, Role::Source).await?;
+        sides::check_distinct(&self.from, &self.to)?;
+        let from = sides::open(&self.from, Role::Source).await?;
         let to = match self.dry_run {
-            true => Role::Look,
+            true => Role::DryRunTarget,
             false => Role::Target,
         };
-        let to = ends::open(&self.to, to).await?;
+        let to = sides::open(&self.to, to).await?;
         let (from, to) = match self.only {
-            Some(kind) => ends::narrow(kind, from, to).await?,
+            Some(kind) => sides::keep_one_kind(kind, from, to).await?,
             None => (from, to),
         };
         let progress = Arc::new(Progress::new());

@@ -16,11 +16,11 @@ use crate::output::note;
 pub(super) struct Progress {
     /// Whether standard error is a terminal.
     is_terminal: bool,
-    shown: Mutex<Shown>,
+    shown: Mutex<Phase>,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct Phase {
     bar: Option<ProgressBar>,
     phase: &'static str,
     steps: Option<u64>,
@@ -71,11 +71,11 @@ impl MigrationWatch for Progress {
             MigrationPhase::Verify => "verifying",
         };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        *shown = Shown {
+        *shown = Phase {
             bar: self.is_terminal.then(|| bar(phase, steps)),
             phase,
             steps,
-            ..Shown::default()
+            ..Phase::default()
         };
         if let Some(bar) = &shown.bar {
             bar.tick();

@@ -8,15 +8,15 @@ use retain::otel::Otlp;
 
 /// The exporter of spans.
 #[derive(Debug)]
-pub(super) struct Exports {
+pub(super) struct TelemetryExport {
     #[cfg(feature = "otel")]
     otlp: Option<Otlp>,
 }
 
 #[cfg(feature = "otel")]
-impl Exports {
-    pub(super) fn from_env() -> anyhow::Result<Exports> {
-        Ok(Exports {
+impl TelemetryExport {
+    pub(super) fn from_env() -> anyhow::Result<TelemetryExport> {
+        Ok(TelemetryExport {
             otlp: Otlp::from_env()?,
         })
     }
@@ -39,9 +39,9 @@ impl Exports {
 }
 
 #[cfg(not(feature = "otel"))]
-impl Exports {
-    pub(super) fn from_env() -> anyhow::Result<Exports> {
-        Ok(Exports {})
+impl TelemetryExport {
+    pub(super) fn from_env() -> anyhow::Result<TelemetryExport> {
+        Ok(TelemetryExport {})
     }
 
     pub(super) fn layer(&self) -> Option<Box<dyn Layer<Registry> + Send + Sync>> {

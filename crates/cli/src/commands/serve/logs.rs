@@ -14,7 +14,7 @@ use tracing_subscriber::{
 };
 
 use super::{
-    exports::Exports,
+    exports::TelemetryExport,
     settings::{LogFormat, Settings},
 };
 
@@ -27,7 +27,7 @@ type Listener = Box<dyn Layer<Registry> + Send + Sync>;
 pub(super) fn start(
     settings: &Settings,
     dev: Option<&Dev>,
-    exports: &Exports,
+    exports: &TelemetryExport,
 ) -> anyhow::Result<()> {
     let filter = filter(level(&settings.log_level)?);
     let log = fmt::layer().with_writer(stderr);

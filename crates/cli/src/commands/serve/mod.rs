@@ -9,7 +9,7 @@ mod logs;
 mod mcp;
 mod models;
 mod open_files;
-mod places;
+mod services;
 mod settings;
 mod signals;
 
@@ -32,12 +32,12 @@ use crate::output::is_closed_pipe;
 
 use address::Address;
 use announce::Announcement;
-use exports::Exports;
-use models::Chosen;
-use places::Places;
-pub(crate) use places::folder;
-pub(crate) use settings::{DEFAULT_STORE, store_of_server};
-use settings::{Given, Settings};
+use exports::TelemetryExport;
+use models::ServerModels;
+use services::OpenedServices;
+pub(crate) use services::folder;
+pub(crate) use settings::{DEFAULT_STORE, server_store_uri};
+use settings::{PartialSettings, Settings};
 
 /// The app that is served without a folder of agents.
 const BUILT_IN_APP: &str = "assistant";
@@ -49,13 +49,13 @@ pub(crate) struct Serve {
     #[arg(long, env = "RETAIN_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
     #[command(flatten)]
-    given: Given,
+    options: PartialSettings,
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let settings = Settings::of(self.given, self.config.as_deref())?;
-        let exports = Exports::from_env()?;
+        let settings = Settings::resolve(self.options, self.config.as_deref())?;
+        let exports = TelemetryExport::from_env()?;
         let dev = settings.ui_dir.as_ref();
         let dev = dev.map(|dir| Dev::new().ui_dir(dir));
         logs::start(&settings, dev.as_ref(), &exports)?;
@@ -69,20 +69,20 @@ impl Serve {
                 settings.host
             );
         }
-        let models = models::registry(&settings)?;
-        let places = Places::open(&settings, models.embedder.as_ref()).await?;
-        let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
+        let models = models::build(&settings)?;
+        let services = OpenedServices::open(&settings, models.embedder.as_ref()).await?;
+        let has_key = settings.api_key.is_some() || services.has_key(&SystemClock).await?;
         let guards = Guards {
             trace_context: exports.trace_context(),
-            ..guards(&settings, &places, &address, has_key).await?
+            ..guards(&settings, &services, &address, has_key).await?
         };
         let guards = Arc::new(guards);
-        let apps = apps(&settings, &places.services, &models, dev)?;
+        let apps = apps(&settings, &services.services, &models, dev)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
         let announcement = Announcement {
             settings: &settings,
-            places: &places,
+            services: &services,
             apps: &apps.names()?,
             model: &models.built_in,
             needs_key: guards.keys.are_required(),
@@ -95,7 +95,7 @@ impl Serve {
             printed => printed?,
         }
         let server = Arc::new(Server {
-            services: places.services,
+            services: services.services,
             apps,
         });
         let served = serve_guarded(server, listener, guards, stop).await;
@@ -109,7 +109,7 @@ impl Serve {
 fn apps(
     settings: &Settings,
     services: &Services,
-    models: &Chosen,
+    models: &ServerModels,
     dev: Option<Dev>,
 ) -> anyhow::Result<Apps> {
     let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
@@ -161,7 +161,7 @@ fn apps(
 /// a valid one exists.
 async fn guards(
     settings: &Settings,
-    places: &Places,
+    services: &OpenedServices,
     address: &Address,
     has_key: bool,
 ) -> anyhow::Result<Guards> {
@@ -171,13 +171,13 @@ async fn guards(
              Create one with\n  retain keys create --store {} --name first --scopes admin\n\
              or set RETAIN_API_KEY, or use --host 127.0.0.1, which requires no key",
             settings.host,
-            places.keys_uri,
+            services.keys_uri,
         );
     }
     // Once a key was created, the server requires one, even after the last has expired.
-    let is_needed = has_key || places.keys.had_any().await?;
+    let is_needed = has_key || services.keys.had_any().await?;
     let keys = Keys::new(
-        Arc::clone(&places.keys),
+        Arc::clone(&services.keys),
         settings.api_key.clone(),
         is_needed,
     );

@@ -10,21 +10,21 @@ use retain::{memory::Embedder, model::ModelRegistry};
 use super::settings::Settings;
 
 /// The models of a server.
-pub(super) struct Chosen {
+pub(super) struct ServerModels {
     pub(super) registry: ModelRegistry,
-    pub(super) built_in: BuiltIn,
+    pub(super) built_in: BuiltInModel,
     /// The embedder of memories, if one is configured.
     pub(super) embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// The model of the built-in app.
-pub(super) struct BuiltIn {
+pub(super) struct BuiltInModel {
     pub(super) name: String,
     /// The variable that selected it; `None` if the user named it or if it is the fallback.
     pub(super) because_of: Option<&'static str>,
 }
 
-impl BuiltIn {
+impl BuiltInModel {
     pub(super) fn is_offline(&self) -> bool {
         self.name == OFFLINE
     }
@@ -34,16 +34,16 @@ const OFFLINE: &str = "offline";
 
 /// Builds the registry from the settings. A model that the user names must resolve.
 #[cfg(feature = "models")]
-pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
-    let http = retain::model::Http::new(http_of_file(settings)?)?;
-    let models = retain::model::Models::with_http(of_file(settings)?, http);
+pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
+    let http = retain::model::Http::new(http_settings(settings)?)?;
+    let models = retain::model::Models::with_http(model_settings(settings)?, http);
     let suggested = models.suggested();
     let built_in = match (&settings.model, suggested) {
-        (Some(name), _) => BuiltIn {
+        (Some(name), _) => BuiltInModel {
             name: name.clone(),
             because_of: None,
         },
-        (None, Some(suggested)) => BuiltIn {
+        (None, Some(suggested)) => BuiltInModel {
             name: suggested.name.to_owned(),
             because_of: Some(suggested.variable),
         },
@@ -54,7 +54,7 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
     }
     let embedder = settings.embedder.as_deref();
     let embedder = embedder.map(|name| models.embedder(name)).transpose()?;
-    Ok(Chosen {
+    Ok(ServerModels {
         registry: models.registry(),
         built_in,
         embedder,
@@ -63,7 +63,7 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
 
 /// The offline model is the only one.
 #[cfg(not(feature = "models"))]
-pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
+pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     let is_needed = !settings.models.is_empty() || settings.embedder.is_some();
     anyhow::ensure!(
         !is_needed,
@@ -74,19 +74,19 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
     if let Some(name) = &name {
         registry.model(name)?;
     }
-    let built_in = name.map_or_else(offline, |name| BuiltIn {
+    let built_in = name.map_or_else(offline, |name| BuiltInModel {
         name,
         because_of: None,
     });
-    Ok(Chosen {
+    Ok(ServerModels {
         registry,
         built_in,
         embedder: None,
     })
 }
 
-fn offline() -> BuiltIn {
-    BuiltIn {
+fn offline() -> BuiltInModel {
+    BuiltInModel {
         name: OFFLINE.to_owned(),
         because_of: None,
     }
@@ -94,10 +94,10 @@ fn offline() -> BuiltIn {
 
 /// The environment, and the section `models` of the file for what it does not set.
 #[cfg(feature = "models")]
-fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
+fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
     use retain::model::ModelSettings;
 
-    use super::settings::Value;
+    use super::settings::SettingValue;
 
     let mut known = ModelSettings::from_env();
     let providers = settings.models.iter().filter(|(name, _)| *name != HTTP);
@@ -110,9 +110,9 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> 
             known = known.with_fallback(
                 variable,
                 match value {
-                    Value::Text(text) => text.clone(),
-                    Value::Flag(flag) => flag.to_string(),
-                    Value::Number(_) => {
+                    SettingValue::Text(text) => text.clone(),
+                    SettingValue::Flag(flag) => flag.to_string(),
+                    SettingValue::Number(_) => {
                         anyhow::bail!("the setting models.{provider}.{name} must be a string")
                     }
                 },
@@ -128,13 +128,13 @@ const HTTP: &str = "http";
 
 /// Timeouts in seconds, and retries.
 #[cfg(feature = "models")]
-fn http_of_file(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
-    use super::settings::Value;
+fn http_settings(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
+    use super::settings::SettingValue;
 
     let mut http = retain::model::HttpSettings::default();
     for (name, value) in settings.models.get(HTTP).into_iter().flatten() {
         let wrong = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
-        let Value::Number(number) = *value else {
+        let SettingValue::Number(number) = *value else {
             return Err(wrong("must be a number"));
         };
         let wait = || {

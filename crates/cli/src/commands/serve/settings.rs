@@ -32,19 +32,19 @@ pub(super) enum LogFormat {
 }
 
 /// The section `models` of a file: settings by provider.
-pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, Value>>;
+pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, SettingValue>>;
 
 /// A setting of a provider. May be a key, so it is not printed.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(not(feature = "models"), allow(dead_code))]
-pub(super) enum Value {
+pub(super) enum SettingValue {
     Text(String),
     Flag(bool),
     Number(f64),
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[not shown]")
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for Value {
 /// Settings from options, the environment, or a file.
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(super) struct Given {
+pub(super) struct PartialSettings {
     /// Folder of agents: each subfolder with a root_agent.yaml is an app [default: a built-in app]
     #[arg(env = "RETAIN_AGENTS_DIR")]
     #[serde(alias = "agents_dir")]
@@ -309,16 +309,16 @@ pub(super) struct Given {
 
 /// The limit of model calls per run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LlmCalls {
+pub(super) struct LlmCallLimit {
     /// `None` disables the limit.
     pub(super) limit: Option<u32>,
 }
 
-impl LlmCalls {
+impl LlmCallLimit {
     /// Follows ADK: 0 or less disables the limit.
-    fn of(number: i64) -> LlmCalls {
+    fn new(number: i64) -> LlmCallLimit {
         let limit = (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX));
-        LlmCalls { limit }
+        LlmCallLimit { limit }
     }
 }
 
@@ -346,7 +346,7 @@ pub(super) struct Settings {
     pub(super) limits: ServerLimits,
     pub(super) max_runs: usize,
     pub(super) max_runs_per_user: usize,
-    pub(super) max_llm_calls: Option<LlmCalls>,
+    pub(super) max_llm_calls: Option<LlmCallLimit>,
     pub(super) capture_message_content: Option<bool>,
     pub(super) log_format: LogFormat,
     pub(super) log_level: String,
@@ -354,10 +354,10 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Merges options and environment, the file, and the defaults.
-    pub(super) fn of(given: Given, file: Option<&Path>) -> anyhow::Result<Settings> {
+    pub(super) fn resolve(given: PartialSettings, file: Option<&Path>) -> anyhow::Result<Settings> {
         given.adk_options.refuse()?;
         let verbose = given.verbose;
-        let given = given.over(read(file)?);
+        let given = given.with_fallback(read(file)?);
         let limits = given.limits()?;
         let api_key = given.api_key;
         if api_key.as_deref().is_some_and(|key| key.len() < 16) {
@@ -388,7 +388,7 @@ impl Settings {
             limits,
             max_runs: given.max_runs.unwrap_or(1024),
             max_runs_per_user: given.max_runs_per_user.unwrap_or(8),
-            max_llm_calls: given.max_llm_calls.map(LlmCalls::of),
+            max_llm_calls: given.max_llm_calls.map(LlmCallLimit::new),
             capture_message_content: given.capture_message_content,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
             log_level: if verbose {
@@ -403,12 +403,12 @@ impl Settings {
 /// Takes each field from the first, or else from the second.
 macro_rules! first_or_second {
     ($first:ident, $second:ident: $($field:ident),* $(,)?) => {
-        Given { $($field: $first.$field.or($second.$field),)* ..$first }
+        PartialSettings { $($field: $first.$field.or($second.$field),)* ..$first }
     };
 }
 
-impl Given {
-    fn over(self, file: Given) -> Given {
+impl PartialSettings {
+    fn with_fallback(self, file: PartialSettings) -> PartialSettings {
         first_or_second!(
             self, file: agents_dir, default_app, model, models, host, port, session_service_uri, memory_service_uri,
             embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
@@ -420,42 +420,44 @@ impl Given {
     }
 
     fn limits(&self) -> anyhow::Result<ServerLimits> {
-        let usual = ServerLimits::default();
-        let seconds = |name: &str, given: Option<f64>, usual: Duration| match given {
-            None => Ok(usual),
+        let default = ServerLimits::default();
+        let seconds = |name: &str, given: Option<f64>, default: Duration| match given {
+            None => Ok(default),
             Some(given) => Duration::try_from_secs_f64(given)
                 .with_context(|| format!("{name} {given} is not a valid number of seconds")),
         };
-        let requests_per_key = self.requests_per_key.unwrap_or(usual.requests_per_key);
+        let requests_per_key = self.requests_per_key.unwrap_or(default.requests_per_key);
         if !(requests_per_key > 0.0 && requests_per_key.is_finite()) {
             anyhow::bail!("--requests-per-key {requests_per_key} must be greater than 0");
         }
         Ok(ServerLimits {
-            body_bytes: self.max_body_bytes.unwrap_or(usual.body_bytes),
-            header_bytes: self.max_header_bytes.unwrap_or(usual.header_bytes),
+            body_bytes: self.max_body_bytes.unwrap_or(default.body_bytes),
+            header_bytes: self.max_header_bytes.unwrap_or(default.header_bytes),
             header_timeout: seconds(
                 "--header-timeout",
                 self.header_timeout,
-                usual.header_timeout,
+                default.header_timeout,
             )?,
-            body_timeout: seconds("--body-timeout", self.body_timeout, usual.body_timeout)?,
-            write_timeout: seconds("--write-timeout", self.write_timeout, usual.write_timeout)?,
-            connections: self.max_connections.unwrap_or(usual.connections).max(1),
+            body_timeout: seconds("--body-timeout", self.body_timeout, default.body_timeout)?,
+            write_timeout: seconds("--write-timeout", self.write_timeout, default.write_timeout)?,
+            connections: self.max_connections.unwrap_or(default.connections).max(1),
             requests_per_key,
-            streams_per_key: self.max_streams_per_key.unwrap_or(usual.streams_per_key),
-            streams_per_user: self.max_streams_per_user.unwrap_or(usual.streams_per_user),
+            streams_per_key: self.max_streams_per_key.unwrap_or(default.streams_per_key),
+            streams_per_user: self
+                .max_streams_per_user
+                .unwrap_or(default.streams_per_user),
             shutdown_grace: seconds(
                 "--shutdown-grace",
                 self.shutdown_grace,
-                usual.shutdown_grace,
+                default.shutdown_grace,
             )?,
-            ..usual
+            ..default
         })
     }
 }
 
 /// The session store of a server that is started in this folder without options.
-pub(crate) fn store_of_server() -> anyhow::Result<String> {
+pub(crate) fn server_store_uri() -> anyhow::Result<String> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(uri) = set("RETAIN_SESSION_SERVICE_URI") {
         let uri = uri.into_string();
@@ -467,22 +469,22 @@ pub(crate) fn store_of_server() -> anyhow::Result<String> {
 }
 
 /// Reads the settings file. A file that the user names must exist.
-fn read(file: Option<&Path>) -> anyhow::Result<Given> {
+fn read(file: Option<&Path>) -> anyhow::Result<PartialSettings> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && file.is_none() => {
-            return Ok(Given::default());
+            return Ok(PartialSettings::default());
         }
         read => read.with_context(|| format!("cannot read {}", path.display()))?,
     };
     toml::from_str(&text).map_err(|error| {
-        let told = told(&error, &text);
-        anyhow::anyhow!("invalid settings in {}: {told}", path.display())
+        let problem = describe_error(&error, &text);
+        anyhow::anyhow!("invalid settings in {}: {problem}", path.display())
     })
 }
 
 /// Describes an error in a file by line and setting. The original message could quote an API key.
-fn told(error: &toml::de::Error, text: &str) -> String {
+fn describe_error(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
     let message = match (message.find('"'), message.rfind('"')) {
         (Some(first), Some(last)) if first < last => {
@@ -515,24 +517,24 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
-        given: Given,
+        options: PartialSettings,
     }
 
     /// Parses a command line without the environment of the test run.
-    fn given(arguments: &[&str]) -> Given {
+    fn parse_options(arguments: &[&str]) -> PartialSettings {
         let line = std::iter::once(&"retain").chain(arguments);
-        let command = Line::command().mut_args(|arg| arg.env(None::<&'static str>));
+        let command = CommandLine::command().mut_args(|arg| arg.env(None::<&'static str>));
         let matches = command.try_get_matches_from(line).unwrap();
-        Line::from_arg_matches(&matches).unwrap().given
+        CommandLine::from_arg_matches(&matches).unwrap().options
     }
 
     fn settings(arguments: &[&str], file: &str) -> anyhow::Result<Settings> {
         let folder = retain_testkit::scratch::folder();
         let path = folder.path().join("settings.toml");
         std::fs::write(&path, file).unwrap();
-        Settings::of(given(arguments), Some(&path))
+        Settings::resolve(parse_options(arguments), Some(&path))
     }
 
     #[test]
@@ -616,8 +618,8 @@ mod tests {
             });
             assert_eq!(ours, adks, "{option}");
         }
-        given(&["--no-reload", "agents"]);
-        given(&["--reload", "--reload_agents", "agents"]);
+        parse_options(&["--no-reload", "agents"]);
+        parse_options(&["--reload", "--reload_agents", "agents"]);
         assert_eq!(settings(&["-v"], "").unwrap().log_level, "debug");
     }
 
@@ -631,8 +633,8 @@ mod tests {
         assert_eq!((limit("0"), limit("-1")), (None, None));
         assert_eq!(limit("5000000000"), Some(u32::MAX));
         assert_eq!(settings(&[], "").unwrap().max_llm_calls, None);
-        let of_file = settings(&[], "max_llm_calls = -1").unwrap();
-        assert_eq!(of_file.max_llm_calls, Some(LlmCalls { limit: None }));
+        let from_file = settings(&[], "max_llm_calls = -1").unwrap();
+        assert_eq!(from_file.max_llm_calls, Some(LlmCallLimit { limit: None }));
     }
 
     #[test]
@@ -657,10 +659,13 @@ mod tests {
             "port = \"sk-canary\"",
         ] {
             let error = settings(&[], file).unwrap_err();
-            let told = format!("{error:#} {error:?}");
-            assert!(told.contains("line ") && !told.contains("canary"), "{told}");
+            let problem = format!("{error:#} {error:?}");
+            assert!(
+                problem.contains("line ") && !problem.contains("canary"),
+                "{problem}"
+            );
         }
-        let missing = Settings::of(given(&[]), Some(Path::new("no such file")));
+        let missing = Settings::resolve(parse_options(&[]), Some(Path::new("no such file")));
         assert!(format!("{:#}", missing.unwrap_err()).contains("no such file"));
     }
 }

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_state_is_found() {
+    fn compare_finds_a_wrong_state() {
         let faults = after(|log, _, _| log.state.extend([("last-8".into(), 1)]));
         assert_eq!(faults, [Fault::State("runs-0 last-8".into())]);
         let (log, mut sent, _) = healthy();

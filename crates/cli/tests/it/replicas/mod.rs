@@ -27,23 +27,23 @@ use retain_testkit::random::Random;
 use crate::{program::uri, seed, times};
 
 /// The failures of servers or of the database while clients append.
-type Trouble<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
+type Disruption<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
 
 /// Let clients append during failures that they notice, and compare.
-fn append_through(cluster: Cluster, clients: usize, seed: u64, trouble: &Trouble<'_>) {
-    append(cluster, clients, seed, true, trouble);
+fn append_through(cluster: Cluster, clients: usize, seed: u64, disruption: &Disruption<'_>) {
+    append(cluster, clients, seed, true, disruption);
 }
 
 /// Let clients append during failures, and compare. `notice` is whether clients must notice the
 /// failures.
-fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &Trouble<'_>) {
+fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption: &Disruption<'_>) {
     let load = Load::new(&cluster);
     let names = sessions();
     let goals: Vec<OnceLock<u64>> = names.iter().map(|_| OnceLock::new()).collect();
     let (sent, seen) = std::thread::scope(|scope| {
         let (load, cluster) = (&load, &cluster);
         // The scope waits for all its threads, even when one of them has failed.
-        let _enough = Enough {
+        let _enough = StopOnDrop {
             load,
             goals: &goals,
         };
@@ -55,7 +55,7 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &T
             .map(|number| scope.spawn(move || Client::new(load, number, seed).work()))
             .collect();
         load.progress(clients * 2);
-        trouble(load, &mut Random::new(seed));
+        disruption(load, &mut Random::new(seed));
         load.progress(clients * 2);
         load.enough.store(true, Ordering::Relaxed);
         let sent: Vec<Sent> = working
@@ -87,12 +87,12 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &T
 }
 
 /// Stops all threads on drop, so that a failure stops them too.
-struct Enough<'a> {
+struct StopOnDrop<'a> {
     load: &'a Load<'a>,
     goals: &'a [OnceLock<u64>],
 }
 
-impl Drop for Enough<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.load.enough.store(true, Ordering::Relaxed);
         if std::thread::panicking() {

@@ -123,11 +123,11 @@ fn replicas_example_runs() {
 fn append_to_the_end(
     cluster: Cluster,
     seed: u64,
-    trouble: &(dyn Fn(&Load<'_>, &mut retain_testkit::random::Random) -> usize + Sync),
+    disruption: &(dyn Fn(&Load<'_>, &mut retain_testkit::random::Random) -> usize + Sync),
 ) -> usize {
     let counted = std::sync::Mutex::new(0);
     super::append(cluster, CLIENTS, seed, false, &|load, random| {
-        *counted.lock().unwrap() = trouble(load, random);
+        *counted.lock().unwrap() = disruption(load, random);
     });
     counted.into_inner().unwrap()
 }

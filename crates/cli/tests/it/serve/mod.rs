@@ -1,16 +1,16 @@
 //! `retain serve` as a process: its output, invalid settings, shutdown and memory use.
 
-mod crowd;
 #[cfg(feature = "models")]
 mod embedder;
-mod ending;
 #[cfg(feature = "otel")]
 mod exports;
 mod keys;
+mod many_clients;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "models")]
 mod models;
 pub(crate) mod process;
 mod settings;
-mod starting;
+mod shutdown;
+mod startup;

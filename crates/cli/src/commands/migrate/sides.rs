@@ -12,7 +12,7 @@ use retain::{
 
 use super::Kind;
 use crate::commands::{
-    database::{ADDRESSES, check_supported},
+    database::{SUPPORTED_URIS, check_supported},
     serve::folder,
 };
 
@@ -24,14 +24,14 @@ pub(super) enum Role {
     /// Written. It is created if it does not exist.
     Target,
     /// The target of a dry run: only read. It need not exist.
-    Look,
+    DryRunTarget,
 }
 
 /// Opens the store at a URL.
 pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let name = match role {
         Role::Source => "--from",
-        Role::Target | Role::Look => "--to",
+        Role::Target | Role::DryRunTarget => "--to",
     };
     check_supported(uri).with_context(|| format!("{name} cannot be used"))?;
     let opened = match uri {
@@ -40,7 +40,7 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
         #[cfg(feature = "postgres")]
         _ if PostgresOptions::is_address(uri) => postgres(uri, role).await,
         _ => Err(anyhow::anyhow!(
-            "unsupported store URI; expected one of {ADDRESSES} or, for artifacts only, \
+            "unsupported store URI; expected one of {SUPPORTED_URIS} or, for artifacts only, \
              file:///folder"
         )),
     };
@@ -48,7 +48,7 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
 }
 
 /// Refuses two URLs of one folder. Databases have an identity that is compared later.
-pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
+pub(super) fn check_distinct(from: &str, to: &str) -> anyhow::Result<()> {
     let is_file = |uri: &str| uri.starts_with("file:");
     if from == to {
         return Err(MigrationError::Same.into());
@@ -65,7 +65,7 @@ pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
 }
 
 /// Keeps only one kind on both sides, after comparing the identities of the session stores.
-pub(super) async fn narrow(
+pub(super) async fn keep_one_kind(
     kind: Kind,
     from: MigrationSide,
     to: MigrationSide,
@@ -76,7 +76,7 @@ pub(super) async fn narrow(
             return Err(MigrationError::Same.into());
         }
     }
-    let (from, to) = (only(kind, from), only(kind, to));
+    let (from, to) = (select_kind(kind, from), select_kind(kind, to));
     let MigrationSide {
         sessions,
         memory,
@@ -89,7 +89,7 @@ pub(super) async fn narrow(
     Ok((from, to))
 }
 
-fn only(kind: Kind, side: MigrationSide) -> MigrationSide {
+fn select_kind(kind: Kind, side: MigrationSide) -> MigrationSide {
     let mut only = MigrationSide::default();
     match kind {
         Kind::Sessions => only.sessions = side.sessions,
@@ -109,14 +109,14 @@ async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = match role {
         Role::Source => options.read_only(),
         Role::Target => options,
-        Role::Look if is_there => options.read_only(),
+        Role::DryRunTarget if is_there => options.read_only(),
         // A missing target counts as empty.
-        Role::Look => SqliteOptions::in_memory(),
+        Role::DryRunTarget => SqliteOptions::in_memory(),
     };
-    Ok(of_sqlite(SqliteStore::open(options).await?))
+    Ok(sqlite_side(SqliteStore::open(options).await?))
 }
 
-fn of_sqlite(store: SqliteStore) -> MigrationSide {
+fn sqlite_side(store: SqliteStore) -> MigrationSide {
     MigrationSide {
         memory: Some(Arc::new(store.memory())),
         artifacts: Some(Arc::new(store.artifacts())),
@@ -131,12 +131,12 @@ async fn postgres(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = match role {
         Role::Target => options,
         // A missing target counts as empty.
-        Role::Look if !PostgresStore::is_set_up(&options).await? => {
-            return Ok(of_sqlite(
+        Role::DryRunTarget if !PostgresStore::is_set_up(&options).await? => {
+            return Ok(sqlite_side(
                 SqliteStore::open(SqliteOptions::in_memory()).await?,
             ));
         }
-        Role::Source | Role::Look => options.existing(),
+        Role::Source | Role::DryRunTarget => options.existing(),
     };
     let store = PostgresStore::open(options).await?;
     Ok(MigrationSide {
@@ -154,12 +154,12 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
         anyhow::bail!("the folder does not exist");
     }
     let mut side = MigrationSide::default();
-    if role == Role::Look && !is_there {
+    if role == Role::DryRunTarget && !is_there {
         side.artifacts = Some(Arc::new(retain::store::InMemoryArtifactStore::default()));
         return Ok(side);
     }
     let store = match role {
-        Role::Source | Role::Look => FileArtifactStore::open_read_only(folder)?,
+        Role::Source | Role::DryRunTarget => FileArtifactStore::open_read_only(folder)?,
         // The migration is the only user of its target folder.
         Role::Target => FileArtifactStore::open_alone(folder)?,
     };

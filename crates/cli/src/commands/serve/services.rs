@@ -14,16 +14,16 @@ use retain::{
 
 use super::settings::{DEFAULT_STORE, Settings};
 use crate::commands::{
-    Database, Missing,
-    database::{ADDRESSES, check_supported, meaning, unknown},
+    Database, IfMissing,
+    database::{SUPPORTED_URIS, check_supported, memory_service, unsupported_uri},
 };
 
 /// The URI of data that ends with the process.
-const VOLATILE: &str = "memory://";
+const IN_MEMORY_URI: &str = "memory://";
 
 /// The services and their URIs.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct OpenedServices {
     pub(super) services: Services,
     pub(super) keys: Arc<dyn KeyStore>,
     /// The store in which `retain keys` finds the same API keys.
@@ -32,28 +32,28 @@ pub(super) struct Places {
     pub(super) data: String,
 }
 
-impl Places {
+impl OpenedServices {
     /// Opens all stores that the settings name.
     pub(super) async fn open(
         settings: &Settings,
         embedder: Option<&Arc<dyn Embedder>>,
-    ) -> anyhow::Result<Places> {
+    ) -> anyhow::Result<OpenedServices> {
         let uri = settings.session_service_uri.as_str();
         if uri == DEFAULT_STORE {
             std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
-        let mut places = match uri {
-            VOLATILE => volatile(embedder),
-            _ => durable(uri, embedder)
+        let mut services = match uri {
+            IN_MEMORY_URI => in_memory_services(embedder),
+            _ => database_services(uri, embedder)
                 .await
                 .context("cannot open --session-service-uri")?,
         };
         if let Some(memory) = settings
             .memory_service_uri
             .as_deref()
-            .filter(|m| *m != uri || *m == VOLATILE)
+            .filter(|m| *m != uri || *m == IN_MEMORY_URI)
         {
-            let opened = places.with_memory(memory, embedder).await;
+            let opened = services.with_memory(memory, embedder).await;
             opened.context("cannot open --memory-service-uri")?;
         }
         if let Some(artifacts) = settings
@@ -61,10 +61,10 @@ impl Places {
             .as_deref()
             .filter(|a| *a != uri)
         {
-            let opened = places.with_artifacts(artifacts).await;
+            let opened = services.with_artifacts(artifacts).await;
             opened.context("cannot open --artifact-service-uri")?;
         }
-        Ok(places)
+        Ok(services)
     }
 
     /// Whether a valid API key exists.
@@ -81,7 +81,7 @@ impl Places {
         uri: &str,
         embedder: Option<&Arc<dyn Embedder>>,
     ) -> anyhow::Result<()> {
-        if uri == VOLATILE {
+        if uri == IN_MEMORY_URI {
             anyhow::ensure!(
                 embedder.is_none(),
                 "ADK's own matching uses words only: remove --embedder, or use another store than memory://"
@@ -90,11 +90,11 @@ impl Places {
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
-            let database = database(uri, VOLATILE).await?;
+            let database = open_database(uri, IN_MEMORY_URI).await?;
             let memory = database.memory(embedder);
             self.services.memory = Arc::clone(&memory) as _;
             self.services.long_term_memory = Some(memory);
-            let shown = database.shown(uri);
+            let shown = database.display_uri(uri);
             self.data.push_str(&format!("; memory in {shown}"));
             return Ok(());
         }
@@ -105,14 +105,14 @@ impl Places {
     async fn with_artifacts(&mut self, uri: &str) -> anyhow::Result<()> {
         let mut shown = uri.to_owned();
         self.services.artifacts = match uri {
-            VOLATILE => Arc::new(InMemoryArtifactService::new()),
+            IN_MEMORY_URI => Arc::new(InMemoryArtifactService::new()),
             uri if uri.starts_with("file:") => {
                 let store = FileArtifactStore::open(folder(uri)?)?;
                 Arc::new(FileArtifactService::over(store))
             }
             uri => {
-                let database = database(uri, "file:///folder, memory://").await?;
-                shown = database.shown(uri);
+                let database = open_database(uri, "file:///folder, memory://").await?;
+                shown = database.display_uri(uri);
                 database.artifacts()
             }
         };
@@ -122,9 +122,9 @@ impl Places {
 }
 
 /// Everything in memory. Memories are ranked as in a database.
-fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
-    let memory = meaning(InMemoryMemoryStore::default(), embedder);
-    Places {
+fn in_memory_services(embedder: Option<&Arc<dyn Embedder>>) -> OpenedServices {
+    let memory = memory_service(InMemoryMemoryStore::default(), embedder);
+    OpenedServices {
         services: Services {
             sessions: Arc::new(InMemorySessionService::new()),
             memory: Arc::clone(&memory) as _,
@@ -138,18 +138,21 @@ fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
 }
 
 /// Opens the database at `uri`. The error lists `also` as further supported URIs.
-async fn database(uri: &str, also: &str) -> anyhow::Result<Database> {
-    let known = format!("{ADDRESSES}, {also}");
+async fn open_database(uri: &str, also: &str) -> anyhow::Result<Database> {
+    let known = format!("{SUPPORTED_URIS}, {also}");
     check_supported(uri)?;
-    anyhow::ensure!(Database::is_address(uri), unknown(uri, &known));
-    Database::open(uri, Missing::Create).await
+    anyhow::ensure!(Database::is_address(uri), unsupported_uri(uri, &known));
+    Database::open(uri, IfMissing::Create).await
 }
 
 /// Everything in one database.
-async fn durable(uri: &str, embedder: Option<&Arc<dyn Embedder>>) -> anyhow::Result<Places> {
-    let database = database(uri, VOLATILE).await?;
-    let (memory, shown) = (database.memory(embedder), database.shown(uri));
-    Ok(Places {
+async fn database_services(
+    uri: &str,
+    embedder: Option<&Arc<dyn Embedder>>,
+) -> anyhow::Result<OpenedServices> {
+    let database = open_database(uri, IN_MEMORY_URI).await?;
+    let (memory, shown) = (database.memory(embedder), database.display_uri(uri));
+    Ok(OpenedServices {
         keys: database.keys(),
         data: shown
             .strip_prefix("sqlite:///")

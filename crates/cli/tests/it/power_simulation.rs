@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
 }
 
 /// A database that the program writes under strace, scene by scene.
-pub(crate) struct Theatre {
+pub(crate) struct PowerSimulation {
     folder: TempDir,
     /// The folder that has only the database.
     stage: PathBuf,
@@ -45,13 +45,13 @@ pub(crate) struct Theatre {
     moments: Vec<Moment>,
 }
 
-impl Theatre {
-    pub(crate) fn new(options: &str) -> Theatre {
+impl PowerSimulation {
+    pub(crate) fn new(options: &str) -> PowerSimulation {
         let folder = scratch::folder();
         // The canonical path: a symbolic link would hide every file from the trace.
         let stage = folder.path().canonicalize().unwrap().join("stage");
         std::fs::create_dir(&stage).unwrap();
-        Theatre {
+        PowerSimulation {
             folder,
             stage,
             options: options.to_owned(),
@@ -66,7 +66,12 @@ impl Theatre {
     }
 
     /// Append `count` events and record the acknowledgements. Return whether all succeeded.
-    pub(crate) fn play(&mut self, client: &mut Ledger, count: usize, fault: Option<&str>) -> bool {
+    pub(crate) fn append(
+        &mut self,
+        client: &mut Ledger,
+        count: usize,
+        fault: Option<&str>,
+    ) -> bool {
         let recorder = self.recorder(fault);
         let mut command = recorder.command(RETAIN);
         append_arguments(&mut command, &self.uri(), client);
@@ -75,8 +80,8 @@ impl Theatre {
         well
     }
 
-    /// Like [`play`](Self::play), with another program; `arrange` sets its arguments.
-    pub(crate) fn play_other(
+    /// Like [`append`](Self::append), with another program; `arrange` sets its arguments.
+    pub(crate) fn append_with(
         &mut self,
         client: &mut Ledger,
         count: usize,
@@ -122,7 +127,7 @@ impl Theatre {
 
     /// Compare the current database. This opens a copy, because opening changes the files behind
     /// the recording.
-    pub(crate) async fn look(&self) -> Vec<Fault> {
+    pub(crate) async fn compare(&self) -> Vec<Fault> {
         let mut image = Image::new();
         for entry in std::fs::read_dir(&self.stage).unwrap() {
             let entry = entry.unwrap();
@@ -131,7 +136,7 @@ impl Theatre {
                 image.insert(name, std::fs::read(entry.path()).unwrap());
             }
         }
-        look(&image, &self.ledgers).await
+        compare(&image, &self.ledgers).await
     }
 
     /// The recorded moments.
@@ -140,7 +145,7 @@ impl Theatre {
     }
 
     /// Run two concurrent processes, each with files for input and output.
-    pub(crate) fn play_together(&mut self, clients: [Ledger; 2], count: usize) {
+    pub(crate) fn append_concurrently(&mut self, clients: [Ledger; 2], count: usize) {
         const SCRIPT: &str = r#"
             "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$2" <"$3" >"$4" &
             "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$5" <"$6" >"$7" &
@@ -186,7 +191,7 @@ impl Theatre {
         when.sort_unstable();
         let mut replay = Replay::new(&self.ledgers);
         let (mut applied, mut outcome) = (0, Outcome::default());
-        let mut looks = JoinSet::new();
+        let mut comparisons = JoinSet::new();
         for point in when {
             for moment in &self.moments[applied..point + 1] {
                 replay.apply(moment);
@@ -195,14 +200,14 @@ impl Theatre {
             let survival = Survival::any(&mut random);
             let image = replay.disk.crash(survival, &mut random);
             let ledgers = replay.ledgers.clone();
-            if looks.len() >= AT_ONCE {
-                outcome.add(looks.join_next().await.unwrap().unwrap());
+            if comparisons.len() >= AT_ONCE {
+                outcome.add(comparisons.join_next().await.unwrap().unwrap());
             }
             let place = format!("seed {seed}, moment {point} of {moments}, {survival:?}");
-            looks.spawn(async move { (place, look(&image, &ledgers).await) });
+            comparisons.spawn(async move { (place, compare(&image, &ledgers).await) });
         }
-        while let Some(look) = looks.join_next().await {
-            outcome.add(look.unwrap());
+        while let Some(compare) = comparisons.join_next().await {
+            outcome.add(compare.unwrap());
         }
         outcome
     }
@@ -228,7 +233,7 @@ struct Replay {
     disk: Disk,
     ledgers: Vec<Ledger>,
     /// Output that is not yet a complete line, by its target.
-    told: HashMap<String, Vec<u8>>,
+    pending: HashMap<String, Vec<u8>>,
 }
 
 impl Replay {
@@ -237,17 +242,17 @@ impl Replay {
         Replay {
             disk: Disk::default(),
             ledgers: ledgers.iter().map(Ledger::before_any_answer).collect(),
-            told: HashMap::new(),
+            pending: HashMap::new(),
         }
     }
 
     fn apply(&mut self, moment: &Moment) {
         self.disk.apply(moment).unwrap();
         if let (Action::Tell { to, bytes }, Stage::Begin) = (&*moment.action, moment.stage) {
-            let told = self.told.entry(to.clone()).or_default();
-            told.extend_from_slice(bytes);
-            while let Some(end) = told.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = told.drain(..=end).collect();
+            let pending = self.pending.entry(to.clone()).or_default();
+            pending.extend_from_slice(bytes);
+            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
                 let line = String::from_utf8(line).unwrap();
                 if is_answer(&line) {
                     let client = self.ledgers.iter_mut().find(|ledger| ledger.is_for(&line));
@@ -259,7 +264,7 @@ impl Replay {
 }
 
 /// Open an image, append to it and compare it with what was acknowledged.
-async fn look(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
+async fn compare(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     let folder = fast_folder();
     for (name, bytes) in image {
         std::fs::write(folder.path().join(name), bytes).unwrap();
@@ -269,16 +274,16 @@ async fn look(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
         Ok(sessions) => sessions,
         Err(error) => return vec![Fault::Damaged(in_full(&error))],
     };
-    let gone_on = go_on(&sessions).await;
+    let appended = append_after_crash(&sessions).await;
     let mut faults = compare_open(&sessions, ledgers).await;
-    if let Err(error) = gone_on {
+    if let Err(error) = appended {
         faults.push(Fault::Damaged(format!("cannot go on: {}", in_full(&error))));
     }
     faults
 }
 
 /// Append as the first user after the crash would.
-async fn go_on(sessions: &SqliteSessionService) -> retain::Result<()> {
+async fn append_after_crash(sessions: &SqliteSessionService) -> retain::Result<()> {
     let created = sessions.create_session("crash", "ada", None, Some("after"));
     let session = created.await?;
     let event = Event::user_text("still here");

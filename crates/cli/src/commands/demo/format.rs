@@ -5,21 +5,25 @@ use retain::{Event, Json, Session, State, model::Part};
 use crate::output::say;
 
 /// A chapter's title.
-pub(super) fn chapter(number: u32, title: &str) -> anyhow::Result<()> {
+pub(super) fn print_chapter(number: u32, title: &str) -> anyhow::Result<()> {
     say!("\n{number}. {title}");
     Ok(())
 }
 
 /// The events of a session, as they are stored.
-pub(super) fn events(session: &Session) -> anyhow::Result<()> {
+pub(super) fn print_events(session: &Session) -> anyhow::Result<()> {
     for (position, event) in session.events.iter_with_positions() {
-        say!("  {position:>3}  {:<8} {}", event.author, told(event));
+        say!(
+            "  {position:>3}  {:<8} {}",
+            event.author,
+            content_text(event)
+        );
     }
     Ok(())
 }
 
 /// A state in one line.
-pub(super) fn state(state: &State) -> String {
+pub(super) fn state_text(state: &State) -> String {
     let pairs = state.iter().map(|(key, value)| format!("{key}={value}"));
     let mut pairs: Vec<String> = pairs.collect();
     pairs.sort();
@@ -27,20 +31,20 @@ pub(super) fn state(state: &State) -> String {
 }
 
 /// A state value, or `-` if it is absent.
-pub(super) fn value(state: &State, key: &str) -> String {
+pub(super) fn value_text(state: &State, key: &str) -> String {
     let value = state.get(key);
     let text = |value: &Json| value.as_str().map_or(value.to_string(), str::to_owned);
     value.map_or("-".to_owned(), text)
 }
 
 /// Describes the content of an event.
-fn told(event: &Event) -> String {
+fn content_text(event: &Event) -> String {
     let parts = event.content().map(|content| content.parts());
-    let told: Vec<String> = parts.unwrap_or_default().iter().map(told_part).collect();
-    told.join(" ")
+    let texts: Vec<String> = parts.unwrap_or_default().iter().map(part_text).collect();
+    texts.join(" ")
 }
 
-fn told_part(part: &Part) -> String {
+fn part_text(part: &Part) -> String {
     if let Some(call) = &part.function_call {
         let args = Json::from(call.args.clone().unwrap_or_default());
         return format!("calls {}({args})", call.name.as_deref().unwrap_or("?"));
