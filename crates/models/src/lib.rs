@@ -27,5 +27,5 @@ pub use gemini::{
 };
 pub use http::{Http, HttpSettings, Retries, Secret};
 pub use openai::{OpenAi, OpenAiServer};
-pub use registry::{Models, Suggested};
+pub use registry::{Models, SuggestedModel};
 pub use settings::ModelSettings;

@@ -2,7 +2,7 @@
 
 /// A model with its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum ModelName {
     /// A Gemini model; the settings choose the service.
     Gemini(String),
     /// A Gemini model on Vertex AI.
@@ -140,46 +140,48 @@ pub(crate) const PREFIXES: [&str; 27] = [
     "LiteLLM:",
 ];
 
-impl Named {
+impl ModelName {
     /// Returns the model that `name` selects; `None` if the name is unknown.
-    pub(crate) fn of(name: &str) -> Option<Named> {
+    pub(crate) fn of(name: &str) -> Option<ModelName> {
         if let Some((class, rest)) = name.split_once(':') {
             match class.to_ascii_lowercase().as_str() {
-                "gemini" => return Some(Named::Gemini(rest.to_owned())),
-                "claude" => return Some(Named::Claude(rest.to_owned())),
-                "openai" | "openaillm" => return Some(Named::openai(rest)),
-                "litellm" | "lite" => return Named::of(rest),
+                "gemini" => return Some(ModelName::Gemini(rest.to_owned())),
+                "claude" => return Some(ModelName::Claude(rest.to_owned())),
+                "openai" | "openaillm" => return Some(ModelName::openai(rest)),
+                "litellm" | "lite" => return ModelName::of(rest),
                 _ => {}
             }
         }
         for server in &SERVERS {
             if let Some(model) = name.strip_prefix(server.prefix) {
-                return Some(Named::Compatible(server, model.to_owned()));
+                return Some(ModelName::Compatible(server, model.to_owned()));
             }
         }
         let (prefix, model) = name.split_once('/').unwrap_or(("", name));
         Some(match prefix {
-            "anthropic" => Named::Claude(model.to_owned()),
-            "azure" => Named::Azure(model.to_owned()),
-            "ollama" | "ollama_chat" => Named::Ollama(model.to_owned()),
-            "gemini" => Named::Gemini(model.to_owned()),
-            "vertex_ai" if model.starts_with("claude-") => Named::ClaudeOnVertex(model.to_owned()),
-            "vertex_ai" => Named::GeminiOnVertex(model.to_owned()),
-            "projects" if name.contains("/publishers/anthropic/") => {
-                Named::ClaudeOnVertex(name.to_owned())
+            "anthropic" => ModelName::Claude(model.to_owned()),
+            "azure" => ModelName::Azure(model.to_owned()),
+            "ollama" | "ollama_chat" => ModelName::Ollama(model.to_owned()),
+            "gemini" => ModelName::Gemini(model.to_owned()),
+            "vertex_ai" if model.starts_with("claude-") => {
+                ModelName::ClaudeOnVertex(model.to_owned())
             }
-            "projects" => Named::GeminiOnVertex(name.to_owned()),
-            "models" => Named::Gemini(name.to_owned()),
-            "" if model.starts_with("claude-") => Named::Claude(model.to_owned()),
-            "" if is_openais(model) => Named::openai(model),
-            "" if is_googles(model) => Named::Gemini(model.to_owned()),
+            "vertex_ai" => ModelName::GeminiOnVertex(model.to_owned()),
+            "projects" if name.contains("/publishers/anthropic/") => {
+                ModelName::ClaudeOnVertex(name.to_owned())
+            }
+            "projects" => ModelName::GeminiOnVertex(name.to_owned()),
+            "models" => ModelName::Gemini(name.to_owned()),
+            "" if model.starts_with("claude-") => ModelName::Claude(model.to_owned()),
+            "" if is_openais(model) => ModelName::openai(model),
+            "" if is_googles(model) => ModelName::Gemini(model.to_owned()),
             _ => return None,
         })
     }
 
-    fn openai(model: &str) -> Named {
+    fn openai(model: &str) -> ModelName {
         let model = model.strip_prefix("openai/").unwrap_or(model);
-        Named::Compatible(&SERVERS[0], model.to_owned())
+        ModelName::Compatible(&SERVERS[0], model.to_owned())
     }
 }
 
@@ -200,16 +202,16 @@ fn is_openais(model: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(name: &str) -> String {
-        match Named::of(name) {
+    fn describe(name: &str) -> String {
+        match ModelName::of(name) {
             None => "unknown".to_owned(),
-            Some(Named::Gemini(model)) => format!("gemini {model}"),
-            Some(Named::GeminiOnVertex(model)) => format!("vertex gemini {model}"),
-            Some(Named::Claude(model)) => format!("claude {model}"),
-            Some(Named::ClaudeOnVertex(model)) => format!("vertex claude {model}"),
-            Some(Named::Azure(model)) => format!("azure {model}"),
-            Some(Named::Ollama(model)) => format!("ollama {model}"),
-            Some(Named::Compatible(server, model)) => format!("{} {model}", server.prefix),
+            Some(ModelName::Gemini(model)) => format!("gemini {model}"),
+            Some(ModelName::GeminiOnVertex(model)) => format!("vertex gemini {model}"),
+            Some(ModelName::Claude(model)) => format!("claude {model}"),
+            Some(ModelName::ClaudeOnVertex(model)) => format!("vertex claude {model}"),
+            Some(ModelName::Azure(model)) => format!("azure {model}"),
+            Some(ModelName::Ollama(model)) => format!("ollama {model}"),
+            Some(ModelName::Compatible(server, model)) => format!("{} {model}", server.prefix),
         }
     }
 
@@ -218,7 +220,7 @@ mod tests {
     const ENDPOINT: &str = "projects/p/locations/l/endpoints/1";
 
     #[test]
-    fn names_mean_their_providers() {
+    fn name_selects_its_provider() {
         let cases = [
             ("gemini-2.5-flash", "gemini gemini-2.5-flash".to_owned()),
             (
@@ -257,7 +259,7 @@ mod tests {
             ("llama3", "unknown".to_owned()),
         ];
         for (name, expected) in cases {
-            assert_eq!(told(name), expected, "{name}");
+            assert_eq!(describe(name), expected, "{name}");
         }
     }
 }

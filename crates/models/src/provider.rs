@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use retain_core::{Content, LlmResponse};
 use retain_runtime::{LlmRequest, ModelCapabilities, ModelError, SharedContent};
 
-use crate::http::{Call, SseEvent, Trouble};
+use crate::http::{AttemptError, Call, SseEvent};
 
 /// Translates requests and responses for one provider.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
@@ -13,7 +13,7 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
     /// Parses a complete response. A provider may also report a failure in it.
-    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble>;
+    fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError>;
 
     /// Creates a reader for a streamed response.
     fn reader(&self) -> Box<dyn StreamReader>;
@@ -23,7 +23,7 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 
     /// Whether an error with this code, sent in place of an answer, is transient. Called only
     /// before any part of the answer was passed on.
-    fn may_pass(&self, _code: &str) -> bool {
+    fn is_transient(&self, _code: &str) -> bool {
         false
     }
 
@@ -34,10 +34,10 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 /// Reads one streamed response, event by event.
 pub(crate) trait StreamReader: Send {
     /// Merges an event; returns the chunks to pass on. An error ends the stream.
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble>;
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError>;
 
     /// Ends the stream: returns the complete response, or an error if it was truncated.
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble>;
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError>;
 
     /// Whether the provider has signaled the end. Later data is not awaited.
     fn is_done(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::{
     ModelSettings, OpenAi, OpenAiServer, Secret,
     anthropic::{self, own_name},
     gemini::{by_token, check_place, vertex_url},
-    names::{Named, PREFIXES, SERVERS, Server},
+    names::{ModelName, PREFIXES, SERVERS, Server},
 };
 
 /// Models by name: `gemini-…`, `openai/…`, `ollama/…`, `anthropic/…`, `claude-…` and more.
@@ -33,7 +33,7 @@ pub struct Models {
 
 /// A model that is usable with the current settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggested {
+pub struct SuggestedModel {
     /// The model name.
     pub name: &'static str,
     /// The environment variable that makes the model usable.
@@ -59,10 +59,14 @@ impl Models {
 
     /// Returns the model for `name`. If its API key is missing, the error names the variable.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
-        match Named::of(name) {
-            Some(Named::Gemini(_) | Named::GeminiOnVertex(_)) => Ok(Arc::new(self.gemini(name)?)),
-            Some(Named::Claude(_) | Named::ClaudeOnVertex(_)) => Ok(Arc::new(self.claude(name)?)),
-            Some(Named::Compatible(..) | Named::Azure(_) | Named::Ollama(_)) => {
+        match ModelName::of(name) {
+            Some(ModelName::Gemini(_) | ModelName::GeminiOnVertex(_)) => {
+                Ok(Arc::new(self.gemini(name)?))
+            }
+            Some(ModelName::Claude(_) | ModelName::ClaudeOnVertex(_)) => {
+                Ok(Arc::new(self.claude(name)?))
+            }
+            Some(ModelName::Compatible(..) | ModelName::Azure(_) | ModelName::Ollama(_)) => {
                 Ok(Arc::new(self.openai(name)?))
             }
             None => ModelRegistry::default().model(name),
@@ -71,18 +75,18 @@ impl Models {
 
     /// Returns the Gemini model with this name, on the Gemini API or Vertex AI.
     pub(crate) fn gemini(&self, name: &str) -> Result<Gemini, BuildError> {
-        match Named::of(name) {
-            Some(Named::GeminiOnVertex(model)) => self.gemini_at(&model, true),
-            Some(Named::Gemini(model)) => self.gemini_at(&model, false),
+        match ModelName::of(name) {
+            Some(ModelName::GeminiOnVertex(model)) => self.gemini_at(&model, true),
+            Some(ModelName::Gemini(model)) => self.gemini_at(&model, false),
             _ => self.gemini_at(name, false),
         }
     }
 
     /// Returns the Claude model with this name, at Anthropic or on Vertex AI.
     pub(crate) fn claude(&self, name: &str) -> Result<Claude, BuildError> {
-        match Named::of(name) {
-            Some(Named::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
-            Some(Named::Claude(model)) => self.claude_at(name, &model),
+        match ModelName::of(name) {
+            Some(ModelName::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
+            Some(ModelName::Claude(model)) => self.claude_at(name, &model),
             _ => self.claude_at(name, name),
         }
     }
@@ -90,10 +94,10 @@ impl Models {
     /// Returns the model with this name on an OpenAI-compatible server. A name without a server
     /// prefix means OpenAI, or the server at `OPENAI_BASE_URL`.
     pub(crate) fn openai(&self, name: &str) -> Result<OpenAi, BuildError> {
-        match Named::of(name) {
-            Some(Named::Compatible(server, model)) => self.compatible(name, server, &model),
-            Some(Named::Azure(model)) => self.azure(name, &model),
-            Some(Named::Ollama(model)) => Ok(self.ollama(name, &model)),
+        match ModelName::of(name) {
+            Some(ModelName::Compatible(server, model)) => self.compatible(name, server, &model),
+            Some(ModelName::Azure(model)) => self.azure(name, &model),
+            Some(ModelName::Ollama(model)) => Ok(self.ollama(name, &model)),
             _ => self.compatible(name, &SERVERS[0], name),
         }
     }
@@ -109,7 +113,7 @@ impl Models {
     /// key fails when it is called, so it does not affect other agents.
     pub fn registry(&self) -> ModelRegistry {
         let models = self.clone();
-        registry_of(move |name| Ok(models.model_or_why_not(name)))
+        registry_of(move |name| Ok(models.model_or_unavailable(name)))
     }
 
     /// Returns a registry of all model names, including the offline model. API keys are read from
@@ -118,12 +122,12 @@ impl Models {
         registry_of(|name| Models::from_env()?.model(name))
     }
 
-    fn model_or_why_not(&self, name: &str) -> Arc<dyn Model> {
+    fn model_or_unavailable(&self, name: &str) -> Arc<dyn Model> {
         match self.model(name) {
             Ok(model) => model,
             Err(error) => {
                 tracing::warn!("{error}");
-                Arc::new(Unready {
+                Arc::new(UnavailableModel {
                     name: name.to_owned(),
                     error,
                 })
@@ -132,7 +136,7 @@ impl Models {
     }
 
     /// Returns the best model with an API key; `None` without any API key.
-    pub fn suggested(&self) -> Option<Suggested> {
+    pub fn suggested(&self) -> Option<SuggestedModel> {
         const KEYS: [(&str, &str); 4] = [
             ("GOOGLE_API_KEY", "gemini-3.5-flash"),
             ("GEMINI_API_KEY", "gemini-3.5-flash"),
@@ -148,7 +152,7 @@ impl Models {
                     .is_some();
             self.settings.has(variable) && !is_elsewhere
         });
-        found.map(|(variable, name)| Suggested { name, variable })
+        found.map(|(variable, name)| SuggestedModel { name, variable })
     }
 
     fn gemini_at(&self, model: &str, on_vertex: bool) -> Result<Gemini, BuildError> {
@@ -292,12 +296,12 @@ fn missing_address(name: &str, variable: &str) -> BuildError {
 
 /// A model that is not usable; each call fails with the reason.
 #[derive(Debug)]
-struct Unready {
+struct UnavailableModel {
     name: String,
     error: BuildError,
 }
 
-impl Model for Unready {
+impl Model for UnavailableModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -317,7 +321,7 @@ mod tests {
 
     /// The file never overrides the environment, whatever the variable's name.
     #[tokio::test]
-    async fn a_token_of_the_environment_wins_over_a_key_of_the_file() {
+    async fn token_of_the_environment_overrides_key_of_the_file() {
         let said = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
         let server = Server::playing([answer(said)]).await;
         let settings = ModelSettings::by(|name| {
@@ -339,7 +343,7 @@ mod tests {
 
     /// A name must not send a Google token to another host.
     #[test]
-    fn a_place_that_is_none_is_refused() {
+    fn invalid_location_is_refused() {
         let models = |location: &str| {
             let project = ("GOOGLE_CLOUD_PROJECT", "example.com:my-project");
             let settings = [project, ("GOOGLE_CLOUD_LOCATION", location)];
@@ -361,7 +365,7 @@ mod tests {
 
     /// A URL may contain a password, and models are printed with their agents.
     #[test]
-    fn no_model_prints_the_password_of_its_address() {
+    fn password_of_a_models_address_is_never_printed() {
         let address = "https://me:canary-5b1c9f@models.example/v1";
         let variables = [
             "ANTHROPIC_BASE_URL",
@@ -381,9 +385,9 @@ mod tests {
         let settings = addresses.into_iter().chain(keys);
         let models = Models::new(ModelSettings::from_variables(settings)).unwrap();
         for name in ["claude-x", "gpt-x", "gemini-x", "azure/x", "ollama/x"] {
-            let told = format!("{:?}", models.model(name).unwrap());
-            assert!(told.contains("models.example"), "{told}");
-            assert!(!told.contains("canary"), "{told}");
+            let printed = format!("{:?}", models.model(name).unwrap());
+            assert!(printed.contains("models.example"), "{printed}");
+            assert!(!printed.contains("canary"), "{printed}");
         }
     }
 }

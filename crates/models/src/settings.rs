@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_comes_first_and_an_empty_variable_says_nothing() {
+    fn environment_overrides_the_file_and_empty_variable_counts_as_unset() {
         let settings = ModelSettings::by(|name| match name {
             "A" => Some("environment".to_owned()),
             "B" => Some("  ".to_owned()),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_file_stand_for_variables() {
+    fn file_settings_replace_variables() {
         let of = ModelSettings::variable_of;
         assert_eq!(of("openai", "api-key"), Some("OPENAI_API_KEY"));
         assert_eq!(of("openai", "base-url"), Some("OPENAI_API_BASE"));

@@ -26,7 +26,7 @@ pub use retain_core::{
 #[cfg(feature = "models")]
 pub use retain_models::{
     Claude, Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings,
-    ModelSettings, Models, OpenAi, OpenAiServer, Retries, Secret, ServiceAccount, Suggested,
+    ModelSettings, Models, OpenAi, OpenAiServer, Retries, Secret, ServiceAccount, SuggestedModel,
     UserCredentials,
 };
 pub use retain_runtime::{

@@ -10,7 +10,7 @@ use crate::http::malformed;
 const REFUSED: &str = "Claude refused to answer (stop_reason: refusal)";
 
 /// Parses a `message`.
-pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
+pub(super) fn read_answer(message: &Json) -> Result<LlmResponse, ModelError> {
     let Some(blocks) = message["content"].as_array() else {
         return Err(malformed("the answer has no content"));
     };
@@ -18,7 +18,7 @@ pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
     usage.absorb(&message["usage"]);
     let stop_reason = message["stop_reason"].as_str();
     let last = blocks.len().saturating_sub(1);
-    let mut said = Said::default();
+    let mut said = AnswerContent::default();
     for (place, block) in blocks.iter().enumerate() {
         if place == last && was_cut(stop_reason) && block["type"] == "tool_use" {
             leave_out_call();
@@ -42,14 +42,14 @@ pub(super) fn leave_out_call() {
 
 /// The content of a response.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct AnswerContent {
     parts: Vec<Part>,
     citations: Vec<Json>,
     /// Length of the text so far in bytes, for the offsets of citations.
     text_len: usize,
 }
 
-impl Said {
+impl AnswerContent {
     /// Adds a complete block. `input` holds the arguments of a call.
     pub(super) fn add(&mut self, block: &Json, input: Option<JsonMap>) {
         let text = |key: &str| block[key].as_str().unwrap_or_default();

@@ -125,10 +125,10 @@ fn thought(part: &Part) -> Option<Block> {
 fn data(part: &Part, is_user: bool) -> Option<Block> {
     let (mime_type, source) = if let Some(blob) = &part.inline_data {
         let data = blob.data.as_ref()?;
-        (blob.mime_type.as_deref(), Source::Bytes(data))
+        (blob.mime_type.as_deref(), MediaSource::Bytes(data))
     } else if let Some(file) = &part.file_data {
         let uri = file.file_uri.as_deref()?;
-        (file.mime_type.as_deref(), Source::Address(uri))
+        (file.mime_type.as_deref(), MediaSource::Address(uri))
     } else {
         if part.tool_call.is_some() || part.tool_response.is_some() {
             tracing::warn!("a call of another provider's own tool is not sent to Claude");
@@ -154,7 +154,7 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
 }
 
 /// The source of media.
-pub(super) enum Source<'a> {
+pub(super) enum MediaSource<'a> {
     Bytes(&'a Bytes),
     Address(&'a str),
 }
@@ -166,19 +166,19 @@ pub(super) fn plain_type(mime_type: &str) -> String {
 }
 
 /// Converts media; images, PDF and plain text are supported.
-pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMap> {
+pub(super) fn media_block(mime_type: &str, source: &MediaSource<'_>) -> Option<JsonMap> {
     let is_image = matches!(
         mime_type,
         "image/jpeg" | "image/png" | "image/gif" | "image/webp"
     );
     let kind = if is_image { "image" } else { "document" };
     let source = match source {
-        Source::Bytes(data) if is_image || mime_type == "application/pdf" => JsonMap::from([
+        MediaSource::Bytes(data) if is_image || mime_type == "application/pdf" => JsonMap::from([
             ("type", Json::from("base64")),
             ("media_type", mime_type.into()),
             ("data", STANDARD.encode(&data[..]).into()),
         ]),
-        Source::Bytes(data) if mime_type.starts_with("text/") => {
+        MediaSource::Bytes(data) if mime_type.starts_with("text/") => {
             let text = std::str::from_utf8(data).ok()?;
             has_words(text).then_some(())?;
             JsonMap::from([
@@ -187,7 +187,7 @@ pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMa
                 ("data", text),
             ])
         }
-        Source::Address(uri) if is_image || mime_type == "application/pdf" => {
+        MediaSource::Address(uri) if is_image || mime_type == "application/pdf" => {
             // Google's storage is not public, and Claude fetches only over HTTPS.
             uri.starts_with("https://").then_some(())?;
             JsonMap::from([("type", "url"), ("url", uri)])

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
     /// Sent IDs of the latest turn's calls, by original ID.
-    sent: BTreeMap<String, Sent>,
+    sent: BTreeMap<String, SentIds>,
     /// Calls without an ID that have no result yet: function name and replacement ID.
     open: Vec<(String, String)>,
     /// All IDs of sent calls.
@@ -19,7 +19,7 @@ pub(super) struct CallIds {
 
 /// The sent IDs of calls in one turn that have the same original ID.
 #[derive(Debug, Default)]
-struct Sent {
+struct SentIds {
     turn: usize,
     ids: VecDeque<String>,
 }

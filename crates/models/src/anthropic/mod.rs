@@ -25,7 +25,7 @@ use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelErro
 
 use crate::{
     Models,
-    http::{Address, Auth, Call, Http, HttpModel, Secret, Trouble, malformed},
+    http::{Address, AttemptError, Auth, Call, Http, HttpModel, Secret, malformed},
     provider::{Failure, Provider, StreamReader, plain_failure},
 };
 
@@ -84,7 +84,7 @@ impl Claude {
 
     fn with_auth(base_url: String, model: impl Into<String>, auth: Auth, http: Http) -> Claude {
         let model = model.into();
-        let place = Place::Anthropic {
+        let place = ClaudeHost::Anthropic {
             base_url: Address::new(base_url),
         };
         let provider = Messages::new(&model, place);
@@ -100,7 +100,7 @@ impl Claude {
     ) -> Claude {
         let model = model.into();
         let base_url = Address::new(base_url);
-        let provider = Messages::new(&model, Place::Vertex { base_url });
+        let provider = Messages::new(&model, ClaudeHost::Vertex { base_url });
         Claude(HttpModel::new(model, provider, auth, http))
     }
 }
@@ -121,7 +121,7 @@ impl Model for Claude {
 
 /// The service that hosts the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ClaudeHost {
     /// Anthropic, or a compatible server.
     Anthropic {
         /// E.g. `https://api.anthropic.com`.
@@ -139,13 +139,13 @@ pub(crate) enum Place {
 pub(crate) struct Messages {
     /// The provider's name for the model.
     model: String,
-    place: Place,
+    place: ClaudeHost,
 }
 
 impl Messages {
     /// Creates the wire format for the last segment of the name: `anthropic/claude-x` and
     /// `projects/…/models/claude-x` mean `claude-x`.
-    pub(crate) fn new(name: &str, place: Place) -> Messages {
+    pub(crate) fn new(name: &str, place: ClaudeHost) -> Messages {
         Messages {
             model: own_name(name).to_owned(),
             place,
@@ -167,8 +167,8 @@ impl Messages {
             "rawPredict"
         };
         match &self.place {
-            Place::Anthropic { base_url } => format!("{base_url}/v1/messages"),
-            Place::Vertex { base_url } => {
+            ClaudeHost::Anthropic { base_url } => format!("{base_url}/v1/messages"),
+            ClaudeHost::Vertex { base_url } => {
                 format!("{base_url}/publishers/anthropic/models/{model}:{method}")
             }
         }
@@ -197,11 +197,11 @@ impl Provider for Messages {
         let mut body = request::body(request)?;
         let mut headers = Vec::new();
         match &self.place {
-            Place::Anthropic { .. } => {
+            ClaudeHost::Anthropic { .. } => {
                 body.insert("model", model);
                 headers.push(("anthropic-version", "2023-06-01".to_owned()));
             }
-            Place::Vertex { .. } => {
+            ClaudeHost::Vertex { .. } => {
                 body.insert("anthropic_version", "vertex-2023-10-16");
             }
         }
@@ -218,13 +218,13 @@ impl Provider for Messages {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
+    fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let message = Json::parse(body)
             .map_err(|error| malformed(format!("the answer is not valid JSON: {error}")))?;
         if message["type"] == "error" {
             return Err(failure_of(&message["error"], "error").into());
         }
-        Ok(answer::whole(&message)?)
+        Ok(answer::read_answer(&message)?)
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
@@ -234,13 +234,15 @@ impl Provider for Messages {
     fn failure(&self, status: u16, body: &str) -> Failure {
         match Json::parse(body) {
             // Vertex AI uses Google's error format if the request did not reach Claude.
-            Ok(told) if !told["error"].is_null() => failure_of(&told["error"], &status.to_string()),
+            Ok(answer) if !answer["error"].is_null() => {
+                failure_of(&answer["error"], &status.to_string())
+            }
             _ => plain_failure(status, body),
         }
     }
 
     /// See <https://platform.claude.com/docs/en/api/errors>; Vertex AI uses Google's codes.
-    fn may_pass(&self, code: &str) -> bool {
+    fn is_transient(&self, code: &str) -> bool {
         matches!(
             code,
             "overloaded_error" | "api_error" | "rate_limit_error" | "timeout_error"

@@ -6,19 +6,19 @@ use retain_core::{Content, FunctionCall, Json, JsonMap, LlmResponse, Part};
 use retain_runtime::ModelError;
 
 use super::{
-    answer::{self, Said},
+    answer::{self, AnswerContent},
     failure_of, output_schema,
     usage::Usage,
 };
 use crate::{
-    http::{SseEvent, Trouble, cut_off, malformed},
+    http::{AttemptError, SseEvent, cut_off, malformed},
     provider::StreamReader,
 };
 
 /// Reads a streamed response.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    blocks: BTreeMap<u64, Open>,
+    blocks: BTreeMap<u64, OpenBlock>,
     usage: Usage,
     model: Option<String>,
     stop_reason: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Reader {
 
 /// A block that is still growing.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     /// The block as it started.
     block: JsonMap,
     /// The text or thought so far.
@@ -40,7 +40,7 @@ struct Open {
 }
 
 impl StreamReader for Reader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError> {
         // Some gateways keep the connection alive with empty events.
         if event.data.trim().is_empty() {
             return Ok(Vec::new());
@@ -76,13 +76,13 @@ impl StreamReader for Reader {
         Ok(piece.into_iter().collect())
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         if !self.is_done {
             return Err(cut_off("the stream ended before the answer did").into());
         }
         let was_cut = answer::was_cut(self.stop_reason.as_deref());
         let last = self.blocks.keys().next_back().copied();
-        let mut said = Said::default();
+        let mut said = AnswerContent::default();
         for (index, open) in std::mem::take(&mut self.blocks) {
             // The call is incomplete even if its arguments parse.
             if was_cut && open.is_half_a_call(Some(index) == last) {
@@ -90,7 +90,7 @@ impl StreamReader for Reader {
                 continue;
             }
             let input = open.arguments()?;
-            said.add(&open.whole(), input);
+            said.add(&open.read_answer(), input);
         }
         let whole = said.response(
             self.stop_reason.as_deref(),
@@ -126,7 +126,7 @@ impl Reader {
             ),
             _ => None,
         };
-        self.blocks.insert(index(data), Open::new(block));
+        self.blocks.insert(index(data), OpenBlock::new(block));
         piece.map(|part| self.piece(part))
     }
 
@@ -134,8 +134,8 @@ impl Reader {
         let delta = &data["delta"];
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         let open = self.blocks.entry(index(data));
-        let open =
-            open.or_insert_with(|| Open::new(JsonMap::from([("type", kind_of(text("type")))])));
+        let open = open
+            .or_insert_with(|| OpenBlock::new(JsonMap::from([("type", kind_of(text("type")))])));
         let part = match text("type") {
             "text_delta" => {
                 open.text.push_str(text("text"));
@@ -175,10 +175,10 @@ impl Reader {
     }
 }
 
-impl Open {
-    fn new(block: JsonMap) -> Open {
+impl OpenBlock {
+    fn new(block: JsonMap) -> OpenBlock {
         let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
-        Open {
+        OpenBlock {
             text: text("text") + &text("thinking"),
             signature: text("signature"),
             input: String::new(),
@@ -188,7 +188,7 @@ impl Open {
     }
 
     /// Returns the block as in a complete response.
-    fn whole(mut self) -> Json {
+    fn read_answer(mut self) -> Json {
         let key = match self.block["type"].as_str() {
             Some("text") => "text",
             Some("thinking") => "thinking",

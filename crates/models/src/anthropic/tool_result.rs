@@ -4,7 +4,7 @@ use retain_core::python_text::{python_json_ascii, python_str};
 use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
 
 use super::{
-    blocks::{Source, has_words, media_block, plain_type},
+    blocks::{MediaSource, has_words, media_block, plain_type},
     ids::CallIds,
 };
 
@@ -87,7 +87,7 @@ fn media(response: &FunctionResponse) -> Vec<Json> {
         let blob = &part["inlineData"];
         let data = Bytes::from_base64(blob["data"].as_str()?)?;
         let mime_type = plain_type(blob["mimeType"].as_str()?);
-        let block = media_block(&mime_type, &Source::Bytes(&data));
+        let block = media_block(&mime_type, &MediaSource::Bytes(&data));
         if block.is_none() {
             tracing::warn!(%mime_type, "Claude cannot take this kind of data in a result; left out");
         }

@@ -2,7 +2,7 @@
 
 /// Limits of one call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct BatchLimits {
     /// Maximum number of texts.
     pub(super) texts: usize,
     /// Maximum total size in bytes. Providers count tokens, of which there are fewer.
@@ -10,7 +10,7 @@ pub(super) struct Limits {
 }
 
 /// Splits the texts into batches, in order. A text that exceeds the limit gets its own batch.
-pub(super) fn batches(texts: &[String], limits: Limits) -> Vec<&[String]> {
+pub(super) fn batches(texts: &[String], limits: BatchLimits) -> Vec<&[String]> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, text) in texts.iter().enumerate() {
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn every_text_is_in_one_batch() {
-        let limits = Limits {
+        let limits = BatchLimits {
             texts: 3,
             bytes: 10,
         };

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use retain_core::{BoxError, Embedder, Json, JsonMap};
 use retain_runtime::{BuildError, ModelError};
 
-use super::{EmbedWire, EmbedderSpec, batch::Limits, vectors};
+use super::{EmbedWire, EmbedderSpec, batch::BatchLimits, vectors};
 use crate::{
     Http, HttpSettings, Secret, gemini,
     http::{Address, Auth, Call, malformed},
@@ -20,7 +20,7 @@ const BASE_URL: &str = "https://generativelanguage.googleapis.com";
 /// The API version, unless the base URL names another.
 const API_VERSION: &str = "v1beta";
 /// Gemini accepts 100 texts per call.
-const LIMITS: Limits = Limits {
+const LIMITS: BatchLimits = BatchLimits {
     texts: 100,
     bytes: 256 * 1024,
 };
@@ -166,7 +166,7 @@ impl EmbedWire for GeminiEmbedder {
         gemini::answer::failure_in(body, None)
     }
 
-    fn may_pass(&self, code: &str) -> bool {
-        gemini::answer::may_pass(code)
+    fn is_transient(&self, code: &str) -> bool {
+        gemini::answer::is_transient(code)
     }
 }

@@ -18,8 +18,8 @@ pub use gemini::GeminiEmbedder;
 pub use openai::OpenAiEmbedder;
 pub use spec::EmbedderSpec;
 
-use self::batch::Limits;
-use crate::http::{Auth, Call, Exchange, Http, Trouble, malformed};
+use self::batch::BatchLimits;
+use crate::http::{AttemptError, Auth, Call, Exchange, Http, malformed};
 use crate::provider::Failure;
 
 /// Reads an environment variable.
@@ -40,7 +40,7 @@ trait EmbedWire: Send + Sync {
     fn failure_in(&self, body: &Json) -> Option<Failure>;
 
     /// Whether a failure with this code is transient.
-    fn may_pass(&self, code: &str) -> bool;
+    fn is_transient(&self, code: &str) -> bool;
 }
 
 /// Requests the vectors of all texts, batch by batch.
@@ -49,7 +49,7 @@ async fn embed(
     http: &Http,
     auth: &Auth,
     dims: usize,
-    limits: Limits,
+    limits: BatchLimits,
     texts: &[String],
 ) -> Result<Vec<Vec<f32>>, BoxError> {
     let mut vectors = Vec::with_capacity(texts.len());
@@ -60,10 +60,10 @@ async fn embed(
             let body = Json::parse(body)
                 .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
             if let Some(failure) = wire.failure_in(&body) {
-                let may_pass = !failure.is_final && wire.may_pass(&failure.code);
-                return Err(Trouble {
-                    may_pass,
-                    ..Trouble::from(failure)
+                let is_transient = !failure.is_final && wire.is_transient(&failure.code);
+                return Err(AttemptError {
+                    is_transient,
+                    ..AttemptError::from(failure)
                 });
             }
             Ok(wire.vectors(&body, texts.len())?)

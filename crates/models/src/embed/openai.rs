@@ -4,16 +4,16 @@ use async_trait::async_trait;
 use retain_core::{BoxError, Bytes, Embedder, Json, JsonMap};
 use retain_runtime::{BuildError, ModelError};
 
-use super::{EmbedWire, EmbedderSpec, batch::Limits, vectors};
+use super::{EmbedWire, EmbedderSpec, batch::BatchLimits, vectors};
 use crate::{
     Http, HttpSettings, OpenAiServer,
     http::{Auth, Call, malformed},
-    openai::{failure_of, in_answer, json::list, may_pass, refused},
+    openai::{failure_of, in_answer, is_transient, json::list, refused},
     provider::Failure,
 };
 
 /// OpenAI accepts 2048 texts and 300 000 tokens per call; others accept less.
-const LIMITS: Limits = Limits {
+const LIMITS: BatchLimits = BatchLimits {
     texts: 128,
     bytes: 256 * 1024,
 };
@@ -152,8 +152,8 @@ impl EmbedWire for OpenAiEmbedder {
         in_answer(body)
     }
 
-    fn may_pass(&self, code: &str) -> bool {
-        may_pass(code)
+    fn is_transient(&self, code: &str) -> bool {
+        is_transient(code)
     }
 }
 

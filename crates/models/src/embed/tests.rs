@@ -44,7 +44,7 @@ fn texts(count: usize) -> Vec<String> {
 }
 
 /// OpenAI's answer with these vectors, each as its index and its numbers.
-fn listed(vectors: &[(usize, &str)]) -> Vec<Act> {
+fn vector_list(vectors: &[(usize, &str)]) -> Vec<Act> {
     let item = |(index, numbers): &(usize, &str)| {
         format!(r#"{{"object":"embedding","index":{index},"embedding":{numbers}}}"#)
     };
@@ -60,8 +60,8 @@ fn code(error: &BoxError) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn openai_is_asked_in_its_words_and_vectors_are_put_in_order() {
-    let server = Server::playing([listed(&[(1, "[0.0, 2.0]"), (0, "[3, 4]")])]).await;
+async fn openai_request_is_correct_and_vectors_are_sorted_by_index() {
+    let server = Server::playing([vector_list(&[(1, "[0.0, 2.0]"), (0, "[3, 4]")])]).await;
     let vectors = openai(&server, 2).embed(&texts(2)).await.unwrap();
     assert_eq!(vectors, [[0.6, 0.8], [0.0, 1.0]]);
     let received = &server.received()[0];
@@ -77,8 +77,9 @@ async fn openai_is_asked_in_its_words_and_vectors_are_put_in_order() {
 }
 
 #[tokio::test]
-async fn a_model_with_one_size_is_not_asked_for_it() {
-    let server = Server::playing([listed(&[(0, "[1, 0]")]), listed(&[(0, "[1, 0]")])]).await;
+async fn dimensions_are_sent_only_on_request() {
+    let server =
+        Server::playing([vector_list(&[(0, "[1, 0]")]), vector_list(&[(0, "[1, 0]")])]).await;
     let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
     embedder.embed(&texts(1)).await.unwrap();
     embedder
@@ -93,7 +94,7 @@ async fn a_model_with_one_size_is_not_asked_for_it() {
 }
 
 #[tokio::test]
-async fn gemini_is_asked_in_its_words() {
+async fn gemini_request_is_correct() {
     let body = r#"{"embeddings":[{"values":[3,4]},{"values":[0.0,2.0]}]}"#;
     let server = Server::playing([answer(body)]).await;
     let vectors = gemini(&server, 2).embed(&texts(2)).await.unwrap();
@@ -114,13 +115,13 @@ async fn gemini_is_asked_in_its_words() {
 }
 
 #[tokio::test]
-async fn many_texts_go_in_batches_and_come_back_in_their_order() {
+async fn texts_are_sent_in_batches_and_vectors_keep_their_order() {
     let batch = |from: usize, count: usize| {
         let numbers: Vec<String> = (0..count).map(|at| format!("[1, {}]", from + at)).collect();
         let numbered = numbers.iter().enumerate();
         let mut vectors: Vec<(usize, &str)> = numbered.map(|(at, it)| (at, it.as_str())).collect();
         vectors.reverse();
-        listed(&vectors)
+        vector_list(&vectors)
     };
     let server = Server::playing([batch(0, 128), batch(128, 128), batch(256, 44)]).await;
     let vectors = openai(&server, 2).embed(&texts(300)).await.unwrap();
@@ -140,7 +141,7 @@ async fn many_texts_go_in_batches_and_come_back_in_their_order() {
 }
 
 #[tokio::test]
-async fn vectors_that_are_not_those_of_the_texts_are_refused() {
+async fn wrong_number_or_size_of_vectors_is_refused() {
     let bodies = [
         r#"{"data":[{"index":0,"embedding":[1,0]}]}"#,
         r#"{"data":[{"index":0,"embedding":[1,0]},{"index":0,"embedding":[1,0]}]}"#,
@@ -166,14 +167,14 @@ async fn vectors_that_are_not_those_of_the_texts_are_refused() {
         let error = gemini(&server, 2).embed(&texts(2)).await.unwrap_err();
         assert_eq!(code(&error), Some("MalformedResponse"), "{body}");
     }
-    let server = Server::playing([listed(&[(0, "[1, 0, 0]")])]).await;
+    let server = Server::playing([vector_list(&[(0, "[1, 0, 0]")])]).await;
     let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("WrongDimensions"));
     assert!(error.to_string().contains('3'), "{error}");
 }
 
 #[tokio::test]
-async fn servers_that_do_not_keep_to_the_letter_are_understood() {
+async fn nonstandard_embedding_answers_are_accepted() {
     // 0.6 and 0.8 as bytes in base64.
     let body = r#"{"data":[{"embedding":"mpkZP83MTD8="},{"embedding":[0,1]}]}"#;
     let server = Server::playing([answer(body)]).await;
@@ -183,10 +184,10 @@ async fn servers_that_do_not_keep_to_the_letter_are_understood() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_asked_again_and_a_refusal_is_told_with_its_code() {
+async fn busy_server_is_retried_and_refusal_has_its_code() {
     let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
     let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
-    let server = Server::playing([busy.clone(), listed(&[(0, "[1, 0]")])]).await;
+    let server = Server::playing([busy.clone(), vector_list(&[(0, "[1, 0]")])]).await;
     openai(&server, 2).embed(&texts(1)).await.unwrap();
     assert_eq!(server.received().len(), 2);
 
@@ -211,9 +212,9 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_told_with_its_code() {
 
 /// Some gateways say with status 200 that they have failed.
 #[tokio::test]
-async fn a_failure_with_a_good_status_is_judged_by_its_code() {
+async fn error_with_status_200_is_classified_by_its_code() {
     let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
-    let server = Server::playing([answer(busy), listed(&[(0, "[3, 4]")])]).await;
+    let server = Server::playing([answer(busy), vector_list(&[(0, "[3, 4]")])]).await;
     assert!(openai(&server, 2).embed(&texts(1)).await.is_ok());
     assert_eq!(server.received().len(), 2);
     let busy = r#"{"error":{"code":503,"message":"Busy","status":"UNAVAILABLE"}}"#;
@@ -229,7 +230,7 @@ async fn a_failure_with_a_good_status_is_judged_by_its_code() {
 }
 
 #[test]
-fn an_embedder_is_chosen_by_name() {
+fn embedder_is_selected_by_name() {
     let id = |name: &str| {
         let spec: EmbedderSpec = name.parse().unwrap();
         let variable = |name: &str| match name {
@@ -266,17 +267,17 @@ fn an_embedder_is_chosen_by_name() {
 
 /// As for models: Ollama's own variable counts first, and Google's address may end in a version.
 #[test]
-fn addresses_are_read_as_those_of_models() {
+fn embedder_addresses_are_read_like_model_addresses() {
     let spec: EmbedderSpec = "ollama/all-minilm".parse().unwrap();
     let variable = |name: &str| match name {
         "OLLAMA_HOST" => Some("http://user:canary-5b1c9f@first:1".to_owned()),
         "OLLAMA_API_BASE" => Some("http://second:2".to_owned()),
         _ => None,
     };
-    let told = format!("{:?}", spec.open(&http(), &variable).unwrap());
+    let printed = format!("{:?}", spec.open(&http(), &variable).unwrap());
     assert!(
-        told.contains("first:1") && !told.contains("canary"),
-        "{told}"
+        printed.contains("first:1") && !printed.contains("canary"),
+        "{printed}"
     );
     let new = || GeminiEmbedder::new(http(), KEY.into(), "m", 2);
     for (address, url) in [
@@ -296,7 +297,7 @@ fn addresses_are_read_as_those_of_models() {
 }
 
 #[test]
-fn a_name_that_cannot_be_used_says_why() {
+fn invalid_embedder_name_is_reported_with_the_reason() {
     let refused = |name: &str, about: &str| {
         let error = name.parse::<EmbedderSpec>().unwrap_err().to_string();
         assert!(error.contains(about), "{error}");

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_are_made_of_length_one() {
+    fn vectors_are_normalized() {
         let mut vector = vec![3.0, 4.0];
         check(&mut vector, 2).unwrap();
         assert_eq!(vector, [0.6, 0.8]);

@@ -6,7 +6,7 @@ use retain_core::{Content, Json, JsonMap, LlmResponse};
 use retain_runtime::ModelError;
 
 use crate::{
-    http::{Trouble, malformed, wait_of},
+    http::{AttemptError, malformed, wait_of},
     provider::{Failure, plain_failure},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
 }
 
 /// Converts a response, or returns the error that it reports.
-pub(super) fn response_of(response: &Json) -> Result<LlmResponse, Trouble> {
+pub(super) fn response_of(response: &Json) -> Result<LlmResponse, AttemptError> {
     if let Some(failure) = failure_in(response, None) {
         return Err(failure.into());
     }
@@ -102,7 +102,7 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
 }
 
 /// Whether an error with this code is transient.
-pub(crate) fn may_pass(code: &str) -> bool {
+pub(crate) fn is_transient(code: &str) -> bool {
     matches!(
         code,
         "UNAVAILABLE" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "DEADLINE_EXCEEDED" | "ABORTED"

@@ -29,7 +29,7 @@ pub use settings::{GeminiAccess, GeminiSettings};
 use self::{backend::Backend, stream::GeminiReader, tokens::Tokens};
 use crate::{
     Http, Models,
-    http::{Address, Auth, Call, HttpModel, Trouble, http_option, malformed},
+    http::{Address, AttemptError, Auth, Call, HttpModel, http_option, malformed},
     provider::{Failure, Provider, StreamReader},
 };
 
@@ -183,7 +183,7 @@ impl Provider for GeminiWire {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
+    fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let response = answer::parsed(body)?;
         match &response {
             // A proxy collected the stream into a list.
@@ -209,8 +209,8 @@ impl Provider for GeminiWire {
         answer::failure(status, body)
     }
 
-    fn may_pass(&self, code: &str) -> bool {
-        answer::may_pass(code)
+    fn is_transient(&self, code: &str) -> bool {
+        answer::is_transient(code)
     }
 
     fn capabilities(&self) -> ModelCapabilities {

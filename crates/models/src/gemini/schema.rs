@@ -66,7 +66,7 @@ pub(super) fn spelled(schema: &Json) -> Json {
 /// Converts the schema of an answer.
 pub(super) fn of_answer(schema: &Json, is_vertex: bool) -> Result<Json, ModelError> {
     let defs = schema.get("$defs").or_else(|| schema.get("definitions"));
-    let mut walk = Walk {
+    let mut walk = SchemaConversion {
         defs: defs.and_then(Json::as_object).cloned().unwrap_or_default(),
         open: Vec::new(),
         is_vertex,
@@ -75,14 +75,14 @@ pub(super) fn of_answer(schema: &Json, is_vertex: bool) -> Result<Json, ModelErr
 }
 
 /// The state of one conversion.
-struct Walk {
+struct SchemaConversion {
     defs: JsonMap,
     /// The references that are being resolved, to detect cycles.
     open: Vec<String>,
     is_vertex: bool,
 }
 
-impl Walk {
+impl SchemaConversion {
     fn convert(&mut self, schema: &Json) -> Result<Json, ModelError> {
         let Some(map) = schema.as_object() else {
             // `true` allows everything.

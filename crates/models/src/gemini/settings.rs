@@ -87,7 +87,7 @@ impl GeminiSettings {
         };
         let access = match on_vertex {
             true => vertex_from_env(model, key, env)?,
-            false => GeminiAccess::ApiKey(key.map(Secret::from).ok_or_else(|| no_key(model))?),
+            false => GeminiAccess::ApiKey(key.map(Secret::from).ok_or_else(|| missing_key(model))?),
         };
         Ok(GeminiSettings {
             base_url: set(base_url),
@@ -124,7 +124,7 @@ fn vertex_from_env(
     })
 }
 
-fn no_key(model: &str) -> BuildError {
+fn missing_key(model: &str) -> BuildError {
     let reason = "needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY (or GOOGLE_GENAI_USE_VERTEXAI \
                   with GOOGLE_CLOUD_PROJECT for Vertex AI)";
     BuildError::new(format!("model {model:?}"), reason)

@@ -7,7 +7,7 @@ use retain_runtime::StreamAggregator;
 
 use super::answer::{parsed, response_of};
 use crate::{
-    http::{SseEvent, Trouble, cut_off},
+    http::{AttemptError, SseEvent, cut_off},
     provider::StreamReader,
 };
 
@@ -38,7 +38,7 @@ impl GeminiReader {
     }
 
     /// Merges one response.
-    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, Trouble> {
+    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, AttemptError> {
         if !self.leave_first(&mut response) {
             let about = without_candidates(response);
             let usage = response_of(&about)?.usage_metadata;
@@ -83,7 +83,7 @@ impl GeminiReader {
 }
 
 impl StreamReader for GeminiReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError> {
         // Google does not send this event, but some proxies end streams with it.
         if event.data.trim() == "[DONE]" {
             self.is_open = false;
@@ -96,7 +96,7 @@ impl StreamReader for GeminiReader {
         Ok(piece.into_iter().collect())
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         if self.is_in_call {
             return Err(
                 cut_off("Gemini's stream ended within the arguments of a function call").into(),

@@ -32,12 +32,12 @@ const AHEAD_US: i64 = 225 * 1_000_000;
 pub(super) struct Tokens {
     credentials: GoogleCredentials,
     /// One caller fetches the token; concurrent callers wait for it.
-    held: tokio::sync::Mutex<Option<Held>>,
+    cached: tokio::sync::Mutex<Option<CachedToken>>,
     refused: Mutex<Option<Secret>>,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct CachedToken {
     token: Secret,
     ends_us: i64,
 }
@@ -46,7 +46,7 @@ impl Tokens {
     pub(super) fn new(credentials: GoogleCredentials) -> Tokens {
         Tokens {
             credentials,
-            held: tokio::sync::Mutex::default(),
+            cached: tokio::sync::Mutex::default(),
             refused: Mutex::default(),
         }
     }
@@ -56,11 +56,11 @@ impl Tokens {
         refused.as_ref() == Some(token)
     }
 
-    async fn fetch(&self, http: &Http) -> Result<Held, ModelError> {
+    async fn fetch(&self, http: &Http) -> Result<CachedToken, ModelError> {
         let now_us = http.clock().now_us();
         let text = match &self.credentials {
             GoogleCredentials::AccessToken(token) => {
-                return Ok(Held {
+                return Ok(CachedToken {
                     token: token.clone(),
                     ends_us: i64::MAX,
                 });
@@ -83,7 +83,7 @@ impl Tokens {
 #[async_trait]
 impl TokenSource for Tokens {
     async fn token(&self, http: &Http) -> Result<Secret, ModelError> {
-        let mut held = self.held.lock().await;
+        let mut held = self.cached.lock().await;
         let now_us = http.clock().now_us();
         let good = held.as_ref().filter(|held| {
             now_us < held.ends_us.saturating_sub(AHEAD_US) && !self.was_refused(&held.token)
@@ -103,7 +103,7 @@ impl TokenSource for Tokens {
     }
 }
 
-fn read_token(text: &str, now_us: i64) -> Result<Held, ModelError> {
+fn read_token(text: &str, now_us: i64) -> Result<CachedToken, ModelError> {
     let said = Json::parse(text).unwrap_or_default();
     let Some(token) = said["access_token"].as_str() else {
         // The response may contain another kind of token, so the error does not quote it.
@@ -114,7 +114,7 @@ fn read_token(text: &str, now_us: i64) -> Result<Held, ModelError> {
     // Metadata servers pad their tokens with dots.
     let token = token.trim_end_matches('.');
     let lifetime = said["expires_in"].as_f64().unwrap_or(0.0) as i64;
-    Ok(Held {
+    Ok(CachedToken {
         token: token.into(),
         ends_us: now_us.saturating_add(lifetime.saturating_mul(1_000_000)),
     })
@@ -151,16 +151,16 @@ async fn post_form(
     form: String,
     secrets: &[&str],
 ) -> Result<String, ModelError> {
-    let told = Secrets::default();
+    let redacted = Secrets::default();
     for secret in secrets {
-        told.add(Secret::from(*secret));
-        told.add(percent_encode(secret).to_string().into());
+        redacted.add(Secret::from(*secret));
+        redacted.add(percent_encode(secret).to_string().into());
     }
     let ask = |client: &Client| -> RequestBuilder {
         let request = client.post(url).body(form.clone());
         request.header(CONTENT_TYPE, "application/x-www-form-urlencoded")
     };
-    http.fetch(url, &ask, &token_failure, &told).await
+    http.fetch(url, &ask, &token_failure, &redacted).await
 }
 
 async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {

@@ -15,7 +15,7 @@ use super::{
     address::{add_secrets, host_of},
     auth::AuthHeader,
     options::Options,
-    retry::{Attempts, Trouble},
+    retry::{AttemptError, Attempts},
 };
 use crate::provider::Failure;
 
@@ -190,17 +190,17 @@ impl Http {
         loop {
             let deadline = attempts.deadline();
             let until = deadline.min(from_now(self.settings().idle_timeout));
-            let trouble = match self.exchange(ask(self.client()), &host, until).await {
+            let error = match self.exchange(ask(self.client()), &host, until).await {
                 Ok(answer) if answer.response.status().is_success() => {
                     match self.text(answer, deadline).await {
                         Ok(text) => return Ok(text),
-                        Err(trouble) => trouble,
+                        Err(error) => error,
                     }
                 }
                 Ok(answer) => self.refusal(answer, secrets, failure, deadline).await,
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            self.wait(&mut attempts, trouble, secrets).await?;
+            self.wait(&mut attempts, error, secrets).await?;
         }
     }
 
@@ -208,18 +208,18 @@ impl Http {
     pub(crate) async fn ask<T>(
         &self,
         exchange: &Exchange<'_>,
-        read: impl Fn(&str) -> Result<T, Trouble>,
+        read: impl Fn(&str) -> Result<T, AttemptError>,
     ) -> Result<T, ModelError> {
         let mut attempts = self.attempts(&exchange.options);
         loop {
             let deadline = attempts.deadline();
             let body = match self.open(exchange, deadline).await {
                 Ok(answer) => self.text(answer, deadline).await,
-                Err(trouble) => Err(trouble),
+                Err(error) => Err(error),
             };
             match body.and_then(|body| read(&body)) {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) => self.wait(&mut attempts, trouble, &exchange.secrets).await?,
+                Err(error) => self.wait(&mut attempts, error, &exchange.secrets).await?,
             }
         }
     }
@@ -228,12 +228,12 @@ impl Http {
     pub(crate) async fn wait(
         &self,
         attempts: &mut Attempts,
-        mut trouble: Trouble,
+        mut error: AttemptError,
         secrets: &Secrets,
     ) -> Result<(), ModelError> {
-        trouble.error = secrets.clear(trouble.error);
-        let why = trouble.error.code.clone().unwrap_or_default();
-        let wait = attempts.next_wait(trouble, chance())?;
+        error.error = secrets.clear(error.error);
+        let why = error.error.code.clone().unwrap_or_default();
+        let wait = attempts.next_wait(error, chance())?;
         let wait_ms = wait.as_millis() as u64;
         tracing::warn!(code = %why, wait_ms, "a call to a model failed and is made again");
         tokio::time::sleep(wait).await;
@@ -245,7 +245,7 @@ impl Http {
         &self,
         mut answer: Answer,
         deadline: Instant,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, AttemptError> {
         let mut body = Vec::new();
         let mut until = deadline;
         while let Some(bytes) = answer.chunk(until).await? {
@@ -261,7 +261,7 @@ impl Http {
         &self,
         exchange: &Exchange<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, AttemptError> {
         let Exchange { call, auth, .. } = exchange;
         let secrets = &exchange.secrets;
         let host = host_of(&call.url);
@@ -269,8 +269,8 @@ impl Http {
         loop {
             let header = timeout_at(deadline, auth.header(self)).await;
             let header = header
-                .map_err(|_| Trouble::lasting(timed_out(&host, "getting a token")))?
-                .map_err(Trouble::lasting)?;
+                .map_err(|_| AttemptError::permanent(timed_out(&host, "getting a token")))?
+                .map_err(AttemptError::permanent)?;
             if let Some(header) = &header {
                 secrets.add(header.secret.clone());
             }
@@ -300,7 +300,7 @@ impl Http {
         auth: Option<&AuthHeader>,
         host: &str,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, AttemptError> {
         let Exchange { call, options, .. } = exchange;
         let stream = exchange.stream;
         let accept = match stream {
@@ -335,9 +335,12 @@ impl Http {
         request: RequestBuilder,
         host: &str,
         until: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, AttemptError> {
         match timeout_at(until, request.send()).await {
-            Err(_) => Err(Trouble::passing(timed_out(host, "waiting for an answer"))),
+            Err(_) => Err(AttemptError::transient(timed_out(
+                host,
+                "waiting for an answer",
+            ))),
             Ok(Err(error)) => Err(broken(host, error)),
             Ok(Ok(response)) => Ok(Answer {
                 response,
@@ -354,7 +357,7 @@ impl Http {
         secrets: &Secrets,
         failure: &ReadFailure<'_>,
         deadline: Instant,
-    ) -> Trouble {
+    ) -> AttemptError {
         let status = answer.response.status().as_u16();
         let headers: HeaderMap = answer.response.headers().clone();
         let until = deadline.min(from_now(self.settings().idle_timeout));
@@ -372,7 +375,7 @@ impl Http {
         failure.code = secrets.redact(&failure.code);
         failure.message = secrets.redact(&failure.message);
         tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
-        Trouble::refused(status, &headers, failure, self.clock().as_ref())
+        AttemptError::refused(status, &headers, failure, self.clock().as_ref())
     }
 }
 
@@ -406,9 +409,9 @@ impl Answer {
     }
 
     /// Returns the next bytes of the body; `None` at its end.
-    pub(crate) async fn chunk(&mut self, until: Instant) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(crate) async fn chunk(&mut self, until: Instant) -> Result<Option<Vec<u8>>, AttemptError> {
         match timeout_at(until, self.response.chunk()).await {
-            Err(_) => Err(Trouble::passing(timed_out(
+            Err(_) => Err(AttemptError::transient(timed_out(
                 &self.host,
                 "waiting for more of an answer",
             ))),
@@ -417,7 +420,9 @@ impl Answer {
             Ok(Ok(Some(bytes))) => {
                 self.read += bytes.len();
                 match self.read > BODY_MAX {
-                    true => Err(Trouble::lasting(malformed("the answer is too large"))),
+                    true => Err(AttemptError::permanent(malformed(
+                        "the answer is too large",
+                    ))),
                     false => Ok(Some(bytes.to_vec())),
                 }
             }
@@ -440,25 +445,25 @@ fn timed_out(host: &str, doing: &str) -> ModelError {
 }
 
 /// Converts a transport error, without the URL, which may contain a password.
-fn broken(host: &str, error: reqwest::Error) -> Trouble {
+fn broken(host: &str, error: reqwest::Error) -> AttemptError {
     let error = error.without_url();
     if error.is_builder() {
         let message = format!("{host}: the call cannot be made: {}", causes(&error));
-        return Trouble::lasting(ModelError::new(message).with_code("InvalidRequest"));
+        return AttemptError::permanent(ModelError::new(message).with_code("InvalidRequest"));
     }
     if error.is_timeout() {
         let doing = match error.is_connect() {
             true => "connecting",
             false => "waiting for a sign of life",
         };
-        return Trouble::passing(timed_out(host, doing));
+        return AttemptError::transient(timed_out(host, doing));
     }
     let what = match error.is_connect() {
         true => "cannot connect",
         false => "the connection broke",
     };
     let message = format!("{host}: {what}: {}", causes(&error));
-    Trouble::passing(ModelError::new(message).with_code("ConnectionError"))
+    AttemptError::transient(ModelError::new(message).with_code("ConnectionError"))
 }
 
 /// Formats an error with its causes, which reqwest does not print.

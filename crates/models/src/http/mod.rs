@@ -26,7 +26,7 @@ pub(crate) use encode::percent_encode;
 pub(crate) use model::HttpModel;
 pub(crate) use options::http_option;
 pub use retry::Retries;
-pub(crate) use retry::{Trouble, wait_of};
+pub(crate) use retry::{AttemptError, wait_of};
 pub use secret::Secret;
 pub(crate) use secret::Secrets;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{
     Auth, Http, Secrets,
     client::{Answer, Exchange, from_now, malformed},
     options::Options,
-    retry::Trouble,
+    retry::AttemptError,
     sse::Sse,
 };
 use crate::provider::{Provider, StreamReader};
@@ -69,34 +69,38 @@ impl<P: Provider> HttpModel<P> {
     }
 
     /// Requests a response that is not streamed.
-    async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
+    async fn read_answer(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
         let exchange = self.exchange(request, false)?;
         self.http.ask(&exchange, |body| self.read(body)).await
     }
 
-    fn read(&self, body: &str) -> Result<LlmResponse, Trouble> {
-        let answer = self.provider.whole(body);
-        answer.map_err(|trouble| self.judged(trouble))
+    fn read(&self, body: &str) -> Result<LlmResponse, AttemptError> {
+        let answer = self.provider.read_answer(body);
+        answer.map_err(|error| self.judged(error))
     }
 
     /// Requests a streamed response and waits for its first chunk.
-    async fn begin(&self, request: &LlmRequest) -> Result<Going, ModelError> {
+    async fn begin(&self, request: &LlmRequest) -> Result<OpenStream, ModelError> {
         let exchange = self.exchange(request, true)?;
         let mut attempts = self.http.attempts(&exchange.options);
         loop {
-            let trouble = match self.attempt(&exchange, attempts.deadline()).await {
+            let error = match self.attempt(&exchange, attempts.deadline()).await {
                 Ok(going) => return Ok(going),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             let secrets = &exchange.secrets;
-            self.http.wait(&mut attempts, trouble, secrets).await?;
+            self.http.wait(&mut attempts, error, secrets).await?;
         }
     }
 
     /// Makes one attempt up to the first chunk: until then it can be retried unnoticed.
-    async fn attempt(&self, exchange: &Exchange<'_>, deadline: Instant) -> Result<Going, Trouble> {
+    async fn attempt(
+        &self,
+        exchange: &Exchange<'_>,
+        deadline: Instant,
+    ) -> Result<OpenStream, AttemptError> {
         let answer = self.http.open(exchange, deadline).await?;
-        let mut going = Going {
+        let mut going = OpenStream {
             source: None,
             ready: VecDeque::new(),
             failed: None,
@@ -116,18 +120,18 @@ impl<P: Provider> HttpModel<P> {
         });
         while going.ready.is_empty() && going.source.is_some() {
             let read = going.read_on(&self.http).await;
-            read.map_err(|trouble| self.judged(trouble))?;
+            read.map_err(|error| self.judged(error))?;
         }
         Ok(going)
     }
 
     /// Classifies an error before the first chunk: the provider knows which of its errors are
     /// transient.
-    fn judged(&self, mut trouble: Trouble) -> Trouble {
-        let code = trouble.error.code.as_deref();
-        let may_pass = code.is_some_and(|code| self.provider.may_pass(code));
-        trouble.may_pass |= may_pass && !trouble.is_final;
-        trouble
+    fn judged(&self, mut error: AttemptError) -> AttemptError {
+        let code = error.error.code.as_deref();
+        let is_transient = code.is_some_and(|code| self.provider.is_transient(code));
+        error.is_transient |= is_transient && !error.is_final;
+        error
     }
 }
 
@@ -139,7 +143,9 @@ impl<P: Provider> Model for HttpModel<P> {
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
         let model = self.clone();
         if !stream {
-            return Box::pin(stream::once(async move { model.whole(&request).await }));
+            return Box::pin(stream::once(
+                async move { model.read_answer(&request).await },
+            ));
         }
         let begin = State::Begin(request);
         Box::pin(stream::unfold(
@@ -148,14 +154,14 @@ impl<P: Provider> Model for HttpModel<P> {
                 let mut going = match state {
                     State::Begin(request) => match model.begin(&request).await {
                         Ok(going) => Box::new(going),
-                        Err(error) => return Some((Err(error), (model, State::Over))),
+                        Err(error) => return Some((Err(error), (model, State::Ended))),
                     },
-                    State::Going(going) => going,
-                    State::Over => return None,
+                    State::Streaming(going) => going,
+                    State::Ended => return None,
                 };
                 match going.next(&model.http).await {
-                    Some(Ok(piece)) => Some((Ok(piece), (model, State::Going(going)))),
-                    Some(Err(error)) => Some((Err(error), (model, State::Over))),
+                    Some(Ok(piece)) => Some((Ok(piece), (model, State::Streaming(going)))),
+                    Some(Err(error)) => Some((Err(error), (model, State::Ended))),
                     None => None,
                 }
             },
@@ -170,12 +176,12 @@ impl<P: Provider> Model for HttpModel<P> {
 /// The state of a stream.
 enum State {
     Begin(Arc<LlmRequest>),
-    Going(Box<Going>),
-    Over,
+    Streaming(Box<OpenStream>),
+    Ended,
 }
 
 /// A streamed response that has begun.
-struct Going {
+struct OpenStream {
     /// The source of more chunks; `None` after the end.
     source: Option<Source>,
     ready: VecDeque<LlmResponse>,
@@ -195,15 +201,15 @@ struct Source {
     reader: Box<dyn StreamReader>,
 }
 
-impl Going {
+impl OpenStream {
     /// Returns the next chunk; `None` after the complete response.
     async fn next(&mut self, http: &Http) -> Option<Result<LlmResponse, ModelError>> {
         if let Some(left_at) = self.left_at.take() {
             self.deadline += left_at.elapsed();
         }
         while self.ready.is_empty() && self.source.is_some() {
-            if let Err(trouble) = self.read_on(http).await {
-                return Some(Err(self.secrets.clear(trouble.error)));
+            if let Err(error) = self.read_on(http).await {
+                return Some(Err(self.secrets.clear(error.error)));
             }
         }
         self.left_at = Some(Instant::now());
@@ -213,19 +219,19 @@ impl Going {
 
     /// Reads more bytes, or handles the end. Chunks before an error are returned first, so that the
     /// result does not depend on how the bytes were split.
-    async fn read_on(&mut self, http: &Http) -> Result<(), Trouble> {
-        let Err(trouble) = self.absorb(http).await else {
+    async fn read_on(&mut self, http: &Http) -> Result<(), AttemptError> {
+        let Err(error) = self.absorb(http).await else {
             return Ok(());
         };
         self.source = None;
         if self.ready.is_empty() {
-            return Err(trouble);
+            return Err(error);
         }
-        self.failed = Some(self.secrets.clear(trouble.error));
+        self.failed = Some(self.secrets.clear(error.error));
         Ok(())
     }
 
-    async fn absorb(&mut self, http: &Http) -> Result<(), Trouble> {
+    async fn absorb(&mut self, http: &Http) -> Result<(), AttemptError> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
@@ -247,10 +253,10 @@ impl Going {
             return Err(malformed(error.message()).into());
         }
         if is_done || is_over {
-            let last = source.reader.finish().map_err(|trouble| Trouble {
+            let last = source.reader.finish().map_err(|error| AttemptError {
                 // The stream was truncated: if no chunk was passed on yet, a retry may succeed.
-                may_pass: !is_done && !trouble.is_final,
-                ..trouble
+                is_transient: !is_done && !error.is_final,
+                ..error
             })?;
             self.ready.extend(last);
             self.source = None;

@@ -48,10 +48,10 @@ impl Retries {
 
 /// Why one attempt failed.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct AttemptError {
     pub(crate) error: ModelError,
     /// Whether a retry may succeed.
-    pub(crate) may_pass: bool,
+    pub(crate) is_transient: bool,
     /// The retry delay that the provider requests.
     pub(crate) after: Option<Duration>,
     /// The provider says that retrying cannot help.
@@ -59,46 +59,46 @@ pub(crate) struct Trouble {
 }
 
 /// An invalid response is not retried, because another would be invalid too.
-impl From<ModelError> for Trouble {
-    fn from(error: ModelError) -> Trouble {
-        Trouble::lasting(error)
+impl From<ModelError> for AttemptError {
+    fn from(error: ModelError) -> AttemptError {
+        AttemptError::permanent(error)
     }
 }
 
 /// A failure that a provider reports in place of an answer. Only the provider knows whether it is
 /// transient.
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble {
+impl From<Failure> for AttemptError {
+    fn from(failure: Failure) -> AttemptError {
+        AttemptError {
             after: failure.retry_after,
             is_final: failure.is_final,
-            ..Trouble::lasting(failure.into())
+            ..AttemptError::permanent(failure.into())
         }
     }
 }
 
-impl From<Trouble> for ModelError {
-    fn from(trouble: Trouble) -> ModelError {
-        trouble.error
+impl From<AttemptError> for ModelError {
+    fn from(error: AttemptError) -> ModelError {
+        error.error
     }
 }
 
-impl Trouble {
+impl AttemptError {
     /// Creates a permanent error.
-    pub(crate) fn lasting(error: ModelError) -> Trouble {
-        Trouble {
+    pub(crate) fn permanent(error: ModelError) -> AttemptError {
+        AttemptError {
             error,
-            may_pass: false,
+            is_transient: false,
             after: None,
             is_final: false,
         }
     }
 
     /// Creates a transient error, such as a network error.
-    pub(crate) fn passing(error: ModelError) -> Trouble {
-        Trouble {
-            may_pass: true,
-            ..Trouble::lasting(error)
+    pub(crate) fn transient(error: ModelError) -> AttemptError {
+        AttemptError {
+            is_transient: true,
+            ..AttemptError::permanent(error)
         }
     }
 
@@ -108,17 +108,17 @@ impl Trouble {
         headers: &HeaderMap,
         failure: Failure,
         clock: &dyn Clock,
-    ) -> Trouble {
-        let may_pass = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
+    ) -> AttemptError {
+        let is_transient = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
             Some(b"true") => true,
             Some(b"false") => false,
             _ => !failure.is_final && status_may_pass(status),
         };
         let after = retry_after(headers, clock).or(failure.retry_after);
-        Trouble {
-            may_pass,
+        AttemptError {
+            is_transient,
             after,
-            ..Trouble::from(failure)
+            ..AttemptError::from(failure)
         }
     }
 }
@@ -183,17 +183,17 @@ impl Attempts {
     /// between 0 and 1.
     pub(crate) fn next_wait(
         &mut self,
-        trouble: Trouble,
+        error: AttemptError,
         chance: f64,
     ) -> Result<Duration, ModelError> {
         self.made += 1;
-        if !trouble.may_pass || self.made >= self.retries.attempts {
-            return Err(trouble.error);
+        if !error.is_transient || self.made >= self.retries.attempts {
+            return Err(error.error);
         }
-        let wait = self.wait(trouble.after, chance);
+        let wait = self.wait(error.after, chance);
         let left = self.deadline.saturating_duration_since(Instant::now());
         if self.waited.saturating_add(wait) > self.retries.budget || wait >= left {
-            return Err(trouble.error);
+            return Err(error.error);
         }
         self.waited += wait;
         Ok(wait)

@@ -7,7 +7,7 @@ use retain_core::{Bytes, Content, FunctionCall, Json, LlmResponse, Part, Shaped,
 use super::{
     arguments,
     json::{list, object, text},
-    signature::{self, Details},
+    signature::{self, ReasoningDetails},
 };
 
 /// LiteLLM hides signatures in IDs, after this separator.
@@ -18,7 +18,7 @@ const SIGNATURE_IN_ID: &str = "__thought__";
 pub(super) struct Answer {
     model: Option<String>,
     thoughts: String,
-    details: Details,
+    details: ReasoningDetails,
     text: String,
     refusal: String,
     calls: Vec<Call>,
@@ -327,13 +327,13 @@ impl Finish {
             functions = names,
             "calls whose arguments cannot be read are left out"
         );
-        let told = format!("The arguments of these calls are not a JSON object: {names}");
+        let message = format!("The arguments of these calls are not a JSON object: {names}");
         match (self.reason, &mut self.error) {
             ("MAX_TOKENS" | "SAFETY", Some(error)) => {
                 error.push_str(". ");
-                error.push_str(&told);
+                error.push_str(&message);
             }
-            _ => *self = Finish::new("MALFORMED_FUNCTION_CALL", Some(told)),
+            _ => *self = Finish::new("MALFORMED_FUNCTION_CALL", Some(message)),
         }
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_meant_as_an_object_is_read_as_one() {
+    fn object_like_arguments_are_read_as_an_object() {
         for text in [
             r#"{"a": 1}"#,
             r#" {"a":1}  "#,

@@ -71,7 +71,7 @@ pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
 }
 
 /// Whether an error within a stream is transient.
-pub(crate) fn may_pass(code: &str) -> bool {
+pub(crate) fn is_transient(code: &str) -> bool {
     let words = [
         "rate_limit_exceeded",
         "server_error",

@@ -6,7 +6,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use retain_core::{Blob, FileData, Json};
 
-use super::{json::object, server::Kind};
+use super::{json::object, server::ServerKind};
 
 /// Document types that chat completions accept as files.
 const DOCUMENTS: [(&str, &str); 6] = [
@@ -48,7 +48,7 @@ pub(super) enum Piece {
 }
 
 /// Converts inline data; `None` if there is none.
-pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
+pub(super) fn inline(kind: ServerKind, blob: &Blob) -> Option<Piece> {
     let data = blob.data.as_ref().filter(|data| !data.is_empty())?;
     let mime = media_type(blob.mime_type.as_deref().unwrap_or_default());
     if mime.starts_with("text/") {
@@ -78,7 +78,7 @@ pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
 }
 
 /// Converts data at a URL; `None` if there is none.
-pub(super) fn at_address(kind: Kind, file: &FileData) -> Option<Piece> {
+pub(super) fn at_address(kind: ServerKind, file: &FileData) -> Option<Piece> {
     let uri = file.file_uri.as_deref().filter(|uri| !uri.is_empty())?;
     // IDs of uploaded files look like this.
     if kind.is_openai() && (uri.starts_with("file-") || uri.starts_with("assistant-")) {
@@ -160,7 +160,7 @@ fn decoded(data: &[u8]) -> String {
     }
 }
 
-fn left_out(kind: Kind, mime: &str) -> Piece {
+fn left_out(kind: ServerKind, mime: &str) -> Piece {
     let mime = known(mime);
     let server = kind.name();
     tracing::warn!(
@@ -174,7 +174,7 @@ fn left_out(kind: Kind, mime: &str) -> Piece {
 }
 
 /// Describes a dropped file without its URL, which may contain a signature.
-fn file_left_out(kind: Kind, uri: &str, mime: &str) -> Piece {
+fn file_left_out(kind: ServerKind, uri: &str, mime: &str) -> Piece {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     let mime = known(mime);
     let server = kind.name();

@@ -10,7 +10,7 @@ use super::{
     json::{list, object},
     media::{self, Piece},
     refused,
-    server::{Kind, ThoughtField},
+    server::{ServerKind, ThoughtField},
     signature, tools,
 };
 use crate::{provider::contents_of, signers};
@@ -22,7 +22,7 @@ const NO_RESULT: &str = "Error: Missing tool result (tool execution may have bee
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
 
 /// Returns all messages of a request.
-pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelError> {
+pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, ModelError> {
     let mut messages = Messages {
         kind,
         out: Vec::new(),
@@ -33,23 +33,23 @@ pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelEr
     let instruction = instruction.filter(|text| !text.is_empty());
     // Settings without a field on this server are described in the system message.
     let form = tools::form_in_words(kind, &request.config);
-    let told: Vec<String> = instruction.into_iter().chain(form).collect();
-    if !told.is_empty() {
-        messages.say("system", told.join("\n\n").into());
+    let instructions: Vec<String> = instruction.into_iter().chain(form).collect();
+    if !instructions.is_empty() {
+        messages.say("system", instructions.join("\n\n").into());
     }
     let contents = contents_of(request);
     for content in &contents {
         messages.content(content)?;
     }
-    if contents.last().is_some_and(|last| is_mute(last)) {
+    if contents.last().is_some_and(|last| is_empty_content(last)) {
         messages.say("user", NOTHING_SAID.into());
     }
-    messages.settle();
+    messages.answer_pending_calls();
     Ok(list(messages.out))
 }
 
 /// Whether a content has nothing that a model could answer.
-fn is_mute(content: &Content) -> bool {
+fn is_empty_content(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
             || part.function_response.is_some()
@@ -60,7 +60,7 @@ fn is_mute(content: &Content) -> bool {
 }
 
 struct Messages {
-    kind: Kind,
+    kind: ServerKind,
     out: Vec<Json>,
     ids: CallIds,
     /// IDs of calls without a result so far.
@@ -94,12 +94,12 @@ impl Messages {
     }
 
     fn push(&mut self, message: Json) {
-        self.settle();
+        self.answer_pending_calls();
         self.out.push(message);
     }
 
     /// Adds a placeholder result for each call without one.
-    fn settle(&mut self) {
+    fn answer_pending_calls(&mut self) {
         if self.pending.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl Messages {
         if !text.is_empty() {
             fields.insert(field, text);
         }
-        if self.kind == Kind::OpenRouter {
+        if self.kind == ServerKind::OpenRouter {
             let signed = thoughts
                 .iter()
                 .filter_map(|part| part.thought_signature.as_ref());
@@ -311,7 +311,7 @@ fn degraded(what: &str, how: &str) {
 
 /// Call IDs that the server accepts: every call has one, and its result has the same.
 struct CallIds {
-    kind: Kind,
+    kind: ServerKind,
     made: usize,
     /// Replacements for IDs that the server rejects.
     instead: HashMap<String, String>,
@@ -320,7 +320,7 @@ struct CallIds {
 }
 
 impl CallIds {
-    fn new(kind: Kind) -> CallIds {
+    fn new(kind: ServerKind) -> CallIds {
         CallIds {
             kind,
             made: 0,

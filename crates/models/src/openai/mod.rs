@@ -23,13 +23,13 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse, Part};
 use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-pub(crate) use failure::{in_answer, may_pass, of_body as failure_of};
+pub(crate) use failure::{in_answer, is_transient, of_body as failure_of};
 pub use server::OpenAiServer;
 pub(crate) use signature::details as reasoning_details;
 
 use crate::{
     Models,
-    http::{Call, Http, HttpModel, Trouble, malformed},
+    http::{AttemptError, Call, Http, HttpModel, malformed},
     provider::{Failure, Provider, StreamReader},
 };
 
@@ -180,7 +180,7 @@ impl Provider for Chat {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
+    fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let json = Json::parse(body)
             .map_err(|error| malformed(format!("the answer cannot be read: {error}")))?;
         if let Some(failure) = failure::in_answer(&json) {
@@ -202,8 +202,8 @@ impl Provider for Chat {
         failure::of_body(status, body)
     }
 
-    fn may_pass(&self, code: &str) -> bool {
-        failure::may_pass(code)
+    fn is_transient(&self, code: &str) -> bool {
+        failure::is_transient(code)
     }
 
     fn capabilities(&self) -> ModelCapabilities {

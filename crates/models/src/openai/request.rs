@@ -6,14 +6,14 @@ use retain_runtime::{LlmRequest, ModelError};
 use super::{
     json::{either, object},
     messages, refused,
-    server::Kind,
+    server::ServerKind,
     tools,
 };
 use crate::http::http_option;
 
 /// Returns the body as JSON text.
 pub(super) fn body(
-    kind: Kind,
+    kind: ServerKind,
     model: &str,
     request: &LlmRequest,
     stream: bool,
@@ -45,7 +45,7 @@ pub(super) fn body(
     body.map_err(|error| refused(format!("the request cannot be written: {error}")))
 }
 
-fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap {
+fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> JsonMap {
     let effort = reasoning_effort(kind, model, config);
     let mut fields = JsonMap::new();
     let mut set = |name: &str, value: Option<Json>| {
@@ -78,7 +78,7 @@ fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap 
 }
 
 /// Returns the sampling parameters that are set.
-fn sampling(kind: Kind, config: &GenerateContentConfig) -> Vec<(&'static str, Json)> {
+fn sampling(kind: ServerKind, config: &GenerateContentConfig) -> Vec<(&'static str, Json)> {
     let logprobs = (config.response_logprobs == Some(true) && kind.takes_logprobs())
         .then_some((true, config.logprobs));
     let settings = [
@@ -103,7 +103,7 @@ fn sampling(kind: Kind, config: &GenerateContentConfig) -> Vec<(&'static str, Js
 
 /// Whether the model rejects sampling parameters. OpenAI's thinking models do; those from `gpt-5.1`
 /// on accept them if thinking is disabled.
-fn refuses_sampling(kind: Kind, model: &str, effort: Option<&str>) -> bool {
+fn refuses_sampling(kind: ServerKind, model: &str, effort: Option<&str>) -> bool {
     let is_o_series = model
         .strip_prefix('o')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -130,7 +130,11 @@ fn count_or_share(value: f64) -> Json {
 }
 
 /// Converts the thinking config to OpenAI's reasoning effort. A token budget is mapped as in ADK.
-fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> Option<String> {
+fn reasoning_effort(
+    kind: ServerKind,
+    model: &str,
+    config: &GenerateContentConfig,
+) -> Option<String> {
     let thinking = config.thinking_config.as_ref()?;
     let level = either(thinking, "thinkingLevel", "thinking_level").and_then(Json::as_str);
     let budget = either(thinking, "thinkingBudget", "thinking_budget").and_then(Json::as_i64);
@@ -185,7 +189,10 @@ fn may_think(model: &str) -> bool {
     !older.iter().any(|name| model.starts_with(name))
 }
 
-fn refuse_what_cannot_be(kind: Kind, config: &GenerateContentConfig) -> Result<(), ModelError> {
+fn refuse_what_cannot_be(
+    kind: ServerKind,
+    config: &GenerateContentConfig,
+) -> Result<(), ModelError> {
     if config.candidate_count.is_some_and(|count| count > 1) {
         return Err(refused("candidateCount: an event holds one answer"));
     }
@@ -205,7 +212,7 @@ fn refuse_what_cannot_be(kind: Kind, config: &GenerateContentConfig) -> Result<(
     }
 }
 
-fn warn_of_what_is_left_out(kind: Kind, config: &GenerateContentConfig) {
+fn warn_of_what_is_left_out(kind: ServerKind, config: &GenerateContentConfig) {
     let left_out = [
         (
             "topK",

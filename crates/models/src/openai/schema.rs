@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn geminis_form_becomes_json_schema() {
+    fn gemini_schema_becomes_json_schema() {
         let gemini = parsed(
             r##"{"type": "OBJECT", "propertyOrdering": ["a"], "title": null, "properties": {
                 "type": {"type": "STRING", "nullable": true, "enum": ["x", null]},
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_objects_are_closed_and_whole() {
+    fn strict_objects_are_closed_and_require_all_fields() {
         let loose = parsed(
             r##"{"type": "object", "properties": {
                 "a": {"type": "string"}, "b": {"$ref": "#/$defs/B", "description": "gone"},
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_has_one_word_for_a_choice_and_no_defaults() {
+    fn strict_schema_uses_any_of_and_no_defaults() {
         let loose = parsed(
             r##"{"type": "object", "properties": {
                 "a": {"oneOf": [{"$ref": "#/$defs/A"}, {"type": "null"}], "default": null,

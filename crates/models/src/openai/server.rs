@@ -25,7 +25,7 @@ const AZURE_V1: &str = "/openai/v1";
 /// ```
 #[derive(Debug, Clone)]
 pub struct OpenAiServer {
-    pub(super) kind: Kind,
+    pub(super) kind: ServerKind,
     base_url: Address,
     pub(super) key: Option<Secret>,
     /// Only for Azure.
@@ -34,7 +34,7 @@ pub struct OpenAiServer {
 
 /// Servers that differ in supported features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ServerKind {
     OpenAi,
     Azure,
     OpenRouter,
@@ -83,7 +83,7 @@ impl OpenAiServer {
             _ => ":11434",
         };
         OpenAiServer {
-            kind: Kind::Ollama,
+            kind: ServerKind::Ollama,
             ..OpenAiServer::at(&format!("{scheme}://{authority}{port}{path}"), None)
         }
     }
@@ -101,7 +101,7 @@ impl OpenAiServer {
             false => format!("{endpoint}{AZURE_V1}"),
         };
         OpenAiServer {
-            kind: Kind::Azure,
+            kind: ServerKind::Azure,
             api_version: version,
             ..OpenAiServer::at(&base_url, Some(key))
         }
@@ -112,7 +112,7 @@ impl OpenAiServer {
     pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
-            kind: Kind::of(&base_url),
+            kind: ServerKind::of(&base_url),
             base_url,
             key: key.filter(|key| !key.is_empty()),
             api_version: None,
@@ -136,34 +136,34 @@ impl OpenAiServer {
         use crate::http::Auth;
         match (&self.key, self.kind) {
             (None, _) => Auth::None,
-            (Some(key), Kind::Azure) => Auth::Header("api-key", key.clone()),
+            (Some(key), ServerKind::Azure) => Auth::Header("api-key", key.clone()),
             (Some(key), _) => Auth::Bearer(key.clone()),
         }
     }
 }
 
-impl Kind {
-    fn of(base_url: &str) -> Kind {
+impl ServerKind {
+    fn of(base_url: &str) -> ServerKind {
         let url = Url::parse(base_url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         let is_at = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-        const HOSTS: [(&str, Kind); 8] = [
-            ("api.openai.com", Kind::OpenAi),
-            ("openai.azure.com", Kind::Azure),
-            ("services.ai.azure.com", Kind::Azure),
-            ("cognitiveservices.azure.com", Kind::Azure),
-            ("openrouter.ai", Kind::OpenRouter),
-            ("groq.com", Kind::Groq),
-            ("mistral.ai", Kind::Mistral),
-            ("deepseek.com", Kind::DeepSeek),
+        const HOSTS: [(&str, ServerKind); 8] = [
+            ("api.openai.com", ServerKind::OpenAi),
+            ("openai.azure.com", ServerKind::Azure),
+            ("services.ai.azure.com", ServerKind::Azure),
+            ("cognitiveservices.azure.com", ServerKind::Azure),
+            ("openrouter.ai", ServerKind::OpenRouter),
+            ("groq.com", ServerKind::Groq),
+            ("mistral.ai", ServerKind::Mistral),
+            ("deepseek.com", ServerKind::DeepSeek),
         ];
         let known = HOSTS.iter().find(|(domain, _)| is_at(domain));
-        known.map_or(Kind::Other, |(_, kind)| *kind)
+        known.map_or(ServerKind::Other, |(_, kind)| *kind)
     }
 
     /// Whether the server hosts OpenAI's own models, which reject unknown fields.
     pub(super) fn is_openai(self) -> bool {
-        matches!(self, Kind::OpenAi | Kind::Azure)
+        matches!(self, ServerKind::OpenAi | ServerKind::Azure)
     }
 
     /// Returns the field for the token limit. OpenAI's thinking models reject the older name, and
@@ -177,9 +177,11 @@ impl Kind {
 
     pub(super) fn thought_field(self) -> ThoughtField {
         match self {
-            Kind::OpenAi | Kind::Azure | Kind::Groq | Kind::Mistral => ThoughtField::None,
-            Kind::OpenRouter | Kind::Ollama => ThoughtField::Reasoning,
-            Kind::DeepSeek | Kind::Other => ThoughtField::ReasoningContent,
+            ServerKind::OpenAi | ServerKind::Azure | ServerKind::Groq | ServerKind::Mistral => {
+                ThoughtField::None
+            }
+            ServerKind::OpenRouter | ServerKind::Ollama => ThoughtField::Reasoning,
+            ServerKind::DeepSeek | ServerKind::Other => ThoughtField::ReasoningContent,
         }
     }
 
@@ -187,41 +189,46 @@ impl Kind {
     pub(super) fn takes_unknown_fields(self) -> bool {
         !matches!(
             self,
-            Kind::OpenAi | Kind::Azure | Kind::Groq | Kind::Mistral
+            ServerKind::OpenAi | ServerKind::Azure | ServerKind::Groq | ServerKind::Mistral
         )
     }
 
     /// Whether a stream must request usage counts. Mistral always sends them and rejects the field.
     pub(super) fn is_asked_for_usage(self) -> bool {
-        self != Kind::Mistral
+        self != ServerKind::Mistral
     }
 
     /// Whether log probabilities are supported: Groq and Mistral reject the field.
     pub(super) fn takes_logprobs(self) -> bool {
-        !matches!(self, Kind::Groq | Kind::Mistral)
+        !matches!(self, ServerKind::Groq | ServerKind::Mistral)
     }
 
     pub(super) fn seed_field(self) -> &'static str {
         match self {
-            Kind::Mistral => "random_seed",
+            ServerKind::Mistral => "random_seed",
             _ => "seed",
         }
     }
 
     /// Whether a response schema is supported. DeepSeek needs it in the prompt.
     pub(super) fn takes_schemas(self) -> bool {
-        self != Kind::DeepSeek
+        self != ServerKind::DeepSeek
     }
 
     /// Whether the reasoning effort `minimal` is supported.
     pub(super) fn knows_minimal_effort(self) -> bool {
-        matches!(self, Kind::OpenAi | Kind::Azure | Kind::OpenRouter)
+        matches!(
+            self,
+            ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter
+        )
     }
 
     /// Whether the server accepts this call ID.
     pub(super) fn takes_call_id(self, id: &str) -> bool {
         match self {
-            Kind::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+            ServerKind::Mistral => {
+                id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            }
             _ => id.len() <= ID_MAX,
         }
     }
@@ -229,7 +236,7 @@ impl Kind {
     /// Creates a call ID that the server accepts, from a number.
     pub(super) fn call_id(self, number: usize) -> String {
         match self {
-            Kind::Mistral => format!("call{number:05}"),
+            ServerKind::Mistral => format!("call{number:05}"),
             _ => format!("retain_call_{number}"),
         }
     }
@@ -237,56 +244,58 @@ impl Kind {
     /// Whether images of this type are supported. Unknown servers may support any.
     pub(super) fn takes_picture(self, mime: &str) -> bool {
         match self {
-            Kind::OpenAi | Kind::Azure | Kind::OpenRouter => matches!(
+            ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter => matches!(
                 mime,
                 "image/png" | "image/jpeg" | "image/gif" | "image/webp"
             ),
-            Kind::DeepSeek => false,
+            ServerKind::DeepSeek => false,
             _ => true,
         }
     }
 
     /// Whether image URLs are supported.
     pub(super) fn takes_picture_urls(self) -> bool {
-        self != Kind::Ollama
+        self != ServerKind::Ollama
     }
 
     /// Whether audio in this format is supported.
     pub(super) fn takes_audio(self, format: &str) -> bool {
         match self {
-            Kind::OpenAi | Kind::Azure => matches!(format, "wav" | "mp3"),
-            Kind::OpenRouter | Kind::Other => true,
-            Kind::Ollama | Kind::Groq | Kind::Mistral | Kind::DeepSeek => false,
+            ServerKind::OpenAi | ServerKind::Azure => matches!(format, "wav" | "mp3"),
+            ServerKind::OpenRouter | ServerKind::Other => true,
+            ServerKind::Ollama | ServerKind::Groq | ServerKind::Mistral | ServerKind::DeepSeek => {
+                false
+            }
         }
     }
 
     pub(super) fn takes_video(self) -> bool {
-        matches!(self, Kind::OpenRouter | Kind::Other)
+        matches!(self, ServerKind::OpenRouter | ServerKind::Other)
     }
 
     pub(super) fn takes_documents(self) -> bool {
         matches!(
             self,
-            Kind::OpenAi | Kind::Azure | Kind::OpenRouter | Kind::Other
+            ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter | ServerKind::Other
         )
     }
 
     /// Whether document URLs are supported.
     pub(super) fn takes_document_urls(self) -> bool {
-        self == Kind::OpenRouter
+        self == ServerKind::OpenRouter
     }
 
     /// The name of the server in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::OpenAi => "OpenAI",
-            Kind::Azure => "Azure OpenAI",
-            Kind::OpenRouter => "OpenRouter",
-            Kind::Ollama => "Ollama",
-            Kind::Groq => "Groq",
-            Kind::Mistral => "Mistral",
-            Kind::DeepSeek => "DeepSeek",
-            Kind::Other => "an OpenAI-compatible server",
+            ServerKind::OpenAi => "OpenAI",
+            ServerKind::Azure => "Azure OpenAI",
+            ServerKind::OpenRouter => "OpenRouter",
+            ServerKind::Ollama => "Ollama",
+            ServerKind::Groq => "Groq",
+            ServerKind::Mistral => "Mistral",
+            ServerKind::DeepSeek => "DeepSeek",
+            ServerKind::Other => "an OpenAI-compatible server",
         }
     }
 }
@@ -296,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_has_its_address() {
+    fn server_has_its_default_address() {
         let chat = |server: OpenAiServer| server.url("chat/completions", "m");
         let key = || Secret::from("k");
         assert_eq!(
@@ -323,7 +332,7 @@ mod tests {
             ("https://x.openai.azure.com/openai/v1/", "2024-10-21"),
         ] {
             let azure = OpenAiServer::azure(endpoint, version, key());
-            assert_eq!(azure.kind, Kind::Azure);
+            assert_eq!(azure.kind, ServerKind::Azure);
             let expected = "https://x.openai.azure.com/openai/v1/chat/completions";
             assert_eq!(chat(azure), expected, "{endpoint} {version:?}");
         }
@@ -341,30 +350,30 @@ mod tests {
         ] {
             let server = OpenAiServer::ollama_at(host);
             assert_eq!(&*server.base_url, address, "{host}");
-            assert_eq!(server.kind, Kind::Ollama);
+            assert_eq!(server.kind, ServerKind::Ollama);
         }
         assert_eq!(&*OpenAiServer::ollama().base_url, OLLAMA);
     }
 
     #[test]
-    fn known_hosts_are_known() {
+    fn known_host_selects_its_server_kind() {
         for (url, kind) in [
-            ("https://api.openai.com/v1", Kind::OpenAi),
-            ("https://eu.api.openai.com/v1", Kind::OpenAi),
-            ("https://x.openai.azure.com/openai/v1", Kind::Azure),
+            ("https://api.openai.com/v1", ServerKind::OpenAi),
+            ("https://eu.api.openai.com/v1", ServerKind::OpenAi),
+            ("https://x.openai.azure.com/openai/v1", ServerKind::Azure),
             (
                 "https://x.cognitiveservices.azure.com/openai/v1",
-                Kind::Azure,
+                ServerKind::Azure,
             ),
-            ("https://openrouter.ai/api/v1", Kind::OpenRouter),
-            ("https://api.groq.com/openai/v1", Kind::Groq),
-            ("https://api.mistral.ai/v1", Kind::Mistral),
-            ("https://api.deepseek.com", Kind::DeepSeek),
-            ("http://localhost:1234/v1", Kind::Other),
-            ("https://notopenrouter.ai/v1", Kind::Other),
-            ("no address", Kind::Other),
+            ("https://openrouter.ai/api/v1", ServerKind::OpenRouter),
+            ("https://api.groq.com/openai/v1", ServerKind::Groq),
+            ("https://api.mistral.ai/v1", ServerKind::Mistral),
+            ("https://api.deepseek.com", ServerKind::DeepSeek),
+            ("http://localhost:1234/v1", ServerKind::Other),
+            ("https://notopenrouter.ai/v1", ServerKind::Other),
+            ("no address", ServerKind::Other),
         ] {
-            assert_eq!(Kind::of(url), kind, "{url}");
+            assert_eq!(ServerKind::of(url), kind, "{url}");
         }
     }
 }

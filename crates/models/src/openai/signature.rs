@@ -12,9 +12,9 @@ const GROWING: [&str; 3] = ["text", "summary", "data"];
 
 /// Blocks that are being merged.
 #[derive(Debug, Default)]
-pub(super) struct Details(Vec<JsonMap>);
+pub(super) struct ReasoningDetails(Vec<JsonMap>);
 
-impl Details {
+impl ReasoningDetails {
     /// Merges a chunk: the value of `reasoning_details`.
     pub(super) fn push(&mut self, pieces: &Json) {
         let pieces = pieces.as_array().unwrap_or_default();

@@ -5,7 +5,7 @@ use retain_runtime::ModelError;
 
 use super::{answer::Answer, failure};
 use crate::{
-    http::{SseEvent, Trouble, cut_off, malformed},
+    http::{AttemptError, SseEvent, cut_off, malformed},
     provider::StreamReader,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct ChunkReader {
 }
 
 impl StreamReader for ChunkReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError> {
         let data = event.data.trim();
         if self.is_done || data.is_empty() {
             return Ok(Vec::new());
@@ -33,7 +33,7 @@ impl StreamReader for ChunkReader {
         Ok(self.answer.push(&chunk))
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         // Some servers omit `[DONE]`, some the finish reason; either one means that the answer is
         // complete.
         if !self.is_done && !self.answer.is_finished() {

@@ -6,7 +6,7 @@ use retain_runtime::ModelError;
 use super::{
     json::{either, list, object, text},
     refused, schema,
-    server::Kind,
+    server::ServerKind,
 };
 
 /// OpenAI's maximum length of tool descriptions.
@@ -17,7 +17,10 @@ const SCHEMA_NAME: &str = "response";
 const NAME_MAX: usize = 64;
 
 /// Returns `tools` and `tool_choice`, if there are any.
-pub(super) fn tools(kind: Kind, config: &GenerateContentConfig) -> Result<JsonMap, ModelError> {
+pub(super) fn tools(
+    kind: ServerKind,
+    config: &GenerateContentConfig,
+) -> Result<JsonMap, ModelError> {
     let mut fields = JsonMap::new();
     let mut declarations = Vec::new();
     for tool in config.tools.iter().flatten() {
@@ -83,7 +86,7 @@ impl Choice {
 
 /// Rejects tools that another provider runs. Dropping them would let the model invent what it
 /// should look up.
-fn only_functions(kind: Kind, tool: &ModelTool) -> Result<(), ModelError> {
+fn only_functions(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> {
     match tool.provider_tool() {
         None => Ok(()),
         Some(name) => Err(refused(format!(
@@ -150,10 +153,10 @@ fn description(declaration: &FunctionDeclaration) -> String {
         _ => "a value",
     };
     let schema = sorted(&schema);
-    let told = format!("Returns {what} conforming to this schema: {schema}");
+    let returns = format!("Returns {what} conforming to this schema: {schema}");
     let whole = match plain.is_empty() {
-        true => told,
-        false => format!("{plain}\n{told}"),
+        true => returns,
+        false => format!("{plain}\n{returns}"),
     };
     match whole.chars().count() > DESCRIPTION_MAX {
         true => plain,
@@ -215,7 +218,7 @@ pub(super) fn is_wrapped(config: &GenerateContentConfig) -> bool {
 }
 
 /// Returns `response_format`, if the answer must be JSON.
-pub(super) fn response_format(kind: Kind, config: &GenerateContentConfig) -> Option<Json> {
+pub(super) fn response_format(kind: ServerKind, config: &GenerateContentConfig) -> Option<Json> {
     let any_json = object([("type", "json_object".into())]);
     let Some(given) = schema_of(config) else {
         let mime = config.response_mime_type.as_deref();
@@ -249,7 +252,7 @@ pub(super) fn response_format(kind: Kind, config: &GenerateContentConfig) -> Opt
 }
 
 /// Describes the schema in words, for a server that does not support schemas.
-pub(super) fn form_in_words(kind: Kind, config: &GenerateContentConfig) -> Option<String> {
+pub(super) fn form_in_words(kind: ServerKind, config: &GenerateContentConfig) -> Option<String> {
     let form = Form::of(config).filter(|_| !kind.takes_schemas())?;
     let schema = form.schema;
     Some(format!(

@@ -44,7 +44,7 @@ impl Block {
     }
 
     /// The complete block.
-    fn whole(&self, at: usize) -> Json {
+    fn read_answer(&self, at: usize) -> Json {
         match self {
             Block::Text(text) => map([("type", "text"), ("text", text)]),
             Block::Thought(text, sign) => map([
@@ -80,10 +80,10 @@ impl Block {
                 all.extend(deltas("signature_delta", "signature", sign));
                 (map([("type", "thinking"), ("thinking", "")]), all)
             }
-            Block::Sealed(_) => (self.whole(at), Vec::new()),
+            Block::Sealed(_) => (self.read_answer(at), Vec::new()),
             Block::Call(_, argument) => {
                 let input = Block::input(argument).to_string();
-                let begin = with(self.whole(at), "input", JsonMap::new().into());
+                let begin = with(self.read_answer(at), "input", JsonMap::new().into());
                 (begin, deltas("input_json_delta", "partial_json", &input))
             }
         }
@@ -93,7 +93,7 @@ impl Block {
 const USAGE: &str = r#"{"input_tokens":3,"output_tokens":9}"#;
 
 fn message(blocks: &[Block], reason: &str) -> String {
-    let content = blocks.iter().enumerate().map(|(at, it)| it.whole(at));
+    let content = blocks.iter().enumerate().map(|(at, it)| it.read_answer(at));
     let content = Json::from(content.collect::<Vec<_>>());
     format!(
         r#"{{"type":"message","model":"m","content":{content},"stop_reason":"{reason}","usage":{USAGE}}}"#
@@ -151,12 +151,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn pieces_end_in_the_whole(
+    fn streamed_answer_equals_the_complete_one_for_any_content(
         blocks in vec(block(), 0..5),
         reason in prop::sample::select(vec!["end_turn", "tool_use", "max_tokens", "refusal"]),
         step in 1usize..6,
     ) {
-        let whole = provider().whole(&message(&blocks, reason)).expect("an answer");
+        let whole = provider().read_answer(&message(&blocks, reason)).expect("an answer");
         let (streamed, pieces) = streamed(events(&blocks, reason, step));
         prop_assert_eq!(LlmResponse { partial: None, ..streamed }, whole);
         let said = blocks.iter().filter_map(|it| match it {

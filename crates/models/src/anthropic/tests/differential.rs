@@ -41,7 +41,7 @@ fn alike(ours: &mut Json, _theirs: &mut Json) {
 }
 
 #[test]
-fn claude_is_sent_what_adk_sends() {
+fn claude_request_equals_adks() {
     let ours = |request: &retain_runtime::LlmRequest| {
         let call = provider().call(request, false)?;
         Ok(Json::parse(&call.body).expect("JSON"))

@@ -1,6 +1,6 @@
 //! Errors by Anthropic's codes: <https://platform.claude.com/docs/en/api/errors>.
 
-use super::{asked, provider, recorded};
+use super::{ask, provider, recorded};
 use crate::{
     provider::Provider as _,
     testing::{event_stream, refusal},
@@ -19,13 +19,13 @@ const DOCUMENTED: [(&str, &str); 9] = [
 ];
 
 #[tokio::test]
-async fn a_refusal_has_anthropics_own_code() {
+async fn refusal_has_anthropics_code() {
     for (status, code) in DOCUMENTED {
         for stream in [false, true] {
             let body = format!(
                 r#"{{"type":"error","error":{{"type":"{code}","message":"No: {code}"}},"request_id":"req_1"}}"#
             );
-            let (answers, _) = asked(refusal(status, &[], &body), stream).await;
+            let (answers, _) = ask(refusal(status, &[], &body), stream).await;
             let [Err(error)] = &answers[..] else {
                 panic!("{answers:?}");
             };
@@ -36,25 +36,31 @@ async fn a_refusal_has_anthropics_own_code() {
 }
 
 #[test]
-fn other_bodies_are_read_as_far_as_they_go() {
+fn nonstandard_error_body_is_reported() {
     let failure = |status, body| {
         let failure = provider().failure(status, body);
         (failure.code, failure.message)
     };
-    let told = |code: &str, message: &str| (code.to_owned(), message.to_owned());
-    assert_eq!(failure(502, "<html>"), told("502", "<html>"));
+    let expected = |code: &str, message: &str| (code.to_owned(), message.to_owned());
+    assert_eq!(failure(502, "<html>"), expected("502", "<html>"));
     assert_eq!(
         failure(503, " "),
-        told("503", "the provider answered with status 503")
+        expected("503", "the provider answered with status 503")
     );
     let google = r#"{"error":{"code":403,"message":"No access","status":"PERMISSION_DENIED"}}"#;
-    assert_eq!(failure(403, google), told("PERMISSION_DENIED", "No access"));
-    assert_eq!(failure(400, r#"{"error":"odd"}"#), told("400", r#""odd""#));
+    assert_eq!(
+        failure(403, google),
+        expected("PERMISSION_DENIED", "No access")
+    );
+    assert_eq!(
+        failure(400, r#"{"error":"odd"}"#),
+        expected("400", r#""odd""#)
+    );
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_ends_it() {
-    let (answers, _) = asked(event_stream(recorded::OVERLOADED.as_bytes(), &[]), true).await;
+async fn error_event_ends_the_stream() {
+    let (answers, _) = ask(event_stream(recorded::OVERLOADED.as_bytes(), &[]), true).await;
     let error = answers.last().unwrap().as_ref().unwrap_err();
     assert_eq!(error.code.as_deref(), Some("overloaded_error"));
     assert_eq!(error.message, "Overloaded");
@@ -62,7 +68,14 @@ async fn an_error_in_the_stream_ends_it() {
 
 #[test]
 fn malformed_answers_are_refused() {
-    let code = |body| provider().whole(body).unwrap_err().error.code.unwrap();
+    let code = |body| {
+        provider()
+            .read_answer(body)
+            .unwrap_err()
+            .error
+            .code
+            .unwrap()
+    };
     assert_eq!(code("{"), "MalformedResponse");
     assert_eq!(code("{}"), "MalformedResponse");
     let error = r#"{"type":"error","error":{"type":"api_error","message":"x"}}"#;

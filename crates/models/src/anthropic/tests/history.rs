@@ -2,7 +2,7 @@
 
 use retain_core::{Bytes, Content, Json, Part};
 
-use super::{asking, body_of};
+use super::{body_of, request_with};
 
 /// One part of each kind per line, with its role: `u` the user, `m` the model.
 const PARTS: [&str; 36] = [
@@ -51,7 +51,7 @@ fn every_kind_of_part_has_its_wire_form() {
         let role = if role == "u" { "user" } else { "model" };
         Content::new(role, vec![Part::from_json(part).unwrap()])
     });
-    let body = body_of(&asking(contents));
+    let body = body_of(&request_with(contents));
     let mut lines = String::new();
     for message in body["messages"].as_array().unwrap() {
         lines.push_str(&format!("{}\n", message["role"].as_str().unwrap()));
@@ -64,18 +64,18 @@ fn every_kind_of_part_has_its_wire_form() {
 }
 
 #[test]
-fn a_call_without_a_name_is_refused() {
+fn call_without_a_name_is_refused() {
     use crate::provider::Provider as _;
     let part = Part::from_json(r#"{"functionCall":{"args":{}}}"#).unwrap();
-    let request = asking([Content::new("model", vec![part])]);
+    let request = request_with([Content::new("model", vec![part])]);
     let error = super::provider().call(&request, false).unwrap_err();
     assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
 }
 
 #[test]
-fn bytes_are_written_in_the_standard_alphabet() {
+fn bytes_are_sent_in_standard_base64() {
     let part = Part::bytes(Bytes::from(vec![0xfb, 0xff]), "image/png");
-    let body = body_of(&asking([Content::new("user", vec![part])]));
+    let body = body_of(&request_with([Content::new("user", vec![part])]));
     let source = &body["messages"][0]["content"][0]["source"];
     assert_eq!(source["data"], Json::from("+/8="));
 }

@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse};
 use retain_runtime::{LlmRequest, Model as _, ModelError, SharedContent};
 
-use super::{BASE_URL, Claude, Messages, Place};
+use super::{BASE_URL, Claude, ClaudeHost, Messages};
 use crate::{
     http::{Http, HttpSettings, Secret},
     provider::Provider as _,
@@ -23,7 +23,7 @@ use crate::{
 
 fn provider() -> Messages {
     let base_url = BASE_URL.into();
-    Messages::new("claude-test", Place::Anthropic { base_url })
+    Messages::new("claude-test", ClaudeHost::Anthropic { base_url })
 }
 
 /// The body of the request to Claude.
@@ -32,7 +32,7 @@ fn body_of(request: &LlmRequest) -> Json {
     Json::parse(&call.body).unwrap()
 }
 
-fn asking(contents: impl IntoIterator<Item = retain_core::Content>) -> LlmRequest {
+fn request_with(contents: impl IntoIterator<Item = retain_core::Content>) -> LlmRequest {
     let mut request = LlmRequest::default();
     request.model = "claude-test".to_owned();
     request.contents = contents.into_iter().map(SharedContent::from).collect();
@@ -44,7 +44,7 @@ fn json(text: &str) -> Json {
 }
 
 /// Send a request to a server that plays these acts; return the answers and the sent request.
-async fn asked(
+async fn ask(
     acts: Vec<Act>,
     stream: bool,
 ) -> (
@@ -57,7 +57,7 @@ async fn asked(
     let http = Http::new(settings).unwrap();
     let key = Secret::from("sk-ant-test-key");
     let model = Claude::at(server.url(), "claude-test", key, http);
-    let request = Arc::new(asking([retain_core::Content::user("Hi")]));
+    let request = Arc::new(request_with([retain_core::Content::user("Hi")]));
     let answers = model.generate(request, stream).collect().await;
     (answers, server.received().remove(0))
 }

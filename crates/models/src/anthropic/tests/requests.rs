@@ -6,13 +6,13 @@ use retain_core::{
 use retain_runtime::LlmRequest;
 
 use super::{
-    super::{Messages, Place},
-    asking, body_of, json, provider,
+    super::{ClaudeHost, Messages},
+    body_of, json, provider, request_with,
 };
 use crate::provider::Provider as _;
 
 fn with(config: &str) -> LlmRequest {
-    let mut request = asking([Content::user("Hi")]);
+    let mut request = request_with([Content::user("Hi")]);
     request.config = GenerateContentConfig::from_json(config).unwrap();
     request
 }
@@ -26,13 +26,13 @@ fn body_with(config: &str) -> Json {
 }
 
 #[test]
-fn the_least_is_a_model_a_length_and_messages() {
+fn minimal_request_has_model_max_tokens_and_messages() {
     let expected = r#"{"max_tokens":8192,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}],"model":"claude-test"}"#;
     assert_eq!(body_with("").to_string(), expected);
 }
 
 #[test]
-fn settings_have_their_names() {
+fn settings_are_sent_by_anthropics_names() {
     let body = body_with(
         r#""systemInstruction":"Be brief.","temperature":0.5,"topP":0.9,"topK":40.0,
            "maxOutputTokens":100,"stopSequences":["END"],"seed":1"#,
@@ -56,7 +56,7 @@ fn a_thought_that_another_server_signed_stays_away() {
             ..Part::default()
         };
         let said = Content::new("model", vec![thought, Part::text("Yes.")]);
-        let body = body_of(&asking([
+        let body = body_of(&request_with([
             Content::user("Is it?"),
             said,
             Content::user("Why?"),
@@ -68,7 +68,7 @@ fn a_thought_that_another_server_signed_stays_away() {
 }
 
 #[test]
-fn thinking_by_its_budget() {
+fn thinking_follows_its_budget() {
     for (budget, expected) in [
         (0, r#"{"type":"disabled"}"#),
         (-1, r#"{"type":"adaptive","display":"summarized"}"#),
@@ -91,7 +91,7 @@ fn thinking_by_its_budget() {
 
 /// Thoughts count as part of the answer: a budget above the limit is rejected.
 #[test]
-fn a_budget_leaves_room_for_the_answer() {
+fn thinking_budget_leaves_room_for_the_answer() {
     let thinking = r#""thinkingConfig":{"thinkingBudget":9000}"#;
     assert_eq!(body_with(thinking)["max_tokens"], 9000 + 8192);
     let both = format!(r#"{thinking},"maxOutputTokens":10000"#);
@@ -106,7 +106,7 @@ fn a_budget_leaves_room_for_the_answer() {
 
 /// Arguments are declared as an object, even if the schema omits it; the schema's own type stays.
 #[test]
-fn arguments_are_declared_as_an_object() {
+fn arguments_without_type_are_declared_as_an_object() {
     let declared = |schema: &str| {
         let tools = format!(
             r#""tools":[{{"functionDeclarations":[{{"name":"a","parametersJsonSchema":{schema}}}]}}]"#
@@ -126,13 +126,13 @@ fn arguments_are_declared_as_an_object() {
 }
 
 #[test]
-fn more_of_the_body_is_added() {
+fn extra_body_is_merged() {
     let body = body_with(r#""httpOptions":{"extraBody":{"metadata":{"user_id":"u1"}}}"#);
     assert_eq!(body["metadata"]["user_id"], "u1");
 }
 
 #[test]
-fn tools_and_their_choice() {
+fn tools_and_tool_choice_are_sent() {
     let body = body_with(TOOLS);
     let tools = json(
         r#"[{"name":"a","description":"A","input_schema":{"type":"object","properties":{"x":{"type":"string"}}}},
@@ -178,7 +178,7 @@ fn tools_and_their_choice() {
 }
 
 #[test]
-fn a_schema_is_a_tool_that_must_be_called() {
+fn response_schema_is_sent_as_a_forced_tool() {
     let body =
         body_with(r#""responseSchema":{"type":"OBJECT","properties":{"tea":{"type":"STRING"}}}"#);
     assert_eq!(body["tools"][0]["name"], "retain_structured_output");
@@ -208,7 +208,7 @@ fn a_schema_is_a_tool_that_must_be_called() {
 }
 
 #[test]
-fn a_request_may_name_another_model() {
+fn request_overrides_the_model() {
     let mut request = with("{}");
     request.model = "anthropic/claude-other".to_owned();
     assert_eq!(body_of(&request)["model"], "claude-other");
@@ -246,7 +246,7 @@ fn result(id: Option<&str>, name: &str) -> Part {
 
 /// For each message its role, and the kind and id of each block.
 fn turns(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
-    let body = body_of(&asking(contents));
+    let body = body_of(&request_with(contents));
     let messages = body["messages"].as_array().unwrap();
     let turn = |message: &Json| {
         let blocks = message["content"].as_array().unwrap().iter();
@@ -266,8 +266,8 @@ fn turns(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
 }
 
 #[test]
-fn results_follow_their_calls_in_one_message() {
-    let told = turns([
+fn tool_results_follow_their_calls_in_one_message() {
+    let messages = turns([
         Content::user("Go"),
         Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
         Content::new("user", vec![result(Some("t1"), "a")]),
@@ -278,12 +278,12 @@ fn results_follow_their_calls_in_one_message() {
         "assistant: tool_use t1, tool_use t2",
         "user: tool_result t1, tool_result t2, text and?",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(messages, expected);
 }
 
 #[test]
-fn a_call_without_a_result_gets_one() {
-    let told = turns([
+fn call_without_a_result_gets_a_placeholder() {
+    let messages = turns([
         Content::user("Go"),
         Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
         Content::new(
@@ -293,18 +293,18 @@ fn a_call_without_a_result_gets_one() {
         Content::new("model", vec![call(Some("t3"), "a")]),
     ]);
     assert_eq!(
-        told[2],
+        messages[2],
         "user: tool_result t2, tool_result t1, text never mind"
     );
     assert!(
-        told[4].starts_with("user: tool_result t3, text Continue"),
-        "{told:?}"
+        messages[4].starts_with("user: tool_result t3, text Continue"),
+        "{messages:?}"
     );
 }
 
 #[test]
-fn ids_that_are_not_taken_have_stand_ins() {
-    let told = turns([
+fn invalid_call_ids_are_replaced() {
+    let messages = turns([
         Content::user("Go"),
         Content::new(
             "model",
@@ -331,14 +331,14 @@ fn ids_that_are_not_taken_have_stand_ins() {
     let results: Vec<String> = [2, 1, 0, 3, 4]
         .map(|n| format!("tool_result {}", id(n)))
         .to_vec();
-    assert_eq!(told[1], format!("assistant: {}", calls.join(", ")));
-    assert_eq!(told[2], format!("user: {}", results.join(", ")));
+    assert_eq!(messages[1], format!("assistant: {}", calls.join(", ")));
+    assert_eq!(messages[2], format!("user: {}", results.join(", ")));
 }
 
 /// Some servers restart call ids in every turn; Claude rejects a repeated id.
 #[test]
-fn an_id_that_came_before_has_a_stand_in() {
-    let told = turns([
+fn repeated_call_id_is_replaced() {
+    let messages = turns([
         Content::user("Go"),
         Content::new(
             "model",
@@ -356,51 +356,51 @@ fn an_id_that_came_before_has_a_stand_in() {
         ),
     ]);
     assert_eq!(
-        told[1],
+        messages[1],
         "assistant: tool_use call_0, tool_use toolu_fallback_0"
     );
     assert_eq!(
-        told[2],
+        messages[2],
         "user: tool_result call_0, tool_result toolu_fallback_0"
     );
-    assert_eq!(told[3], "assistant: tool_use toolu_fallback_1");
-    assert_eq!(told[4], "user: tool_result toolu_fallback_1");
+    assert_eq!(messages[3], "assistant: tool_use toolu_fallback_1");
+    assert_eq!(messages[4], "user: tool_result toolu_fallback_1");
     assert_eq!(
-        told[5],
+        messages[5],
         "assistant: tool_use toolu_fallback_2, tool_use toolu_fallback_3"
     );
 }
 
 #[test]
-fn the_user_has_the_last_word() {
+fn request_ends_with_a_user_message() {
     let nothing = "user: text Handle the requests as specified in the System Instruction.";
     assert_eq!(turns([]), [nothing]);
     let go_on = "user: text Continue processing previous requests as instructed. Exit or provide \
                  a summary if no more outputs are needed.";
-    let told = turns([Content::user("Hi"), Content::model("Ho")]);
-    assert_eq!(told, ["user: text Hi", "assistant: text Ho", go_on]);
+    let messages = turns([Content::user("Hi"), Content::model("Ho")]);
+    assert_eq!(messages, ["user: text Hi", "assistant: text Ho", go_on]);
     // A user turn with an empty text stays; one of the model is omitted.
     assert_eq!(turns([Content::user("")]), ["user: text ."]);
     // White space alone is rejected like an empty text.
     assert_eq!(turns([Content::user(" \n\t")]), ["user: text ."]);
-    let told = turns([
+    let messages = turns([
         Content::user("a"),
         Content::model("\n\n"),
         Content::user(" b "),
     ]);
-    assert_eq!(told, ["user: text a, text  b "]);
+    assert_eq!(messages, ["user: text a, text  b "]);
     assert!(body_with(r#""systemInstruction":" \n""#)["system"].is_null());
-    let told = turns([Content::user("a"), Content::model(""), Content::user("b")]);
-    assert_eq!(told, ["user: text a, text b"]);
+    let messages = turns([Content::user("a"), Content::model(""), Content::user("b")]);
+    assert_eq!(messages, ["user: text a, text b"]);
 }
 
 #[test]
-fn on_vertex_the_model_is_in_the_address() {
+fn vertex_request_has_the_model_in_its_address() {
     let name = "projects/p/locations/l/publishers/anthropic/models/claude-x@1";
     let base_url = "https://h/v1/projects/p/locations/l".to_owned();
     let provider = Messages::new(
         name,
-        Place::Vertex {
+        ClaudeHost::Vertex {
             base_url: base_url.as_str().into(),
         },
     );

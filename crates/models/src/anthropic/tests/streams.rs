@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use retain_core::{Json, LlmResponse, Part};
 use retain_runtime::{Model as _, ModelError};
 
-use super::{super::stream::Reader, asked, json, provider, recorded};
+use super::{super::stream::Reader, ask, json, provider, recorded};
 use crate::{
     http::Sse,
     provider::{Provider as _, StreamReader as _},
@@ -42,7 +42,7 @@ fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
     (answers, result)
 }
 
-fn told((answers, result): (Vec<LlmResponse>, Result<(), ModelError>)) -> String {
+fn outcome_text((answers, result): (Vec<LlmResponse>, Result<(), ModelError>)) -> String {
     format!(
         "{answers:?} {:?}",
         result.map_err(|error| (error.code, error.message))
@@ -50,25 +50,25 @@ fn told((answers, result): (Vec<LlmResponse>, Result<(), ModelError>)) -> String
 }
 
 #[test]
-fn a_stream_may_be_cut_at_every_byte() {
+fn stream_may_be_chunked_at_every_byte() {
     for stream in ALL {
         let bytes = stream.as_bytes();
-        let whole = told(read(&[bytes]));
+        let whole = outcome_text(read(&[bytes]));
         for cut in 0..bytes.len() {
             let (before, after) = bytes.split_at(cut);
-            assert_eq!(told(read(&[before, after])), whole, "cut at {cut}");
+            assert_eq!(outcome_text(read(&[before, after])), whole, "cut at {cut}");
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(told(read(&single)), whole);
+        assert_eq!(outcome_text(read(&single)), whole);
         let crlf = stream.replace('\n', "\r\n");
-        assert_eq!(told(read(&[crlf.as_bytes()])), whole);
+        assert_eq!(outcome_text(read(&[crlf.as_bytes()])), whole);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn any_chunks_give_the_same(which in 0..ALL.len(), sizes in prop::collection::vec(1usize..90, 1..60)) {
+    fn any_chunking_gives_the_same_stream(which in 0..ALL.len(), sizes in prop::collection::vec(1usize..90, 1..60)) {
         let bytes = ALL[which].as_bytes();
         let mut chunks = Vec::new();
         let mut rest = bytes;
@@ -78,12 +78,12 @@ proptest! {
             rest = after;
         }
         chunks.push(rest);
-        prop_assert_eq!(told(read(&chunks)), told(read(&[bytes])));
+        prop_assert_eq!(outcome_text(read(&chunks)), outcome_text(read(&[bytes])));
     }
 }
 
 #[test]
-fn an_answer_that_is_cut_off_is_an_error() {
+fn truncated_answer_is_an_error() {
     for stream in ALL.iter().take(5) {
         let end = stream.find("event: message_stop").unwrap();
         let (_, result) = read(&[&stream.as_bytes()[..end]]);
@@ -104,7 +104,7 @@ fn answered(stream: &str) -> (String, LlmResponse) {
 }
 
 #[test]
-fn text_comes_in_pieces_and_then_whole() {
+fn text_is_streamed_and_then_complete() {
     let (pieces, whole) = answered(recorded::TEXT);
     assert_eq!(pieces, "Grüße, Ada 🙂");
     let expected = json(
@@ -118,7 +118,7 @@ fn text_comes_in_pieces_and_then_whole() {
 }
 
 #[test]
-fn thoughts_keep_their_signatures_and_calls_their_ids() {
+fn thoughts_keep_signatures_and_calls_keep_ids() {
     let (pieces, whole) = answered(recorded::THOUGHTS_AND_CALLS);
     assert_eq!(pieces, "Two cities, two calls.");
     let content = whole.content.as_ref().unwrap();
@@ -147,10 +147,10 @@ fn thoughts_keep_their_signatures_and_calls_their_ids() {
 }
 
 #[test]
-fn answers_are_sent_back_unchanged() {
+fn answer_is_sent_back_unchanged() {
     let (_, whole) = answered(recorded::THOUGHTS_AND_CALLS);
     let stored = LlmResponse::from_json(&whole.to_json().unwrap()).unwrap();
-    let body = super::body_of(&super::asking([
+    let body = super::body_of(&super::request_with([
         retain_core::Content::user("Weather?"),
         stored.content.unwrap(),
     ]));
@@ -166,7 +166,7 @@ fn answers_are_sent_back_unchanged() {
 }
 
 #[test]
-fn citations_count_in_bytes_of_the_text() {
+fn citation_offsets_are_bytes_of_the_text() {
     let (_, whole) = answered(recorded::CITED);
     let expected = json(
         r#"{"citations":[
@@ -177,7 +177,7 @@ fn citations_count_in_bytes_of_the_text() {
 }
 
 #[test]
-fn a_structured_answer_is_a_text() {
+fn structured_answer_is_returned_as_text() {
     let (pieces, whole) = answered(recorded::STRUCTURED);
     assert_eq!(pieces, r#"Here it is.{"tea":"Earl Grey"}"#);
     let content = whole.content.unwrap();
@@ -185,30 +185,30 @@ fn a_structured_answer_is_a_text() {
 }
 
 #[test]
-fn a_structured_value_is_taken_out_of_its_object() {
+fn structured_value_is_unwrapped() {
     let body = r#"{"content":[{"type":"thinking","thinking":"Hm","signature":"c2ln"},
         {"type":"tool_use","id":"t","name":"retain_structured_value","input":{"response":["é",2]}}],
         "stop_reason":"tool_use"}"#;
-    let content = provider().whole(body).unwrap().content.unwrap();
+    let content = provider().read_answer(body).unwrap().content.unwrap();
     assert_eq!(content.parts()[1], Part::text(r#"["é", 2]"#));
     assert_eq!(content.parts()[0].thought, Some(true));
 }
 
 #[test]
-fn a_refusal_is_an_end_for_safety() {
+fn refusal_finishes_with_safety() {
     let (_, whole) = answered(recorded::EMPTY);
     assert_eq!(whole.finish_reason.as_deref(), Some("SAFETY"));
     assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
     assert!(whole.error_message.unwrap().contains("refus"));
     assert!(whole.content.unwrap().parts().is_empty());
     let body = r#"{"content":[{"type":"text","text":"No."}],"stop_reason":"refusal"}"#;
-    let whole = provider().whole(body).unwrap();
+    let whole = provider().read_answer(body).unwrap();
     assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
     assert_eq!(whole.content.unwrap().text_concat(), "No.");
 }
 
 #[test]
-fn a_call_that_max_tokens_cut_off_is_left_out() {
+fn call_truncated_by_max_tokens_is_dropped() {
     let cut = recorded::THOUGHTS_AND_CALLS
         .replace(r#", \"days\": 3}"#, "")
         .replace(
@@ -229,7 +229,7 @@ fn a_call_that_max_tokens_cut_off_is_left_out() {
 
 /// A call that is truncated before its arguments looks as if it had none.
 #[test]
-fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
+fn call_truncated_at_its_start_is_dropped() {
     let cut = recorded::THOUGHTS_AND_CALLS.replace(
         r#""stop_reason":"tool_use""#,
         r#""stop_reason":"max_tokens""#,
@@ -242,7 +242,7 @@ fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
 
 /// The last call was being written at the limit, so even a parseable one may be incomplete.
 #[test]
-fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
+fn last_call_of_a_truncated_answer_is_dropped() {
     for reason in ["max_tokens", "model_context_window_exceeded"] {
         let body = format!(
             r#"{{"content":[{{"type":"text","text":"Well."}},
@@ -250,7 +250,7 @@ fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
             {{"type":"tool_use","id":"t2","name":"remove","input":{{"path":"/"}}}}],
             "stop_reason":"{reason}"}}"#
         );
-        let whole = provider().whole(&body).unwrap();
+        let whole = provider().read_answer(&body).unwrap();
         let stream = recorded::THOUGHTS_AND_CALLS
             .replace(
                 r#""stop_reason":"tool_use""#,
@@ -276,7 +276,7 @@ fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
 
 /// Absurdly large token counts do not fail.
 #[test]
-fn any_counts_are_taken() {
+fn extreme_token_counts_are_accepted() {
     for (input, output, thinking) in [
         (i64::MAX, i64::MAX, i64::MIN),
         (i64::MIN, i64::MIN, i64::MAX),
@@ -286,13 +286,19 @@ fn any_counts_are_taken() {
             r#"{{"content":[],"usage":{{"input_tokens":{input},"cache_read_input_tokens":{input},
             "output_tokens":{output},"output_tokens_details":{{"thinking_tokens":{thinking}}}}}}}"#
         );
-        assert!(provider().whole(&body).unwrap().usage_metadata.is_some());
+        assert!(
+            provider()
+                .read_answer(&body)
+                .unwrap()
+                .usage_metadata
+                .is_some()
+        );
     }
 }
 
 /// Anthropic often reports an overload only after it has accepted a call.
 #[tokio::test]
-async fn an_overload_before_the_first_word_is_tried_again() {
+async fn overload_before_the_first_chunk_is_retried() {
     let begin = recorded::OVERLOADED
         .find("event: content_block_start")
         .unwrap();
@@ -309,7 +315,7 @@ async fn an_overload_before_the_first_word_is_tried_again() {
     settings.retries.first_wait = std::time::Duration::from_millis(1);
     let http = crate::Http::new(settings).unwrap();
     let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
-    let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
+    let request = std::sync::Arc::new(super::request_with([retain_core::Content::user("Hi")]));
     let answers: Vec<_> = model.generate(request, true).collect().await;
     let last = answers.last().unwrap().as_ref().unwrap();
     assert_eq!(
@@ -320,7 +326,7 @@ async fn an_overload_before_the_first_word_is_tried_again() {
 }
 
 #[test]
-fn streamed_and_whole_answers_are_the_same() {
+fn streamed_answer_equals_the_complete_one() {
     let whole = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-test-20260101",
         "content":[{"type":"thinking","thinking":"Two cities, two calls.","signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h"},
         {"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"},
@@ -329,7 +335,7 @@ fn streamed_and_whole_answers_are_the_same() {
         {"type":"tool_use","id":"toolu_2","name":"get_time","input":{}}],
         "stop_reason":"tool_use","unheard_of":1,
         "usage":{"input_tokens":472,"output_tokens":89,"output_tokens_details":{"thinking_tokens":40}}}"#;
-    let whole = provider().whole(whole).unwrap();
+    let whole = provider().read_answer(whole).unwrap();
     let (_, streamed) = answered(recorded::THOUGHTS_AND_CALLS);
     assert_eq!(
         LlmResponse {
@@ -341,10 +347,10 @@ fn streamed_and_whole_answers_are_the_same() {
 }
 
 #[tokio::test]
-async fn over_http_too() {
+async fn stream_over_http_sends_path_and_key() {
     let bytes = recorded::TEXT.as_bytes();
     let cuts: Vec<usize> = (1..bytes.len()).step_by(7).collect();
-    let (answers, sent) = asked(event_stream(bytes, &cuts), true).await;
+    let (answers, sent) = ask(event_stream(bytes, &cuts), true).await;
     let last = answers.last().unwrap().as_ref().unwrap();
     assert_eq!(
         last.content.as_ref().unwrap().text_concat(),
@@ -358,13 +364,13 @@ async fn over_http_too() {
 }
 
 #[tokio::test]
-async fn over_http_wherever_it_is_cut() {
+async fn stream_over_http_is_the_same_however_it_is_chunked() {
     let bytes = recorded::TEXT.as_bytes();
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = crate::testing::Server::playing(scripts).await;
     let http = crate::Http::new(crate::HttpSettings::default()).unwrap();
     let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
-    let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
+    let request = std::sync::Arc::new(super::request_with([retain_core::Content::user("Hi")]));
     let ask = || async {
         let answers = model.generate(std::sync::Arc::clone(&request), true);
         let answers: Vec<_> = answers.map(Result::unwrap).collect().await;

@@ -10,7 +10,7 @@ fn url(gemini: &GeminiWire, model: &str, config: &str, stream: bool) -> Result<S
     gemini.url(&request, stream)
 }
 
-fn at(location: &str) -> GeminiWire {
+fn vertex_at(location: &str) -> GeminiWire {
     gemini(Backend::Vertex {
         project: Some("p".to_owned()),
         location: location.to_owned(),
@@ -18,18 +18,18 @@ fn at(location: &str) -> GeminiWire {
 }
 
 #[test]
-fn addresses_are_googles() {
+fn default_addresses_are_googles() {
     const API: &str = "https://generativelanguage.googleapis.com/v1beta";
     const P: &str = "v1beta1/projects/p/locations";
     let cases = [
         (api(), "", format!("{API}/models/gemini-2.5-flash")),
         (api(), "models/x", format!("{API}/models/x")),
         (api(), "tunedModels/x", format!("{API}/tunedModels/x")),
-        (at("global"), "m", format!("https://aiplatform.googleapis.com/{P}/global/publishers/google/models/m")),
-        (at("eu"), "m", format!("https://aiplatform.eu.rep.googleapis.com/{P}/eu/publishers/google/models/m")),
-        (at("us-central1"), "meta/l", format!("https://us-central1-aiplatform.googleapis.com/{P}/us-central1/publishers/meta/models/l")),
+        (vertex_at("global"), "m", format!("https://aiplatform.googleapis.com/{P}/global/publishers/google/models/m")),
+        (vertex_at("eu"), "m", format!("https://aiplatform.eu.rep.googleapis.com/{P}/eu/publishers/google/models/m")),
+        (vertex_at("us-central1"), "meta/l", format!("https://us-central1-aiplatform.googleapis.com/{P}/us-central1/publishers/meta/models/l")),
         (
-            at("global"),
+            vertex_at("global"),
             "projects/o/locations/europe-west4/endpoints/7",
             "https://europe-west4-aiplatform.googleapis.com/v1beta1/projects/o/locations/europe-west4/endpoints/7".to_owned(),
         ),
@@ -48,7 +48,7 @@ fn addresses_are_googles() {
 }
 
 #[test]
-fn another_address_and_version_may_be_given() {
+fn base_url_and_version_are_configurable() {
     let mut own = api();
     own.base_url = Some("http://127.0.0.1:9/gemini/".into());
     own.api_version = Some("v1".to_owned());
@@ -69,15 +69,15 @@ fn another_address_and_version_may_be_given() {
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_refused() {
+fn model_name_with_path_traversal_is_refused() {
     for name in ["../x", "a?b", "a&b", "a b", "a#b", "a%2e", "ü"] {
         assert!(url(&api(), name, "{}", false).is_err(), "{name}");
     }
 }
 
 #[test]
-fn caches_have_full_names() {
-    let (api, vertex) = (Backend::Api, at("l").backend);
+fn cache_name_is_completed() {
+    let (api, vertex) = (Backend::Api, vertex_at("l").backend);
     assert_eq!(api.cache_name("7"), "cachedContents/7");
     assert_eq!(api.cache_name("cachedContents/7"), "cachedContents/7");
     let full = "projects/p/locations/l/cachedContents/7";
@@ -92,7 +92,7 @@ fn caches_have_full_names() {
 }
 
 #[test]
-fn only_gemini_on_vertex_follows_a_schema_and_calls_tools() {
+fn only_vertex_combines_a_schema_with_tools() {
     let can = |mut gemini: GeminiWire, name: &str| {
         gemini.name = name.to_owned();
         gemini.capabilities().output_schema_and_tools
@@ -116,7 +116,7 @@ fn from_env(model: &str, env: &[(&str, &str)]) -> Result<GeminiSettings, String>
 }
 
 /// A short form of the credentials.
-fn who(model: &str, env: &[(&str, &str)]) -> String {
+fn credentials_of(model: &str, env: &[(&str, &str)]) -> String {
     match from_env(model, env) {
         Ok(settings) => match settings.access {
             GeminiAccess::ApiKey(key) => format!("key {}", key.expose()),
@@ -138,38 +138,44 @@ fn who(model: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_environment_says_who_asks() {
+fn environment_selects_the_credentials() {
     const ON: (&str, &str) = ("GOOGLE_GENAI_USE_VERTEXAI", "TRUE");
     const KEY: (&str, &str) = ("GOOGLE_API_KEY", "k1");
     const OTHER: (&str, &str) = ("GEMINI_API_KEY", "k2");
     const PROJECT: (&str, &str) = ("GOOGLE_CLOUD_PROJECT", "p");
     let metadata = "metadata.google.internal";
-    assert_eq!(who("m", &[KEY, OTHER]), "key k1");
-    assert_eq!(who("m", &[("GOOGLE_API_KEY", " "), OTHER]), "key k2");
-    assert_eq!(who("m", &[KEY, PROJECT]), "key k1");
-    assert_eq!(who("m", &[ON, KEY]), "vertex key k1");
+    assert_eq!(credentials_of("m", &[KEY, OTHER]), "key k1");
     assert_eq!(
-        who("m", &[ON, KEY, PROJECT]),
+        credentials_of("m", &[("GOOGLE_API_KEY", " "), OTHER]),
+        "key k2"
+    );
+    assert_eq!(credentials_of("m", &[KEY, PROJECT]), "key k1");
+    assert_eq!(credentials_of("m", &[ON, KEY]), "vertex key k1");
+    assert_eq!(
+        credentials_of("m", &[ON, KEY, PROJECT]),
         format!("vertex p global {metadata}")
     );
     let place = ("GOOGLE_CLOUD_LOCATION", "us-east1");
     let host = ("GCE_METADATA_HOST", "h:1");
     assert_eq!(
-        who("m", &[ON, PROJECT, place, host]),
+        credentials_of("m", &[ON, PROJECT, place, host]),
         "vertex p us-east1 h:1"
     );
     let off = ("GOOGLE_GENAI_USE_ENTERPRISE", "0");
-    assert_eq!(who("m", &[ON, off, KEY]), "key k1");
+    assert_eq!(credentials_of("m", &[ON, off, KEY]), "key k1");
     let path = "projects/q/locations/l/publishers/google/models/gemini-x";
-    assert_eq!(who(path, &[]), format!("vertex q global {metadata}"));
-    assert!(who("m", &[]).contains("GOOGLE_API_KEY or GEMINI_API_KEY"));
-    assert!(who("m", &[ON]).contains("GOOGLE_CLOUD_PROJECT"));
+    assert_eq!(
+        credentials_of(path, &[]),
+        format!("vertex q global {metadata}")
+    );
+    assert!(credentials_of("m", &[]).contains("GOOGLE_API_KEY or GEMINI_API_KEY"));
+    assert!(credentials_of("m", &[ON]).contains("GOOGLE_CLOUD_PROJECT"));
     let missing = ("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file.json");
-    assert!(who("m", &[ON, missing]).contains("/no/such/file.json"));
+    assert!(credentials_of("m", &[ON, missing]).contains("/no/such/file.json"));
 }
 
 #[test]
-fn credentials_are_found_in_files() {
+fn credentials_are_read_from_files() {
     let folder = retain_testkit::scratch::folder();
     let account = folder.path().join("account.json");
     let text = r#"{"type":"service_account","client_email":"a@b","private_key":"canary-key","project_id":"of-account"}"#;
@@ -184,11 +190,11 @@ fn credentials_are_found_in_files() {
     );
     let config = ("CLOUDSDK_CONFIG", folder.path().to_str().expect("a path"));
     assert_eq!(
-        who("m", &[on, file, config]),
+        credentials_of("m", &[on, file, config]),
         "vertex of-account global ServiceAccount(ServiceAccount(\"a@b\"))"
     );
     assert_eq!(
-        who("m", &[on, config]),
+        credentials_of("m", &[on, config]),
         "vertex of-user global User(UserCredentials)"
     );
     for (text, word) in [
@@ -208,7 +214,7 @@ fn credentials_are_found_in_files() {
 }
 
 #[test]
-fn a_model_is_built_for_names_that_can_be_asked() {
+fn model_is_built_only_for_valid_names() {
     let http = Http::new(HttpSettings::default()).expect("a client");
     let access = GeminiAccess::ApiKey("canary-key".into());
     let model = Gemini::new("gemini-2.5-pro", access.clone(), &http).expect("a model");

@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::*;
 use crate::provider::Failure;
 
-fn whole(body: &str) -> Result<String, String> {
-    match api().whole(body) {
-        Ok(answer) => Ok(told(&answer)),
-        Err(trouble) => Err(trouble.error.code.unwrap_or_default()),
+fn read_answer(body: &str) -> Result<String, String> {
+    match api().read_answer(body) {
+        Ok(answer) => Ok(answer_text(&answer)),
+        Err(error) => Err(error.error.code.unwrap_or_default()),
     }
 }
 
 #[test]
-fn an_answer_is_read_as_adk_reads_it() {
+fn answer_is_read_as_adk_reads_it() {
     let cases = [
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP","avgLogprobs":-0.25,
@@ -64,7 +64,7 @@ fn an_answer_is_read_as_adk_reads_it() {
         ),
     ];
     for (body, expected) in cases {
-        let answer = whole(body).expect("an answer");
+        let answer = read_answer(body).expect("an answer");
         assert_eq!(json(&answer), json(expected), "{body}");
     }
 }
@@ -79,20 +79,27 @@ fn malformed_answers_are_errors() {
         "<html>",
         r#"{"candidates":[{"content":{"parts":[7]}}]}"#,
     ] {
-        assert_eq!(whole(body), Err("MalformedResponse".to_owned()), "{body}");
+        assert_eq!(
+            read_answer(body),
+            Err("MalformedResponse".to_owned()),
+            "{body}"
+        );
     }
     let failed = r#"{"error":{"code":500,"message":"oh","status":"INTERNAL"}}"#;
-    assert_eq!(whole(failed), Err("INTERNAL".to_owned()));
-    assert_eq!(whole(&format!("[{failed}]")), Err("INTERNAL".to_owned()));
+    assert_eq!(read_answer(failed), Err("INTERNAL".to_owned()));
+    assert_eq!(
+        read_answer(&format!("[{failed}]")),
+        Err("INTERNAL".to_owned())
+    );
 }
 
 #[test]
-fn a_refusal_is_told_by_googles_code() {
+fn refusal_has_googles_code() {
     let failure = |status, body: &str| api().failure(status, body);
     let asked = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}"#;
-    let told = Failure::new("INVALID_ARGUMENT", "API key not valid.");
-    assert_eq!(failure(400, asked), told);
-    assert_eq!(failure(400, &format!("[{asked}]")), told);
+    let output = Failure::new("INVALID_ARGUMENT", "API key not valid.");
+    assert_eq!(failure(400, asked), output);
+    assert_eq!(failure(400, &format!("[{asked}]")), output);
     assert_eq!(failure(404, r#"{"error":{"code":404}}"#).code, "404");
     assert_eq!(failure(502, "<html>Bad gateway</html>").code, "502");
     assert_eq!(
@@ -108,7 +115,7 @@ fn a_refusal_is_told_by_googles_code() {
 
 /// Written from <https://cloud.google.com/apis/design/errors> (RetryInfo, QuotaFailure).
 #[test]
-fn a_refusal_may_say_when_to_come_back() {
+fn refusal_sets_the_retry_delay() {
     let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
@@ -124,6 +131,6 @@ fn a_refusal_may_say_when_to_come_back() {
         Some(Duration::MAX)
     );
     // It applies to an error within a stream too.
-    let trouble = api().whole(&for_today).unwrap_err();
-    assert!(trouble.is_final && trouble.after == Some(Duration::from_millis(34_500)));
+    let error = api().read_answer(&for_today).unwrap_err();
+    assert!(error.is_final && error.after == Some(Duration::from_millis(34_500)));
 }

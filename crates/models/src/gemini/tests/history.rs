@@ -41,7 +41,7 @@ fn split(is_vertex: bool) -> (Json, Vec<Json>) {
 }
 
 #[test]
-fn a_history_is_sent_as_it_was_said() {
+fn history_is_sent_unchanged() {
     for (gemini, is_vertex, file) in [
         (api(), false, include_str!("history-api.json")),
         (vertex(), true, include_str!("history-vertex.json")),
@@ -54,7 +54,7 @@ fn a_history_is_sent_as_it_was_said() {
 
 /// A session that began with another provider, with other signatures, may continue with Gemini.
 #[test]
-fn a_thought_that_another_provider_signed_stays_away() {
+fn thought_signed_by_another_provider_is_not_sent() {
     let claudes = "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA==";
     let openrouters = "W3sidHlwZSI6InJlYXNvbmluZy50ZXh0IiwidGV4dCI6IkkifV0=";
     for signature in [claudes, openrouters] {
@@ -79,7 +79,7 @@ fn a_thought_that_another_provider_signed_stays_away() {
 }
 
 #[test]
-fn fields_of_the_other_service_are_refused_by_name() {
+fn field_of_the_other_service_is_refused_by_name() {
     for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {
         let (_, refused) = split(is_vertex);
         assert!(!refused.is_empty());
@@ -96,7 +96,7 @@ fn fields_of_the_other_service_are_refused_by_name() {
 
 /// The history has every field that a part can have: add new fields to it.
 #[test]
-fn the_history_has_every_field_of_a_part() {
+fn test_history_has_every_field_of_a_part() {
     let fields = [
         "mediaResolution",
         "codeExecutionResult",

@@ -72,19 +72,19 @@ fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String
         return Err(ModelError::new(error.message()));
     }
     answers.extend(reader.finish()?);
-    Ok(answers.iter().map(told).collect())
+    Ok(answers.iter().map(answer_text).collect())
 }
 
 /// An answer as JSON text, with generated ids replaced.
-fn told(answer: &LlmResponse) -> String {
+fn answer_text(answer: &LlmResponse) -> String {
     without_ids(&answer.to_json().expect("JSON"))
 }
 
 fn without_ids(text: &str) -> String {
     let mut pieces = text.split("\"adk-");
     let first = pieces.next().unwrap_or_default().to_owned();
-    pieces.fold(first, |told, piece| {
+    pieces.fold(first, |output, piece| {
         let rest = piece.split_once('"').map_or("", |(_, rest)| rest);
-        format!("{told}\"adk\"{rest}")
+        format!("{output}\"adk\"{rest}")
     })
 }

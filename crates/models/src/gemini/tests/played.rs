@@ -50,7 +50,7 @@ async fn ask(server: &Server, stream: bool) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
+async fn stream_over_http_is_the_same_however_it_is_chunked() {
     for cut in 0..STREAM.len() {
         let server = Server::playing([event_stream(STREAM.as_bytes(), &[cut])]).await;
         assert_eq!(
@@ -72,7 +72,7 @@ async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_googles_words() {
+async fn refusal_has_googles_message() {
     let body =
         r#"{"error":{"code":403,"message":"canary-8f2e may not","status":"PERMISSION_DENIED"}}"#;
     for stream in [false, true] {
@@ -86,7 +86,7 @@ async fn a_refusal_is_told_in_googles_words() {
 
 /// Google requires a longer wait than the budget: the call fails at once.
 #[tokio::test]
-async fn a_long_wait_is_not_waited_for() {
+async fn retry_delay_beyond_the_budget_fails_at_once() {
     let body = r#"{"error":{"code":429,"message":"later","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"3600s"}]}}"#;
     let refused = refusal("429 Too Many Requests", &[], body);
     let server = Server::playing([refused.clone(), refused]).await;
@@ -95,7 +95,7 @@ async fn a_long_wait_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_ends_it() {
+async fn error_event_ends_the_stream() {
     let body = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Grü\"}]}}]}\n\n\
                 data: {\"error\":{\"code\":503,\"message\":\"overloaded\",\"status\":\"UNAVAILABLE\"}}\n\n";
     let server = Server::playing([event_stream(body.as_bytes(), &[])]).await;
@@ -104,7 +104,7 @@ async fn an_error_in_the_stream_ends_it() {
 }
 
 #[tokio::test]
-async fn an_error_that_the_stream_begins_with_is_tried_again() {
+async fn error_as_first_event_is_retried() {
     let body = "data: {\"error\":{\"code\":503,\"message\":\"overloaded\",\"status\":\"UNAVAILABLE\"}}\n\n";
     let busy = event_stream(body.as_bytes(), &[]);
     let server = Server::playing([busy, event_stream(STREAM.as_bytes(), &[])]).await;
@@ -116,7 +116,7 @@ async fn an_error_that_the_stream_begins_with_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_off_is_an_error() {
+async fn truncated_stream_is_an_error() {
     let mut script = event_stream(STREAM.as_bytes(), &[90]);
     script.truncate(2);
     script.extend([Act::Pause(Duration::from_millis(20)), Act::Close]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::gemini::schema::{of_answer, spelled};
 
 #[test]
-fn an_answers_schema_is_sent_in_geminis_words() {
+fn response_schema_is_sent_in_geminis_form() {
     let cases = [
         // As `schemars` derives it.
         (
@@ -67,7 +67,7 @@ fn schemas_without_an_equivalent_are_refused() {
 }
 
 #[test]
-fn a_functions_schema_is_only_spelled() {
+fn function_schema_changes_only_its_spelling() {
     let schema = r#"{"type":"object","properties":{"a_b":{"type":"array","items":{"type":"string","max_length":3}}},"property_ordering":["a_b"],"title":null}"#;
     let expected = r#"{"type":"OBJECT","properties":{"a_b":{"type":"ARRAY","items":{"type":"STRING","maxLength":3}}},"propertyOrdering":["a_b"]}"#;
     assert_eq!(spelled(&json(schema)), json(expected));

@@ -270,7 +270,7 @@ fn check(stream: &Stream, answers: &Result<Vec<String>, ModelError>, how: &str) 
 }
 
 #[test]
-fn streams_come_to_their_whole_wherever_they_are_cut() {
+fn stream_gives_the_same_answer_however_it_is_chunked() {
     for stream in STREAMS {
         let bytes = stream.bytes.as_bytes();
         for gemini in [api(), vertex()] {
@@ -290,7 +290,7 @@ fn streams_come_to_their_whole_wherever_they_are_cut() {
 
 /// A stream that ends within an event has no complete answer.
 #[test]
-fn a_stream_that_ends_within_an_event_is_an_error() {
+fn stream_that_ends_within_an_event_is_an_error() {
     let bytes = TEXT.bytes.as_bytes();
     let second = TEXT
         .bytes
@@ -343,7 +343,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_pieces_of_a_stream_come_to_the_same(
+    fn any_chunking_gives_the_same_answer(
         which in 0..STREAMS.len(),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
     ) {
@@ -356,7 +356,7 @@ proptest! {
     /// However the parts of an answer are split into events, the answer is the same as from one
     /// event.
     #[test]
-    fn any_parts_come_to_the_same_in_any_events(
+    fn any_split_of_parts_into_events_gives_the_same_answer(
         parts in proptest::collection::vec(part(), 1..12),
         ends in proptest::collection::vec(any::<bool>(), 12),
     ) {
@@ -376,7 +376,7 @@ proptest! {
 
     /// However a text is split into events, the answer is one text.
     #[test]
-    fn any_texts_come_to_one(texts in proptest::collection::vec("[a-zü🎈\\\\\"]{1,6}", 1..10)) {
+    fn adjacent_texts_are_merged(texts in proptest::collection::vec("[a-zü🎈\\\\\"]{1,6}", 1..10)) {
         let mut stream = String::new();
         for text in &texts {
             let text = Json::from(text.as_str());

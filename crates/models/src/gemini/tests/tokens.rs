@@ -76,7 +76,7 @@ fn bearers(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_service_account_signs_for_its_token() {
+async fn service_account_signs_its_token_request() {
     let tokens = Server::playing([token("t1", 3600)]).await;
     let models = Server::playing([answer(ANSWER)]).await;
     let clock = Arc::new(TestClock::default());
@@ -120,7 +120,7 @@ async fn a_service_account_signs_for_its_token() {
 }
 
 #[tokio::test]
-async fn a_token_is_kept_and_renewed_before_it_ends() {
+async fn token_is_cached_and_renewed_before_expiry() {
     let tokens = Server::playing([token("t1", 3600), token("t2", 3600)]).await;
     let models = Server::playing(vec![answer(ANSWER); 4]).await;
     let clock = Arc::new(TestClock::default());
@@ -140,7 +140,7 @@ async fn a_token_is_kept_and_renewed_before_it_ends() {
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_wait_for_one_token() {
+async fn concurrent_requests_share_one_token_fetch() {
     let slow = [
         vec![Act::Pause(Duration::from_millis(50))],
         token("t1", 3600),
@@ -157,7 +157,7 @@ async fn many_who_ask_at_once_wait_for_one_token() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_taken_back_is_renewed() {
+async fn revoked_token_is_renewed() {
     let tokens = Server::playing([token("t1", 3600), token("t2", 3600)]).await;
     let refused = refusal(
         "401 Unauthorized",
@@ -172,7 +172,7 @@ async fn a_token_that_was_taken_back_is_renewed() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_given_is_told_in_googles_words() {
+async fn refused_token_request_is_reported_with_googles_message() {
     let said = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
     let tokens = Server::playing([refusal("400 Bad Request", &[], said), answer("{}")]).await;
     let models = Server::playing([]).await;
@@ -204,10 +204,10 @@ async fn token_request_secrets_are_not_reported() {
         format!("{}canary%2F2", "x".repeat(494)),
     ] {
         let tokens = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
-        let told = ask(&model(&models, user(&tokens.url()), &clock)).await;
+        let output = ask(&model(&models, user(&tokens.url()), &clock)).await;
         assert!(
-            told.contains("UNAUTHENTICATED") && !told.contains("canar"),
-            "{told}"
+            output.contains("UNAUTHENTICATED") && !output.contains("canar"),
+            "{output}"
         );
     }
     // An account's signature is the same while the clock stands still.
@@ -216,12 +216,12 @@ async fn token_request_secrets_are_not_reported() {
     ask(&model).await;
     let sent = tokens.received()[0].body.clone();
     tokens.play(refusal("400 Bad Request", &[], &sent));
-    let told = ask(&model).await;
-    assert!(told.contains("assertion=[secret]"), "{told}");
+    let output = ask(&model).await;
+    assert!(output.contains("assertion=[secret]"), "{output}");
 }
 
 #[tokio::test]
-async fn a_key_that_is_none_is_told_without_telling_it() {
+async fn invalid_private_key_is_reported_without_printing_it() {
     let models = Server::playing([]).await;
     let clock = Arc::new(TestClock::default());
     for key in [
@@ -242,7 +242,7 @@ async fn a_key_that_is_none_is_told_without_telling_it() {
 }
 
 #[tokio::test]
-async fn the_metadata_server_gives_the_machines_token() {
+async fn metadata_server_provides_the_machines_token() {
     let metadata = Server::playing([token("m1....", 3599)]).await;
     let models = Server::playing([answer(ANSWER)]).await;
     let clock = Arc::new(TestClock::default());
@@ -261,7 +261,7 @@ async fn the_metadata_server_gives_the_machines_token() {
 
 /// The metadata server is a host of this machine: a proxy would reach another one, or none.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_metadata_server_is_asked_by_no_proxy() {
+async fn metadata_server_is_called_without_a_proxy() {
     const CHILD: &str = "RETAIN_TEST_METADATA_CHILD";
     if let Ok(url) = std::env::var(CHILD) {
         let credentials = GoogleCredentials::MetadataServer { host: url };
@@ -275,14 +275,14 @@ async fn the_metadata_server_is_asked_by_no_proxy() {
     let proxy = Server::playing([]).await;
     let host = metadata.url().replace("http://", "");
     let variables = vec![("HTTP_PROXY", proxy.url()), (CHILD, host)];
-    let test = "gemini::tests::tokens::the_metadata_server_is_asked_by_no_proxy";
-    crate::http::tests::in_a_child(test, variables).await;
+    let test = "gemini::tests::tokens::metadata_server_is_called_without_a_proxy";
+    crate::http::tests::run_in_child_process(test, variables).await;
     assert_eq!(metadata.received().len(), 1);
     assert!(proxy.received().is_empty());
 }
 
 #[tokio::test]
-async fn a_user_gets_a_token_for_what_gcloud_keeps() {
+async fn user_credentials_of_gcloud_are_exchanged_for_a_token() {
     let tokens = Server::playing([token("u1", 3599)]).await;
     let models = Server::playing([answer(ANSWER)]).await;
     let text = format!(
@@ -301,7 +301,7 @@ async fn a_user_gets_a_token_for_what_gcloud_keeps() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_given_is_used() {
+async fn configured_token_is_used() {
     let models = Server::playing([answer(ANSWER)]).await;
     let clock = Arc::new(TestClock::default());
     let credentials = GoogleCredentials::AccessToken("given".into());

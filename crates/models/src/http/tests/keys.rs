@@ -14,7 +14,7 @@ use crate::{
 const KEY: &str = "canary-5b1c9f";
 
 #[tokio::test]
-async fn keys_go_in_the_header_that_they_are_for() {
+async fn key_is_sent_in_the_providers_header() {
     let cases = [
         (
             Auth::Header("x-goog-api-key", KEY.into()),
@@ -34,18 +34,18 @@ async fn keys_go_in_the_header_that_they_are_for() {
     ];
     for (auth, name, value) in cases {
         let server = Server::playing([answer("Hello")]).await;
-        let model = model_at(server.url(), patient(), auth);
+        let model = model_at(server.url(), fast_retries(), auth);
         assert_eq!(ask(&model, false).await, ["Hello"]);
         assert_eq!(server.received()[0].header(name), Some(value.as_str()));
     }
 }
 
 #[tokio::test]
-async fn nothing_prints_a_key() {
+async fn key_is_never_printed() {
     let auth = Auth::Bearer(KEY.into());
     let echo = format!("Incorrect API key provided: {KEY}.");
     let server = Server::playing([refusal("401 Unauthorized", &[], &echo)]).await;
-    let model = model_at(server.url(), patient(), auth.clone());
+    let model = model_at(server.url(), fast_retries(), auth.clone());
     let answers = model.generate(Arc::new(LlmRequest::default()), false);
     let answers: Vec<_> = answers.collect().await;
     let error = answers[0].as_ref().expect_err("refused");
@@ -59,11 +59,15 @@ async fn nothing_prints_a_key() {
 
 /// API keys are removed from a reader's error in the middle of a stream too.
 #[tokio::test]
-async fn nothing_in_a_stream_prints_a_key() {
+async fn stream_never_prints_a_key() {
     let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
     let script = crate::testing::event_stream(body.as_bytes(), &[]);
     let server = Server::playing([script]).await;
-    let model = model_at(server.url(), patient(), Auth::Header("api-key", KEY.into()));
+    let model = model_at(
+        server.url(),
+        fast_retries(),
+        Auth::Header("api-key", KEY.into()),
+    );
     let answers = model.generate(Arc::new(LlmRequest::default()), true);
     let answers: Vec<_> = answers.collect().await;
     let error = answers[1].as_ref().expect_err("broken");
@@ -72,7 +76,11 @@ async fn nothing_in_a_stream_prints_a_key() {
 }
 
 /// Everything that a call returns, complete and streamed, as text and as debug output.
-async fn all_told(model: &HttpModel<Plain>, request: &Arc<LlmRequest>, stream: bool) -> String {
+async fn answers_as_text(
+    model: &HttpModel<PlainProvider>,
+    request: &Arc<LlmRequest>,
+    stream: bool,
+) -> String {
     let answers = model.generate(Arc::clone(request), stream);
     let answers: Vec<_> = answers.collect().await;
     format!("{answers:?} {model:?}")
@@ -80,11 +88,11 @@ async fn all_told(model: &HttpModel<Plain>, request: &Arc<LlmRequest>, stream: b
 
 /// A fetched token is as secret as an API key, wherever a provider repeats it.
 #[tokio::test]
-async fn nothing_prints_a_token_that_was_fetched() {
+async fn fetched_token_is_never_printed() {
     #[derive(Debug)]
-    struct Fetched;
+    struct FetchedToken;
     #[async_trait]
-    impl TokenSource for Fetched {
+    impl TokenSource for FetchedToken {
         async fn token(&self, _http: &Http) -> Result<Secret, ModelError> {
             Ok(KEY.into())
         }
@@ -101,16 +109,20 @@ async fn nothing_prints_a_token_that_was_fetched() {
     ];
     for (stream, script) in scripts {
         let server = Server::playing([script]).await;
-        let model = model_at(server.url(), patient(), Auth::Tokens(Arc::new(Fetched)));
-        let told = all_told(&model, &Arc::default(), stream).await;
-        assert!(told.contains("[secret]"), "{told}");
-        assert!(!told.contains(KEY), "{told}");
+        let model = model_at(
+            server.url(),
+            fast_retries(),
+            Auth::Tokens(Arc::new(FetchedToken)),
+        );
+        let output = answers_as_text(&model, &Arc::default(), stream).await;
+        assert!(output.contains("[secret]"), "{output}");
+        assert!(!output.contains(KEY), "{output}");
     }
 }
 
 /// A key file may end with a newline, and an error page is truncated before it is reported.
 #[tokio::test]
-async fn no_part_of_a_key_is_printed() {
+async fn truncated_text_contains_no_part_of_a_key() {
     let page = format!("{}{KEY} and more", "x".repeat(495));
     for (auth, said) in [
         (
@@ -120,23 +132,27 @@ async fn no_part_of_a_key_is_printed() {
         (Auth::Bearer(KEY.into()), page),
     ] {
         let server = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
-        let model = model_at(server.url(), patient(), auth);
-        let told = all_told(&model, &Arc::default(), false).await;
-        assert!(!told.contains(&KEY[..5]), "{told}");
+        let model = model_at(server.url(), fast_retries(), auth);
+        let output = answers_as_text(&model, &Arc::default(), false).await;
+        assert!(!output.contains(&KEY[..5]), "{output}");
     }
 }
 
 /// Headers of a request may hold API keys, and replace ours.
 #[tokio::test]
-async fn a_requests_own_key_is_sent_alone_and_told_nowhere() {
+async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
     let mut request = LlmRequest::default();
     let options = r#"{"headers":{"API-Key":"canary-of-the-request"}}"#;
     request.config.http_options = Some(retain_core::Json::parse(options).expect("JSON"));
     let echo = refusal("401 Unauthorized", &[], "no canary-of-the-request");
     let server = Server::playing([echo]).await;
-    let model = model_at(server.url(), patient(), Auth::Header("api-key", KEY.into()));
-    let told = all_told(&model, &Arc::new(request), false).await;
-    assert!(told.contains("no [secret]"), "{told}");
+    let model = model_at(
+        server.url(),
+        fast_retries(),
+        Auth::Header("api-key", KEY.into()),
+    );
+    let output = answers_as_text(&model, &Arc::new(request), false).await;
+    assert!(output.contains("no [secret]"), "{output}");
     let received = server.received();
     let sent = received[0].headers.iter().filter(|it| it.0 == "api-key");
     let sent: Vec<_> = sent.map(|(_, value)| value.as_str()).collect();
@@ -145,17 +161,20 @@ async fn a_requests_own_key_is_sent_alone_and_told_nowhere() {
 
 /// A URL may hold a password.
 #[tokio::test]
-async fn the_password_of_an_address_is_told_nowhere() {
+async fn password_of_an_address_is_never_printed() {
     let basic = "dXNlcjpjYW5hcnktNWIxYzlm";
     let echo = format!("I was sent {KEY} as {basic}");
     let server = Server::playing([refusal("401 Unauthorized", &[], &echo)]).await;
     let address = server
         .url()
         .replace("http://", &format!("http://user:{KEY}@"));
-    let model = model_at(address, patient(), Auth::None);
+    let model = model_at(address, fast_retries(), Auth::None);
     let answers = model.generate(Arc::default(), false);
-    let told = format!("{:?}", answers.collect::<Vec<_>>().await);
-    assert!(told.contains("I was sent [secret] as [secret]"), "{told}");
+    let output = format!("{:?}", answers.collect::<Vec<_>>().await);
+    assert!(
+        output.contains("I was sent [secret] as [secret]"),
+        "{output}"
+    );
     let sent = server.received()[0]
         .header("authorization")
         .map(str::to_owned);
@@ -163,22 +182,22 @@ async fn the_password_of_an_address_is_told_nowhere() {
 }
 
 #[tokio::test]
-async fn a_key_that_no_header_takes_is_refused_without_telling_it() {
+async fn invalid_header_key_is_refused_without_printing_it() {
     let server = Server::playing([answer("Hello")]).await;
     let auth = Auth::Bearer(format!("{KEY}\n{KEY}").into());
-    let model = model_at(server.url(), patient(), auth);
+    let model = model_at(server.url(), fast_retries(), auth);
     assert_eq!(ask(&model, false).await, ["!InvalidKey"]);
     assert!(server.received().is_empty());
 }
 
 /// Return `first`, and `second` once the first was rejected.
 #[derive(Debug, Default)]
-struct Renewed {
+struct RenewedToken {
     refused: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl TokenSource for Renewed {
+impl TokenSource for RenewedToken {
     async fn token(&self, _http: &Http) -> Result<Secret, ModelError> {
         match self.refused.lock().expect("lock").len() {
             0 => Ok("first".into()),
@@ -195,13 +214,13 @@ impl TokenSource for Renewed {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_once() {
+async fn refused_token_is_renewed_once() {
     let refused = refusal("401 Unauthorized", &[], "");
     let server = Server::playing([refused.clone(), answer("Hello")]).await;
     let model = model_at(
         server.url(),
-        patient(),
-        Auth::Tokens(Arc::new(Renewed::default())),
+        fast_retries(),
+        Auth::Tokens(Arc::new(RenewedToken::default())),
     );
     assert_eq!(ask(&model, false).await, ["Hello"]);
     let sent: Vec<_> = server.received();
@@ -210,8 +229,8 @@ async fn a_token_that_is_refused_is_renewed_once() {
     let server = Server::playing([refused.clone(), refused.clone(), refused]).await;
     let model = model_at(
         server.url(),
-        patient(),
-        Auth::Tokens(Arc::new(Renewed::default())),
+        fast_retries(),
+        Auth::Tokens(Arc::new(RenewedToken::default())),
     );
     assert_eq!(ask(&model, false).await, ["!plain-401"]);
     assert_eq!(server.received().len(), 2);

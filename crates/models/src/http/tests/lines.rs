@@ -64,7 +64,7 @@ fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
 }
 
 #[test]
-fn events_are_the_same_wherever_the_bytes_are_cut() {
+fn events_are_the_same_however_the_bytes_are_chunked() {
     for (text, events) in examples() {
         let bytes = text.as_bytes();
         assert_eq!(read(bytes, &[]).as_ref(), Ok(&events), "{text:?}");
@@ -91,7 +91,7 @@ fn invalid_utf8_is_refused() {
 }
 
 #[test]
-fn an_endless_event_is_refused() {
+fn oversized_event_is_refused() {
     let mut sse = Sse::default();
     let mebibyte = [b'x'; 1 << 20];
     let refused = (0..200).find_map(|_| {
@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_reads_the_same_in_any_pieces(
+    fn any_text_reads_the_same_in_any_chunks(
         lines in proptest::collection::vec("(data|event|id|:)?:? ?[a-zü🎈{}\":]{0,8}(\n|\r|\r\n){0,3}", 0..12),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
     ) {

@@ -16,7 +16,7 @@ use retain_core::{Content, LlmResponse};
 use retain_runtime::{LlmRequest, Model as _, ModelCapabilities, ModelError};
 
 use super::{
-    Auth, Call, Http, HttpModel, HttpSettings, Retries, SseEvent, Trouble, client::malformed,
+    AttemptError, Auth, Call, Http, HttpModel, HttpSettings, Retries, SseEvent, client::malformed,
 };
 use crate::{
     provider::{Failure, Provider, StreamReader},
@@ -25,11 +25,11 @@ use crate::{
 
 /// A provider with plain text: each event is a chunk, and `end` is the last.
 #[derive(Debug)]
-struct Plain {
+struct PlainProvider {
     url: String,
 }
 
-impl Provider for Plain {
+impl Provider for PlainProvider {
     fn call(&self, _request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         Ok(Call {
             url: format!("{}/ask", self.url),
@@ -38,7 +38,7 @@ impl Provider for Plain {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
+    fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         match body {
             "" => Err(malformed("the answer is empty").into()),
             "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
@@ -53,14 +53,14 @@ impl Provider for Plain {
 
     fn failure(&self, status: u16, body: &str) -> Failure {
         // Truncate error pages, like all providers.
-        let told = crate::provider::plain_failure(status, body).message;
+        let output = crate::provider::plain_failure(status, body).message;
         Failure {
             is_final: body == "never",
-            ..Failure::new(format!("plain-{status}"), told)
+            ..Failure::new(format!("plain-{status}"), output)
         }
     }
 
-    fn may_pass(&self, code: &str) -> bool {
+    fn is_transient(&self, code: &str) -> bool {
         code == "plain-busy"
     }
 
@@ -76,7 +76,7 @@ struct PlainReader {
 }
 
 impl StreamReader for PlainReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError> {
         match event.data.as_str() {
             "end" => {
                 self.ended = true;
@@ -102,7 +102,7 @@ impl StreamReader for PlainReader {
         }
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         match self.ended {
             true => Ok(vec![LlmResponse::of(Content::model(&*self.text))]),
             false => Err(malformed("the stream was cut off").into()),
@@ -115,7 +115,7 @@ impl StreamReader for PlainReader {
 }
 
 /// Settings with short waits and no timeout.
-fn patient() -> HttpSettings {
+fn fast_retries() -> HttpSettings {
     HttpSettings {
         retries: Retries {
             attempts: 3,
@@ -127,30 +127,30 @@ fn patient() -> HttpSettings {
 }
 
 /// Settings for servers that stop responding.
-fn hasty() -> HttpSettings {
+fn short_timeouts() -> HttpSettings {
     HttpSettings {
         idle_timeout: Duration::from_millis(700),
         total_timeout: Duration::from_secs(20),
-        ..patient()
+        ..fast_retries()
     }
 }
 
-fn model_at(url: String, settings: HttpSettings, auth: Auth) -> HttpModel<Plain> {
+fn model_at(url: String, settings: HttpSettings, auth: Auth) -> HttpModel<PlainProvider> {
     let http = Http::new(settings).expect("a client");
-    HttpModel::new("plain", Plain { url }, auth, http)
+    HttpModel::new("plain", PlainProvider { url }, auth, http)
 }
 
-fn model(server: &Server, settings: HttpSettings) -> HttpModel<Plain> {
+fn model(server: &Server, settings: HttpSettings) -> HttpModel<PlainProvider> {
     model_at(server.url(), settings, Auth::None)
 }
 
 /// The texts in order of arrival; an error as its code.
-async fn ask(model: &HttpModel<Plain>, stream: bool) -> Vec<String> {
+async fn ask(model: &HttpModel<PlainProvider>, stream: bool) -> Vec<String> {
     let answers = model.generate(Arc::new(LlmRequest::default()), stream);
-    answers.map(told).collect().await
+    answers.map(text_or_code).collect().await
 }
 
-fn told(answer: Result<LlmResponse, ModelError>) -> String {
+fn text_or_code(answer: Result<LlmResponse, ModelError>) -> String {
     match answer {
         Ok(response) => response.content.unwrap_or_default().text_concat(),
         Err(error) => format!("!{}", error.code.unwrap_or_default()),
@@ -159,7 +159,10 @@ fn told(answer: Result<LlmResponse, ModelError>) -> String {
 
 /// Run a test of this binary again, in its own process with these variables, because a process
 /// reads some variables only once.
-pub(crate) async fn in_a_child(test: &'static str, variables: Vec<(&'static str, String)>) {
+pub(crate) async fn run_in_child_process(
+    test: &'static str,
+    variables: Vec<(&'static str, String)>,
+) {
     let run = move || {
         let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
         child.args([test, "--exact"]);
@@ -167,10 +170,10 @@ pub(crate) async fn in_a_child(test: &'static str, variables: Vec<(&'static str,
             child.env_remove(proxy).env_remove(proxy.to_lowercase());
         }
         let child = child.envs(variables).output().expect("a child");
-        let told = String::from_utf8_lossy(&child.stdout).into_owned();
-        assert!(child.status.success(), "{told}");
+        let output = String::from_utf8_lossy(&child.stdout).into_owned();
+        assert!(child.status.success(), "{output}");
         // An unknown test name would pass too.
-        assert!(told.contains("1 passed"), "{told}");
+        assert!(output.contains("1 passed"), "{output}");
     };
     tokio::task::spawn_blocking(run).await.expect("a child");
 }

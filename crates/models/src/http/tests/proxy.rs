@@ -7,17 +7,21 @@ const CHILD: &str = "RETAIN_TEST_PROXY_CHILD";
 
 /// Plain HTTP requests go to the proxy.
 #[tokio::test(flavor = "multi_thread")]
-async fn proxies_of_the_environment_are_used() {
+async fn proxy_of_the_environment_is_used() {
     if std::env::var_os(CHILD).is_some() {
-        let model = model_at("http://models.invalid".to_owned(), patient(), Auth::None);
+        let model = model_at(
+            "http://models.invalid".to_owned(),
+            fast_retries(),
+            Auth::None,
+        );
         assert_eq!(ask(&model, false).await, ["by proxy"]);
         return;
     }
     for variable in ["HTTP_PROXY", "http_proxy"] {
         let proxy = Server::playing([answer("by proxy")]).await;
         let variables = vec![(variable, proxy.url()), (CHILD, String::new())];
-        let test = "http::tests::proxy::proxies_of_the_environment_are_used";
-        in_a_child(test, variables).await;
+        let test = "http::tests::proxy::proxy_of_the_environment_is_used";
+        run_in_child_process(test, variables).await;
         let received = proxy.received();
         assert_eq!(received[0].line, "POST http://models.invalid/ask HTTP/1.1");
     }
@@ -25,9 +29,9 @@ async fn proxies_of_the_environment_are_used() {
 
 /// Requests to hosts in `NO_PROXY` bypass the proxy.
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_of_no_proxy_are_asked_themselves() {
+async fn no_proxy_hosts_bypass_the_proxy() {
     if let Ok(url) = std::env::var(CHILD) {
-        let model = model_at(url, patient(), Auth::None);
+        let model = model_at(url, fast_retries(), Auth::None);
         assert_eq!(ask(&model, false).await, ["itself"]);
         return;
     }
@@ -38,22 +42,22 @@ async fn hosts_of_no_proxy_are_asked_themselves() {
         ("NO_PROXY", "models.invalid,127.0.0.0/8".to_owned()),
         (CHILD, server.url()),
     ];
-    let test = "http::tests::proxy::hosts_of_no_proxy_are_asked_themselves";
-    in_a_child(test, variables).await;
+    let test = "http::tests::proxy::no_proxy_hosts_bypass_the_proxy";
+    run_in_child_process(test, variables).await;
     assert_eq!(server.received().len(), 1);
     assert!(proxy.received().is_empty());
 }
 
 /// A rejection by the proxy is reported as such, without its password.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_that_refuses_is_told_without_its_password() {
+async fn refusing_proxy_is_reported_without_its_password() {
     if std::env::var_os(CHILD).is_some() {
         let address = "https://models.invalid".to_owned();
-        let model = model_at(address, patient(), Auth::Bearer("key-123".into()));
+        let model = model_at(address, fast_retries(), Auth::Bearer("key-123".into()));
         let answers = model.generate(Arc::default(), false);
-        let told = format!("{:?}", answers.collect::<Vec<_>>().await);
-        assert!(told.contains("ConnectionError"), "{told}");
-        assert!(!told.contains("canary"), "{told}");
+        let output = format!("{:?}", answers.collect::<Vec<_>>().await);
+        assert!(output.contains("ConnectionError"), "{output}");
+        assert!(!output.contains("canary"), "{output}");
         return;
     }
     let no = refusal(
@@ -64,8 +68,8 @@ async fn a_proxy_that_refuses_is_told_without_its_password() {
     let proxy = Server::playing(vec![no; 3]).await;
     let address = proxy.url().replace("http://", "http://me:canary-5b1c9f@");
     let variables = vec![("HTTPS_PROXY", address), (CHILD, String::new())];
-    let test = "http::tests::proxy::a_proxy_that_refuses_is_told_without_its_password";
-    in_a_child(test, variables).await;
+    let test = "http::tests::proxy::refusing_proxy_is_reported_without_its_password";
+    run_in_child_process(test, variables).await;
     let received = proxy.received();
     assert_eq!(received[0].line, "CONNECT models.invalid:443 HTTP/1.1");
     let basic = received[0].header("proxy-authorization");
@@ -77,7 +81,7 @@ async fn a_proxy_that_refuses_is_told_without_its_password() {
 /// TLS is tunneled through the proxy, which sees neither API key nor content.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_goes_through_the_proxy() {
+async fn tls_is_tunneled_through_the_proxy() {
     use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpListener, net::TcpStream};
 
     if let Ok(url) = std::env::var(CHILD) {
@@ -111,7 +115,11 @@ async fn tls_goes_through_the_proxy() {
         ("SSL_CERT_FILE", tls::AUTHORITY.to_owned()),
         (CHILD, format!("https://localhost:{port}")),
     ];
-    in_a_child("http::tests::proxy::tls_goes_through_the_proxy", variables).await;
+    run_in_child_process(
+        "http::tests::proxy::tls_is_tunneled_through_the_proxy",
+        variables,
+    )
+    .await;
     tls::check(&seen);
     let asked = asked.lock().expect("lock").concat();
     let line = format!("CONNECT localhost:{port} HTTP/1.1\r\n");

@@ -26,13 +26,13 @@ const STATUSES: [(&str, usize); 18] = [
 ];
 
 #[tokio::test]
-async fn each_status_is_tried_again_or_not_and_told_by_the_providers_code() {
+async fn refusal_has_the_providers_code_and_is_retried_by_status() {
     for (status, attempts) in STATUSES {
         for stream in [false, true] {
             let script = refusal(status, &[], "why");
             let server = Server::playing(vec![script; 3]).await;
             let code = format!("!plain-{}", &status[..3]);
-            let model = model(&server, patient());
+            let model = model(&server, fast_retries());
             assert_eq!(ask(&model, stream).await, [code], "{status}");
             assert_eq!(server.received().len(), attempts, "{status} {stream}");
         }
@@ -40,17 +40,17 @@ async fn each_status_is_tried_again_or_not_and_told_by_the_providers_code() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_passes_is_not_seen() {
+async fn refusal_before_a_successful_retry_is_not_reported() {
     let refused = refusal("503 Service Unavailable", &[("retry-after", "0")], "");
     let server = Server::playing([refused.clone(), refused.clone(), answer("Hello")]).await;
-    assert_eq!(ask(&model(&server, patient()), false).await, ["Hello"]);
+    assert_eq!(ask(&model(&server, fast_retries()), false).await, ["Hello"]);
     let server = Server::playing([refused.clone(), refused, good_stream()]).await;
-    let told = ask(&model(&server, patient()), true).await;
-    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let output = ask(&model(&server, fast_retries()), true).await;
+    assert_eq!(output, ["Hel", "lo", "Hello"]);
 }
 
 #[tokio::test]
-async fn the_provider_says_whether_to_try_again() {
+async fn provider_decides_whether_to_retry() {
     let cases = [
         ("429 Too Many Requests", "x-should-retry", "false", "", 1),
         ("400 Bad Request", "x-should-retry", "true", "", 3),
@@ -94,7 +94,7 @@ async fn the_provider_says_whether_to_try_again() {
     for (status, name, value, body, attempts) in cases {
         let script = refusal(status, &[(name, value)], body);
         let server = Server::playing(vec![script; 3]).await;
-        ask(&model(&server, patient()), false).await;
+        ask(&model(&server, fast_retries()), false).await;
         assert_eq!(
             server.received().len(),
             attempts,
@@ -104,13 +104,13 @@ async fn the_provider_says_whether_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_an_end_is_told_by_what_has_come() {
+async fn unfinished_refusal_is_reported_with_its_received_text() {
     let stalled = vec![
         send("HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nonly this"),
         Act::Stall,
     ];
     let server = Server::playing([stalled]).await;
-    let model = model(&server, hasty());
+    let model = model(&server, short_timeouts());
     let answers: Vec<_> = model
         .generate(Arc::new(LlmRequest::default()), false)
         .collect()
@@ -121,11 +121,14 @@ async fn a_refusal_without_an_end_is_told_by_what_has_come() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_refusal() {
+async fn redirect_is_a_refusal() {
     let elsewhere = Server::playing([answer("from elsewhere")]).await;
     let location = format!("{}/ask", elsewhere.url());
     let moved = refusal("307 Temporary Redirect", &[("location", &location)], "");
     let server = Server::playing([moved]).await;
-    assert_eq!(ask(&model(&server, patient()), false).await, ["!plain-307"]);
+    assert_eq!(
+        ask(&model(&server, fast_retries()), false).await,
+        ["!plain-307"]
+    );
     assert!(elsewhere.received().is_empty());
 }

@@ -33,10 +33,10 @@ pub(super) struct Seen {
 /// Send three requests: a stream read to its end, one that is dropped, and a complete answer that
 /// the server returns once it has seen the second one cancelled.
 pub(super) async fn ask_three_times(url: String) {
-    let model = model_at(url, patient(), Auth::Bearer("key-123".into()));
+    let model = model_at(url, fast_retries(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, true).await, ["Hel", "lo", "Hello"]);
     let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
-    assert_eq!(told(answers.next().await.expect("a piece")), "Hel");
+    assert_eq!(text_or_code(answers.next().await.expect("a piece")), "Hel");
     drop(answers);
     assert_eq!(ask(&model, false).await, ["whole"]);
 }
@@ -127,7 +127,7 @@ pub(super) fn check(seen: &Seen) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_providers_speak_http_2_over_tls() {
+async fn real_providers_answer_over_tls_with_http_2() {
     if let Ok(url) = std::env::var(CHILD) {
         return ask_three_times(url).await;
     }
@@ -136,17 +136,17 @@ async fn real_providers_speak_http_2_over_tls() {
         (CHILD, format!("https://localhost:{port}")),
         ("SSL_CERT_FILE", AUTHORITY.to_owned()),
     ];
-    let test = "http::tests::tls::real_providers_speak_http_2_over_tls";
-    in_a_child(test, variables).await;
+    let test = "http::tests::tls::real_providers_answer_over_tls_with_http_2";
+    run_in_child_process(test, variables).await;
     check(&seen);
 }
 
 /// A machine without certificate authorities still reaches a plain HTTP server.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_authorities_plain_addresses_are_reached() {
+async fn missing_certificate_authorities_do_not_block_plain_http() {
     const CHILD: &str = "RETAIN_TEST_NO_AUTHORITIES_CHILD";
     if let Ok(url) = std::env::var(CHILD) {
-        let here = model_at(url, patient(), Auth::None);
+        let here = model_at(url, fast_retries(), Auth::None);
         assert_eq!(ask(&here, false).await, ["Hello"]);
         return;
     }
@@ -156,14 +156,14 @@ async fn without_authorities_plain_addresses_are_reached() {
         ("SSL_CERT_FILE", "/no/such/file".to_owned()),
         ("SSL_CERT_DIR", "/no/such/folder".to_owned()),
     ];
-    let test = "http::tests::tls::without_authorities_plain_addresses_are_reached";
-    in_a_child(test, variables).await;
+    let test = "http::tests::tls::missing_certificate_authorities_do_not_block_plain_http";
+    run_in_child_process(test, variables).await;
     assert_eq!(server.received().len(), 1);
 }
 
 /// A certificate from an unknown authority is not trusted.
 #[tokio::test]
-async fn a_stranger_is_not_trusted() {
+async fn unknown_certificate_authority_is_not_trusted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     tokio::spawn(async move {
@@ -183,6 +183,6 @@ async fn a_stranger_is_not_trusted() {
         }
     });
     let url = format!("https://localhost:{port}");
-    let model = model_at(url, patient(), Auth::Bearer("key-123".into()));
+    let model = model_at(url, fast_retries(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, false).await, ["!ConnectionError"]);
 }

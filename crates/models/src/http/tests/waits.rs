@@ -4,25 +4,25 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
-use crate::http::retry::{Attempts, Trouble};
+use crate::http::retry::{AttemptError, Attempts};
 
 const FAR: Duration = Duration::from_secs(3600);
 
-fn trouble(after: Option<Duration>) -> Trouble {
-    Trouble {
+fn error(after: Option<Duration>) -> AttemptError {
+    AttemptError {
         after,
-        ..Trouble::passing(ModelError::new("not now"))
+        ..AttemptError::transient(ModelError::new("not now"))
     }
 }
 
 fn waits(retries: Retries, chance: f64, after: Option<Duration>) -> Vec<Duration> {
     let mut attempts = Attempts::new(retries, Instant::now() + FAR);
-    let next = || attempts.next_wait(trouble(after), chance).ok();
+    let next = || attempts.next_wait(error(after), chance).ok();
     std::iter::from_fn(next).collect()
 }
 
 #[tokio::test]
-async fn waits_double_up_to_the_longest() {
+async fn waits_double_up_to_the_limit() {
     let retries = Retries {
         attempts: 6,
         first_wait: Duration::from_secs(1),
@@ -46,7 +46,7 @@ async fn waits_double_up_to_the_longest() {
 
 /// Durations beyond the range of clocks do not fail.
 #[tokio::test]
-async fn the_longest_times_are_taken() {
+async fn maximum_durations_do_not_overflow() {
     let settings = HttpSettings {
         connect_timeout: Duration::from_secs(9),
         idle_timeout: Duration::MAX,
@@ -60,8 +60,8 @@ async fn the_longest_times_are_taken() {
     };
     let refused = crate::testing::refusal("503 Service Unavailable", &[], "");
     let server = Server::playing([refused, good_stream()]).await;
-    let told = ask(&model(&server, settings), true).await;
-    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let output = ask(&model(&server, settings), true).await;
+    assert_eq!(output, ["Hel", "lo", "Hello"]);
     let asked = Some(Duration::MAX);
     let retries = settings.retries;
     assert!(waits(retries, 1.0, asked).is_empty());
@@ -75,25 +75,25 @@ async fn the_longest_times_are_taken() {
 }
 
 #[tokio::test]
-async fn one_attempt_is_one() {
+async fn no_retries_means_one_attempt() {
     assert!(waits(Retries::none(), 0.5, None).is_empty());
 }
 
 #[tokio::test]
 async fn permanent_failures_are_not_retried() {
     let mut attempts = Attempts::new(Retries::default(), Instant::now() + FAR);
-    let lasting = Trouble::lasting(ModelError::new("no"));
+    let lasting = AttemptError::permanent(ModelError::new("no"));
     assert!(attempts.next_wait(lasting, 0.5).is_err());
 }
 
 #[tokio::test]
-async fn nobody_waits_beyond_the_total_time() {
+async fn retry_does_not_wait_past_the_total_timeout() {
     let retries = Retries {
         budget: FAR,
         ..Retries::default()
     };
     let mut attempts = Attempts::new(retries, Instant::now() + Duration::from_secs(5));
-    let asked = trouble(Some(Duration::from_secs(6)));
+    let asked = error(Some(Duration::from_secs(6)));
     assert!(attempts.next_wait(asked, 0.0).is_err());
 }
 
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn waits_stay_in_the_budget(
+    fn waits_stay_within_the_budget(
         attempts in 1u32..40,
         first in 0u64..5_000,
         longest in 0u64..60_000,

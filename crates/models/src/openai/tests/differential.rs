@@ -76,7 +76,7 @@ fn plain(field: &str, value: &Json) -> Json {
 }
 
 #[test]
-fn openai_is_sent_what_adk_sends() {
+fn openai_request_equals_adks() {
     let documented = include_str!("../../../../../docs/differences-from-adk.md");
     assert!(documented.contains(SAMPLING_ROW), "not documented");
     let ours = |request: &retain_runtime::LlmRequest| {

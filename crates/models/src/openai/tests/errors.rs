@@ -1,10 +1,10 @@
 //! Errors in all the formats that servers use.
 
-use super::{chat, read, server, whole};
+use super::{chat, read, read_answer, server};
 use crate::provider::Provider as _;
 
 #[test]
-fn the_code_is_the_providers_own() {
+fn error_code_is_the_providers() {
     let said = [
         // platform.openai.com/docs/guides/error-codes
         (
@@ -91,17 +91,17 @@ fn the_code_is_the_providers_own() {
 }
 
 #[test]
-fn errors_with_status_200_are_errors() {
+fn error_body_with_status_200_is_an_error() {
     for body in [
         r#"{"error":{"message":"Busy","code":"busy"}}"#,
         r#"{"object":"error","message":"Busy","code":"busy"}"#,
     ] {
-        let error = whole(body).unwrap_err();
+        let error = read_answer(body).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("busy"));
         assert_eq!(error.message, "Busy");
         let error = read([body]).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("busy"));
     }
     // `null` is not an error.
-    assert!(whole(r#"{"error":null,"choices":[]}"#).is_ok());
+    assert!(read_answer(r#"{"error":null,"choices":[]}"#).is_ok());
 }

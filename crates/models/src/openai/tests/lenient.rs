@@ -2,7 +2,7 @@
 
 use retain_core::Json;
 
-use super::{called, last, parts, read, whole};
+use super::{call_texts, last, parts, read, read_answer};
 
 fn delta(delta: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#)
@@ -17,11 +17,11 @@ fn calls_of(deltas: &[&str]) -> Vec<String> {
     let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
     events.push(end("tool_calls"));
     let answers = read(events.iter().map(String::as_str)).unwrap();
-    called(last(&answers))
+    call_texts(last(&answers))
 }
 
 #[test]
-fn calls_are_told_apart_however_servers_count() {
+fn calls_are_separated_by_index_or_id() {
     let two = ["1 a({})", "2 b({\"x\":1})"];
     let ways: [&[&str]; 6] = [
         // By index.
@@ -66,7 +66,7 @@ fn calls_are_told_apart_however_servers_count() {
 }
 
 #[test]
-fn calls_without_ids_stay_without_for_the_runtime_to_name_them() {
+fn calls_without_ids_are_left_for_the_runtime_to_name() {
     let way = [
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":1}"}}]}"#,
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":2}"}}]}"#,
@@ -80,7 +80,7 @@ fn calls_without_ids_stay_without_for_the_runtime_to_name_them() {
 }
 
 #[test]
-fn a_call_that_cannot_be_read_takes_the_others_with_it() {
+fn unreadable_call_fails_the_whole_answer() {
     let events = [
         delta(
             r#"{"content":"Hm.","tool_calls":[{"index":0,"id":"1","function":{"name":"good","arguments":"{}"}},
@@ -90,7 +90,7 @@ fn a_call_that_cannot_be_read_takes_the_others_with_it() {
     ];
     let answers = read(events.iter().map(String::as_str)).unwrap();
     let whole = last(&answers);
-    assert!(called(whole).is_empty());
+    assert!(call_texts(whole).is_empty());
     assert_eq!(parts(whole).len(), 1);
     assert_eq!(
         whole.finish_reason.as_deref(),
@@ -104,7 +104,7 @@ fn a_call_that_cannot_be_read_takes_the_others_with_it() {
 }
 
 #[test]
-fn ends_are_known_by_the_reason_or_by_done() {
+fn stream_ends_by_finish_reason_or_done() {
     let text = delta(r#"{"content":"Hi"}"#);
     let reasons = [
         ("stop", "STOP", None),
@@ -135,30 +135,30 @@ fn ends_are_known_by_the_reason_or_by_done() {
 }
 
 #[test]
-fn contents_come_as_texts_or_as_blocks() {
+fn content_is_read_as_text_or_blocks() {
     let blocks = r#"{"choices":[{"message":{"content":[
         {"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},
         {"type":"text","text":"Yes"},{"type":"text","text":"!"}]}}]}"#;
-    let answer = whole(blocks).unwrap();
+    let answer = read_answer(blocks).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
     assert_eq!(parts(&answer)[0].thought, Some(true));
     assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
     // Both names of the thoughts have the same text, so only one counts.
     let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
-    let answer = whole(both).unwrap();
+    let answer = read_answer(both).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
 }
 
 #[test]
 fn missing_optional_fields_are_accepted() {
-    let bare = whole(r#"{"choices":[{"message":{"content":"Hi"}}]}"#).unwrap();
+    let bare = read_answer(r#"{"choices":[{"message":{"content":"Hi"}}]}"#).unwrap();
     assert_eq!(parts(&bare)[0].text.as_deref(), Some("Hi"));
     assert_eq!((bare.usage_metadata, bare.model_version), (None, None));
-    let nothing = whole(r#"{"choices":[{"index":0,"finish_reason":"stop"}]}"#).unwrap();
+    let nothing = read_answer(r#"{"choices":[{"index":0,"finish_reason":"stop"}]}"#).unwrap();
     assert!(parts(&nothing).is_empty());
-    assert!(parts(&whole(r#"{"choices":[]}"#).unwrap()).is_empty());
+    assert!(parts(&read_answer(r#"{"choices":[]}"#).unwrap()).is_empty());
     // Choices other than the first are ignored.
-    let two = whole(
+    let two = read_answer(
         r#"{"choices":[{"index":1,"message":{"content":"B"}},{"index":0,"message":{"content":"A"}}]}"#,
     );
     assert_eq!(parts(&two.unwrap())[0].text.as_deref(), Some("A"));
@@ -170,7 +170,7 @@ fn missing_optional_fields_are_accepted() {
 }
 
 #[test]
-fn signatures_of_calls_are_found_wherever_they_are() {
+fn call_signature_is_found_in_every_known_field() {
     let places = [
         r#""id":"c1","extra_content":{"google":{"thought_signature":"c2ln"}}"#,
         r#""id":"c1","provider_specific_fields":{"thought_signature":"c2ln"}"#,
@@ -180,18 +180,18 @@ fn signatures_of_calls_are_found_wherever_they_are() {
         let body = format!(
             r#"{{"choices":[{{"message":{{"tool_calls":[{{{place},"function":{{"name":"f","arguments":"{{}}"}}}}]}}}}]}}"#
         );
-        let answer = whole(&body).unwrap();
-        assert_eq!(called(&answer), ["c1 f({})"], "{place}");
+        let answer = read_answer(&body).unwrap();
+        assert_eq!(call_texts(&answer), ["c1 f({})"], "{place}");
         let signature = parts(&answer)[0].thought_signature.as_deref();
         assert_eq!(signature, Some(&b"sig"[..]), "{place}");
     }
 }
 
 #[test]
-fn cited_pages_are_citations() {
+fn url_citations_become_citations() {
     let body = r#"{"choices":[{"message":{"content":"See.","annotations":[{"type":"url_citation",
         "url_citation":{"start_index":0,"end_index":3,"url":"https://a.example","title":"A"}}]}}]}"#;
-    let answer = whole(body).unwrap();
+    let answer = read_answer(body).unwrap();
     let expected = r#"{"citations": [{"startIndex": 0, "endIndex": 3,
         "uri": "https://a.example", "title": "A"}]}"#;
     let found = answer.citation_metadata.as_deref().unwrap();
@@ -201,7 +201,7 @@ fn cited_pages_are_citations() {
 #[test]
 fn malformed_answers_are_reported() {
     for body in ["", "{", "[]", "{}", r#"{"choices":{}}"#, "<html>"] {
-        let error = whole(body).unwrap_err();
+        let error = read_answer(body).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{body}");
     }
     for data in ["{", "[]", "1", "\u{0}"] {
@@ -212,9 +212,9 @@ fn malformed_answers_are_reported() {
 
 /// A call that is truncated before its arguments looks as if it had none.
 #[test]
-fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
+fn call_truncated_at_its_start_is_dropped() {
     let said = |reason: &str, calls: &str| {
-        whole(&format!(
+        read_answer(&format!(
             r#"{{"choices":[{{"message":{{"tool_calls":[{calls}]}},"finish_reason":"{reason}"}}]}}"#
         ))
         .unwrap()
@@ -223,20 +223,20 @@ fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
     let bare = r#"{"id":"b","function":{"name":"erase","arguments":""}}"#;
     let both = format!("{first},{bare}");
     assert_eq!(
-        called(&said("tool_calls", &both)),
+        call_texts(&said("tool_calls", &both)),
         ["a look({})", "b erase({})"]
     );
     let cut = said("length", &both);
-    assert!(called(&cut).is_empty());
+    assert!(call_texts(&cut).is_empty());
     assert_eq!(cut.error_code.as_deref(), Some("MAX_TOKENS"));
     assert!(cut.error_message.unwrap().contains("erase"));
-    assert_eq!(called(&said("length", first)), ["a look({})"]);
+    assert_eq!(call_texts(&said("length", first)), ["a look({})"]);
 }
 
 /// Gemini's format counts thoughts apart from the answer. OpenAI includes them in it, and xAI, by
 /// its totals, does not.
 #[test]
-fn thoughts_are_counted_once() {
+fn thought_tokens_are_counted_once() {
     for (completion, total, answer) in
         [(10, "30", 6), (10, "34", 10), (10, "null", 6), (3, "23", 0)]
     {
@@ -244,7 +244,7 @@ fn thoughts_are_counted_once() {
             r#"{{"choices":[],"usage":{{"prompt_tokens":20,"completion_tokens":{completion},
             "total_tokens":{total},"completion_tokens_details":{{"reasoning_tokens":4}}}}}}"#
         );
-        let usage = super::whole(&body).unwrap().usage_metadata.unwrap();
+        let usage = super::read_answer(&body).unwrap().usage_metadata.unwrap();
         assert_eq!(usage.candidates_token_count, Some(answer), "{body}");
         assert_eq!(usage.thoughts_token_count, Some(4));
     }

@@ -68,8 +68,10 @@ fn body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
 }
 
 /// Read a complete answer.
-fn whole(body: &str) -> Result<LlmResponse, ModelError> {
-    chat(server("other")).whole(body).map_err(ModelError::from)
+fn read_answer(body: &str) -> Result<LlmResponse, ModelError> {
+    chat(server("other"))
+        .read_answer(body)
+        .map_err(ModelError::from)
 }
 
 /// Read events into partial answers and the complete one.
@@ -105,7 +107,7 @@ fn calls(answer: &LlmResponse) -> Vec<&FunctionCall> {
 }
 
 /// Calls as texts: id, name, arguments.
-fn called(answer: &LlmResponse) -> Vec<String> {
+fn call_texts(answer: &LlmResponse) -> Vec<String> {
     let text = |call: &&FunctionCall| {
         let args = Json::from(call.args.clone().unwrap_or_default());
         let id = call.id.as_deref().unwrap_or("-");

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Content, Json, LlmResponse};
 use retain_runtime::{LlmRequest, Model as _, ModelError};
 
-use super::{called, last, parts, recorded};
+use super::{call_texts, last, parts, recorded};
 use crate::{
     Http, HttpSettings, OpenAi, OpenAiServer, Retries, Secret,
     testing::{Act, Server, answer, event_stream, refusal},
@@ -50,7 +50,7 @@ const WHOLE: &str = r#"{"id":"c","object":"chat.completion","model":"model-1","c
     "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}"#;
 
 #[tokio::test]
-async fn a_call_has_its_path_its_key_and_its_body() {
+async fn call_sends_path_key_and_body() {
     let server = Server::playing([answer(WHOLE)]).await;
     let answers = ask(&at(&server), false).await.unwrap();
     assert_eq!(parts(&answers[0])[0].text.as_deref(), Some("Hello!"));
@@ -67,7 +67,7 @@ async fn a_call_has_its_path_its_key_and_its_body() {
 }
 
 #[tokio::test]
-async fn azure_has_its_own_path_and_header() {
+async fn azure_uses_its_own_path_and_header() {
     let server = Server::playing([answer(WHOLE)]).await;
     let azure = OpenAiServer::azure(&server.url(), "2024-10-21", Secret::from(KEY));
     let model = OpenAi::new(http(), azure, "model-1").with_name("openai/model-1");
@@ -82,18 +82,18 @@ async fn azure_has_its_own_path_and_header() {
 }
 
 #[tokio::test]
-async fn a_streamed_answer_asks_for_its_usage() {
+async fn streamed_call_requests_usage() {
     let stream = recorded::PARALLEL_CALLS;
     let server = Server::playing([event_stream(stream.as_bytes(), &[7, 300, 301])]).await;
     let answers = ask(&at(&server), true).await.unwrap();
-    assert_eq!(called(last(&answers)).len(), 2);
+    assert_eq!(call_texts(last(&answers)).len(), 2);
     let body = Json::parse(&server.received()[0].body).unwrap();
     assert_eq!(body["stream"], true);
     assert_eq!(body["stream_options"]["include_usage"], true);
 }
 
 #[tokio::test]
-async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
+async fn stream_over_http_is_the_same_however_it_is_chunked() {
     let bytes = recorded::TEXT.as_bytes();
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = Server::playing(scripts).await;
@@ -106,14 +106,14 @@ async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_is_understood() {
+async fn complete_answer_to_a_streamed_call_is_accepted() {
     let server = Server::playing([answer(WHOLE)]).await;
     let answers = ask(&at(&server), true).await.unwrap();
     assert_eq!(parts(last(&answers))[0].text.as_deref(), Some("Hello!"));
 }
 
 #[tokio::test]
-async fn refusals_are_told_with_the_servers_code_and_made_again_where_it_helps() {
+async fn refusal_has_the_servers_code_and_is_retried_if_transient() {
     let busy = r#"{"error":{"message":"Slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
     let poor = r#"{"error":{"message":"No money","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
     let wrong = format!(
@@ -138,7 +138,7 @@ async fn refusals_are_told_with_the_servers_code_and_made_again_where_it_helps()
 }
 
 #[tokio::test]
-async fn pieces_before_an_error_stay_and_the_call_is_not_retried() {
+async fn chunks_before_an_error_are_kept_and_the_call_is_not_retried() {
     let broken = event_stream(recorded::BROKEN.as_bytes(), &[]);
     let server = Server::playing([broken, answer(WHOLE)]).await;
     let model = at(&server);
@@ -152,7 +152,7 @@ async fn pieces_before_an_error_stay_and_the_call_is_not_retried() {
 }
 
 #[tokio::test]
-async fn a_stream_that_begins_with_an_error_is_asked_for_again_if_that_may_pass() {
+async fn transient_error_as_first_event_is_retried() {
     let error = |code: &str| {
         let data = format!("data: {{\"error\":{{\"code\":\"{code}\",\"message\":\"Oh.\"}}}}\n\n");
         event_stream(data.as_bytes(), &[])
@@ -167,7 +167,7 @@ async fn a_stream_that_begins_with_an_error_is_asked_for_again_if_that_may_pass(
 }
 
 #[tokio::test]
-async fn thoughts_that_are_not_wanted_are_left_out() {
+async fn thoughts_are_left_out_unless_requested() {
     let stream = event_stream(recorded::THOUGHTS.as_bytes(), &[]);
     let server = Server::playing([stream]).await;
     let mut request = hello();
@@ -180,12 +180,12 @@ async fn thoughts_that_are_not_wanted_are_left_out() {
     let is_thought = |it: &LlmResponse| parts(it).iter().any(|part| part.thought == Some(true));
     assert!(!answers.iter().any(is_thought));
     assert_eq!(answers.len(), 2);
-    assert_eq!(called(last(&answers)).len(), 1);
+    assert_eq!(call_texts(last(&answers)).len(), 1);
 }
 
 /// Servers require an object as the answer, so a list is wrapped in a property of one.
 #[tokio::test]
-async fn an_answer_that_is_no_object_is_taken_out_of_one() {
+async fn wrapped_answer_is_unwrapped() {
     let said = |text: &str| {
         let text = Json::from(text);
         format!(
@@ -234,7 +234,7 @@ async fn an_answer_that_is_no_object_is_taken_out_of_one() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_is_cancelled() {
+async fn dropped_stream_is_cancelled() {
     let start: String = recorded::TEXT.split_inclusive("\n\n").take(2).collect();
     let mut acts = event_stream(start.as_bytes(), &[]);
     acts.pop();
@@ -248,7 +248,7 @@ async fn a_stream_that_is_dropped_is_cancelled() {
 }
 
 #[test]
-fn no_key_is_printed() {
+fn key_is_never_printed() {
     let server = OpenAiServer::openai(Secret::from(KEY));
     let model = OpenAi::new(http(), server, "gpt-5");
     assert!(!format!("{model:?}").contains(KEY));

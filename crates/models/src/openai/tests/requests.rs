@@ -76,7 +76,7 @@ fn said(text: &str, config: &str) -> LlmRequest {
 }
 
 /// Readable JSON: one line for each field and for each message.
-fn laid_out(json: &Json) -> String {
+fn pretty(json: &Json) -> String {
     let fields = json.as_object().expect("an object").iter();
     let lines = fields.map(|(key, value)| match value.as_array() {
         Some(items) => {
@@ -89,12 +89,12 @@ fn laid_out(json: &Json) -> String {
 }
 
 #[test]
-fn a_history_with_every_kind_of_part_is_sent_as_in_the_files() {
+fn history_with_every_part_matches_its_snapshot() {
     let request = request(HISTORY, CONFIG);
     for (name, server) in servers() {
         let call = chat(server).call(&request, true).expect("a call");
         let body = Json::parse(&call.body).expect("JSON");
-        let text = format!("{}\n{}", call.url, laid_out(&body));
+        let text = format!("{}\n{}", call.url, pretty(&body));
         let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let file = file.join(format!("testdata/openai/{name}.txt"));
         if std::env::var_os("RETAIN_UPDATE_SNAPSHOTS").is_some() {
@@ -109,14 +109,14 @@ fn a_history_with_every_kind_of_part_is_sent_as_in_the_files() {
 }
 
 #[test]
-fn a_bare_request_has_nothing_but_what_it_must() {
+fn minimal_request_has_only_required_fields() {
     let body = body("openai", &said("Hi", "{}")).unwrap();
     let expected = r#"{"model":"model-1","messages":[{"role":"user","content":"Hi"}]}"#;
     assert_eq!(body.to_string(), expected);
 }
 
 #[test]
-fn a_model_that_a_callback_chose_is_asked() {
+fn model_chosen_by_a_callback_is_called() {
     let mut request = said("Hi", "{}");
     for (asked, sent) in [
         ("test/model-1", "model-1"),
@@ -130,7 +130,7 @@ fn a_model_that_a_callback_chose_is_asked() {
 }
 
 #[test]
-fn someone_has_to_say_something() {
+fn request_without_messages_is_refused() {
     let messages = |request: &LlmRequest| body("other", request).unwrap()["messages"].to_string();
     let nothing = LlmRequest::default();
     assert!(messages(&nothing).contains("Handle the requests as specified"));
@@ -142,7 +142,7 @@ fn someone_has_to_say_something() {
 }
 
 #[test]
-fn tools_are_chosen_as_the_config_says() {
+fn tool_choice_follows_the_config() {
     let with = |calling: &str| {
         let config = format!(
             r#"{{"toolConfig": {{"functionCallingConfig": {calling}}},
@@ -168,7 +168,7 @@ fn tools_are_chosen_as_the_config_says() {
 }
 
 #[test]
-fn thinking_is_told_in_openais_words() {
+fn thinking_is_sent_as_reasoning_effort() {
     let effort = |server: &str, model: &str, thinking: &str| {
         let config = format!(r#"{{"thinkingConfig": {thinking}}}"#);
         let mut request = said("Hi", &config);
@@ -206,7 +206,7 @@ fn thinking_is_told_in_openais_words() {
 }
 
 #[test]
-fn answers_have_the_form_that_is_asked_for() {
+fn response_format_follows_the_schema() {
     let format =
         |config: &str| body("other", &said("Hi", config)).unwrap()["response_format"].clone();
     assert!(format("{}").is_null());
@@ -231,7 +231,7 @@ fn answers_have_the_form_that_is_asked_for() {
 
 /// The named server rejects each of these, by its documentation or by reports of its users.
 #[test]
-fn settings_that_a_host_refuses_are_not_sent() {
+fn settings_refused_by_a_host_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
         let call = chat(server(name)).call(request, true).expect("a call");
         Json::parse(&call.body).expect("JSON")
@@ -268,20 +268,20 @@ fn settings_that_a_host_refuses_are_not_sent() {
         body["response_format"].to_string(),
         r#"{"type":"json_object"}"#
     );
-    let told = body["messages"][0]["content"].as_str().unwrap();
+    let instruction = body["messages"][0]["content"].as_str().unwrap();
     assert!(
-        told.starts_with("Be brief.\n\n") && told.contains("JSON Schema"),
-        "{told}"
+        instruction.starts_with("Be brief.\n\n") && instruction.contains("JSON Schema"),
+        "{instruction}"
     );
     assert!(
-        told.contains(r#"{"type":"array","items":{"type":"string"}}"#),
-        "{told}"
+        instruction.contains(r#"{"type":"array","items":{"type":"string"}}"#),
+        "{instruction}"
     );
 }
 
 /// OpenAI's reasoning models reject them; https://platform.openai.com/docs/guides/latest-model.
 #[test]
-fn models_that_think_are_not_told_how_to_choose_words() {
+fn reasoning_models_get_no_sampling_settings() {
     let fields = |server: &str, model: &str, thinking: &str| {
         let config = format!(
             r#"{{"temperature": 0.2, "topP": 0.9, "presencePenalty": 0.1, "frequencyPenalty": 0.1,
@@ -330,7 +330,7 @@ fn models_that_think_are_not_told_how_to_choose_words() {
 }
 
 #[test]
-fn mistral_has_ids_of_its_own_kind() {
+fn mistral_gets_nine_character_call_ids() {
     let history = r#"[
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"functionCall": {"id": "call_abc", "name": "f"}},
@@ -393,7 +393,7 @@ fn unsupported_settings_are_refused_by_name() {
 }
 
 #[test]
-fn media_are_sent_as_far_as_a_server_takes_them() {
+fn unsupported_media_are_left_out() {
     let with_part = |part: &str| {
         let history = format!(r#"[{{"role": "user", "parts": [{part}]}}]"#);
         request(&history, "{}")
@@ -489,7 +489,7 @@ fn media_are_sent_as_far_as_a_server_takes_them() {
 }
 
 #[test]
-fn signatures_are_sent_back_on_the_same_part() {
+fn signature_is_sent_back_on_the_same_part() {
     let thought = Part {
         thought: Some(true),
         ..Part::text("Hm.")
@@ -517,7 +517,7 @@ fn signatures_are_sent_back_on_the_same_part() {
 }
 
 #[test]
-fn an_answer_without_an_id_belongs_to_the_call_that_waits() {
+fn response_without_an_id_answers_the_pending_call() {
     let history = r#"[
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"functionCall": {"id": "a", "name": "f"}},
@@ -532,7 +532,7 @@ fn an_answer_without_an_id_belongs_to_the_call_that_waits() {
 
 /// A session that began with Claude or Gemini may continue here.
 #[test]
-fn a_thought_that_another_provider_signed_stays_away() {
+fn thought_signed_by_another_provider_is_not_sent() {
     let history = r#"[{"role": "user", "parts": [{"text": "Is it?"}]},
         {"role": "model", "parts": [
             {"text": "Signed.", "thought": true, "thoughtSignature": "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA=="},

@@ -4,7 +4,7 @@ use retain_core::{Json, LlmResponse};
 use retain_runtime::ModelError;
 
 use super::{
-    called, last, parts,
+    call_texts, last, parts,
     recorded::{self, ALL},
 };
 use crate::{
@@ -46,7 +46,7 @@ fn read(stream: &str) -> Vec<LlmResponse> {
 }
 
 #[test]
-fn wherever_a_stream_is_cut_it_says_the_same() {
+fn stream_is_the_same_however_it_is_chunked() {
     for (name, stream) in ALL {
         let bytes = stream.as_bytes();
         let expected = read_bytes([bytes]);
@@ -59,7 +59,7 @@ fn wherever_a_stream_is_cut_it_says_the_same() {
 }
 
 #[test]
-fn text_comes_in_pieces_and_whole_with_its_usage() {
+fn text_is_streamed_and_complete_with_usage() {
     let answers = read(recorded::TEXT);
     let pieces: Vec<String> = answers[..answers.len() - 1]
         .iter()
@@ -83,11 +83,11 @@ fn text_comes_in_pieces_and_whole_with_its_usage() {
 }
 
 #[test]
-fn parallel_calls_are_told_apart_by_their_index() {
+fn parallel_calls_are_separated_by_index() {
     let answers = read(recorded::PARALLEL_CALLS);
     let whole = last(&answers);
     assert_eq!(
-        called(whole),
+        call_texts(whole),
         [
             r#"call_DdmO9pD3xa9XTPNJ32zg2hcA get_weather({"city":"Paris"})"#,
             // No digit is lost.
@@ -99,7 +99,7 @@ fn parallel_calls_are_told_apart_by_their_index() {
 }
 
 #[test]
-fn thoughts_come_before_words_and_calls() {
+fn thoughts_precede_text_and_calls() {
     let answers = read(recorded::THOUGHTS);
     let whole = last(&answers);
     let said: Vec<(Option<bool>, Option<&str>)> = parts(whole)
@@ -114,7 +114,7 @@ fn thoughts_come_before_words_and_calls() {
             (None, None),
         ]
     );
-    assert_eq!(called(whole), ["call_0_x look({})"]);
+    assert_eq!(call_texts(whole), ["call_0_x look({})"]);
     let usage = whole.usage_metadata.as_ref().expect("usage");
     assert_eq!(usage.cached_content_token_count, Some(3));
     let is_thought = |piece: &LlmResponse| parts(piece)[0].thought == Some(true);
@@ -122,7 +122,7 @@ fn thoughts_come_before_words_and_calls() {
 }
 
 #[test]
-fn signed_blocks_are_kept_on_the_thought() {
+fn signed_blocks_stay_on_the_thought() {
     let answers = read(recorded::SIGNED_THOUGHTS);
     let thought = &parts(last(&answers))[0];
     assert_eq!(thought.text.as_deref(), Some("First, add."));
@@ -136,7 +136,7 @@ fn signed_blocks_are_kept_on_the_thought() {
 }
 
 #[test]
-fn filtered_or_refused_answers_are_errors_with_their_text() {
+fn filtered_or_refused_answer_is_an_error_with_its_text() {
     let answers = read(recorded::FILTERED);
     let whole = last(&answers);
     assert_eq!(parts(whole)[0].text.as_deref(), Some("Well, "));
@@ -154,7 +154,7 @@ fn filtered_or_refused_answers_are_errors_with_their_text() {
 }
 
 #[test]
-fn an_end_without_words_is_an_end() {
+fn empty_answer_finishes_normally() {
     let answers = read(recorded::EMPTY);
     assert_eq!(answers.len(), 1);
     assert!(parts(&answers[0]).is_empty());
@@ -162,7 +162,7 @@ fn an_end_without_words_is_an_end() {
 }
 
 #[test]
-fn log_probabilities_are_in_geminis_form() {
+fn log_probabilities_have_geminis_form() {
     let answers = read(recorded::LOGPROBS);
     let whole = last(&answers);
     assert_eq!(whole.avg_logprobs, Some(-0.5));
@@ -177,7 +177,7 @@ fn log_probabilities_are_in_geminis_form() {
 }
 
 #[test]
-fn an_error_in_the_middle_ends_the_stream_with_its_code() {
+fn error_event_ends_the_stream_with_its_code() {
     let outcome = read_bytes([recorded::BROKEN.as_bytes()]);
     assert_eq!(outcome.answers.len(), 1);
     let message = "Provider disconnected unexpectedly".to_owned();
@@ -188,10 +188,10 @@ fn an_error_in_the_middle_ends_the_stream_with_its_code() {
 }
 
 #[test]
-fn calls_that_are_cut_short_are_left_out_and_told() {
+fn truncated_calls_are_dropped_and_reported() {
     let answers = read(recorded::TOO_LONG);
     let whole = last(&answers);
-    assert!(called(whole).is_empty());
+    assert!(call_texts(whole).is_empty());
     assert_eq!(parts(whole)[0].text.as_deref(), Some("I shall "));
     assert_eq!(whole.error_code.as_deref(), Some("MAX_TOKENS"));
     let message = whole.error_message.as_deref().expect("a message");
@@ -202,7 +202,7 @@ fn calls_that_are_cut_short_are_left_out_and_told() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_an_error() {
+fn truncated_stream_is_an_error() {
     let stream = recorded::TEXT;
     let finish = stream.find("\"stop\"").unwrap();
     for end in stream.match_indices("\n\n").map(|(at, _)| at + 2) {

@@ -49,7 +49,7 @@ fn models(settings: Vec<(&'static str, String)>) -> Models {
 }
 
 /// The compared parts of an event: author, content, finish reason. Ids are numbered.
-fn told(event: &Event, ids: &mut Vec<String>) -> String {
+fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     let mut content = Json::parse(&event.content().unwrap().to_json().unwrap()).unwrap();
     let mut parts = content["parts"].as_array().unwrap().to_vec();
     for part in &mut parts {
@@ -89,7 +89,10 @@ async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Serve
     let events = run.collect_events().await.unwrap();
     let (pieces, whole): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.is_partial());
     let mut ids = Vec::new();
-    let whole = whole.iter().map(|event| told(event, &mut ids)).collect();
+    let whole = whole
+        .iter()
+        .map(|event| describe(event, &mut ids))
+        .collect();
     let pieces = pieces.iter().filter_map(|event| event.content());
     let text = pieces.map(|content| content.text_concat()).collect();
     assert_eq!(ids.len(), 2, "two calls with ids of their own");
@@ -108,10 +111,10 @@ async fn one_agent_runs_unchanged_on_all_providers() {
     assert!(expected[2].contains("It rains in both."), "{all}");
     for provider in Provider::ALL {
         for stream in [false, true] {
-            let (told, pieces, server) = events(provider, stream).await;
-            let comparable = |told: &[String]| told.join("\n").replace("Some(false)", "None");
+            let (texts, pieces, server) = events(provider, stream).await;
+            let comparable = |texts: &[String]| texts.join("\n").replace("Some(false)", "None");
             assert_eq!(
-                comparable(&told),
+                comparable(&texts),
                 comparable(&expected),
                 "{provider:?} {stream}"
             );
@@ -143,7 +146,7 @@ async fn one_agent_runs_unchanged_on_all_providers() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_the_providers_own_and_tells_no_key() {
+async fn refusal_has_the_providers_code_and_no_key() {
     for provider in Provider::ALL {
         for stream in [false, true] {
             let server = Server::playing([provider.refusal(KEY)]).await;
@@ -155,10 +158,10 @@ async fn a_refusal_is_the_providers_own_and_tells_no_key() {
             }
             let run = runner.run_with("ada", Some("s1"), request).await.unwrap();
             let error = run.collect_events().await.unwrap_err();
-            let told = format!("{error} {error:?} {models:?}");
-            assert!(told.contains("quota"), "{provider:?}: {told}");
+            let texts = format!("{error} {error:?} {models:?}");
+            assert!(texts.contains("quota"), "{provider:?}: {texts}");
             let takes_key = provider.takes_key();
-            assert!(!takes_key || !told.contains(KEY), "{provider:?}: {told}");
+            assert!(!takes_key || !texts.contains(KEY), "{provider:?}: {texts}");
             let stored = runner.session_service();
             let all = GetSessionConfig::default();
             let stored = stored.get_session("travel", "ada", "s1", all).await;
@@ -177,7 +180,7 @@ async fn a_refusal_is_the_providers_own_and_tells_no_key() {
 }
 
 #[tokio::test]
-async fn a_model_without_its_key_says_so_when_it_is_asked() {
+async fn model_without_its_key_fails_when_called() {
     let models = models(vec![("ANTHROPIC_API_KEY", "sk-other-key".to_owned())]);
     for (model, variable) in [
         ("gemini-3.5-flash", "GOOGLE_API_KEY"),
@@ -206,7 +209,7 @@ async fn a_model_without_its_key_says_so_when_it_is_asked() {
 }
 
 #[tokio::test]
-async fn claude_on_vertex_is_asked_with_a_token_of_the_machine() {
+async fn claude_on_vertex_is_called_with_a_machine_token() {
     let token =
         r#"{"access_token":"token-of-the-machine","expires_in":3600,"token_type":"Bearer"}"#;
     let answers = [
@@ -233,7 +236,7 @@ async fn claude_on_vertex_is_asked_with_a_token_of_the_machine() {
 }
 
 #[test]
-fn the_best_model_with_a_key_is_suggested() {
+fn best_model_with_a_key_is_suggested() {
     let suggested = |variables: &[&'static str]| {
         let settings = variables.iter().map(|name| (*name, "a-key".to_owned()));
         let suggested = models(settings.collect()).suggested();
