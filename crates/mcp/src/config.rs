@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_process_is_described_as_in_adk() {
+    fn child_process_configuration_is_read_as_in_adk() {
         let args = r#"{"stdio_connection_params":{"timeout":7.5,"server_params":
             {"command":"npx","args":["-y","pkg"],"env":{"K":"v"},"cwd":"/srv","encoding":"utf-8"}}}"#;
         let set = made(args, ChildProcesses::Allowed).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_over_http_is_described_as_in_adk() {
+    fn http_configuration_is_read_as_in_adk() {
         let args = r#"{"streamable_http_connection_params":{"url":"http://h/mcp","headers":{"X":"y"},
             "timeout":2,"sse_read_timeout":9,"terminate_on_close":false}}"#;
         let set = made(args, ChildProcesses::Refused).unwrap();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_started_only_where_that_is_allowed() {
+    fn child_processes_are_refused_unless_allowed() {
         for args in [
             r#"{"stdio_server_params":{"command":"a"}}"#,
             r#"{"stdio_connection_params":{"server_params":{"command":"a"}}}"#,

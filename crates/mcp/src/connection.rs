@@ -26,14 +26,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Connection {
     server: McpServer,
-    current: Mutex<Current>,
+    current: Mutex<LastAttempt>,
     /// Number of finished connection attempts.
     attempts: AtomicU64,
 }
 
 /// The result of the last connection attempt.
 #[derive(Debug, Default)]
-struct Current {
+struct LastAttempt {
     session: Option<Arc<Session>>,
     failure: Option<Failure>,
 }

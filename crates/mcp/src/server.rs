@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn error_texts_are_cleared_of_secrets() {
+    fn error_texts_contain_no_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?n=1&key=canary-2#f")
             .header("Authorization", "Bearer canary-4")
             .header("X-Short", "on");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_process_answers_in_the_time_in_which_it_comes_up() {
+    fn child_process_call_timeout_defaults_to_its_timeout() {
         let server = StdioServer::new("x").timeout(Duration::from_secs(9));
         assert_eq!(
             McpServer::from(server.clone()).call_timeout(),

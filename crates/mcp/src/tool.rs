@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Whether a person must approve a call with these arguments.
-pub(crate) type Confirms = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
+pub(crate) type ConfirmationCheck = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool of a server.
 pub(crate) struct McpTool {
@@ -24,7 +24,7 @@ pub(crate) struct McpTool {
     name: String,
     tool: ServerTool,
     connection: Arc<Connection>,
-    confirms: Option<Confirms>,
+    confirms: Option<ConfirmationCheck>,
 }
 
 impl McpTool {
@@ -32,7 +32,7 @@ impl McpTool {
         prefix: Option<&str>,
         tool: ServerTool,
         connection: Arc<Connection>,
-        confirms: Option<Confirms>,
+        confirms: Option<ConfirmationCheck>,
     ) -> McpTool {
         McpTool {
             name: named(prefix, &tool.name),

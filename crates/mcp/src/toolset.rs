@@ -17,7 +17,7 @@ use crate::{
     connection::Connection,
     resources::LoadMcpResource,
     server::McpServer,
-    tool::{Confirms, McpTool},
+    tool::{ConfirmationCheck, McpTool},
 };
 
 /// Names that the framework uses for its own calls. Tools of a server must not have them.
@@ -43,7 +43,7 @@ pub struct McpToolset {
     connection: Arc<Connection>,
     filter: Option<Filter>,
     prefix: Option<String>,
-    confirms: Option<Confirms>,
+    confirms: Option<ConfirmationCheck>,
     list_is_good_for: Option<Duration>,
     uses_resources: bool,
     listed: Mutex<Option<(Instant, Vec<ServerTool>)>>,

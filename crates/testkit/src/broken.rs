@@ -7,7 +7,7 @@ use std::sync::{
 
 use retain_core::{Batch, Snapshot, Written};
 
-use crate::wrapper::Meddler;
+use crate::wrapper::StoreInterceptor;
 
 /// The fault that a broken store has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,17 +49,17 @@ impl Fault {
 
 /// Injects a fault at regular intervals.
 #[derive(Debug)]
-pub struct Breaker {
+pub struct FaultInjector {
     fault: Fault,
     every: u64,
     chances: AtomicU64,
     past: Mutex<Option<Snapshot>>,
 }
 
-impl Breaker {
+impl FaultInjector {
     /// Inject `fault` at every `every`th opportunity.
-    pub fn new(fault: Fault, every: u64) -> Breaker {
-        Breaker {
+    pub fn new(fault: Fault, every: u64) -> FaultInjector {
+        FaultInjector {
             fault,
             every,
             chances: AtomicU64::new(0),
@@ -86,7 +86,7 @@ impl Breaker {
     }
 }
 
-impl Meddler for Breaker {
+impl StoreInterceptor for FaultInjector {
     fn before_append(&self, batch: &Batch) -> Option<Batch> {
         let mut broken = batch.clone();
         let last = broken.events.len().checked_sub(1)?;

@@ -12,7 +12,7 @@ static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber:
 /// `tracing` caches per callsite whether it is enabled. With a single dispatcher it asks only that
 /// of the first thread that reaches the callsite, so a thread without a subscriber would disable it
 /// for the test too. With two dispatchers it asks all of them.
-pub fn are_asked_for_all_threads() {
+pub fn enable_for_all_threads() {
     LazyLock::force(&SECOND);
 }
 
@@ -31,9 +31,9 @@ mod tests {
     };
 
     #[derive(Debug, Clone, Default)]
-    struct Heard(Arc<AtomicUsize>);
+    struct EventCounter(Arc<AtomicUsize>);
 
-    impl<S: Subscriber> Layer<S> for Heard {
+    impl<S: Subscriber> Layer<S> for EventCounter {
         fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -44,9 +44,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_hears_of_what_another_one_came_by_first() {
-        super::are_asked_for_all_threads();
-        let heard = Heard::default();
+    fn events_of_a_callsite_reach_every_thread() {
+        super::enable_for_all_threads();
+        let heard = EventCounter::default();
         let _guard = tracing_subscriber::registry()
             .with(heard.clone())
             .set_default();

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewind_brings_back_initial_values_and_absence() {
+    fn rewind_restores_initial_and_absent_values() {
         let log = [
             event("i1", r#"{"a":2,"b":1}"#, None),
             event("i2", r#"{"a":null,"user:x":1}"#, None),

@@ -10,7 +10,7 @@ use retain_core::{
 };
 
 /// One store that several services share.
-pub type SharedStore<S> = WrappedStore<S, Honest>;
+pub type SharedStore<S> = WrappedStore<S, NoChange>;
 
 /// A store behind a meddler that may change writes and reads.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct WrappedStore<S, M> {
 }
 
 /// Changes the input and output of a store. The default methods change nothing.
-pub trait Meddler: fmt::Debug + Send + Sync + 'static {
+pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
     /// The batch to write instead of `batch`; `None` writes `batch` itself.
     fn before_append(&self, _batch: &Batch) -> Option<Batch> {
         None
@@ -39,14 +39,14 @@ pub trait Meddler: fmt::Debug + Send + Sync + 'static {
 
 /// Changes nothing.
 #[derive(Debug, Default)]
-pub struct Honest;
+pub struct NoChange;
 
-impl Meddler for Honest {}
+impl StoreInterceptor for NoChange {}
 
 impl<S> SharedStore<S> {
     /// Share `store`.
     pub fn new(store: S) -> SharedStore<S> {
-        WrappedStore::with(store, Honest)
+        WrappedStore::with(store, NoChange)
     }
 }
 
@@ -70,7 +70,7 @@ impl<S, M> Clone for WrappedStore<S, M> {
 }
 
 #[async_trait]
-impl<S: TransferStore, M: Meddler> SessionStore for WrappedStore<S, M> {
+impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> {
     fn name(&self) -> &'static str {
         self.store.name()
     }
@@ -162,7 +162,7 @@ impl<S: TransferStore, M: Meddler> SessionStore for WrappedStore<S, M> {
 }
 
 #[async_trait]
-impl<S: TransferStore, M: Meddler> TransferStore for WrappedStore<S, M> {
+impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M> {
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
         self.store.log_header(key).await
     }

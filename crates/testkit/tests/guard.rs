@@ -60,7 +60,7 @@ fn every_promise_is_in_the_list() {
 }
 
 #[test]
-fn the_guard_sees_what_it_guards() {
+fn guard_finds_promises_and_lists() {
     let source = "/// Doc.\npub async fn a_promise(h: H) {\n    async fn inner() {}\n}\nasync fn helper() {}\n";
     assert_eq!(promises_in(source).collect::<Vec<_>>(), ["a_promise"]);
     let list =

@@ -41,7 +41,7 @@ pub(super) struct ChildProcess {
     group: Group,
     /// Deadline for reading from a process that has ended.
     heard_until: Option<Instant>,
-    sent: Sent,
+    sent: SentCalls,
 }
 
 impl ChildProcess {
@@ -59,12 +59,12 @@ impl ChildProcess {
             io: AsyncRwTransport::new_client(stdout, stdin),
             group,
             heard_until: None,
-            sent: Sent::default(),
+            sent: SentCalls::default(),
         })
     }
 
     /// Returns the set of sent calls.
-    pub(super) fn sent(&self) -> Sent {
+    pub(super) fn sent(&self) -> SentCalls {
         self.sent.clone()
     }
 }
@@ -161,9 +161,9 @@ impl Transport<RoleClient> for ChildProcess {
 
 /// The calls that may have reached the server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sent(Arc<Mutex<HashSet<RequestId>>>);
+pub(super) struct SentCalls(Arc<Mutex<HashSet<RequestId>>>);
 
-impl Sent {
+impl SentCalls {
     fn insert(&self, id: RequestId) {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.insert(id);

@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_words_are_cut_between_characters() {
+    fn long_message_is_truncated_between_characters() {
         assert_eq!(shortened("kurz"), "kurz");
         let long = shortened(&"ü".repeat(TOLD_MAX + 1));
         assert_eq!(long, format!("{}…", "ü".repeat(TOLD_MAX)));
     }
 
     #[test]
-    fn a_server_of_the_older_transport_is_named() {
+    fn older_transport_is_named_in_the_error() {
         assert!(unexpected("HTTP 405 Method Not Allowed: no").contains("HTTP+SSE"));
         assert!(!unexpected("HTTP 400 Bad Request: no").contains("HTTP+SSE"));
     }

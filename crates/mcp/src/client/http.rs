@@ -34,7 +34,7 @@ const STREAM_PAUSE: Duration = Duration::from_millis(200);
 const REDIRECTS_MAX: usize = 10;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
-type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+type PostOutcome = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
 /// Creates the transport to the server. Nothing is sent yet.
 pub(super) fn transport(
@@ -123,12 +123,12 @@ impl StreamableHttpClient for HttpClient {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         headers: Headers,
-    ) -> Posted {
+    ) -> PostOutcome {
         let has_session = session_id.is_some();
         let posted = self
             .client
             .post_message(uri, message, session_id, auth_header, headers);
-        told_expired(posted.await.map_err(without_url), has_session)
+        as_expired(posted.await.map_err(without_url), has_session)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -139,7 +139,7 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         headers: Headers,
         size_max: usize,
-    ) -> Posted {
+    ) -> PostOutcome {
         let has_session = session_id.is_some();
         let posted = self.client.post_message_with_max_sse_event_size(
             uri,
@@ -149,7 +149,7 @@ impl StreamableHttpClient for HttpClient {
             headers,
             size_max,
         );
-        told_expired(posted.await.map_err(without_url), has_session)
+        as_expired(posted.await.map_err(without_url), has_session)
     }
 
     async fn delete_session(
@@ -215,7 +215,7 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
 
 /// Detects an expired session. The protocol requires HTTP 404 for it, but servers based on the
 /// TypeScript SDK's examples answer 400 with their own error, before executing the request.
-fn told_expired(posted: Posted, has_session: bool) -> Posted {
+fn as_expired(posted: PostOutcome, has_session: bool) -> PostOutcome {
     let is_expired = match &posted {
         Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(told), _)) => {
             let message = told.error.message.to_ascii_lowercase();
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_refused_by_name_only() {
+    fn invalid_header_is_reported_by_name_only() {
         let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
         assert!(check_headers(&pair("X-Key", "canary")).is_ok());
         for (name, value) in [

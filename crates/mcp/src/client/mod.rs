@@ -31,7 +31,7 @@ use crate::{
     failure::{Failure, FailureKind},
     server::{McpServer, Secrets},
 };
-use child::{ChildProcess, Sent};
+use child::{ChildProcess, SentCalls};
 pub use group::exit_at_once;
 pub(crate) use http::check_headers;
 
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     peer: Peer<RoleClient>,
     running: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
     /// Calls sent to a child process. For HTTP, errors tell whether a call was received.
-    sent: Option<Sent>,
+    sent: Option<SentCalls>,
     secrets: Secrets,
 }
 
@@ -174,7 +174,7 @@ impl Session {
             .await
             // The request was not queued yet.
             .map_err(|_| Failure::new(FailureKind::Unseen, errors::CLOSED))?;
-        let mut waiting = Waiting {
+        let mut waiting = PendingCall {
             session: self,
             id: handle.id.clone(),
             is_over: false,
@@ -225,13 +225,13 @@ impl std::fmt::Debug for Session {
 }
 
 /// A call that the server is executing. Dropping it before it is over sends a cancellation.
-struct Waiting<'s> {
+struct PendingCall<'s> {
     session: &'s Session,
     id: RequestId,
     is_over: bool,
 }
 
-impl Waiting<'_> {
+impl PendingCall<'_> {
     /// Whether the call may have reached the server. Also stops tracking the call.
     fn was_seen(&self) -> bool {
         let sent = self.session.sent.as_ref();
@@ -239,7 +239,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -312,7 +312,7 @@ done
 
     /// A connection lives as long as the program, so data kept per request would accumulate.
     #[tokio::test]
-    async fn of_requests_that_are_over_nothing_is_kept() {
+    async fn completed_requests_are_not_remembered() {
         let long = Duration::from_secs(60);
         let server = StdioServer::new("sh").args(["-c", SILENT]).timeout(long);
         let session = Session::connect(&server.into()).await.unwrap();

@@ -85,7 +85,7 @@ fn toolset(url: String) -> Arc<McpToolset> {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_and_the_session_is_ended() {
+async fn session_is_deleted_when_the_toolset_closes() {
     let folder = retain_testkit::scratch::folder();
     let methods = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&methods);
@@ -109,7 +109,7 @@ async fn a_tool_is_called_and_the_session_is_ended() {
 }
 
 #[tokio::test]
-async fn a_server_that_came_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let folder = retain_testkit::scratch::folder();
     let mut server = Running::start(ANYWHERE, app(folder.path()));
     let set = toolset(server.url());
@@ -138,7 +138,7 @@ async fn restarted(address: SocketAddr, app: Router) -> Running {
 /// The server knows only its own sessions and rejects others like the examples of the TypeScript
 /// SDK.
 #[tokio::test]
-async fn a_session_that_is_refused_with_400_is_made_anew() {
+async fn session_refused_with_400_is_recreated() {
     let folder = retain_testkit::scratch::folder();
     let forgotten = Arc::new(Mutex::new(false));
     let forgets = Arc::clone(&forgotten);
@@ -170,7 +170,7 @@ fn no_session() -> Response {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_costs_its_tools_and_later_its_call() {
+async fn unreachable_server_fails_calls_and_offers_no_tools() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let address = server.address;
@@ -195,7 +195,7 @@ async fn a_server_that_is_not_there_costs_its_tools_and_later_its_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_off_is_told_and_not_repeated() {
+async fn interrupted_call_fails_and_is_not_retried() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let address = server.address;
@@ -218,7 +218,7 @@ async fn a_call_that_is_cut_off_is_told_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_told_and_cancelled() {
+async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let slow = HttpServer::new(server.url()).timeout(LONG);
@@ -233,7 +233,7 @@ async fn a_call_that_takes_too_long_is_told_and_cancelled() {
 }
 
 #[tokio::test]
-async fn headers_go_to_the_server_and_never_to_where_it_points() {
+async fn headers_are_not_sent_to_a_redirect_target() {
     let folder = retain_testkit::scratch::folder();
     let seen = Arc::new(Mutex::new(Vec::<HeaderMap>::new()));
     let notes_headers = |seen: &Arc<Mutex<Vec<HeaderMap>>>| {
@@ -268,7 +268,7 @@ async fn headers_go_to_the_server_and_never_to_where_it_points() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_without_what_was_sent() {
+async fn refusal_is_reported_without_secrets() {
     for status in [400, 401, 403, 404, 405, 429, 500, 503] {
         let folder = retain_testkit::scratch::folder();
         let refuses = Arc::new(Mutex::new(false));
@@ -310,7 +310,7 @@ async fn refusals_are_told_without_what_was_sent() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_protocol_is_told_without_what_was_sent() {
+async fn protocol_error_is_reported_without_secrets() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     // The header has the same text as the tool's answer.

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod hanging;
 mod http;
 mod real;
 mod requests;
 mod results;
 mod server;
 mod stdio;
-mod stubborn;
 mod support;
 mod traces;

@@ -28,7 +28,7 @@ fn declared(turn: &Turn, name: &str) -> FunctionDeclaration {
 }
 
 #[tokio::test]
-async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
+async fn tools_are_declared_with_fenced_schemas() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
@@ -68,7 +68,7 @@ async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
 }
 
 #[tokio::test]
-async fn filters_know_the_servers_names_and_models_the_prefixed_ones() {
+async fn filter_gets_server_names_and_model_gets_prefixed_names() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()))
         .tool_filter(["weather", "echo", "unknown"])
@@ -86,7 +86,7 @@ async fn filters_know_the_servers_names_and_models_the_prefixed_ones() {
 }
 
 #[tokio::test]
-async fn a_list_is_asked_for_again_when_it_is_too_old() {
+async fn expired_tool_list_is_fetched_again() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
     let set = Arc::new(set.tool_list_cache_ttl(Duration::from_secs(3600)));
@@ -103,7 +103,7 @@ async fn a_list_is_asked_for_again_when_it_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_a_person_where_that_is_asked_for() {
+async fn call_waits_for_confirmation_if_required() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
     let set = set.require_confirmation_when(|args| args.get("text").is_some());
@@ -117,7 +117,7 @@ async fn a_call_waits_for_a_person_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_model_reads_resources() {
+async fn model_reads_resources() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path())).use_mcp_resources();
     let set = Arc::new(set.tool_filter(["echo"]));
@@ -146,7 +146,7 @@ async fn a_model_reads_resources() {
 }
 
 #[tokio::test]
-async fn a_configuration_names_the_toolset() {
+async fn configuration_creates_the_toolset() {
     let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let args = format!(

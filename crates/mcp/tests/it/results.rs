@@ -8,7 +8,7 @@ use retain_mcp::McpToolset;
 use crate::support::{Turn, child_process};
 
 #[tokio::test]
-async fn every_answer_is_stored_in_adks_shape() {
+async fn answer_is_stored_in_adks_shape() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     for (tool, expected) in [
@@ -36,7 +36,7 @@ async fn every_answer_is_stored_in_adks_shape() {
 }
 
 #[tokio::test]
-async fn a_tool_with_a_page_lets_it_be_shown() {
+async fn tool_with_a_page_offers_to_show_it() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "app", r#"{"a":1}"#).await;

@@ -7,7 +7,7 @@ use retain_runtime::Toolset as _;
 
 use crate::{
     server::{noted, notes},
-    support::{LONG, Turn, child_process, ends, gone, is_alive},
+    support::{LONG, Turn, child_process, is_alive, wait_until_ended, wait_until_reaped},
 };
 
 fn toolset(folder: &Path) -> Arc<McpToolset> {
@@ -34,7 +34,7 @@ fn servers(folder: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
+async fn server_process_ends_with_its_toolset() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#)
@@ -48,7 +48,7 @@ async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
     set.close().await;
     // Closing also ends the processes that the server started.
     assert!(!is_alive(&server));
-    ends(&started).await;
+    wait_until_ended(&started).await;
     assert!(notes(folder.path()).contains(&"ended by itself".to_owned()));
     // A closed toolset can be used again.
     let text = Turn::calling(&set, "echo", r#"{"text":"again"}"#)
@@ -58,11 +58,11 @@ async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
     let server = pid(folder.path());
     assert!(is_alive(&server));
     drop(set);
-    ends(&server).await;
+    wait_until_ended(&server).await;
 }
 
 #[test]
-fn no_process_is_left_when_the_runtime_is_gone() {
+fn server_process_ends_when_the_runtime_is_dropped() {
     let folder = retain_testkit::scratch::folder();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let set = toolset(folder.path());
@@ -71,8 +71,8 @@ fn no_process_is_left_when_the_runtime_is_gone() {
     drop(runtime);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        ends(&server).await;
-        ends(&started).await;
+        wait_until_ended(&server).await;
+        wait_until_ended(&started).await;
     });
 }
 
@@ -93,7 +93,7 @@ async fn end_at_once() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_at_once_leaves_no_process() {
+async fn exit_at_once_leaves_no_process() {
     let folder = retain_testkit::scratch::folder();
     let program = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "stdio::end_at_once", "--nocapture"])
@@ -102,12 +102,12 @@ async fn a_program_that_ends_at_once_leaves_no_process() {
         .unwrap();
     assert_eq!(program.status.code(), Some(130), "{program:?}");
     let started = std::fs::read_to_string(folder.path().join("started")).unwrap();
-    ends(&started).await;
-    ends(&pid(folder.path())).await;
+    wait_until_ended(&started).await;
+    wait_until_ended(&pid(folder.path())).await;
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
+async fn killed_server_is_restarted_for_the_next_call() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     for round in 1..=5 {
@@ -116,7 +116,7 @@ async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
         assert_eq!(servers(folder.path()), round);
         let server = pid(folder.path());
         kill(&server);
-        gone(&server).await;
+        wait_until_reaped(&server).await;
     }
     let calls = notes(folder.path());
     let calls = calls.iter().filter(|note| *note == "call echo").count();
@@ -125,7 +125,7 @@ async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
 
 /// A child process of the server keeps the output open after the server dies.
 #[tokio::test]
-async fn a_server_that_was_killed_is_missed_though_its_output_is_held_open() {
+async fn killed_server_is_detected_though_its_output_stays_open() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let started = Turn::calling(&set, "child", "{}").await.text();
@@ -136,7 +136,7 @@ async fn a_server_that_was_killed_is_missed_though_its_output_is_held_open() {
     assert_eq!(turn.expect("a server that answers").text(), "hello");
     assert_eq!(servers(folder.path()), 2);
     // No process of the first server is left.
-    ends(&started).await;
+    wait_until_ended(&started).await;
 }
 
 /// A server that initializes, lists one tool, closes its input and stays alive; the next is normal.
@@ -157,7 +157,7 @@ sleep 600
 "#;
 
 #[tokio::test]
-async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
+async fn unsent_call_is_retried_once() {
     let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let server = StdioServer::new("sh")
@@ -175,7 +175,7 @@ async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_server_saw_is_not_repeated() {
+async fn sent_call_is_not_retried() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let turn = Turn::calling(&set, "die", "{}").await;
@@ -191,7 +191,7 @@ async fn a_call_that_the_server_saw_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_told_and_cancelled() {
+async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
     let server = child_process(folder.path()).call_timeout(Duration::from_secs(2));
     let set = Arc::new(McpToolset::new(server));
@@ -206,7 +206,7 @@ async fn a_call_that_takes_too_long_is_told_and_cancelled() {
 }
 
 #[tokio::test]
-async fn a_call_whose_caller_goes_away_is_cancelled() {
+async fn call_of_a_dropped_caller_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let turn = Turn::calling(&set, "hang", "{}");
@@ -221,7 +221,7 @@ async fn a_call_whose_caller_goes_away_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_gets_only_what_it_needs_of_our_environment() {
+async fn server_process_inherits_few_environment_variables() {
     let folder = retain_testkit::scratch::folder();
     let server = child_process(folder.path()).env("OF_ITS_OWN", "1");
     let set = Arc::new(McpToolset::new(server));
@@ -236,7 +236,7 @@ async fn a_server_gets_only_what_it_needs_of_our_environment() {
 }
 
 #[tokio::test]
-async fn an_agent_goes_on_without_a_server_that_is_not_there() {
+async fn agent_runs_without_tools_of_an_unreachable_server() {
     for server in [
         StdioServer::new("retain-no-such-program"),
         StdioServer::new("false"),

@@ -100,7 +100,7 @@ pub(crate) fn is_alive(pid: &str) -> bool {
     status.is_ok_and(|status| !status.contains(") Z "))
 }
 
-pub(crate) async fn ends(pid: &str) {
+pub(crate) async fn wait_until_ended(pid: &str) {
     let ended = async {
         while is_alive(pid) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -111,7 +111,7 @@ pub(crate) async fn ends(pid: &str) {
 }
 
 /// Wait until a child process is completely gone: while it has threads, it may still read.
-pub(crate) async fn gone(pid: &str) {
+pub(crate) async fn wait_until_reaped(pid: &str) {
     let process = Path::new("/proc").join(pid);
     let gone = async {
         while process.exists() {

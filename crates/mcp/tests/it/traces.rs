@@ -7,7 +7,7 @@ use retain_mcp::McpToolset;
 use crate::support::{Turn, child_process};
 
 #[tokio::test]
-async fn where_no_spans_are_collected_a_call_tells_of_no_trace() {
+async fn call_without_a_collector_sends_no_trace_context() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "trace", "{}").await;
@@ -40,12 +40,12 @@ mod collected {
 
     /// On one thread, because the subscriber belongs to this thread.
     #[tokio::test]
-    async fn a_call_tells_its_server_of_which_trace_it_is_part() {
+    async fn call_sends_its_trace_context() {
         let spans = Spans::default();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_simple_exporter(spans.clone()).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-        retain_testkit::callsites::are_asked_for_all_threads();
+        retain_testkit::callsites::enable_for_all_threads();
         let _guard = tracing_subscriber::registry().with(layer).set_default();
         let folder = retain_testkit::scratch::folder();
         let set = Arc::new(McpToolset::new(child_process(folder.path())));

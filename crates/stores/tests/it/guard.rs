@@ -54,7 +54,7 @@ fn every_store_signs_the_promises() {
 }
 
 #[test]
-fn the_guard_sees_what_it_guards() {
+fn guard_finds_promises_and_lists() {
     let source = "impl SessionStore for AStore {}\nimpl X for Y {}\nimpl SessionStore for BStore{}";
     assert_eq!(stores_in(source), ["AStore", "BStore"]);
     let openers = "pub(crate) async fn a() { AStore::new() }\npub(crate) async fn b() { B::new() }";

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use retain_stores::InMemoryStore;
 use retain_testkit::{
     Durability, Harness, TestClock,
-    broken::{Breaker, Fault},
+    broken::{Fault, FaultInjector},
     history::{Report, check_history, usual_operations},
     wrapper::WrappedStore,
 };
@@ -47,7 +47,7 @@ async fn broken(fault: Fault) -> Harness {
     Harness::new(Durability::Forgets, move |clock: TestClock| {
         let new = || {
             let store = InMemoryStore::with_clock(Arc::new(clock));
-            WrappedStore::with(store, Breaker::new(fault, 50))
+            WrappedStore::with(store, FaultInjector::new(fault, 50))
         };
         std::future::ready(store.get_or_init(new).clone())
     })

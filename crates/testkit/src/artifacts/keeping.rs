@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{ArtifactHarness, key};
 
 /// The first version is 0, and each save adds 1.
-pub async fn versions_count_from_zero(harness: ArtifactHarness) {
+pub async fn artifact_versions_start_at_zero(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for version in 0..12 {
         let saved = artifacts
@@ -72,7 +72,7 @@ pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
 }
 
 /// Data, text and the display name are returned byte for byte.
-pub async fn bytes_and_text_are_exact(harness: ArtifactHarness) {
+pub async fn bytes_and_text_are_stored_exactly(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let all: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let named = Blob {

@@ -161,10 +161,10 @@ macro_rules! artifact_promises {
     ($open:expr $(, needs: $needs:expr)?) => {
         $crate::artifact_promises! { @each $open, [$($needs)?];
             // keeping
-            versions_count_from_zero,
+            artifact_versions_start_at_zero,
             load_returns_the_newest_or_the_requested_version,
             missing_artifact_is_none,
-            bytes_and_text_are_exact,
+            bytes_and_text_are_stored_exactly,
             versions_have_time_type_and_metadata,
             parts_without_content_are_refused,
             a_tombstone_loads_as_nothing,
@@ -175,16 +175,16 @@ macro_rules! artifact_promises {
             // scopes
             names_are_listed_sorted,
             every_artifact_is_listed_once_in_order,
-            names_of_the_user_are_seen_from_every_session,
+            user_artifacts_are_visible_in_every_session,
             artifacts_are_isolated_by_scope,
-            a_session_may_have_any_name,
-            without_a_session_names_are_the_users,
+            session_may_have_any_name,
+            list_without_session_returns_user_artifacts,
             owners_with_path_traversal_are_refused,
-            hostile_names_stay_apart_or_are_refused,
+            hostile_names_are_kept_separate_or_refused,
             erasing_a_user_keeps_other_users_artifacts,
             erasing_an_invalid_user_removes_nothing,
             // references
-            references_give_what_they_refer_to,
+            references_load_their_target,
             references_stay_in_their_scope,
             invalid_references_are_refused,
             circular_references_fail,

@@ -42,7 +42,7 @@ async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
 }
 
 /// A reference loads the version it names, through a chain of up to five references.
-pub async fn references_give_what_they_refer_to(harness: ArtifactHarness) {
+pub async fn references_load_their_target(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
     };

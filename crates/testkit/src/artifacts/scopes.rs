@@ -26,7 +26,7 @@ pub async fn names_are_listed_sorted(harness: ArtifactHarness) {
 }
 
 /// A `user:` name is the same artifact from every session and without one.
-pub async fn names_of_the_user_are_seen_from_every_session(harness: ArtifactHarness) {
+pub async fn user_artifacts_are_visible_in_every_session(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts
         .save_artifact(&key("user:a"), Part::text("x"), None)
@@ -89,7 +89,7 @@ pub async fn artifacts_are_isolated_by_scope(harness: ArtifactHarness) {
 }
 
 /// A session may be called `user`.
-pub async fn a_session_may_have_any_name(harness: ArtifactHarness) {
+pub async fn session_may_have_any_name(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for session in ["user", "users", "artifacts", "s 1", "é", "a.b", "..."] {
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", session), "a");
@@ -109,7 +109,7 @@ pub async fn a_session_may_have_any_name(harness: ArtifactHarness) {
 }
 
 /// Without a session, a name must belong to the user; otherwise it is rejected.
-pub async fn without_a_session_names_are_the_users(harness: ArtifactHarness) {
+pub async fn list_without_session_returns_user_artifacts(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let bare = ArtifactKey::of_user("app", "ada", "a");
     let saved = artifacts.save_artifact(&bare, Part::text("x"), None).await;
@@ -175,7 +175,7 @@ pub async fn owners_with_path_traversal_are_refused(harness: ArtifactHarness) {
 
 /// A hostile name is either stored unchanged and listed, or rejected. It never reaches another
 /// artifact, unless both names mean the same path.
-pub async fn hostile_names_stay_apart_or_are_refused(harness: ArtifactHarness) {
+pub async fn hostile_names_are_kept_separate_or_refused(harness: ArtifactHarness) {
     let seed = 20_261_116;
     println!("seed {seed}");
     let artifacts = harness.service().await;

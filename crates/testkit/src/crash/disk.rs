@@ -63,18 +63,18 @@ struct File {
 #[derive(Debug)]
 struct Change {
     call: usize,
-    what: What,
-    fate: Fate,
+    operation: Operation,
+    durability: Durability,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum Operation {
     Write { offset: u64, bytes: Arc<[u8]> },
     Resize(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+enum Durability {
     /// The call is in progress.
     Running,
     /// Not synced; the call ended at this time.
@@ -120,10 +120,10 @@ impl Disk {
                 Stage::Begin,
             ) => {
                 let (offset, bytes) = (*offset, Arc::clone(bytes));
-                self.change(moment.call, file, What::Write { offset, bytes })?;
+                self.change(moment.call, file, Operation::Write { offset, bytes })?;
             }
             (Action::Resize { file, length }, Stage::Begin) => {
-                self.change(moment.call, file, What::Resize(*length))?;
+                self.change(moment.call, file, Operation::Resize(*length))?;
             }
             (Action::Write { .. } | Action::Resize { .. }, Stage::End(result)) => {
                 self.changed(moment.call, result)?;
@@ -156,8 +156,8 @@ impl Disk {
         match self.find(name) {
             Ok(file) if truncate => self.files[file].changes.push(Change {
                 call,
-                what: What::Resize(0),
-                fate: Fate::Cached(self.now),
+                operation: Operation::Resize(0),
+                durability: Durability::Cached(self.now),
             }),
             Ok(_) => {}
             Err(_) => {
@@ -167,9 +167,13 @@ impl Disk {
         }
     }
 
-    fn change(&mut self, call: usize, name: &str, what: What) -> Result<(), String> {
-        let (file, fate) = (self.find(name)?, Fate::Running);
-        self.files[file].changes.push(Change { call, what, fate });
+    fn change(&mut self, call: usize, name: &str, operation: Operation) -> Result<(), String> {
+        let (file, durability) = (self.find(name)?, Durability::Running);
+        self.files[file].changes.push(Change {
+            call,
+            operation,
+            durability,
+        });
         Ok(())
     }
 
@@ -184,8 +188,8 @@ impl Disk {
                 return Ok(());
             };
             let change = &mut file.changes[place];
-            change.fate = Fate::Cached(self.now);
-            if let What::Write { bytes, .. } = &mut change.what {
+            change.durability = Durability::Cached(self.now);
+            if let Operation::Write { bytes, .. } = &mut change.operation {
                 *bytes = bytes[..done].into();
             }
             return Ok(());
@@ -196,11 +200,11 @@ impl Disk {
     fn synced(&mut self, moment: &Moment, name: &str, result: i64) -> Result<(), String> {
         let began = self.began(moment)?;
         let number = self.find(name)?;
-        let fate = match result {
-            0 => Fate::Synced,
-            _ => Fate::Doubtful,
+        let durability = match result {
+            0 => Durability::Synced,
+            _ => Durability::Doubtful,
         };
-        self.files[number].settle(began, fate);
+        self.files[number].settle(began, durability);
         if result == 0 {
             let name = self.names.entry(name.to_owned()).or_default();
             let made = name
@@ -252,15 +256,18 @@ impl Disk {
 
 impl File {
     /// A sync that began at `began` has ended.
-    fn settle(&mut self, began: u64, fate: Fate) {
+    fn settle(&mut self, began: u64, durability: Durability) {
         for change in &mut self.changes {
-            if matches!(change.fate, Fate::Cached(ended) if ended < began) {
-                change.fate = fate;
+            if matches!(change.durability, Durability::Cached(ended) if ended < began) {
+                change.durability = durability;
             }
         }
-        let settled = self.changes.iter().take_while(|c| c.fate == Fate::Synced);
+        let settled = self
+            .changes
+            .iter()
+            .take_while(|c| c.durability == Durability::Synced);
         for change in self.changes.drain(..settled.count()).collect::<Vec<_>>() {
-            change.what.apply(&mut self.base, |_| true);
+            change.operation.apply(&mut self.base, |_| true);
         }
     }
 
@@ -271,10 +278,10 @@ impl File {
         let lengths_survive = survival != Survival::Nothing && random.chance(25);
         for (turn, change) in (0..).zip(&self.changes) {
             let coin = random.chance(50);
-            let survives = |sector: u64| match (change.fate, survival) {
-                (Fate::Synced, _) => true,
+            let survives = |sector: u64| match (change.durability, survival) {
+                (Durability::Synced, _) => true,
                 // After a failed sync the outcome is random, regardless of later changes.
-                (Fate::Doubtful, _) | (_, Survival::SomeWrites) => coin,
+                (Durability::Doubtful, _) | (_, Survival::SomeWrites) => coin,
                 (_, Survival::Nothing) => false,
                 (_, Survival::Everything) => true,
                 (_, Survival::TornWrite) => {
@@ -284,12 +291,12 @@ impl File {
                     turn < toss(seed, sector, self.changes.len() as u64 + 1)
                 }
             };
-            change.what.apply(&mut bytes, survives);
+            change.operation.apply(&mut bytes, survives);
             if lengths_survive
-                && let What::Write {
+                && let Operation::Write {
                     offset,
                     bytes: written,
-                } = &change.what
+                } = &change.operation
             {
                 let end = *offset as usize + written.len();
                 bytes.resize(bytes.len().max(end), 0);
@@ -304,18 +311,18 @@ fn toss(seed: u64, sector: u64, end: u64) -> u64 {
     Random::new(seed ^ sector.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(end)
 }
 
-impl What {
+impl Operation {
     /// Apply the change to the sectors that `survives` accepts. A truncation is atomic and is
     /// identified by the new end.
     fn apply(&self, file: &mut Vec<u8>, survives: impl Fn(u64) -> bool) {
         let (offset, bytes) = match self {
-            What::Resize(length) => {
+            Operation::Resize(length) => {
                 if survives(*length / SECTOR) {
                     file.resize(*length as usize, 0);
                 }
                 return;
             }
-            What::Write { offset, bytes } => (*offset, bytes),
+            Operation::Write { offset, bytes } => (*offset, bytes),
         };
         let mut done = 0;
         while done < bytes.len() {
@@ -338,9 +345,9 @@ mod tests {
 
     /// Builds moments by hand, one call after the other.
     #[derive(Default)]
-    struct Story(Disk, usize);
+    struct MomentBuilder(Disk, usize);
 
-    impl Story {
+    impl MomentBuilder {
         fn begin(&mut self, action: Action) -> Moment {
             self.1 += 1;
             let (call, action) = (self.1, Arc::new(action));
@@ -416,8 +423,8 @@ mod tests {
     }
 
     #[test]
-    fn a_synced_write_is_there_and_a_later_one_may_be() {
-        let mut story = Story::default();
+    fn synced_write_survives_and_later_write_may() {
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"old");
         assert!(story.found("x").contains(&None));
@@ -429,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_sync_covers_only_what_ended_before_it_began() {
-        let mut story = Story::default();
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"a");
         let sync = story.begin(Action::Sync { file: "x".into() });
@@ -443,8 +450,8 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_torn_between_sectors_and_never_inside_one() {
-        let mut story = Story::default();
+    fn write_is_torn_only_between_sectors() {
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, &[b'a'; 1536]);
         story.sync("x");
@@ -459,8 +466,8 @@ mod tests {
     }
 
     #[test]
-    fn a_length_may_survive_without_its_bytes() {
-        let mut story = Story::default();
+    fn file_length_may_survive_without_its_bytes() {
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.sync("x");
         story.write("x", 0, b"ab");
@@ -477,8 +484,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_makes_doubtful_for_good() {
-        let mut story = Story::default();
+    fn failed_sync_leaves_writes_uncertain_forever() {
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"a");
         story.sync("x");
@@ -500,8 +507,8 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_file_may_come_back_until_the_folder_is_synced() {
-        let mut story = Story::default();
+    fn removed_file_may_reappear_until_the_folder_is_synced() {
+        let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"1");
         story.sync("x");

@@ -382,23 +382,23 @@ fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Act
     });
     match (inside.next(), inside.next()) {
         (None, _) => Ok(None),
-        (Some(Place::File(file)), None) if file.ends_with("-shm") => Ok(None),
-        (Some(Place::File(file)), None) => on_file(name, file, arguments),
-        (Some(Place::Folder), None) => on_folder(name, arguments),
+        (Some(TracedPath::File(file)), None) if file.ends_with("-shm") => Ok(None),
+        (Some(TracedPath::File(file)), None) => on_file(name, file, arguments),
+        (Some(TracedPath::Folder), None) => on_folder(name, arguments),
         (Some(_), Some(_)) => Err(format!("{name} on two files is not in the model")),
     }
 }
 
-enum Place {
+enum TracedPath {
     Folder,
     File(String),
 }
 
-fn place(folder: &str, path: &str) -> Option<Place> {
+fn place(folder: &str, path: &str) -> Option<TracedPath> {
     let rest = path.strip_prefix(folder)?;
     match rest.strip_prefix('/') {
-        None if rest.is_empty() => Some(Place::Folder),
-        Some(file) => Some(Place::File(file.to_owned())),
+        None if rest.is_empty() => Some(TracedPath::Folder),
+        Some(file) => Some(TracedPath::File(file.to_owned())),
         None => None,
     }
 }
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_two_threads_are_told_apart() {
+    fn calls_of_two_threads_are_separated() {
         let found = moments(
             "7 openat(AT_FDCWD<⟨/⟩>, \"⟨/d/x⟩\", O_RDWR|O_CREAT, 0644) = 3<⟨/d/x⟩>\n\
              7 pwrite64(3<⟨/d/x⟩>, \"⟨ab⟩\", 2, 512 <unfinished ...>\n\
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_never_returned_has_no_end() {
+    fn unreturned_call_has_no_end() {
         let ends = [
             " <unfinished ...>\n7 +++ killed by SIGKILL +++",
             " <unfinished ...>) = ?\n7 +++ killed by SIGKILL +++",

@@ -95,7 +95,7 @@ pub async fn adding_and_searching_run_concurrently(harness: MemoryHarness) {
 }
 
 /// Hostile texts are stored unchanged and found by their words.
-pub async fn hostile_texts_are_found_as_they_are(harness: MemoryHarness) {
+pub async fn hostile_text_is_found_unchanged(harness: MemoryHarness) {
     let memory = harness.service().await;
     let texts = [
         "'; DROP TABLE memories; -- marker0z",
@@ -151,7 +151,7 @@ pub async fn query_without_words_succeeds(harness: MemoryHarness) {
 }
 
 /// Words are found in scripts without spaces, right-to-left scripts, with marks and with digits.
-pub async fn scripts_of_the_world_are_found(harness: MemoryHarness) {
+pub async fn text_in_any_script_is_found(harness: MemoryHarness) {
     let memory = harness.service().await;
     let pairs = [
         ("昨日は東京タワーに行きました。", "東京タワー"),

@@ -60,7 +60,7 @@ pub async fn single_events_are_added_to_existing_entries(harness: MemoryHarness)
 }
 
 /// A deleted entry is not found, and adding its session again does not restore it.
-pub async fn deleted_entry_does_not_come_back(harness: MemoryHarness) {
+pub async fn deleted_entry_is_not_ingested_again(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["The code is swordfish.", "The tea is cold."]);
     memory.add_session_to_memory(&session).await.unwrap();

@@ -11,8 +11,8 @@
 
 mod finding;
 mod keeping;
+mod migration;
 mod store;
-mod taking_over;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -21,8 +21,8 @@ use retain_core::{Event, MemoryService, MemoryStore, Session};
 
 pub use finding::*;
 pub use keeping::*;
+pub use migration::*;
 pub use store::*;
-pub use taking_over::*;
 
 /// What a second service on the same data sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +145,7 @@ macro_rules! memory_promises {
             session_added_twice_is_stored_once,
             grown_session_adds_new_entries,
             single_events_are_added_to_existing_entries,
-            deleted_entry_does_not_come_back,
+            deleted_entry_is_not_ingested_again,
             invalid_user_name_is_empty_or_refused,
             memories_survive_a_restart,
             non_text_parts_stay_in_the_entry,
@@ -153,10 +153,10 @@ macro_rules! memory_promises {
             acknowledged_entry_is_found_at_once,
             search_is_isolated_by_user,
             adding_and_searching_run_concurrently,
-            hostile_texts_are_found_as_they_are,
+            hostile_text_is_found_unchanged,
             a_memory_of_a_megabyte_is_found,
             query_without_words_succeeds,
-            scripts_of_the_world_are_found,
+            text_in_any_script_is_found,
         }
     };
     (@each $open:expr, $needs:expr; $($promise:ident),* $(,)?) => { $(
@@ -180,24 +180,24 @@ macro_rules! memory_store_promises {
         $crate::memory_promises! { @each $open, [$($needs)?];
             ingested_batch_is_all_or_nothing,
             duplicate_id_in_a_batch_acts_like_two_calls,
-            metadata_stays_when_a_turn_is_added_without,
+            metadata_stays_when_a_turn_is_added_without_metadata,
             limits_of_a_user_are_enforced,
             edits_respect_the_limits,
-            records_come_back_as_they_were,
-            rows_come_in_pages,
-            marks_move_with_every_change_and_only_then,
-            changes_name_what_was_touched,
+            records_are_returned_unchanged,
+            rows_are_read_in_pages,
+            mark_changes_with_every_change_only,
+            changes_list_the_changed_entries,
             too_many_changes_require_a_full_read,
             edited_entry_is_not_replaced_by_ingestion,
             forget_removes_exactly_the_selected_entries,
             forgotten_ids_stay_out_of_every_session,
-            expired_entries_do_not_come_back,
+            expired_entries_are_not_ingested_again,
             expired_direct_entry_can_be_added_again,
             vectors_are_stored_with_their_model,
             statistics_count_existing_entries,
             two_stores_on_the_same_data_agree,
             scopes_with_memories_are_listed_in_order,
-            hashes_of_forgotten_memories_come_in_pages,
+            hashes_of_forgotten_memories_are_read_in_pages,
             restored_entries_equal_their_source,
             known_entry_numbers_are_not_restored_twice,
         }

@@ -137,7 +137,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
 }
 
 /// Every field of an entry is returned.
-pub async fn records_come_back_as_they_were(harness: MemoryStoreHarness) {
+pub async fn records_are_returned_unchanged(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [(
         "k".to_owned(),
@@ -205,7 +205,7 @@ pub async fn records_come_back_as_they_were(harness: MemoryStoreHarness) {
 }
 
 /// Pages have no gap and no repetition; missing entry numbers are skipped.
-pub async fn rows_come_in_pages(harness: MemoryStoreHarness) {
+pub async fn rows_are_read_in_pages(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let ids: Vec<String> = (0..25).map(|n| format!("e{n}")).collect();
     for id in &ids {
@@ -232,7 +232,7 @@ pub async fn rows_come_in_pages(harness: MemoryStoreHarness) {
 }
 
 /// Every change moves the mark; an operation that changes nothing leaves it.
-pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarness) {
+pub async fn mark_changes_with_every_change_only(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
     let mut before = mark(&*store).await;
@@ -265,7 +265,7 @@ pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarn
 
 /// Changes since a mark list changed and removed entries by number; new ones follow the last
 /// number.
-pub async fn changes_name_what_was_touched(harness: MemoryStoreHarness) {
+pub async fn changes_list_the_changed_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
     add(&*store, news.to_vec()).await;
@@ -462,7 +462,7 @@ pub async fn forgotten_ids_stay_out_of_every_session(harness: MemoryStoreHarness
 }
 
 /// An expired entry of any user is deleted and does not come back.
-pub async fn expired_entries_do_not_come_back(harness: MemoryStoreHarness) {
+pub async fn expired_entries_are_not_ingested_again(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let mortal = |id: &str, at: i64| NewMemory {
         expires_us: Some(at),
@@ -621,7 +621,7 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
 }
 
 /// Adding a turn again without metadata keeps its metadata.
-pub async fn metadata_stays_when_a_turn_is_added_without(harness: MemoryStoreHarness) {
+pub async fn metadata_stays_when_a_turn_is_added_without_metadata(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
     let noted = |text: &str| NewMemory {

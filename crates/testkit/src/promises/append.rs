@@ -12,9 +12,12 @@ pub async fn positions_are_dense_from_one(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     assert_eq!(append(&log, &key, event("a")).await, 1);
-    assert_eq!(append_all(&log, &key, numbered("b", 3)).await, [2, 3, 4]);
+    assert_eq!(
+        append_all(&log, &key, numbered_events("b", 3)).await,
+        [2, 3, 4]
+    );
     assert_eq!(append(&log, &key, event("c")).await, 5);
-    assert_eq!(places(&read(&log, &key).await), [1, 2, 3, 4, 5]);
+    assert_eq!(loaded_positions(&read(&log, &key).await), [1, 2, 3, 4, 5]);
 }
 
 /// A failed append uses up no position.
@@ -33,7 +36,7 @@ pub async fn partial_events_are_not_stored(harness: Harness) {
     let key = create(&log, "s").await;
     let mut live = read(&log, &key).await;
     let before = live.clone();
-    let mut partial = setting("p", r#"{"a":1,"temp:b":2}"#);
+    let mut partial = state_event("p", r#"{"a":1,"temp:b":2}"#);
     partial.response.partial = Some(true);
     let answer = log.append_event(&mut live, partial.clone()).await.unwrap();
     assert_eq!(answer, partial);
@@ -75,12 +78,12 @@ pub async fn append_fills_in_id_and_time(harness: Harness) {
 pub async fn append_returns_the_stored_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let given = setting("e", r#"{"temp:x":1,"a":1}"#);
+    let given = state_event("e", r#"{"temp:x":1,"a":1}"#);
     let appended = log.append(&key, given.into()).await.unwrap();
     let (position, event) = &appended.events[0];
     let stored = read(&log, &key).await;
     assert_eq!(*position, 1);
-    assert_eq!(event.to_json().unwrap(), bodies(&stored)[0]);
+    assert_eq!(event.to_json().unwrap(), event_texts(&stored)[0]);
     assert_eq!(event.actions.state_delta, map(r#"{"a":1}"#));
     assert_eq!(appended.run, None);
 }
@@ -95,18 +98,18 @@ pub async fn a_batch_is_all_or_nothing(harness: Harness) {
     not_a_number.timestamp = f64::NAN;
     let mut unwritable = event("bad");
     unwritable.actions.state_delta.insert("x", f64::INFINITY);
-    let other_body = setting("taken", r#"{"other":1}"#);
-    let nul = setting("bad", r#"{"nul\u0000":1}"#);
+    let other_body = state_event("taken", r#"{"other":1}"#);
+    let nul = state_event("bad", r#"{"nul\u0000":1}"#);
     for bad in [not_a_number, unwritable, other_body, nul] {
-        let first = setting("e1", r#"{"a":1,"user:b":1,"app:c":1}"#);
-        let batch = vec![first, bad, setting("e2", r#"{"d":1}"#)];
+        let first = state_event("e1", r#"{"a":1,"user:b":1,"app:c":1}"#);
+        let batch = vec![first, bad, state_event("e2", r#"{"d":1}"#)];
         assert!(log.append(&key, batch.into()).await.is_err());
         assert_eq!(read(&log, &key).await, before);
     }
     let good = vec![
-        setting("e1", r#"{"a":1}"#),
+        state_event("e1", r#"{"a":1}"#),
         event("e2"),
-        setting("e3", r#"{"a":3}"#),
+        state_event("e3", r#"{"a":3}"#),
     ];
     assert_eq!(append_all(&log, &key, good).await, [2, 3, 4]);
     assert_eq!(read(&log, &key).await.state, state(r#"{"a":3}"#));
@@ -119,7 +122,7 @@ pub async fn a_failed_append_leaves_the_live_session_untouched(harness: Harness)
     let mut live = read(&log, &key).await;
     log.append_event(&mut live, event("taken")).await.unwrap();
     let before = live.clone();
-    let other_body = setting("taken", r#"{"a":1,"temp:t":1}"#);
+    let other_body = state_event("taken", r#"{"a":1,"temp:t":1}"#);
     let failed = log.append_event(&mut live, other_body.clone()).await;
     assert_fails!(failed, SessionError::Conflict { .. });
     assert_eq!(live, before);
@@ -168,10 +171,10 @@ pub async fn append_at_the_expected_position_succeeds(harness: Harness) {
 pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 2)).await;
+    append_all(&log, &key, numbered_events("e", 2)).await;
     let before = read(&log, &key).await;
     for wrong in [0, 1, 3, u64::MAX] {
-        let late = Append::from(setting("late", r#"{"a":1}"#)).expecting(wrong);
+        let late = Append::from(state_event("late", r#"{"a":1}"#)).expecting(wrong);
         let answer = log.append(&key, late).await;
         assert_fails!(
             answer,
@@ -187,7 +190,7 @@ pub async fn exactly_one_writer_at_a_position_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     for round in 0..5 {
-        let answers = at_once(6, |number| {
+        let answers = run_concurrently(6, |number| {
             let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
             let event = event(&format!("e{round}-{number}"));
             async move { log.append(&key, Append::from(event).expecting(round)).await }
@@ -205,7 +208,7 @@ pub async fn concurrent_appends_keep_every_event(harness: Harness) {
     const EACH: usize = 15;
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
-    let written = at_once(WRITERS, |writer| {
+    let written = run_concurrently(WRITERS, |writer| {
         let (log, key) = ([&log, &second][writer % 2].clone(), key.clone());
         async move {
             let mut mine = Vec::new();
@@ -220,7 +223,7 @@ pub async fn concurrent_appends_keep_every_event(harness: Harness) {
     let stored = read(&log, &key).await;
     assert_eq!(stored.events.len(), WRITERS * EACH);
     let everywhere: Vec<u64> = (1..=(WRITERS * EACH) as u64).collect();
-    assert_eq!(places(&stored), everywhere);
+    assert_eq!(loaded_positions(&stored), everywhere);
     for mine in written {
         assert!(mine.is_sorted(), "a writer's events keep their order");
         for (position, id) in mine {
@@ -237,7 +240,7 @@ pub async fn concurrent_writers_of_different_keys_lose_nothing(harness: Harness)
     for session in ["s0", "s1"] {
         create(&log, session).await;
     }
-    at_once(WRITERS, |writer| {
+    run_concurrently(WRITERS, |writer| {
         let log = [&log, &second][writer % 2].clone();
         let key = key(["s0", "s1"][writer / 2 % 2]);
         async move {
@@ -245,7 +248,7 @@ pub async fn concurrent_writers_of_different_keys_lose_nothing(harness: Harness)
                 let delta = format!(
                     r#"{{"k{writer}-{n}":{n},"user:k{writer}-{n}":{n},"app:k{writer}-{n}":{n}}}"#
                 );
-                append(&log, &key, setting(&format!("e{writer}-{n}"), &delta)).await;
+                append(&log, &key, state_event(&format!("e{writer}-{n}"), &delta)).await;
             }
         }
     })
@@ -275,12 +278,12 @@ pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
         "{}",
     ];
     for (number, delta) in deltas.into_iter().enumerate() {
-        let mut event = setting(&format!("e{number}"), delta);
+        let mut event = state_event(&format!("e{number}"), delta);
         event.timestamp = 100.0 - number as f64;
         log.append_event(&mut live, event).await.unwrap();
         let fresh = read(&log, &key).await;
         assert_eq!(live, fresh);
-        assert_eq!(bodies(&live), bodies(&fresh));
+        assert_eq!(event_texts(&live), event_texts(&fresh));
     }
 }
 
@@ -291,11 +294,11 @@ pub async fn shared_session_receives_every_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let shared = SharedSession::new(read(&log, &key).await);
-    at_once(WRITERS, |writer| {
+    run_concurrently(WRITERS, |writer| {
         let (log, shared) = (log.clone(), shared.clone());
         async move {
             for n in 0..EACH {
-                let event = setting(
+                let event = state_event(
                     &format!("e{writer}-{n}"),
                     &format!(r#"{{"k{writer}":{n},"temp:t{writer}":{n}}}"#),
                 );
@@ -305,7 +308,7 @@ pub async fn shared_session_receives_every_event(harness: Harness) {
     })
     .await;
     let mut live = shared.snapshot();
-    let mut found = places(&live);
+    let mut found = loaded_positions(&live);
     found.sort_unstable();
     let everywhere: Vec<u64> = (1..=(WRITERS * EACH) as u64).collect();
     assert_eq!(found, everywhere);
@@ -317,7 +320,7 @@ pub async fn shared_session_receives_every_event(harness: Harness) {
     // Tasks receive their events in any order; a refresh restores the order of the log.
     log.refresh(&mut live).await.unwrap();
     let stored = read(&log, &key).await;
-    assert_eq!(bodies(&live), bodies(&stored));
+    assert_eq!(event_texts(&live), event_texts(&stored));
     assert_eq!(live.position, stored.position);
 }
 
@@ -346,11 +349,11 @@ pub async fn events_are_stored_byte_for_byte(harness: Harness) {
         append(&log, &key, event).await;
     }
     let stored = read(&log, &key).await;
-    assert_eq!(bodies(&stored), given);
+    assert_eq!(event_texts(&stored), given);
     assert!(given[0].contains("123456789012345678901234567890"));
     assert!(given[0].contains(r#""zFuture":{"b":1,"a":[1,1.0,1e5,-0]}"#));
     let second = harness.second().await;
-    assert_eq!(bodies(&read(&second, &key).await), given);
+    assert_eq!(event_texts(&read(&second, &key).await), given);
 }
 
 const EXACT_EVENTS: [&str; 6] = [
@@ -397,7 +400,7 @@ pub async fn state_values_are_stored_exactly(harness: Harness) {
     let delta = format!("{{{}}}", &delta[1..]);
     let initial = create_with(&log, "initial", &delta).await;
     let appended = create(&log, "appended").await;
-    append(&log, &appended, setting("e", &delta)).await;
+    append(&log, &appended, state_event("e", &delta)).await;
     for (key, position) in [(initial, 0), (appended, 1)] {
         let now = read(&harness.second().await, &key).await.state;
         let then = log.state_at(&key, position).await.unwrap();
@@ -414,17 +417,17 @@ pub async fn state_values_are_stored_exactly(harness: Harness) {
 }
 
 /// A long log is complete, however it is read.
-pub async fn long_logs_are_kept_whole(harness: Harness) {
+pub async fn long_log_is_stored_completely(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for batch in 0..5 {
         let delta = format!(r#"{{"batch":{batch}}}"#);
-        let events = (0..200).map(|n| setting(&format!("e{batch}-{n}"), &delta));
+        let events = (0..200).map(|n| state_event(&format!("e{batch}-{n}"), &delta));
         append_all(&log, &key, events.collect()).await;
     }
     let stored = read(&log, &key).await;
     assert_eq!(stored.events.len(), 1000);
-    assert_eq!(places(&stored), (1..=1000).collect::<Vec<u64>>());
+    assert_eq!(loaded_positions(&stored), (1..=1000).collect::<Vec<u64>>());
     let newest = read_window(&log, &key, Window::newest(3)).await;
     assert_eq!(ids(&newest), ["e4-197", "e4-198", "e4-199"]);
     let middle = log.state_at(&key, 400).await.unwrap();

@@ -91,21 +91,21 @@ pub(super) fn event_at(id: &str, timestamp: f64) -> Event {
 }
 
 /// An event that sets state.
-pub(super) fn setting(id: &str, delta: &str) -> Event {
+pub(super) fn state_event(id: &str, delta: &str) -> Event {
     let mut event = event(id);
     event.actions.state_delta = map(delta);
     event
 }
 
 /// An event of an invocation that sets state.
-pub(super) fn in_invocation(id: &str, invocation: &str, delta: &str) -> Event {
-    let mut event = setting(id, delta);
+pub(super) fn invocation_event(id: &str, invocation: &str, delta: &str) -> Event {
+    let mut event = state_event(id, delta);
     event.invocation_id = invocation.into();
     event
 }
 
 /// Events `<prefix>1` to `<prefix>n`.
-pub(super) fn numbered(prefix: &str, n: usize) -> Vec<Event> {
+pub(super) fn numbered_events(prefix: &str, n: usize) -> Vec<Event> {
     (1..=n).map(|i| event(&format!("{prefix}{i}"))).collect()
 }
 
@@ -147,13 +147,13 @@ pub(super) fn ids(session: &Session) -> Vec<&str> {
 }
 
 /// The positions of the session's loaded events.
-pub(super) fn places(session: &Session) -> Vec<u64> {
+pub(super) fn loaded_positions(session: &Session) -> Vec<u64> {
     let events = session.events.iter_with_positions();
     events.map(|(position, _)| position).collect()
 }
 
 /// The events of a session, byte for byte.
-pub(super) fn bodies(session: &Session) -> Vec<String> {
+pub(super) fn event_texts(session: &Session) -> Vec<String> {
     let events = session.events.iter();
     events.map(|event| event.to_json().unwrap()).collect()
 }
@@ -171,7 +171,7 @@ pub(super) fn no_wait() -> RunOptions {
 }
 
 /// Runs `task` `count` times concurrently and returns the answers in order.
-pub(super) async fn at_once<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
+pub(super) async fn run_concurrently<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -191,13 +191,13 @@ where
 }
 
 /// Await `work`; the timeout of a minute only catches a hanging test.
-pub(super) async fn patiently<F: Future>(work: F) -> F::Output {
+pub(super) async fn within_a_minute<F: Future>(work: F) -> F::Output {
     let answered = tokio::time::timeout(Duration::from_secs(60), work).await;
     answered.expect("still waiting")
 }
 
 /// Poll `work` a few times and fail if it completes.
-pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
+pub(super) async fn assert_pending<F: Future + Unpin>(work: &mut F) {
     for _ in 0..3 {
         tokio::select! {
             biased;
@@ -208,7 +208,7 @@ pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
 }
 
 /// Let `work` wait until it has surely polled twice and stored a ticket that other instances see.
-pub(super) async fn stands_in_line<F: Future + Unpin>(work: &mut F) {
+pub(super) async fn wait_for_ticket<F: Future + Unpin>(work: &mut F) {
     for _ in 0..40 {
         tokio::select! {
             biased;
@@ -222,7 +222,7 @@ pub(super) async fn stands_in_line<F: Future + Unpin>(work: &mut F) {
 pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, Arc<Event>)> {
     let mut found = Vec::with_capacity(n);
     while found.len() < n {
-        let next = patiently(tail.next()).await.expect("a tail goes on");
+        let next = within_a_minute(tail.next()).await.expect("a tail goes on");
         found.push(next.unwrap());
     }
     found

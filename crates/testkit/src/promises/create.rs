@@ -104,7 +104,7 @@ pub async fn create_drops_temp_keys(harness: Harness) {
 pub async fn initial_state_is_position_zero(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"b":[2],"n":null}"#).await;
-    append(&log, &key, setting("e", r#"{"a":9,"c":3,"b":null}"#)).await;
+    append(&log, &key, state_event("e", r#"{"a":9,"c":3,"b":null}"#)).await;
     let initial = log.state_at(&key, 0).await.unwrap();
     assert_eq!(initial, state(r#"{"a":1,"b":[2],"n":null}"#));
 }
@@ -113,7 +113,7 @@ pub async fn initial_state_is_position_zero(harness: Harness) {
 pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:a":1,"user:a":1}"#).await;
-    append(&log, &key, setting("e", r#"{"b":1}"#)).await;
+    append(&log, &key, state_event("e", r#"{"b":1}"#)).await;
     let before = read(&log, &key).await;
     let other = state(r#"{"a":2,"app:a":2,"user:a":2,"user:new":2}"#);
     let again = log.create_session(APP, USER, Some(other), Some("s")).await;
@@ -124,7 +124,7 @@ pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harne
 /// Of concurrent creates of one session, exactly one succeeds, and its state is stored.
 pub async fn exactly_one_of_concurrent_creates_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
-    let answers = at_once(8, |number| {
+    let answers = run_concurrently(8, |number| {
         let log = [&log, &second][number % 2].clone();
         let mine = state(&format!(r#"{{"winner":{number},"user:winner":{number}}}"#));
         async move { log.create_session(APP, USER, Some(mine), Some("s")).await }
@@ -142,7 +142,7 @@ pub async fn exactly_one_of_concurrent_creates_wins(harness: Harness) {
 }
 
 /// The same session id under another user or app is another session.
-pub async fn the_same_id_elsewhere_is_another_session(harness: Harness) {
+pub async fn same_id_under_another_user_is_another_session(harness: Harness) {
     let log = harness.service();
     let keys = [
         key("s"),

@@ -53,11 +53,11 @@ pub async fn delete_touches_no_other_session(harness: Harness) {
     let mut before = Vec::new();
     for other in &others {
         create_at(&log, other, r#"{"a":1}"#).await;
-        append(&log, other, setting("e", r#"{"b":1}"#)).await;
+        append(&log, other, state_event("e", r#"{"b":1}"#)).await;
         before.push(read(&log, other).await);
     }
     let key = create(&log, "s").await;
-    append(&log, &key, setting("e", r#"{"b":2}"#)).await;
+    append(&log, &key, state_event("e", r#"{"b":2}"#)).await;
     delete(&log, &key).await;
     for (other, before) in others.iter().zip(before) {
         assert_eq!(read(&log, other).await, before);
@@ -71,7 +71,7 @@ pub async fn append_after_delete_is_not_found(harness: Harness) {
     let mut live = read(&log, &key).await;
     delete(&log, &key).await;
     let appended = log
-        .append_event(&mut live, setting("e", r#"{"a":1}"#))
+        .append_event(&mut live, state_event("e", r#"{"a":1}"#))
         .await;
     assert_fails!(appended, SessionError::NotFound { key: found } if found == key);
     assert!(live.events.is_empty() && live.state.is_empty());
@@ -82,7 +82,7 @@ pub async fn append_after_delete_is_not_found(harness: Harness) {
 pub async fn recreated_session_is_empty(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"old":1}"#).await;
-    append(&log, &key, in_invocation("e1", "old", r#"{"older":1}"#)).await;
+    append(&log, &key, invocation_event("e1", "old", r#"{"older":1}"#)).await;
     append(&log, &key, event("e2")).await;
     delete(&log, &key).await;
     create_with(&log, "s", r#"{"new":1}"#).await;
@@ -91,7 +91,7 @@ pub async fn recreated_session_is_empty(harness: Harness) {
     assert_eq!((fresh.state, fresh.position), (state(r#"{"new":1}"#), 0));
     let at_zero = log.state_at(&key, 0).await.unwrap();
     assert_eq!(at_zero, state(r#"{"new":1}"#));
-    assert_eq!(append(&log, &key, setting("e1", r#"{"b":1}"#)).await, 1);
+    assert_eq!(append(&log, &key, state_event("e1", r#"{"b":1}"#)).await, 1);
     let after = log.state_at(&key, 1).await.unwrap();
     assert_eq!(after, state(r#"{"new":1,"b":1}"#));
     let rewound = log.rewind(&key, "old").await;
@@ -99,7 +99,7 @@ pub async fn recreated_session_is_empty(harness: Harness) {
 }
 
 /// The run token of a deleted session is invalid in a recreated session with the same id.
-pub async fn a_run_does_not_outlive_its_deleted_session(harness: Harness) {
+pub async fn run_cannot_append_after_its_session_is_deleted(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let old = begin(&log, &key, event("e1")).await.unwrap();
@@ -151,11 +151,11 @@ pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
 }
 
 /// A delete among concurrent appends removes the session, whatever the order.
-pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
+pub async fn delete_beats_concurrent_appends(harness: Harness) {
     let log = harness.service();
     for round in 0..10 {
         let key = create(&log, &format!("s{round}")).await;
-        let answers = at_once(4, |number| {
+        let answers = run_concurrently(4, |number| {
             let (log, key) = (log.clone(), key.clone());
             async move {
                 if number == 0 {
@@ -175,7 +175,7 @@ pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
 }
 
 /// A deleted session stays deleted after reopening the store.
-pub async fn deleted_stays_deleted_after_reopening(mut harness: Harness) {
+pub async fn deleted_session_stays_deleted_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }
@@ -199,14 +199,14 @@ pub async fn waiting_run_fails_when_the_session_is_deleted(harness: Harness) {
     let options = retain_core::RunOptions::default().with_wait(Duration::from_secs(60));
     let append = Append::from(event("e2")).beginning_run(options);
     let mut waiting = log.append(&key, append);
-    still_waits(&mut waiting).await;
+    assert_pending(&mut waiting).await;
     delete(&log, &key).await;
-    let answer = patiently(waiting).await;
+    let answer = within_a_minute(waiting).await;
     assert_fails!(answer, SessionError::NotFound { .. });
 }
 
 /// A handle of a deleted session does not write into a new session with the same id.
-pub async fn a_handle_of_a_deleted_session_does_not_write_into_a_new_one(harness: Harness) {
+pub async fn handle_of_a_deleted_session_cannot_append_to_a_new_one(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append(&log, &key, event("e1")).await;

@@ -12,9 +12,9 @@ async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
     let two = SessionKey::new(app, user, "two");
     create_at(log, &one, r#"{"a":1,"user:u":1,"app:p":1}"#).await;
     create_at(log, &two, r#"{"c":3}"#).await;
-    append(log, &one, setting("e1", r#"{"a":2,"b":2}"#)).await;
+    append(log, &one, state_event("e1", r#"{"a":2,"b":2}"#)).await;
     append(log, &one, event("e2")).await;
-    append(log, &two, setting("e1", r#"{"user:v":3,"app:q":3}"#)).await;
+    append(log, &two, state_event("e1", r#"{"user:v":3,"app:q":3}"#)).await;
     [one, two]
 }
 
@@ -70,7 +70,7 @@ pub async fn erase_keeps_other_users(harness: Harness) {
 }
 
 /// Erasing again, or erasing an unknown user, removes nothing and returns zeros.
-pub async fn erase_twice_gives_zeros(harness: Harness) {
+pub async fn second_erase_counts_zero(harness: Harness) {
     let log = harness.service();
     fill(&log, APP, USER).await;
     log.erase_user(APP, USER).await.unwrap();
@@ -111,14 +111,14 @@ pub async fn erase_ends_tails(harness: Harness) {
     let log = harness.service();
     let [one, _] = fill(&log, APP, USER).await;
     let mut tail = log.tail(&one, 2);
-    still_waits(&mut tail.next()).await;
+    assert_pending(&mut tail.next()).await;
     log.erase_user(APP, USER).await.unwrap();
-    let end = patiently(tail.next()).await.unwrap();
+    let end = within_a_minute(tail.next()).await.unwrap();
     assert_fails!(end, SessionError::NotFound { .. });
 }
 
 /// Erased data stays erased after reopening the store.
-pub async fn erased_stays_erased_after_reopening(mut harness: Harness) {
+pub async fn erased_user_stays_erased_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }

@@ -13,7 +13,7 @@ async fn origin(log: &Log) -> SessionKey {
     let key = create_with(log, "s", INITIAL).await;
     for n in 1..=4 {
         let delta = format!(r#"{{"a":{n},"k{n}":{n},"user:u":{n}}}"#);
-        let event = in_invocation(&format!("e{n}"), &format!("i{n}"), &delta);
+        let event = invocation_event(&format!("e{n}"), &format!("i{n}"), &delta);
         append(log, &key, event).await;
     }
     key
@@ -26,7 +26,7 @@ async fn meta(log: &Log, id: &str) -> SessionMeta {
 }
 
 /// A fork has the events up to its position byte for byte, and the state after them.
-pub async fn a_fork_has_the_same_past(harness: Harness) {
+pub async fn fork_has_the_same_history(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let whole = read(&log, &key).await;
@@ -34,8 +34,8 @@ pub async fn a_fork_has_the_same_past(harness: Harness) {
         let id = format!("fork{position}");
         let fork = log.fork(&key, Some(position), Some(&id)).await.unwrap();
         assert_eq!(fork.key(), SessionKey::new(APP, USER, id));
-        assert_eq!(bodies(&fork), bodies(&whole)[..position as usize]);
-        assert_eq!(places(&fork), (1..=position).collect::<Vec<_>>());
+        assert_eq!(event_texts(&fork), event_texts(&whole)[..position as usize]);
+        assert_eq!(loaded_positions(&fork), (1..=position).collect::<Vec<_>>());
         assert_eq!(fork.state, log.state_at(&key, position).await.unwrap());
         assert_eq!(fork.position, position);
         assert_eq!(fork, read(&log, &fork.key()).await);
@@ -52,7 +52,7 @@ pub async fn fork_defaults_to_the_end_and_a_generated_id(harness: Harness) {
     assert_eq!((one.position, two.position), (4, 4));
     assert!(!one.id.trim().is_empty() && !two.id.trim().is_empty());
     assert!(one.id != two.id && one.id != key.id);
-    assert_eq!(bodies(&one), bodies(&read(&log, &key).await));
+    assert_eq!(event_texts(&one), event_texts(&read(&log, &key).await));
 }
 
 /// A fork beyond the end of the log fails.
@@ -85,7 +85,7 @@ pub async fn a_fork_to_an_existing_id_is_already_exists(harness: Harness) {
 }
 
 /// A list shows the origin of a fork, and a fork of a fork names its direct parent.
-pub async fn a_fork_remembers_its_origin(harness: Harness) {
+pub async fn fork_records_its_origin(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     harness.clock.tick(Duration::from_secs(60));
@@ -112,13 +112,13 @@ pub async fn a_fork_remembers_its_origin(harness: Harness) {
 }
 
 /// Origin and fork change independently; only shared state is shared.
-pub async fn a_fork_and_its_origin_live_independently(harness: Harness) {
+pub async fn fork_and_origin_change_independently(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let fork = log.fork(&key, Some(2), Some("fork")).await.unwrap().key();
-    append(&log, &key, setting("of-origin", r#"{"a":"origin"}"#)).await;
+    append(&log, &key, state_event("of-origin", r#"{"a":"origin"}"#)).await;
     let delta = r#"{"a":"fork","user:u":"fork"}"#;
-    assert_eq!(append(&log, &fork, setting("of-fork", delta)).await, 3);
+    assert_eq!(append(&log, &fork, state_event("of-fork", delta)).await, 3);
     let (of_origin, of_fork) = (read(&log, &key).await, read(&log, &fork).await);
     assert_eq!(of_origin.state.get("a").unwrap(), "origin");
     assert_eq!(of_fork.state.get("a").unwrap(), "fork");
@@ -134,7 +134,7 @@ pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     log.rewind(&key, "i3").await.unwrap();
-    append(&log, &key, in_invocation("e6", "i6", r#"{"z":1}"#)).await;
+    append(&log, &key, invocation_event("e6", "i6", r#"{"z":1}"#)).await;
     let fork = log.fork(&key, None, Some("fork")).await.unwrap().key();
     assert_fold(&log, &fork, INITIAL).await;
     log.rewind(&fork, "i1").await.unwrap();
@@ -158,7 +158,7 @@ pub async fn fork_recognizes_the_events_it_copied(harness: Harness) {
 }
 
 /// A run of the origin does not hold the fork's lease.
-pub async fn a_fork_is_free_while_its_origin_runs(harness: Harness) {
+pub async fn fork_has_no_lease_while_its_origin_runs(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let run = begin(&log, &key, event("run")).await.unwrap();
@@ -176,7 +176,7 @@ pub async fn a_fork_is_free_while_its_origin_runs(harness: Harness) {
 pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = origin(&log).await;
-    let answers = at_once(6, |number| {
+    let answers = run_concurrently(6, |number| {
         let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
         async move { log.fork(&key, Some(number as u64 % 4), Some("fork")).await }
     });
@@ -187,7 +187,7 @@ pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
 }
 
 /// A fork can be read by time, whether its events are older or newer than the fork.
-pub async fn a_fork_is_read_by_time(harness: Harness) {
+pub async fn fork_can_be_read_by_time(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let now = harness.clock.now();
@@ -204,6 +204,6 @@ pub async fn a_fork_is_read_by_time(harness: Harness) {
             ..Window::ALL
         };
         let found = read_window(&log, &fork, window).await;
-        assert_eq!(places(&found), expected, "since {offset}");
+        assert_eq!(loaded_positions(&found), expected, "since {offset}");
     }
 }

@@ -187,11 +187,11 @@ pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
     let key = create(&log, "s").await;
     let mut stored = Vec::new();
     for id in odd_ids().into_iter().filter(|id| !id.is_empty()) {
-        let event = in_invocation(&id, &id, "{}");
+        let event = invocation_event(&id, &id, "{}");
         let appended = log.append(&key, event.clone().into()).await;
         if is_refused(&id) {
             assert_fails!(appended, SessionError::Invalid { .. });
-            let refused = in_invocation("fine", &id, "{}");
+            let refused = invocation_event("fine", &id, "{}");
             assert_fails!(
                 log.append(&key, refused.into()).await,
                 SessionError::Invalid { .. }

@@ -11,7 +11,7 @@ fn text_of(bytes: usize) -> String {
 
 /// An event that sets `key` to a text of `bytes` bytes.
 fn filling(id: &str, key: &str, bytes: usize) -> Event {
-    setting(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
+    state_event(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
 
 /// The limit on the state of the scope with this prefix.
@@ -84,10 +84,10 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
 pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
-    let refused = log.append(&key, numbered("e", 4).into()).await;
+    let refused = log.append(&key, numbered_events("e", 4).into()).await;
     assert_too_large(refused, Limited::Batch, 3);
     assert!(read(&log, &key).await.events.is_empty());
-    let mut batch = numbered("e", 3);
+    let mut batch = numbered_events("e", 3);
     let mut partial = event("p");
     partial.response.partial = Some(true);
     batch.push(partial);
@@ -105,7 +105,7 @@ pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
         let more = filling("e2", &format!("{scope}b"), 600);
         let refused = log.append(&key, more.clone().into()).await;
         assert_too_large(refused, state_of(scope), LIMIT);
-        let batch = vec![setting("e3", r#"{"x":1,"user:x":1,"app:x":1}"#), more];
+        let batch = vec![state_event("e3", r#"{"x":1,"user:x":1,"app:x":1}"#), more];
         let refused = log.append(&key, batch.into()).await;
         assert_too_large(refused, state_of(scope), LIMIT);
         assert_eq!(read(&log, &key).await, before, "scope {scope:?}");
@@ -163,7 +163,7 @@ pub async fn the_length_of_ids_is_limited(harness: Harness) {
     let key = create(&log, &text_of(10)).await;
     let refused = log.append(&key, event(&long).into()).await;
     assert_fails!(refused, SessionError::Invalid { .. });
-    let refused = log.append(&key, in_invocation("e", &long, "{}").into());
+    let refused = log.append(&key, invocation_event("e", &long, "{}").into());
     assert_fails!(refused.await, SessionError::Invalid { .. });
     assert!(read(&log, &key).await.events.is_empty());
 
@@ -183,7 +183,7 @@ pub async fn large_events_are_stored(harness: Harness) {
     let large = filling("e", "k", 2 * 1024 * 1024);
     append(&log, &key, large.clone()).await;
     let stored = read(&log, &key).await;
-    assert_eq!(bodies(&stored), [large.to_json().unwrap()]);
+    assert_eq!(event_texts(&stored), [large.to_json().unwrap()]);
     assert_eq!(stored.state.to_delta(), large.actions.state_delta);
 }
 

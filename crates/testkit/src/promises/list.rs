@@ -59,7 +59,7 @@ async fn create_some(log: &Log, harness: &Harness) {
 }
 
 /// A user's list has the sessions of that user only.
-pub async fn list_brings_one_users_sessions(harness: Harness) {
+pub async fn list_returns_one_users_sessions(harness: Harness) {
     let log = harness.service();
     create_some(&log, &harness).await;
     let of_ada = all(&log, Some("ada")).await;
@@ -71,7 +71,7 @@ pub async fn list_brings_one_users_sessions(harness: Harness) {
 }
 
 /// Without a user, a list has the sessions of all users of the app, and of no other app.
-pub async fn list_without_user_brings_all_users(harness: Harness) {
+pub async fn list_without_user_returns_all_users(harness: Harness) {
     let log = harness.service();
     create_some(&log, &harness).await;
     let listed = all(&log, None).await;
@@ -159,7 +159,7 @@ pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
         create_at(&log, &key, &initial).await;
         if number % 7 == 0 {
             let delta = format!(r#"{{"number":-{number},"late":true}}"#);
-            append(&log, &key, setting("e", &delta)).await;
+            append(&log, &key, state_event("e", &delta)).await;
         }
         if number % 11 == 0 {
             let deleted = log.delete_session(APP, user, &key.id);
@@ -195,7 +195,7 @@ pub async fn list_as_text_equals_the_list(harness: Harness) {
     let key = key("s");
     for delta in [r#"{"c":3}"#, r#"{"a":2,"user:d":4}"#, r#"{"app:b":5}"#] {
         let id = format!("e{delta}");
-        append(&log, &key, in_invocation(&id, "i", delta)).await;
+        append(&log, &key, invocation_event(&id, "i", delta)).await;
         check_text(&log).await;
     }
     log.rewind(&key, "i").await.unwrap();
@@ -278,7 +278,7 @@ pub async fn list_pages_continue_after_a_deleted_session(harness: Harness) {
 }
 
 /// A cursor survives printing and parsing, whatever the ids contain.
-pub async fn list_cursors_survive_being_printed(harness: Harness) {
+pub async fn list_cursor_survives_printing_and_parsing(harness: Harness) {
     let log = harness.service();
     let nasty = ["\"", "a,b", "ünïcode 🦀", "x\ny", "[1]"];
     for id in nasty {
@@ -304,11 +304,11 @@ pub async fn list_cursors_survive_being_printed(harness: Harness) {
 }
 
 /// ADK's list has the merged state; the log's list has it on request.
-pub async fn list_has_state_on_request(harness: Harness) {
+pub async fn list_contains_state_on_request(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
     let key = key("s");
-    append(&log, &key, setting("e", r#"{"c":3,"user:d":4}"#)).await;
+    append(&log, &key, state_event("e", r#"{"c":3,"user:d":4}"#)).await;
     let neighbor = SessionKey::new(APP, "grace", "s");
     create_at(&log, &neighbor, r#"{"user:d":5}"#).await;
     let listed = all(&log, None).await;

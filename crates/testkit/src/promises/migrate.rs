@@ -25,7 +25,7 @@ async fn all_addresses(store: &dyn TransferStore, step: usize) -> Vec<SessionKey
 
 /// Sessions of all apps and users are listed in byte order, in pages of any size, without deleted
 /// and expired ones.
-pub async fn every_address_comes_once_in_order(harness: Harness) {
+pub async fn addresses_are_listed_once_in_order(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
     assert_eq!(all_addresses(&*store, 10).await, []);
@@ -68,7 +68,7 @@ async fn all_owners(store: &dyn TransferStore, step: usize) -> Vec<StateOwner> {
 }
 
 /// Apps and users with shared state are listed, with or without sessions, and no others.
-pub async fn owners_of_shared_keys_come_once_in_order(harness: Harness) {
+pub async fn owners_of_shared_keys_are_listed_once_in_order(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
     assert_eq!(all_owners(&*store, 10).await, []);
@@ -218,7 +218,7 @@ pub async fn migration_copies_everything(harness: Harness) {
 pub async fn migration_does_not_overwrite_different_data(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
-    append(&log, &key, setting("e1", r#"{"a":2}"#)).await;
+    append(&log, &key, state_event("e1", r#"{"a":2}"#)).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
     create_with(&copy, "s", r#"{"a":1}"#).await;

@@ -11,37 +11,37 @@ use super::common::*;
 use crate::harness::Harness;
 
 /// A read returns every event in log order, with its position.
-pub async fn read_brings_all_events_in_order(harness: Harness) {
+pub async fn read_returns_all_events_in_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 5)).await;
+    append_all(&log, &key, numbered_events("e", 5)).await;
     let all = get(&log, &key, GetSessionConfig::default()).await.unwrap();
     assert_eq!(ids(&all), ["e1", "e2", "e3", "e4", "e5"]);
-    assert_eq!(places(&all), [1, 2, 3, 4, 5]);
+    assert_eq!(loaded_positions(&all), [1, 2, 3, 4, 5]);
     assert_eq!(all.position, 5);
 }
 
 /// A read returns the newest N events, or all if there are fewer.
-pub async fn read_brings_the_newest_events(harness: Harness) {
+pub async fn read_returns_the_newest_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 5)).await;
+    append_all(&log, &key, numbered_events("e", 5)).await;
     for (count, expected) in [(1, vec![5]), (2, vec![4, 5]), (9, vec![1, 2, 3, 4, 5])] {
         let config = GetSessionConfig {
             num_recent_events: Some(count),
             after_timestamp: None,
         };
         let found = get(&log, &key, config).await.unwrap();
-        assert_eq!(places(&found), expected);
+        assert_eq!(loaded_positions(&found), expected);
         assert_eq!(found.position, 5);
     }
 }
 
 /// Zero events means none, as in ADK 2.13; the state is still returned.
-pub async fn newest_zero_brings_state_and_no_events(harness: Harness) {
+pub async fn newest_zero_returns_state_without_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
-    append(&log, &key, setting("e", r#"{"b":2}"#)).await;
+    append(&log, &key, state_event("e", r#"{"b":2}"#)).await;
     let config = GetSessionConfig {
         num_recent_events: Some(0),
         after_timestamp: None,
@@ -74,7 +74,7 @@ pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
             after_timestamp: Some(time),
         };
         let found = get(&log, &key, config).await.unwrap();
-        assert_eq!(places(&found), expected, "since {time}");
+        assert_eq!(loaded_positions(&found), expected, "since {time}");
         assert_eq!(found.position, 6);
     }
 }
@@ -92,15 +92,15 @@ pub async fn time_and_count_filters_combine(harness: Harness) {
             after_timestamp: Some(20.0),
         };
         let found = get(&log, &key, config).await.unwrap();
-        assert_eq!(places(&found), expected, "newest {count}");
+        assert_eq!(loaded_positions(&found), expected, "newest {count}");
     }
 }
 
 /// A range of positions includes both ends and may be anywhere.
-pub async fn read_brings_a_range_of_positions(harness: Harness) {
+pub async fn read_returns_a_range_of_positions(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 5)).await;
+    append_all(&log, &key, numbered_events("e", 5)).await;
     let cases = [
         (Window::range(2, 4), vec![2, 3, 4]),
         (Window::range(5, 5), vec![5]),
@@ -117,7 +117,7 @@ pub async fn read_brings_a_range_of_positions(harness: Harness) {
     ];
     for (window, expected) in cases {
         let found = read_window(&log, &key, window).await;
-        assert_eq!(places(&found), expected, "{window:?}");
+        assert_eq!(loaded_positions(&found), expected, "{window:?}");
     }
 }
 
@@ -136,23 +136,29 @@ pub async fn window_conditions_combine(harness: Harness) {
         newest: Some(4),
         oldest: Some(3),
     };
-    assert_eq!(places(&read_window(&log, &key, window).await), [4, 5, 6]);
+    assert_eq!(
+        loaded_positions(&read_window(&log, &key, window).await),
+        [4, 5, 6]
+    );
     let late = Window {
         after_timestamp: Some(50.0),
         newest: Some(2),
         oldest: Some(1),
         ..window
     };
-    assert_eq!(places(&read_window(&log, &key, late).await), [4]);
+    assert_eq!(loaded_positions(&read_window(&log, &key, late).await), [4]);
     let in_steps = Window {
         oldest: Some(2),
         ..Window::after(3)
     };
-    assert_eq!(places(&read_window(&log, &key, in_steps).await), [4, 5]);
+    assert_eq!(
+        loaded_positions(&read_window(&log, &key, in_steps).await),
+        [4, 5]
+    );
 }
 
 /// A session that was not created reads as `None`.
-pub async fn reading_a_missing_session_gives_none(harness: Harness) {
+pub async fn read_of_a_missing_session_is_none(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
     let config = GetSessionConfig::default();
@@ -191,8 +197,8 @@ pub async fn every_read_is_one_snapshot(harness: Harness) {
     for n in 1..=BATCHES {
         let left = format!(r#"{{"left":{n},"user:left":{n}}}"#);
         let right = format!(r#"{{"right":{n},"app:right":{n}}}"#);
-        let left = setting(&format!("l{n}"), &left);
-        let right = setting(&format!("r{n}"), &right);
+        let left = state_event(&format!("l{n}"), &left);
+        let right = state_event(&format!("r{n}"), &right);
         append_all(&log, &key, vec![left, right]).await;
     }
     written.store(true, Ordering::SeqCst);
@@ -207,7 +213,7 @@ pub async fn every_read_is_one_snapshot(harness: Harness) {
 fn assert_whole_batches(session: &Session) {
     assert_eq!(session.position % 2, 0, "half a batch");
     assert_eq!(session.events.len() % 2, 0, "half a batch");
-    let last = places(session).last().copied().unwrap_or(0);
+    let last = loaded_positions(session).last().copied().unwrap_or(0);
     assert_eq!(session.position, last, "events of another time");
     let batches = session.position as i64 / 2;
     for name in ["left", "right", "user:left", "app:right"] {
@@ -222,7 +228,7 @@ pub async fn a_second_instance_reads_what_the_first_wrote(harness: Harness) {
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     for number in 1..=10 {
         let delta = format!(r#"{{"n":{number},"user:n":{number}}}"#);
-        append(&log, &key, setting(&format!("e{number}"), &delta)).await;
+        append(&log, &key, state_event(&format!("e{number}"), &delta)).await;
         assert_eq!(read(&second, &key).await, read(&log, &key).await);
         assert_eq!(read(&second, &key).await.position, number);
     }
@@ -241,13 +247,13 @@ pub async fn everything_survives_reopening(mut harness: Harness) {
     append(
         &log,
         &key,
-        setting("e1", r#"{"b":{"c":[1.0,2]},"user:z":1}"#),
+        state_event("e1", r#"{"b":{"c":[1.0,2]},"user:z":1}"#),
     )
     .await;
     append(
         &log,
         &key,
-        in_invocation("e2", "i2", r#"{"a":null,"b":"x"}"#),
+        invocation_event("e2", "i2", r#"{"a":null,"b":"x"}"#),
     )
     .await;
     log.rewind(&key, "i2").await.unwrap();
@@ -259,7 +265,7 @@ pub async fn everything_survives_reopening(mut harness: Harness) {
     let log = harness.reopen().await;
     let after = read(&log, &key).await;
     assert_eq!(after, before);
-    assert_eq!(bodies(&after), bodies(&before));
+    assert_eq!(event_texts(&after), event_texts(&before));
     assert_eq!(read(&log, &fork.key()).await, fork);
     assert_eq!(log.list_sessions(APP, None).await.unwrap(), listed);
     let at_one = log.state_at(&key, 1).await.unwrap();
@@ -269,14 +275,19 @@ pub async fn everything_survives_reopening(mut harness: Harness) {
 }
 
 /// A refresh adds missed events once and in order, and the newest state.
-pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness) {
+pub async fn refresh_loads_missed_events_without_gap_or_repeat(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     let mut live = read(&log, &key).await;
     log.append_event(&mut live, event("mine1")).await.unwrap();
-    append(&second, &key, setting("theirs1", r#"{"a":2,"user:u":1}"#)).await;
+    append(
+        &second,
+        &key,
+        state_event("theirs1", r#"{"a":2,"user:u":1}"#),
+    )
+    .await;
     append(&second, &key, event("theirs2")).await;
-    log.append_event(&mut live, setting("mine2", r#"{"b":1}"#))
+    log.append_event(&mut live, state_event("mine2", r#"{"b":1}"#))
         .await
         .unwrap();
     append(&second, &key, event("theirs3")).await;
@@ -286,7 +297,7 @@ pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness
         ids(&live),
         ["mine1", "theirs1", "theirs2", "mine2", "theirs3"]
     );
-    assert_eq!(places(&live), [1, 2, 3, 4, 5]);
+    assert_eq!(loaded_positions(&live), [1, 2, 3, 4, 5]);
     assert_eq!(live, read(&log, &key).await);
     log.refresh(&mut live).await.unwrap();
     assert_eq!(live, read(&log, &key).await);
@@ -296,14 +307,14 @@ pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness
 pub async fn refresh_continues_from_a_window(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 5)).await;
+    append_all(&log, &key, numbered_events("e", 5)).await;
     let mut newest = read_window(&log, &key, Window::newest(2)).await;
     let mut none = read_window(&log, &key, Window::NONE).await;
-    append_all(&log, &key, numbered("f", 2)).await;
+    append_all(&log, &key, numbered_events("f", 2)).await;
     log.refresh(&mut newest).await.unwrap();
     log.refresh(&mut none).await.unwrap();
-    assert_eq!(places(&newest), [4, 5, 6, 7]);
-    assert_eq!(places(&none), [6, 7]);
+    assert_eq!(loaded_positions(&newest), [4, 5, 6, 7]);
+    assert_eq!(loaded_positions(&none), [6, 7]);
     assert_eq!((newest.position, none.position), (7, 7));
 }
 
@@ -312,9 +323,9 @@ pub async fn refresh_keeps_temp_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut live = read(&log, &key).await;
-    let event = setting("e1", r#"{"temp:t":1,"a":1}"#);
+    let event = state_event("e1", r#"{"temp:t":1,"a":1}"#);
     log.append_event(&mut live, event).await.unwrap();
-    append(&log, &key, setting("e2", r#"{"a":2}"#)).await;
+    append(&log, &key, state_event("e2", r#"{"a":2}"#)).await;
     log.refresh(&mut live).await.unwrap();
     assert_eq!(live.state, state(r#"{"temp:t":1,"a":2}"#));
 }
@@ -338,11 +349,11 @@ pub async fn refresh_does_not_mix_two_sessions_of_one_id(harness: Harness) {
     let log = harness.service();
     for events in [1, 5] {
         let key = create_with(&log, "s", r#"{"old":1}"#).await;
-        append_all(&log, &key, numbered("old", 3)).await;
+        append_all(&log, &key, numbered_events("old", 3)).await;
         let mut live = read(&log, &key).await;
         log.delete_session(APP, USER, "s").await.unwrap();
         create_with(&log, "s", r#"{"new":1}"#).await;
-        append_all(&log, &key, numbered("new", events)).await;
+        append_all(&log, &key, numbered_events("new", events)).await;
         match log.refresh(&mut live).await {
             Ok(()) => assert_eq!(live, read(&log, &key).await),
             refused => assert_fails!(refused, SessionError::NotFound { .. }),

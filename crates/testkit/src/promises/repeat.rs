@@ -17,25 +17,25 @@ async fn assert_one_copy(log: &Log, key: &SessionKey) -> Session {
 }
 
 /// The same event twice has one position and one copy, alone or in a batch.
-pub async fn the_same_event_again_changes_nothing(harness: Harness) {
+pub async fn repeated_event_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let first = setting("a", r#"{"k":1,"user:k":1}"#);
+    let first = state_event("a", r#"{"k":1,"user:k":1}"#);
     assert_eq!(append(&log, &key, first.clone()).await, 1);
-    append(&log, &key, setting("b", r#"{"k":2,"user:k":2}"#)).await;
+    append(&log, &key, state_event("b", r#"{"k":2,"user:k":2}"#)).await;
     let before = read(&log, &key).await;
     assert_eq!(append(&log, &key, first.clone()).await, 1);
-    let both = vec![first, setting("b", r#"{"k":2,"user:k":2}"#)];
+    let both = vec![first, state_event("b", r#"{"k":2,"user:k":2}"#)];
     assert_eq!(append_all(&log, &key, both).await, [1, 2]);
     // The state does not go back to what the repeated event set.
     assert_eq!(read(&log, &key).await, before);
 }
 
 /// A batch of old and new events stores the new ones.
-pub async fn a_batch_may_hold_old_and_new_events(harness: Harness) {
+pub async fn batch_may_contain_old_and_new_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 2)).await;
+    append_all(&log, &key, numbered_events("e", 2)).await;
     let batch = vec![event("e2"), event("e3"), event("e1"), event("e4")];
     assert_eq!(append_all(&log, &key, batch).await, [2, 3, 1, 4]);
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "e4"]);
@@ -47,7 +47,7 @@ pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness
     let key = create(&log, "s").await;
     let batch = vec![event("a"), event("b"), event("a")];
     assert_eq!(append_all(&log, &key, batch).await, [1, 2, 1]);
-    let batch = vec![event("c"), setting("c", r#"{"other":1}"#)];
+    let batch = vec![event("c"), state_event("c", r#"{"other":1}"#)];
     let refused = log.append(&key, batch.into()).await;
     assert_fails!(
         refused,
@@ -57,13 +57,13 @@ pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness
 }
 
 /// Concurrent appends of one event, as after a lost connection, store one copy and agree.
-pub async fn the_same_event_at_once_is_stored_once(harness: Harness) {
+pub async fn concurrent_repeats_are_stored_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     for round in 0..5 {
-        let answers = at_once(8, |number| {
+        let answers = run_concurrently(8, |number| {
             let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
-            let event = setting(&format!("e{round}"), &format!(r#"{{"k":{round}}}"#));
+            let event = state_event(&format!("e{round}"), &format!(r#"{{"k":{round}}}"#));
             async move { append(&log, &key, event).await }
         });
         assert_eq!(answers.await, [round + 1; 8]);
@@ -75,7 +75,7 @@ pub async fn the_same_event_at_once_is_stored_once(harness: Harness) {
 pub async fn second_instance_recognizes_a_repeat(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 3)).await;
+    append_all(&log, &key, numbered_events("e", 3)).await;
     assert_eq!(append(&second, &key, event("e2")).await, 2);
     assert_one_copy(&second, &key).await;
 }
@@ -87,7 +87,7 @@ pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
     }
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 3)).await;
+    append_all(&log, &key, numbered_events("e", 3)).await;
     drop(log);
     let log = harness.reopen().await;
     assert_eq!(append(&log, &key, event("e2")).await, 2);
@@ -132,12 +132,12 @@ pub async fn repeat_ignores_an_outdated_expected_position(harness: Harness) {
 pub async fn repeat_may_have_another_key_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let one = setting("e", r#"{"a":{"x":1,"y":2},"b":2,"user:c":1.50}"#);
-    let other = setting("e", r#"{"user:c":1.5,"b":2,"a":{"y":2,"x":1}}"#);
+    let one = state_event("e", r#"{"a":{"x":1,"y":2},"b":2,"user:c":1.50}"#);
+    let other = state_event("e", r#"{"user:c":1.5,"b":2,"a":{"y":2,"x":1}}"#);
     append(&log, &key, one.clone()).await;
     assert_eq!(append(&log, &key, other).await, 1);
     let stored = assert_one_copy(&log, &key).await;
-    assert_eq!(bodies(&stored), [one.to_json().unwrap()]);
+    assert_eq!(event_texts(&stored), [one.to_json().unwrap()]);
 }
 
 /// A repeat of an event without a time is recognized at a later time.
@@ -156,13 +156,16 @@ pub async fn repeat_without_a_time_is_recognized_later(harness: Harness) {
 pub async fn repeat_returns_the_stored_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let mut timeless = setting("e", r#"{"a":1,"b":2}"#);
+    let mut timeless = state_event("e", r#"{"a":1,"b":2}"#);
     timeless.timestamp = 0.0;
     append(&log, &key, timeless.clone()).await;
     let stored = read(&log, &key).await;
     harness.clock.tick(Duration::from_secs(60));
     let again = log.append(&key, timeless.clone().into()).await.unwrap();
-    assert_eq!(again.events[0].1.to_json().unwrap(), bodies(&stored)[0]);
+    assert_eq!(
+        again.events[0].1.to_json().unwrap(),
+        event_texts(&stored)[0]
+    );
     // A live session without the event receives the stored one.
     let mut live = Session {
         events: Default::default(),
@@ -190,13 +193,13 @@ pub async fn live_session_receives_a_repeat_once(harness: Harness) {
 pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 3)).await;
+    append_all(&log, &key, numbered_events("e", 3)).await;
     let before = read(&log, &key).await;
     let mut other_text = Event::user_text("other");
     other_text.id = "e2".into();
     other_text.timestamp = event("e2").timestamp;
     let other_time = event_at("e2", 77.0);
-    let other_delta = setting("e2", r#"{"a":1}"#);
+    let other_delta = state_event("e2", r#"{"a":1}"#);
     for other in [other_text, other_time, other_delta] {
         let refused = log.append(&key, other.into()).await;
         assert_fails!(
@@ -209,26 +212,28 @@ pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
 }
 
 /// `1` and `1.0` are different values, so they make different events.
-pub async fn numbers_of_another_kind_make_another_event(harness: Harness) {
+pub async fn integer_and_float_make_different_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append(&log, &key, setting("e", r#"{"a":1}"#)).await;
-    let refused = log.append(&key, setting("e", r#"{"a":1.0}"#).into()).await;
+    append(&log, &key, state_event("e", r#"{"a":1}"#)).await;
+    let refused = log
+        .append(&key, state_event("e", r#"{"a":1.0}"#).into())
+        .await;
     assert_fails!(refused, SessionError::Conflict { .. });
 }
 
 /// `temp:` keys are not stored, so they do not make an event different.
-pub async fn temp_keys_make_no_other_event(harness: Harness) {
+pub async fn temp_keys_do_not_make_a_different_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append(&log, &key, setting("e", r#"{"a":1,"temp:t":1}"#)).await;
-    assert_eq!(append(&log, &key, setting("e", r#"{"a":1}"#)).await, 1);
-    let other = setting("e", r#"{"temp:t":2,"a":1}"#);
+    append(&log, &key, state_event("e", r#"{"a":1,"temp:t":1}"#)).await;
+    assert_eq!(append(&log, &key, state_event("e", r#"{"a":1}"#)).await, 1);
+    let other = state_event("e", r#"{"temp:t":2,"a":1}"#);
     assert_eq!(append(&log, &key, other).await, 1);
 }
 
 /// Event ids are unique in a session, not among sessions.
-pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
+pub async fn same_event_id_in_two_sessions_is_allowed(harness: Harness) {
     let log = harness.service();
     let (one, two) = (create(&log, "one").await, create(&log, "two").await);
     let neighbor = SessionKey::new(APP, "grace", "one");
@@ -238,27 +243,27 @@ pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
         (&two, r#"{"a":2}"#),
         (&neighbor, r#"{"a":3}"#),
     ] {
-        assert_eq!(append(&log, key, setting("e", delta)).await, 1);
+        assert_eq!(append(&log, key, state_event("e", delta)).await, 1);
         assert_eq!(read(&log, key).await.state, state(delta));
     }
 }
 
 /// Repeating an old event does not change a live session that has only the newest events.
-pub async fn a_repeat_of_an_event_that_is_not_loaded_changes_nothing_live(harness: Harness) {
+pub async fn repeat_of_an_unloaded_event_leaves_the_live_session_unchanged(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for n in 1..=20 {
         append(
             &log,
             &key,
-            setting(&format!("e{n}"), &format!(r#"{{"k":{n}}}"#)),
+            state_event(&format!("e{n}"), &format!(r#"{{"k":{n}}}"#)),
         )
         .await;
     }
     for newest in [0, 5] {
         let mut live = read_window(&log, &key, Window::newest(newest)).await;
         let before = live.clone();
-        let repeat = setting("e3", r#"{"k":3}"#);
+        let repeat = state_event("e3", r#"{"k":3}"#);
         log.append_event(&mut live, repeat).await.unwrap();
         assert_eq!(live, before);
     }

@@ -16,11 +16,11 @@ const INITIAL: &str = r#"{"a":1,"b":2,"n":null,"user:u":1,"app:p":1}"#;
 async fn three_invocations(log: &Log) -> SessionKey {
     let key = create_with(log, "s", INITIAL).await;
     let events = vec![
-        in_invocation("e1", "i1", r#"{"a":10,"c":3}"#),
-        in_invocation("e2", "i1", r#"{"c":[4]}"#),
-        in_invocation("e3", "i2", r#"{"a":20,"b":null,"d":5,"user:u":2}"#),
-        in_invocation("e4", "i2", r#"{"n":0}"#),
-        in_invocation("e5", "i3", r#"{"d":6,"app:p":2,"e":{}}"#),
+        invocation_event("e1", "i1", r#"{"a":10,"c":3}"#),
+        invocation_event("e2", "i1", r#"{"c":[4]}"#),
+        invocation_event("e3", "i2", r#"{"a":20,"b":null,"d":5,"user:u":2}"#),
+        invocation_event("e4", "i2", r#"{"n":0}"#),
+        invocation_event("e5", "i3", r#"{"d":6,"app:p":2,"e":{}}"#),
     ];
     append_all(log, &key, events).await;
     key
@@ -36,7 +36,7 @@ async fn own_now(log: &Log, key: &SessionKey) -> State {
 
 /// A rewind as another program stores it: an event with ADK's deltas.
 fn foreign_rewind(id: &str, before: &str, delta: &str) -> Event {
-    let mut event = in_invocation(id, &format!("e-{id}"), delta);
+    let mut event = invocation_event(id, &format!("e-{id}"), delta);
     event.response.content = None;
     event.actions.rewind_before_invocation_id = Some(before.into());
     event
@@ -109,8 +109,8 @@ pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
 pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", INITIAL).await;
-    append(&log, &key, in_invocation("e1", "", r#"{"a":10}"#)).await;
-    append(&log, &key, in_invocation("e2", "i1", r#"{"a":20}"#)).await;
+    append(&log, &key, invocation_event("e1", "", r#"{"a":10}"#)).await;
+    append(&log, &key, invocation_event("e2", "i1", r#"{"a":20}"#)).await;
     let before = read(&log, &key).await;
     for odd in ["\0", "i1\0", "\0i1"] {
         let refused = log.rewind(&key, odd).await;
@@ -130,7 +130,12 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     let key = three_invocations(&log).await;
     log.rewind(&key, "i2").await.unwrap();
     let once = own_now(&log, &key).await;
-    append(&log, &key, in_invocation("e7", "i4", r#"{"a":99,"z":1}"#)).await;
+    append(
+        &log,
+        &key,
+        invocation_event("e7", "i4", r#"{"a":99,"z":1}"#),
+    )
+    .await;
     log.rewind(&key, "i2").await.unwrap();
     assert_eq!(own_now(&log, &key).await, once);
     log.rewind(&key, "i2").await.unwrap();
@@ -213,13 +218,13 @@ pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Har
 }
 
 /// Events before and after a rewind in one batch apply in their order.
-pub async fn a_batch_may_hold_a_rewind(harness: Harness) {
+pub async fn batch_may_contain_a_rewind(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let batch = vec![
-        in_invocation("e6", "i4", r#"{"x":1,"a":40}"#),
+        invocation_event("e6", "i4", r#"{"x":1,"a":40}"#),
         foreign_rewind("r1", "i2", r#"{"a":10,"x":null}"#),
-        in_invocation("e7", "i5", r#"{"y":1}"#),
+        invocation_event("e7", "i5", r#"{"y":1}"#),
     ];
     assert_eq!(append_all(&log, &key, batch).await, [6, 7, 8]);
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4],"y":1}"#);
@@ -232,8 +237,8 @@ pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     let batch = vec![
-        in_invocation("e1", "i1", r#"{"a":2}"#),
-        in_invocation("e2", "i2", r#"{"a":3,"b":3}"#),
+        invocation_event("e1", "i1", r#"{"a":2}"#),
+        invocation_event("e2", "i2", r#"{"a":3,"b":3}"#),
         foreign_rewind("r1", "i2", r#"{"a":2,"b":null}"#),
     ];
     append_all(&log, &key, batch).await;
@@ -250,7 +255,7 @@ pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
     timeless.timestamp = 0.0;
     for rewind in [timed, timeless] {
         let position = append(&log, &key, rewind.clone()).await;
-        let later = in_invocation(&format!("after-{}", rewind.id), "i9", r#"{"z":1}"#);
+        let later = invocation_event(&format!("after-{}", rewind.id), "i9", r#"{"z":1}"#);
         append(&log, &key, later).await;
         let before = read(&log, &key).await;
         harness.clock.tick(Duration::from_secs(1));
@@ -276,15 +281,15 @@ pub async fn a_live_session_follows_a_rewind(harness: Harness) {
 pub async fn rewind_waits_for_a_running_run(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
-    let run = begin(&log, &key, in_invocation("e6", "i4", r#"{"late":1}"#));
+    let run = begin(&log, &key, invocation_event("e6", "i4", r#"{"late":1}"#));
     let run = run.await.unwrap();
     let mut rewinding = log.rewind(&key, "i2");
-    still_waits(&mut rewinding).await;
-    let last = in_invocation("e7", "i4", r#"{"later":1,"a":77}"#);
+    assert_pending(&mut rewinding).await;
+    let last = invocation_event("e7", "i4", r#"{"later":1,"a":77}"#);
     log.append(&key, Append::from(last).ending_run(run))
         .await
         .unwrap();
-    let rewound = patiently(rewinding).await.unwrap();
+    let rewound = within_a_minute(rewinding).await.unwrap();
     assert_eq!(positions(&rewound), [8]);
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
     assert_eq!(own_now(&log, &key).await, expected);
@@ -296,16 +301,16 @@ pub async fn rewind_waits_for_a_running_run(harness: Harness) {
 pub async fn rewinds_among_concurrent_appends_are_exact(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = three_invocations(&log).await;
-    at_once(4, |task| {
+    run_concurrently(4, |task| {
         let (log, key) = ([&log, &second][task % 2].clone(), key.clone());
         async move {
             for n in 0..5 {
                 if task == 0 {
-                    patiently(log.rewind(&key, "i2")).await.unwrap();
+                    within_a_minute(log.rewind(&key, "i2")).await.unwrap();
                     continue;
                 }
                 let delta = format!(r#"{{"k{task}":{n},"a":{n}}}"#);
-                let event = in_invocation(&format!("x{task}-{n}"), "late", &delta);
+                let event = invocation_event(&format!("x{task}-{n}"), "late", &delta);
                 append(&log, &key, event).await;
             }
         }
@@ -330,9 +335,9 @@ pub async fn rewound_events_stay_in_the_log(harness: Harness) {
 pub async fn rewind_after_a_repeat_is_exact(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let first = in_invocation("e1", "i1", r#"{"a":1,"b":1}"#);
+    let first = invocation_event("e1", "i1", r#"{"a":1,"b":1}"#);
     append(&log, &key, first.clone()).await;
-    append(&log, &key, in_invocation("e2", "i2", r#"{"a":2,"c":2}"#)).await;
+    append(&log, &key, invocation_event("e2", "i2", r#"{"a":2,"c":2}"#)).await;
     let batch = vec![first, foreign_rewind("r1", "i2", r#"{"a":1,"c":null}"#)];
     assert_eq!(append_all(&log, &key, batch).await, [1, 3]);
     assert_eq!(own_now(&log, &key).await, state(r#"{"a":1,"b":1}"#));

@@ -108,13 +108,13 @@ async fn save(log: &Log, artifacts: &Artifacts, invocation: &str, name: &str, te
     let key = key("s");
     let file = file(&key, name);
     let version = artifacts.save_artifact(&file, Part::text(text), None);
-    let told = telling(invocation, name, version.await.unwrap());
+    let told = recording(invocation, name, version.await.unwrap());
     append(log, &key, told).await;
 }
 
-fn telling(invocation: &str, name: &str, version: u64) -> Event {
+fn recording(invocation: &str, name: &str, version: u64) -> Event {
     let id = format!("{invocation}-{name}-{version}");
-    let mut event = in_invocation(&id, invocation, "{}");
+    let mut event = invocation_event(&id, invocation, "{}");
     event.actions.artifact_delta.insert(name, version);
     event
 }
@@ -170,13 +170,13 @@ pub async fn rewind_restores_artifacts(harness: Harness) {
     assert_eq!(text(&artifacts, "b").await, None);
     assert_eq!(text(&artifacts, "user:c").await.as_deref(), Some("c of i2"));
     // The rewind was a run of its own and has released its lease.
-    begin(&log, &key, in_invocation("e9", "i3", "{}"))
+    begin(&log, &key, invocation_event("e9", "i3", "{}"))
         .await
         .unwrap();
 }
 
 /// A rewind without an artifact service leaves artifacts as they are.
-pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
+pub async fn rewind_event_alone_leaves_artifacts(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let rewound = log.rewind(&key, "i2").await.unwrap();
@@ -189,7 +189,7 @@ pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
 
 /// A rewind also undoes events appended outside a run while it restores files, and files that are
 /// already restored get no further version.
-pub async fn rewind_takes_back_concurrent_appends(harness: Harness) {
+pub async fn rewind_undoes_concurrent_appends(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let (inner, second) = (artifacts.clone(), log.clone());
@@ -231,7 +231,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
                     tokio::time::sleep(ttl / 40).await;
                 }
             }
-            let run = begin(&log, &key, in_invocation("e9", "i3", "{}")).await;
+            let run = begin(&log, &key, invocation_event("e9", "i3", "{}")).await;
             assert_fails!(run, SessionError::RunBusy { .. });
             Ok(())
         })
@@ -268,17 +268,17 @@ pub async fn rewind_with_failed_artifacts_can_be_repeated(harness: Harness) {
 }
 
 /// A rewind waits for the current run and also undoes the files which that run still changes.
-pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness) {
+pub async fn rewind_undoes_artifacts_of_an_active_run(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
-    let run = begin(&log, &key, in_invocation("e7", "i3", "{}"))
+    let run = begin(&log, &key, invocation_event("e7", "i3", "{}"))
         .await
         .unwrap();
     let mut rewinding = log.rewind_with(&key, rewind(&artifacts));
-    still_waits(&mut rewinding).await;
+    assert_pending(&mut rewinding).await;
     save(&log, &artifacts, "i3", "d", "d of i3").await;
     log.end_run(&key, run).await.unwrap();
-    let rewound = patiently(rewinding).await.unwrap();
+    let rewound = within_a_minute(rewinding).await.unwrap();
     let delta = map(r#"{"a":3,"b":1,"d":1}"#);
     assert_eq!(rewound.events[0].1.actions.artifact_delta, delta);
     assert_eq!(text(&artifacts, "d").await, None);
@@ -303,7 +303,7 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     }
     // The clock stands still, so no lease expires.
     let wait = Duration::from_secs(20);
-    let event = in_invocation("e9", "i3", "{}");
+    let event = invocation_event("e9", "i3", "{}");
     let run = log.append(
         &key,
         Append::from(event).beginning_run(RunOptions::default().with_wait(wait)),
@@ -318,7 +318,7 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
 pub async fn rewind_over_an_invalid_version_names_the_file(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
-    let mut event = in_invocation("odd", "i2", "{}");
+    let mut event = invocation_event("odd", "i2", "{}");
     event.actions.artifact_delta.insert("b", "two");
     append(&log, &key, event).await;
     let before = read(&log, &key).await;

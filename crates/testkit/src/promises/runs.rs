@@ -30,7 +30,7 @@ async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<
 }
 
 /// The append that begins a run returns its token, and later appends of the run keep it.
-pub async fn a_run_gets_its_token_with_the_first_append(harness: Harness) {
+pub async fn run_gets_its_token_with_the_first_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let begun = log.append(&key, patient_begin(event("e1"))).await.unwrap();
@@ -58,7 +58,7 @@ pub async fn a_second_run_without_waiting_is_busy(harness: Harness) {
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
     for log in [&log, &second] {
-        let refused = begin(log, &key, setting("e2", r#"{"a":1}"#)).await;
+        let refused = begin(log, &key, state_event("e2", r#"{"a":1}"#)).await;
         assert_fails!(refused, SessionError::RunBusy { key: found, .. } if found == key);
     }
     let stored = read(&log, &key).await;
@@ -72,12 +72,16 @@ pub async fn a_second_run_waits_for_the_first(harness: Harness) {
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
     let mut waiting = log.append(&key, patient_begin(event("late")));
-    still_waits(&mut waiting).await;
+    assert_pending(&mut waiting).await;
     within(&log, &key, "e2", first).await.unwrap();
-    still_waits(&mut waiting).await;
+    assert_pending(&mut waiting).await;
     let last = Append::from(event("e3")).ending_run(first);
     log.append(&key, last).await.unwrap();
-    let second = patiently(waiting).await.unwrap().run.expect("a token");
+    let second = within_a_minute(waiting)
+        .await
+        .unwrap()
+        .run
+        .expect("a token");
     assert_ne!(second, first);
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "late"]);
 }
@@ -88,10 +92,10 @@ pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
     let mut waiting = second.append(&key, patient_begin(event("late")));
-    still_waits(&mut waiting).await;
+    assert_pending(&mut waiting).await;
     within(&log, &key, "e2", first).await.unwrap();
     log.end_run(&key, first).await.unwrap();
-    patiently(waiting).await.unwrap();
+    within_a_minute(waiting).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "late"]);
 }
 
@@ -110,12 +114,12 @@ pub async fn waiting_runs_get_the_lease_in_order(harness: Harness) {
             let run = begun.unwrap().run.unwrap();
             log.end_run(&key, run).await.unwrap();
         });
-        still_waits(&mut turn).await;
+        assert_pending(&mut turn).await;
         waiting.push(tokio::spawn(turn));
     }
     log.end_run(&key, holder).await.unwrap();
     for turn in waiting {
-        patiently(turn).await.unwrap();
+        within_a_minute(turn).await.unwrap();
     }
     let expected = ["holder", "run0", "run1", "run2", "run3", "run4", "run5"];
     assert_eq!(ids(&read(&log, &key).await), expected);
@@ -128,7 +132,7 @@ pub async fn wait_times_out_with_run_busy(harness: Harness) {
     let holder = begin(&log, &key, event("e1")).await.unwrap();
     let options = RunOptions::default().with_wait(Duration::from_millis(20));
     let append = Append::from(event("late")).beginning_run(options);
-    let gave_up = patiently(log.append(&key, append)).await;
+    let gave_up = within_a_minute(log.append(&key, append)).await;
     assert_fails!(gave_up, SessionError::RunBusy { key: found, .. } if found == key);
     log.end_run(&key, holder).await.unwrap();
     begin(&log, &key, event("e2")).await.unwrap();
@@ -149,7 +153,7 @@ pub async fn expired_lease_blocks_no_run(harness: Harness) {
 }
 
 /// The service configures the duration of a lease.
-pub async fn the_lease_of_a_run_can_be_set(harness: Harness) {
+pub async fn lease_duration_is_configurable(harness: Harness) {
     let brief = harness.second_with(|settings| settings.run_ttl = Duration::from_secs(2));
     let (log, brief) = (harness.service(), brief.await);
     let key = create(&log, "s").await;
@@ -164,14 +168,14 @@ pub async fn the_lease_of_a_run_can_be_set(harness: Harness) {
 }
 
 /// A waiting run continues when the lease of a dead run expires.
-pub async fn a_waiting_run_takes_over_from_a_dead_one(harness: Harness) {
+pub async fn waiting_run_gets_the_expired_lease(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     begin(&log, &key, event("dead")).await.unwrap();
     let mut waiting = second.append(&key, patient_begin(event("next")));
-    still_waits(&mut waiting).await;
+    assert_pending(&mut waiting).await;
     harness.clock.tick(LONG);
-    patiently(waiting).await.unwrap();
+    within_a_minute(waiting).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["dead", "next"]);
 }
 
@@ -183,7 +187,7 @@ pub async fn an_outdated_token_writes_nothing(harness: Harness) {
     harness.clock.tick(LONG);
     let new = begin(&log, &key, event("e2")).await.unwrap();
     let before = read(&log, &key).await;
-    let write = Append::from(setting("e3", r#"{"a":1,"user:b":1}"#));
+    let write = Append::from(state_event("e3", r#"{"a":1,"user:b":1}"#));
     for append in [write.clone().within_run(old), write.ending_run(old)] {
         let refused = log.append(&key, append).await;
         assert_fails!(
@@ -203,7 +207,7 @@ pub async fn an_outdated_token_writes_nothing(harness: Harness) {
 }
 
 /// A token that was never issued is rejected.
-pub async fn an_invented_token_is_refused(harness: Harness) {
+pub async fn unknown_token_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for invented in [RunToken(1), RunToken(77), RunToken(i64::MAX as u64)] {
@@ -225,7 +229,7 @@ pub async fn expired_run_continues_if_no_other_run_took_over(harness: Harness) {
 }
 
 /// An append of a run renews its lease.
-pub async fn writing_prolongs_a_run(harness: Harness) {
+pub async fn append_renews_the_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e0")).await.unwrap();
@@ -241,7 +245,7 @@ pub async fn writing_prolongs_a_run(harness: Harness) {
 }
 
 /// A run without events keeps its lease by renewing it.
-pub async fn renewing_prolongs_a_run(harness: Harness) {
+pub async fn renewal_extends_the_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -292,7 +296,7 @@ pub async fn ending_a_run_with_a_repeat_frees_the_session(harness: Harness) {
 }
 
 /// Appends outside the run are allowed and do not affect it.
-pub async fn appends_from_outside_do_not_disturb_a_run(harness: Harness) {
+pub async fn append_without_a_token_does_not_affect_a_run(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -317,7 +321,7 @@ pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
             ..
         }
     );
-    let other = patient_begin(setting("e1", r#"{"other":1}"#));
+    let other = patient_begin(state_event("e1", r#"{"other":1}"#));
     assert_fails!(
         log.append(&key, other).await,
         SessionError::Conflict {
@@ -372,12 +376,12 @@ pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness
     // One waiter is first and has a ticket, one is behind it, one is in another instance.
     let (mut first, mut behind) = (wait(&log, "first"), wait(&log, "behind"));
     let mut elsewhere = wait(&second, "elsewhere");
-    stands_in_line(&mut first).await;
-    still_waits(&mut behind).await;
-    stands_in_line(&mut elsewhere).await;
+    wait_for_ticket(&mut first).await;
+    assert_pending(&mut behind).await;
+    wait_for_ticket(&mut elsewhere).await;
     cancel.cancel();
     for waiting in [first, behind, elsewhere] {
-        let cancelled = patiently(waiting).await;
+        let cancelled = within_a_minute(waiting).await;
         assert_fails!(cancelled, SessionError::Cancelled { key: found } if found == key);
     }
     log.end_run(&key, holder).await.unwrap();
@@ -392,11 +396,11 @@ pub async fn dropped_wait_withdraws_its_ticket(harness: Harness) {
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
     let mut gone = second.append(&key, patient_begin(event("gone")));
-    stands_in_line(&mut gone).await;
+    wait_for_ticket(&mut gone).await;
     drop(gone);
     log.end_run(&key, holder).await.unwrap();
     // The clock stands still, so the ticket does not expire.
-    patiently(log.append(&key, patient_begin(event("next"))))
+    within_a_minute(log.append(&key, patient_begin(event("next"))))
         .await
         .unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["holder", "next"]);
@@ -415,15 +419,15 @@ pub async fn runs_of_other_sessions_do_not_wait(harness: Harness) {
 }
 
 /// With concurrent runs in two instances, the events of each run are contiguous.
-pub async fn runs_do_not_mix(harness: Harness) {
+pub async fn events_of_two_runs_do_not_interleave(harness: Harness) {
     const RUNS: usize = 10;
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
-    at_once(RUNS, |number| {
+    run_concurrently(RUNS, |number| {
         let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
         async move {
             let begun = log.append(&key, patient_begin(event(&format!("{number}-a"))));
-            let run = patiently(begun).await.unwrap().run.unwrap();
+            let run = within_a_minute(begun).await.unwrap().run.unwrap();
             within(&log, &key, &format!("{number}-b"), run)
                 .await
                 .unwrap();
@@ -472,7 +476,7 @@ pub async fn a_busy_instance_does_not_starve_another(harness: Harness) {
 
 async fn run_once(log: &Log, key: &SessionKey) {
     let empty = Append::default().beginning_run(RunOptions::default());
-    let run = patiently(log.append(key, empty)).await.unwrap().run;
+    let run = within_a_minute(log.append(key, empty)).await.unwrap().run;
     log.end_run(key, run.unwrap()).await.unwrap();
 }
 
@@ -483,11 +487,11 @@ pub async fn waiting_run_of_another_instance_is_not_overtaken(harness: Harness) 
     for round in 0..3 {
         let holder = begin(&log, &key, event(&format!("holder{round}"))).await;
         let mut waiting = second.append(&key, patient_begin(event(&format!("first{round}"))));
-        stands_in_line(&mut waiting).await;
+        wait_for_ticket(&mut waiting).await;
         log.end_run(&key, holder.unwrap()).await.unwrap();
         let overtaking = begin(&log, &key, event("overtaking")).await;
         assert_fails!(overtaking, SessionError::RunBusy { .. });
-        let run = patiently(waiting).await.unwrap().run.unwrap();
+        let run = within_a_minute(waiting).await.unwrap().run.unwrap();
         second.end_run(&key, run).await.unwrap();
     }
 }
@@ -498,20 +502,20 @@ pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
     let mut first = log.append(&key, patient_begin(event("first")));
-    stands_in_line(&mut first).await;
+    wait_for_ticket(&mut first).await;
     let mut middle = log.append(&key, patient_begin(event("middle")));
-    still_waits(&mut middle).await;
+    assert_pending(&mut middle).await;
     let mut elsewhere = second.append(&key, patient_begin(event("elsewhere")));
-    stands_in_line(&mut elsewhere).await;
+    wait_for_ticket(&mut elsewhere).await;
     let mut last = log.append(&key, patient_begin(event("last")));
-    still_waits(&mut last).await;
+    assert_pending(&mut last).await;
     drop(first);
     drop(middle);
     drop(elsewhere);
     log.end_run(&key, holder).await.unwrap();
     // A leftover ticket expires.
     harness.clock.tick(Duration::from_secs(10));
-    let run = patiently(last).await.unwrap().run.unwrap();
+    let run = within_a_minute(last).await.unwrap().run.unwrap();
     log.end_run(&key, run).await.unwrap();
     begin(&second, &key, event("end")).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["holder", "last", "end"]);
@@ -523,7 +527,7 @@ pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
     let mut gone = second.append(&key, patient_begin(event("gone")));
-    stands_in_line(&mut gone).await;
+    wait_for_ticket(&mut gone).await;
     drop(gone);
     log.end_run(&key, holder).await.unwrap();
     harness.clock.tick(Duration::from_secs(10));

@@ -8,11 +8,11 @@ use super::common::*;
 use crate::{fold::states_by_position, harness::Harness};
 
 /// Only the live session sees `temp:` keys; they are never stored.
-pub async fn temp_keys_are_seen_by_the_live_session_only(harness: Harness) {
+pub async fn temp_keys_are_visible_in_the_live_session_only(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut live = read(&log, &key).await;
-    let given = setting("e", r#"{"temp:t":1,"a":1}"#);
+    let given = state_event("e", r#"{"temp:t":1,"a":1}"#);
     let stored = log.append_event(&mut live, given).await.unwrap();
     assert_eq!(stored.actions.state_delta, map(r#"{"a":1}"#));
     assert_eq!(live.state, state(r#"{"temp:t":1,"a":1}"#));
@@ -20,11 +20,11 @@ pub async fn temp_keys_are_seen_by_the_live_session_only(harness: Harness) {
     assert_eq!(fresh.state, state(r#"{"a":1}"#));
     assert_eq!(fresh.events[0].actions.state_delta, map(r#"{"a":1}"#));
     assert_eq!(log.state_at(&key, 1).await.unwrap(), fresh.state);
-    assert!(!bodies(&fresh)[0].contains("temp:"));
+    assert!(!event_texts(&fresh)[0].contains("temp:"));
 }
 
 /// Other sessions see `app:` and `user:` keys with their next read.
-pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
+pub async fn shared_keys_are_visible_in_other_sessions_at_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let (one, sister) = (create(&log, "one").await, create(&log, "two").await);
     let neighbor = SessionKey::new(APP, "grace", "one");
@@ -34,7 +34,7 @@ pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
     append(
         &log,
         &one,
-        setting("e", r#"{"own":1,"user:u":2,"app:a":3}"#),
+        state_event("e", r#"{"own":1,"user:u":2,"app:a":3}"#),
     )
     .await;
     for log in [&log, &second] {
@@ -49,7 +49,12 @@ pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
 pub async fn stored_events_keep_their_shared_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append(&log, &key, setting("e", r#"{"user:u":1,"k":2,"app:a":3}"#)).await;
+    append(
+        &log,
+        &key,
+        state_event("e", r#"{"user:u":1,"k":2,"app:a":3}"#),
+    )
+    .await;
     let stored = read(&log, &key).await;
     let delta = &stored.events[0].actions.state_delta;
     assert_eq!(*delta, map(r#"{"user:u":1,"k":2,"app:a":3}"#));
@@ -61,7 +66,7 @@ pub async fn null_is_stored_as_null(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"k":1,"user:k":1,"app:k":1}"#).await;
     let nulls = r#"{"k":null,"user:k":null,"app:k":null,"new":null}"#;
-    append(&log, &key, setting("e", nulls)).await;
+    append(&log, &key, state_event("e", nulls)).await;
     assert_eq!(read(&log, &key).await.state, state(nulls));
     let app = log.get_app_state(APP).await.unwrap();
     assert_eq!(app.get("k"), Some(&Json::Null));
@@ -75,7 +80,7 @@ pub async fn nested_maps_are_replaced_not_merged(harness: Harness) {
     let initial = r#"{"m":{"a":1,"b":{"c":2}},"user:m":{"a":1},"app:m":{"a":1}}"#;
     let key = create_with(&log, "s", initial).await;
     let delta = r#"{"m":{"b":{"d":null}},"user:m":{"b":2},"app:m":{}}"#;
-    append(&log, &key, setting("e", delta)).await;
+    append(&log, &key, state_event("e", delta)).await;
     assert_eq!(read(&log, &key).await.state, state(delta));
 }
 
@@ -83,19 +88,24 @@ pub async fn nested_maps_are_replaced_not_merged(harness: Harness) {
 pub async fn other_keys_keep_their_value(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"b":1,"user:a":1,"app:a":1}"#).await;
-    append(&log, &key, setting("e", r#"{"b":2,"user:b":2,"app:b":2}"#)).await;
+    append(
+        &log,
+        &key,
+        state_event("e", r#"{"b":2,"user:b":2,"app:b":2}"#),
+    )
+    .await;
     let expected = r#"{"a":1,"b":2,"user:a":1,"user:b":2,"app:a":1,"app:b":2}"#;
     assert_eq!(read(&log, &key).await.state, state(expected));
 }
 
 /// Later events of a batch override earlier ones.
-pub async fn later_events_of_a_batch_win(harness: Harness) {
+pub async fn later_event_of_a_batch_overrides_earlier(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let batch = vec![
-        setting("e1", r#"{"a":1,"user:a":1,"b":1}"#),
-        setting("e2", r#"{"a":2,"user:a":2}"#),
-        setting("e3", r#"{"a":3}"#),
+        state_event("e1", r#"{"a":1,"user:a":1,"b":1}"#),
+        state_event("e2", r#"{"a":2,"user:a":2}"#),
+        state_event("e3", r#"{"a":3}"#),
     ];
     append_all(&log, &key, batch).await;
     let now = read(&log, &key).await.state;
@@ -109,7 +119,7 @@ pub async fn unknown_prefixes_are_session_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let delta = r#"{"foo:a":1,"App:b":2,":c":3,"users:d":4,"user":5,"app":6,"":7,"app:":8,"user:":9,"app:user:x":10}"#;
-    append(&log, &key, setting("e", delta)).await;
+    append(&log, &key, state_event("e", delta)).await;
     assert_eq!(read(&log, &key).await.state, state(delta));
     let other = create(&log, "other").await;
     let shared = state(r#"{"app:":8,"user:":9,"app:user:x":10}"#);
@@ -144,7 +154,7 @@ pub async fn state_at_every_position_equals_the_fold(harness: Harness) {
         append(
             &log,
             &key,
-            in_invocation(&format!("e{n}"), &invocation, &delta),
+            invocation_event(&format!("e{n}"), &invocation, &delta),
         )
         .await;
         if n == 14 {
@@ -174,7 +184,12 @@ pub(super) fn own_keys(state: &retain_core::State) -> retain_core::JsonMap {
 pub async fn state_at_shows_shared_keys_as_they_are_now(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
-    append(&log, &key, setting("e", r#"{"a":2,"user:u":2,"app:a":3}"#)).await;
+    append(
+        &log,
+        &key,
+        state_event("e", r#"{"a":2,"user:u":2,"app:a":3}"#),
+    )
+    .await;
     let initial = log.state_at(&key, 0).await.unwrap();
     assert_eq!(initial, state(r#"{"a":1,"user:u":2,"app:a":3}"#));
 }
@@ -183,7 +198,7 @@ pub async fn state_at_shows_shared_keys_as_they_are_now(harness: Harness) {
 pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    append_all(&log, &key, numbered("e", 2)).await;
+    append_all(&log, &key, numbered_events("e", 2)).await;
     log.state_at(&key, 2).await.unwrap();
     for beyond in [3, 1000, i64::MAX as u64, u64::MAX] {
         let answer = log.state_at(&key, beyond).await;

@@ -15,13 +15,13 @@ pub(super) async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
     let one = create_with(log, "one", r#"{"a":1,"n":null,"user:u":1,"app:p":[1]}"#).await;
     harness.clock.tick(Duration::from_secs(7));
     let exact = r#"{"z":123456789012345678901234567890,"a":1.50,"m":{"y":null,"b":[]}}"#;
-    append(log, &one, in_invocation("e1", "i1", exact)).await;
-    append(log, &one, in_invocation("e2", "i2", r#"{"a":2,"x":1}"#)).await;
+    append(log, &one, invocation_event("e1", "i1", exact)).await;
+    append(log, &one, invocation_event("e2", "i2", r#"{"a":2,"x":1}"#)).await;
     log.rewind(&one, "i2").await.unwrap();
     append(
         log,
         &one,
-        in_invocation("e4", "i4", r#"{"a":4,"user:v":4}"#),
+        invocation_event("e4", "i4", r#"{"a":4,"user:v":4}"#),
     )
     .await;
     let fork = log.fork(&one, Some(3), Some("fork")).await.unwrap().key();
@@ -31,7 +31,7 @@ pub(super) async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
     let empty = create_with(log, "empty", r#"{"only":"state"}"#).await;
     let grace = SessionKey::new(APP, "grace", "one");
     create_at(log, &grace, r#"{"user:g":1}"#).await;
-    append_all(log, &grace, numbered("e", 300)).await;
+    append_all(log, &grace, numbered_events("e", 300)).await;
     vec![one, fork, brief, empty, grace]
 }
 
@@ -49,7 +49,7 @@ async fn all_about(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Ve
     for position in 0..=session.position.min(20) {
         states.push(log.state_at(key, position).await.unwrap());
     }
-    (bodies(&session), meta, states)
+    (event_texts(&session), meta, states)
 }
 
 fn of_session(key: &SessionKey) -> ExportScope {
@@ -127,7 +127,7 @@ pub async fn an_import_is_read_by_time(harness: Harness) {
                     ..Window::ALL
                 };
                 let found = read_window(&copy, &key, window).await;
-                assert_eq!(places(&found), expected, "{id} since {since}");
+                assert_eq!(loaded_positions(&found), expected, "{id} since {since}");
             }
             append(&copy, &key, event_at(&format!("more{number}"), time)).await;
             times.push(time);
@@ -243,7 +243,7 @@ pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
 }
 
 /// The time to live is imported and starts again in the target.
-pub async fn a_time_to_live_survives_export_and_import(harness: Harness) {
+pub async fn ttl_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", Duration::from_millis(100_500)).await;
     harness.clock.tick(Duration::from_secs(90));
@@ -282,7 +282,7 @@ pub async fn imported_session_accepts_appends(harness: Harness) {
     copy.import(stream_of(&lines)).await.unwrap();
     let stored = read(&copy, &keys[0]).await;
     assert_eq!(append(&copy, &keys[0], stored.events[1].clone()).await, 2);
-    let next = setting("new", r#"{"new":1}"#);
+    let next = state_event("new", r#"{"new":1}"#);
     assert_eq!(append(&copy, &keys[0], next).await, 5);
     begin(&copy, &keys[0], event("run")).await.unwrap();
 }
@@ -293,7 +293,7 @@ pub async fn import_of_an_existing_session_changes_nothing(harness: Harness) {
     let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
     append(&log, &key, event("e1")).await;
     let lines = export(&log, of_session(&key)).await;
-    append(&log, &key, setting("e2", r#"{"a":2}"#)).await;
+    append(&log, &key, state_event("e2", r#"{"a":2}"#)).await;
     let before = read(&log, &key).await;
     let refused = log.import(stream_of(&lines)).await;
     assert_fails!(refused, SessionError::AlreadyExists { key: found } if found == key);
@@ -311,7 +311,7 @@ pub async fn import_of_an_existing_session_changes_nothing(harness: Harness) {
 /// Lines of a small export: shared keys, session, three events, session, one event.
 async fn small_export(log: &Log) -> Vec<String> {
     let one = create_with(log, "one", r#"{"a":1,"user:u":1}"#).await;
-    append_all(log, &one, numbered("e", 3)).await;
+    append_all(log, &one, numbered_events("e", 3)).await;
     let two = create(log, "two").await;
     append(log, &two, event("f")).await;
     let lines = export(log, of_app()).await;
@@ -331,7 +331,7 @@ async fn assert_refused_at(copy: &Log, lines: &[String], line: u64, what: &str) 
 }
 
 /// A truncated file is detected at any line; sessions before the cut stay complete.
-pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
+pub async fn truncated_import_leaves_no_partial_session(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
@@ -351,7 +351,7 @@ pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
 }
 
 /// An invalid line is reported by number, and nothing of its session stays.
-pub async fn a_damaged_import_names_the_line(harness: Harness) {
+pub async fn corrupt_import_names_the_line(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
@@ -470,7 +470,7 @@ pub async fn an_export_of_nothing_is_empty(harness: Harness) {
 }
 
 /// An export has the data of its scope only.
-pub async fn an_export_holds_its_scope_only(harness: Harness) {
+pub async fn export_contains_its_scope_only(harness: Harness) {
     let log = harness.service();
     create_with(&log, "mine", r#"{"user:mine":1}"#).await;
     create_with(&log, "also", r#"{"k":"also-mine"}"#).await;
@@ -490,7 +490,7 @@ pub async fn an_export_holds_its_scope_only(harness: Harness) {
 pub async fn an_export_is_json_lines(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "line\nbreak", r#"{"a":"x\ny"}"#).await;
-    append(&log, &key, setting("e\r\n", r#"{"b":"\u2028"}"#)).await;
+    append(&log, &key, state_event("e\r\n", r#"{"b":"\u2028"}"#)).await;
     for line in export(&log, of_app()).await {
         assert!(!line.contains(['\n', '\r']));
         let parsed: JsonMap = map(&line);
@@ -503,7 +503,7 @@ pub async fn stored_events_can_always_be_exported(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let nested = |n: usize| {
-        setting(
+        state_event(
             "e",
             &format!(r#"{{"k":{}{}}}"#, "[".repeat(n), "]".repeat(n)),
         )
@@ -546,12 +546,12 @@ pub async fn a_session_is_created_with_its_history(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"kept":null,"temp:t":1}"#;
     let mut events = vec![
-        in_invocation("e1", "i1", r#"{"a":2,"temp:x":1}"#),
-        in_invocation("e2", "i2", r#"{"a":3,"x":1}"#),
-        in_invocation("e3", "i3", "{}"),
+        invocation_event("e1", "i1", r#"{"a":2,"temp:x":1}"#),
+        invocation_event("e2", "i2", r#"{"a":3,"x":1}"#),
+        invocation_event("e3", "i3", "{}"),
     ];
     events[2].actions.rewind_before_invocation_id = Some("i2".to_owned());
-    events.extend(numbered("n", 2 * Limits::default().batch_events));
+    events.extend(numbered_events("n", 2 * Limits::default().batch_events));
     let one = create_with(&log, "one", initial).await;
     for event in events.clone() {
         append(&log, &one, event).await;
@@ -578,7 +578,7 @@ pub async fn refused_history_leaves_nothing(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     let initial = r#"{"user:u":1,"app:p":1}"#;
     let after = |last: Event| {
-        let events = numbered("e", 700).into_iter();
+        let events = numbered_events("e", 700).into_iter();
         events.chain([last]).collect::<Vec<Event>>()
     };
     let large = format!(r#"{{"large":"{}"}}"#, "x".repeat(2001));
@@ -586,7 +586,7 @@ pub async fn refused_history_leaves_nothing(harness: Harness) {
     assert_fails!(made, SessionError::Conflict { .. });
     let made = create_with_history(&log, "s", initial, after(event("\0"))).await;
     assert_fails!(made, SessionError::Invalid { .. });
-    let made = create_with_history(&log, "s", initial, after(setting("x", &large))).await;
+    let made = create_with_history(&log, "s", initial, after(state_event("x", &large))).await;
     assert_fails!(made, SessionError::TooLarge { .. });
     assert_eq!(log.read(&key("s"), Window::ALL).await.unwrap(), None);
     let there = create_with(&log, "there", r#"{"mine":1}"#).await;
@@ -601,7 +601,7 @@ pub async fn a_history_changes_no_shared_keys(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     create_with(&log, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
     let initial = r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#;
-    let events = vec![setting(
+    let events = vec![state_event(
         "e",
         r#"{"user:a":2,"user:c":2,"app:b":2,"app:c":2}"#,
     )];

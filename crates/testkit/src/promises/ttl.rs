@@ -36,7 +36,7 @@ pub async fn an_expired_session_is_not_found(harness: Harness) {
 pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
-    let run = begin(&log, &key, in_invocation("e", "i", "{}"))
+    let run = begin(&log, &key, invocation_event("e", "i", "{}"))
         .await
         .unwrap();
     let mut live = read(&log, &key).await;
@@ -44,7 +44,7 @@ pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     let failed: Vec<Result<()>> = vec![
         log.append(&key, event("f").into()).await.map(drop),
         // Even a repeat fails, because the log is gone.
-        log.append(&key, in_invocation("e", "i", "{}").into())
+        log.append(&key, invocation_event("e", "i", "{}").into())
             .await
             .map(drop),
         log.append_event(&mut live, event("f")).await.map(drop),
@@ -74,16 +74,16 @@ pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
 }
 
 /// The id of an expired session is free, and a new session under it has no old data.
-pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
+pub async fn id_of_an_expired_session_can_be_reused(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
-    append(&log, &key, setting("e", r#"{"old":1,"user:u":1}"#)).await;
+    append(&log, &key, state_event("e", r#"{"old":1,"user:u":1}"#)).await;
     harness.clock.tick(TTL * 2);
     create_with(&log, "s", r#"{"new":1}"#).await;
     let fresh = read(&log, &key).await;
     assert!(fresh.events.is_empty());
     assert_eq!(fresh.state, state(r#"{"new":1,"user:u":1}"#));
-    assert_eq!(append(&log, &key, setting("e", r#"{"x":1}"#)).await, 1);
+    assert_eq!(append(&log, &key, state_event("e", r#"{"x":1}"#)).await, 1);
     // The new session has no time to live.
     harness.clock.tick(TTL * 10);
     assert!(is_there(&log, &key).await);
@@ -91,12 +91,12 @@ pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
 }
 
 /// A fork or an import may use the id of an expired session.
-pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
+pub async fn fork_may_reuse_the_id_of_an_expired_session(harness: Harness) {
     let log = harness.service();
     let origin = create_with(&log, "origin", r#"{"a":1}"#).await;
     append(&log, &origin, event("e")).await;
     let key = create_for(&log, "s", TTL).await;
-    append_all(&log, &key, numbered("old", 3)).await;
+    append_all(&log, &key, numbered_events("old", 3)).await;
     harness.clock.tick(TTL * 2);
     let fork = log.fork(&origin, None, Some("s")).await.unwrap();
     assert_eq!(ids(&fork), ["e"]);
@@ -104,7 +104,7 @@ pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
 }
 
 /// Each write restarts the time to live; a read does not.
-pub async fn writing_prolongs_a_session(harness: Harness) {
+pub async fn append_extends_a_session(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     for number in 0..4 {
@@ -118,7 +118,7 @@ pub async fn writing_prolongs_a_session(harness: Harness) {
 }
 
 /// Expiry depends on the store's clock, not on event timestamps.
-pub async fn event_times_do_not_prolong_a_session(harness: Harness) {
+pub async fn event_times_do_not_extend_a_session(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     let far = harness.clock.now() + 1e6;
@@ -163,7 +163,7 @@ pub async fn sweep_deletes_and_counts_expired_sessions(harness: Harness) {
 }
 
 /// A session without a time to live does not expire.
-pub async fn a_session_without_a_time_to_live_stays(harness: Harness) {
+pub async fn session_without_ttl_never_expires(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     harness
@@ -174,7 +174,7 @@ pub async fn a_session_without_a_time_to_live_stays(harness: Harness) {
 }
 
 /// A service may set a default time to live; that of the session overrides it.
-pub async fn a_service_may_set_the_time_to_live(harness: Harness) {
+pub async fn service_sets_the_default_ttl(harness: Harness) {
     let log = harness.second_with(|settings| settings.session_ttl = Some(TTL));
     let log = log.await;
     let usual = create(&log, "usual").await;
@@ -187,7 +187,7 @@ pub async fn a_service_may_set_the_time_to_live(harness: Harness) {
 }
 
 /// A time to live survives reopening the store.
-pub async fn a_time_to_live_survives_reopening(mut harness: Harness) {
+pub async fn ttl_survives_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }

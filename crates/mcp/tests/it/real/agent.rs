@@ -12,7 +12,7 @@ use retain_stores::InMemorySessionService;
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallResults {
     /// The declarations that the model was sent.
     pub(crate) declared: Vec<Json>,
     /// The stored answers, in the order of the calls.
@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// Make these calls one after the other, in one run.
-    pub(crate) async fn run(&self, calls: &[(&str, &str)]) -> Told {
+    pub(crate) async fn run(&self, calls: &[(&str, &str)]) -> CallResults {
         let calls = calls.iter().map(function_call);
         self.calls.lock().unwrap().extend(calls);
         let run = self.runner.run("user", None, "Go.").await.unwrap();
@@ -76,7 +76,7 @@ impl Caller {
         let tools = requests[0].config.tools.iter().flatten();
         let declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
         let declared = declared.map(|it| Json::parse(&it.to_json().unwrap()).unwrap());
-        Told {
+        CallResults {
             declared: declared.collect(),
             answers: answers.collect(),
         }

@@ -4,27 +4,32 @@
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};
 
-use crate::real::{agent::Told, beside, is_installed, python};
+use crate::real::{agent::CallResults, file_beside, is_installed, python};
 
 /// The result of the calls with Google's toolset.
-pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
+pub(crate) fn google_results(connection: &str, calls: &[(&str, &str)]) -> CallResults {
     let calls: Vec<String> = calls
         .iter()
         .map(|(tool, args)| format!("[{tool:?},{args}]"))
         .collect();
     let asked = format!(r#"{{{connection},"calls":[{}]}}"#, calls.join(","));
-    let mut oracle = Oracle::start(Reference::AdkMcp, "MCP", beside("oracle.py")).unwrap();
+    let mut oracle = Oracle::start(Reference::AdkMcp, "MCP", file_beside("oracle.py")).unwrap();
     let told = oracle.ask(&Json::parse(&asked).unwrap());
     oracle.stop();
     let list = |name: &str| told[name].as_array().unwrap().to_vec();
-    Told {
+    CallResults {
         declared: list("declared"),
         answers: list("answers"),
     }
 }
 
 /// Compare as text, so that the order of keys counts too.
-pub(crate) fn compare(what: &str, calls: &[(&str, &str)], ours: &Told, googles: &Told) {
+pub(crate) fn compare(
+    what: &str,
+    calls: &[(&str, &str)],
+    ours: &CallResults,
+    googles: &CallResults,
+) {
     assert_eq!(ours.answers.len(), calls.len(), "{what}: {ours:?}");
     for (call, (ours, googles)) in calls.iter().zip(ours.answers.iter().zip(&googles.answers)) {
         assert_eq!(text(ours), text(googles), "{what}: {call:?}");
@@ -58,20 +63,20 @@ mod odd {
     ];
 
     #[tokio::test]
-    async fn odd_answers_are_stored_as_google_stores_them() {
-        if !is_installed("odd_answers_are_stored_as_google_stores_them") {
+    async fn odd_answers_equal_googles() {
+        if !is_installed("odd_answers_equal_googles") {
             return;
         }
         let server = format!(
             r#"{{"server_params":{{"command":{:?},"args":[{:?}]}},"timeout":60}}"#,
             python(),
-            beside("odd_server.py")
+            file_beside("odd_server.py")
         );
         let args = format!(r#"{{"stdio_connection_params":{server}}}"#);
         let caller = Caller::new(&args);
         let ours = caller.run(&CALLS).await;
         caller.close().await;
-        let googles = googles(&format!(r#""stdio":{server}"#), &CALLS);
+        let googles = google_results(&format!(r#""stdio":{server}"#), &CALLS);
         compare("odd", &CALLS, &ours, &googles);
     }
 }

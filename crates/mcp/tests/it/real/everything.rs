@@ -11,7 +11,7 @@ use std::{
 
 use crate::real::{
     agent::Caller,
-    differential::{compare, googles},
+    differential::{compare, google_results},
     everything, is_installed,
 };
 
@@ -49,7 +49,7 @@ struct OverHttp {
 
 impl OverHttp {
     /// Start on any port. A port that is free now may be in use when the server binds it.
-    async fn anywhere() -> OverHttp {
+    async fn on_free_port() -> OverHttp {
         loop {
             let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
             let port = free.local_addr().unwrap().port();
@@ -61,7 +61,7 @@ impl OverHttp {
     }
 
     /// Start on the port of a server that has ended.
-    async fn again(port: u16) -> OverHttp {
+    async fn on_port(port: u16) -> OverHttp {
         OverHttp::start(port).await.expect("the port is free")
     }
 
@@ -113,7 +113,7 @@ impl Drop for OverHttp {
 const MARK: &str = "to-be-killed";
 
 /// Our child processes that have the mark.
-fn marked() -> Vec<String> {
+fn child_processes() -> Vec<String> {
     let ours = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|it| it.file_name().into_string().ok());
@@ -128,45 +128,45 @@ fn marked() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn over_stdio_everything_is_as_with_google() {
-    if !is_installed("over_stdio_everything_is_as_with_google") {
+async fn stdio_results_equal_googles() {
+    if !is_installed("stdio_results_equal_googles") {
         return;
     }
     let params = stdio(60.0);
     let caller = Caller::new(&format!(r#"{{"stdio_connection_params":{params}}}"#));
     let ours = caller.run(&CALLS).await;
     caller.close().await;
-    let googles = googles(&format!(r#""stdio":{params}"#), &CALLS);
+    let googles = google_results(&format!(r#""stdio":{params}"#), &CALLS);
     compare("everything over stdio", &CALLS, &ours, &googles);
 }
 
 #[tokio::test]
-async fn over_http_everything_is_as_with_google() {
-    if !is_installed("over_http_everything_is_as_with_google") {
+async fn http_results_equal_googles() {
+    if !is_installed("http_results_equal_googles") {
         return;
     }
-    let server = OverHttp::anywhere().await;
+    let server = OverHttp::on_free_port().await;
     let params = server.params();
     let args = format!(r#"{{"streamable_http_connection_params":{params}}}"#);
     let caller = Caller::new(&args);
     let ours = caller.run(&CALLS).await;
     caller.close().await;
-    let googles = googles(&format!(r#""http":{params}"#), &CALLS);
+    let googles = google_results(&format!(r#""http":{params}"#), &CALLS);
     compare("everything over HTTP", &CALLS, &ours, &googles);
 }
 
 const ECHO: (&str, &str) = ("echo", r#"{"message":"hi"}"#);
 
 /// Call `echo` and check its answer.
-async fn echoes(caller: &Caller) {
+async fn assert_echo(caller: &Caller) {
     let told = caller.run(&[ECHO]).await;
     let answers = told.answers;
     assert_eq!(answers[0]["content"][0]["text"], "Echo: hi", "{answers:?}");
 }
 
 #[tokio::test]
-async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
-    if !is_installed("a_child_process_that_was_killed_is_started_again_and_none_is_left") {
+async fn killed_child_process_is_restarted_and_none_is_left() {
+    if !is_installed("killed_child_process_is_restarted_and_none_is_left") {
         return;
     }
     // Marked, so that servers of other tests are not killed.
@@ -176,8 +176,8 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
             "{MARK}"]}},"timeout":60}},"tool_list_cache_ttl_seconds":600}}"#
     );
     let caller = Caller::new(&args);
-    echoes(&caller).await;
-    let [killed] = &marked()[..] else {
+    assert_echo(&caller).await;
+    let [killed] = &child_processes()[..] else {
         panic!("one server was expected");
     };
     let kill = Command::new("kill").args(["-9", killed]).status();
@@ -193,16 +193,16 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
         .await
         .unwrap();
     // The tool list is cached: the call itself detects that the server is gone.
-    echoes(&caller).await;
-    let alive = marked();
+    assert_echo(&caller).await;
+    let alive = child_processes();
     assert!(alive.len() == 1 && alive[0] != *killed, "{alive:?}");
     caller.close().await;
-    assert_eq!(marked(), Vec::<String>::new());
+    assert_eq!(child_processes(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_slow_call_is_given_up_and_the_server_goes_on() {
-    if !is_installed("a_slow_call_is_given_up_and_the_server_goes_on") {
+async fn slow_call_times_out_and_the_server_stays_usable() {
+    if !is_installed("slow_call_times_out_and_the_server_stays_usable") {
         return;
     }
     const SLOW: &str = "trigger-long-running-operation";
@@ -216,33 +216,33 @@ async fn a_slow_call_is_given_up_and_the_server_goes_on() {
     assert_eq!(told.answers[0]["error"], late);
     assert_eq!(told.answers[1]["content"][0]["text"], "Echo: hi");
     caller.close().await;
-    let googles = googles(&format!(r#""stdio":{params}"#), &[slow]);
+    let googles = google_results(&format!(r#""stdio":{params}"#), &[slow]);
     assert_eq!(googles.answers[0]["error"], late);
 }
 
 #[tokio::test]
-async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
-    if !is_installed("a_server_over_http_that_was_killed_is_used_when_it_is_back") {
+async fn killed_http_server_is_used_after_its_restart() {
+    if !is_installed("killed_http_server_is_used_after_its_restart") {
         return;
     }
-    let server = OverHttp::anywhere().await;
+    let server = OverHttp::on_free_port().await;
     let port = server.port;
     let args = format!(
         r#"{{"streamable_http_connection_params":{},"tool_list_cache_ttl_seconds":600}}"#,
         server.params()
     );
     let caller = Caller::new(&args);
-    echoes(&caller).await;
+    assert_echo(&caller).await;
     drop(server);
     let gone = caller.run(&[ECHO]).await;
     let error = gone.answers[0]["error"].as_str().unwrap();
     let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
     assert!(error.starts_with(lead), "{error}");
-    let server = OverHttp::again(port).await;
-    echoes(&caller).await;
+    let server = OverHttp::on_port(port).await;
+    assert_echo(&caller).await;
     // Its sessions are lost, which it reports in its own way.
     drop(server);
-    let _server = OverHttp::again(port).await;
-    echoes(&caller).await;
+    let _server = OverHttp::on_port(port).await;
+    assert_echo(&caller).await;
     caller.close().await;
 }

@@ -24,6 +24,6 @@ fn python() -> String {
     python.to_str().unwrap().to_owned()
 }
 
-fn beside(name: &str) -> String {
+fn file_beside(name: &str) -> String {
     format!("{}/tests/it/real/{name}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -43,7 +43,7 @@ impl Collected {
         let collected = Collected::default();
         let is_ours = filter_fn(|about| about.target() == SPANS || about.target() == CONTENT);
         let layer = collected.clone().with_filter(is_ours);
-        retain_testkit::callsites::are_asked_for_all_threads();
+        retain_testkit::callsites::enable_for_all_threads();
         let guard = tracing::subscriber::set_default(Registry::default().with(layer));
         (collected, guard)
     }

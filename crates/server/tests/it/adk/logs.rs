@@ -49,7 +49,7 @@ async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
         .with_ansi(false)
         .with_writer(log.clone())
         .finish();
-    retain_testkit::callsites::are_asked_for_all_threads();
+    retain_testkit::callsites::enable_for_all_threads();
     let _guard = tracing::subscriber::set_default(subscriber);
     let server = server(agent);
     with_session(&server).await;

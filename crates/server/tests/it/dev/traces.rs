@@ -48,7 +48,7 @@ impl Write for Log {
 fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());
-    retain_testkit::callsites::are_asked_for_all_threads();
+    retain_testkit::callsites::enable_for_all_threads();
     let listening = tracing::subscriber::set_default(subscriber);
     let server = server(agents, ConfigRegistry::new(), |apps| apps.dev(dev));
     (server, listening)
@@ -282,7 +282,7 @@ async fn exported_spans_contain_no_content() {
     let subscriber = Registry::default()
         .with(dev.traces().layer())
         .with(everything);
-    retain_testkit::callsites::are_asked_for_all_threads();
+    retain_testkit::callsites::enable_for_all_threads();
     let _listening = tracing::subscriber::set_default(subscriber);
     let server = server(folder.path(), ConfigRegistry::new(), |apps| apps.dev(dev));
     say(&server, "chat", "Where is my cat?", "").await;
@@ -301,7 +301,7 @@ async fn with_capture_the_web_ui_shows_the_same() {
     let folder = agents();
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());
-    retain_testkit::callsites::are_asked_for_all_threads();
+    retain_testkit::callsites::enable_for_all_threads();
     let _listening = tracing::subscriber::set_default(subscriber);
     let capture = Telemetry {
         content_in_spans: true,

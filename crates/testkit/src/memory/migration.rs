@@ -72,7 +72,7 @@ pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarnes
 }
 
 /// The hashes of forgotten entries come in ascending order, in pages of any size.
-pub async fn hashes_of_forgotten_memories_come_in_pages(harness: MemoryStoreHarness) {
+pub async fn hashes_of_forgotten_memories_are_read_in_pages(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     assert_eq!(store.tombstones(&scope, None, 10).await.unwrap(), []);

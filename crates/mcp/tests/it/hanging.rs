@@ -18,7 +18,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::support::{LONG, Turn, call, child_process, ends, is_alive};
+use crate::support::{LONG, Turn, call, child_process, is_alive, wait_until_ended};
 
 /// A script that acts as a server: it initializes and lists one tool.
 const HELLO: &str = r#"
@@ -49,18 +49,18 @@ fn pids(folder: &Path) -> Vec<String> {
 }
 
 /// An argument larger than any pipe buffer.
-fn much() -> String {
+fn large_arguments() -> String {
     format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20))
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_ended_all_the_same() {
+async fn server_that_reads_nothing_is_terminated() {
     for is_closed in [true, false] {
         let folder = retain_testkit::scratch::folder();
         let lines = format!("{LISTED}\nexec sleep 600");
         let server = script(folder.path(), &lines).call_timeout(Duration::from_millis(100));
         let set = Arc::new(McpToolset::new(server));
-        let turn = Turn::calling(&set, "echo", &much()).await;
+        let turn = Turn::calling(&set, "echo", &large_arguments()).await;
         let expected = "MCP tool execution failed: Request 'tools/call' timed out";
         assert_eq!(turn.error(), expected);
         let server = &pids(folder.path())[0];
@@ -72,14 +72,14 @@ async fn a_server_that_does_not_read_is_ended_all_the_same() {
             false => {
                 // Requests hold references to their tools.
                 drop((set, turn));
-                ends(server).await;
+                wait_until_ended(server).await;
             }
         }
     }
 }
 
 #[tokio::test]
-async fn runs_that_wait_for_the_same_server_fail_with_it() {
+async fn runs_waiting_for_a_failed_server_fail() {
     let folder = retain_testkit::scratch::folder();
     let silent = script(folder.path(), "exec sleep 600").timeout(Duration::from_secs(3));
     let set = Arc::new(McpToolset::new(silent));
@@ -115,7 +115,7 @@ done
 "#;
 
 #[tokio::test]
-async fn a_server_that_hangs_is_replaced_by_a_new_one() {
+async fn hanging_server_is_replaced() {
     for method in ["tools/list", "resources/list", "resources/read"] {
         let folder = retain_testkit::scratch::folder();
         // One line is one message.
@@ -135,13 +135,13 @@ async fn a_server_that_hangs_is_replaced_by_a_new_one() {
             "{method} was asked for"
         );
         let pids = pids(folder.path());
-        ends(&pids[0]).await;
+        wait_until_ended(&pids[0]).await;
         set.close().await;
     }
 }
 
 #[tokio::test]
-async fn a_prefix_does_not_make_a_reserved_name() {
+async fn tool_whose_prefixed_name_is_reserved_is_left_out() {
     let folder = retain_testkit::scratch::folder();
     let lines = LISTED.replace("echo", "to_agent").replace(
         r#""inputSchema":{"type":"object"}}"#,
@@ -171,7 +171,7 @@ impl<S: Subscriber> Layer<S> for Open {
 
 /// On one thread, because the subscriber belongs to this thread.
 #[tokio::test]
-async fn a_run_is_over_though_the_connection_that_it_made_is_not() {
+async fn run_ends_before_the_connection_it_opened() {
     let open = Open::default();
     let of_runs = open
         .clone()
@@ -181,7 +181,7 @@ async fn a_run_is_over_though_the_connection_that_it_made_is_not() {
     let registry = tracing_subscriber::registry()
         .with(of_runs)
         .with(everything);
-    retain_testkit::callsites::are_asked_for_all_threads();
+    retain_testkit::callsites::enable_for_all_threads();
     let _guard = registry.set_default();
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
