@@ -84,15 +84,15 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
         println!("{question}");
         let search = MemoryQuery::new(question).limit(2).token_budget(500);
         for found in memory.search_memory_with(APP, USER, search).await? {
-            let (about, why) = (&found.about, &found.explanation);
+            let (info, why) = (&found.info, &found.explanation);
             let words: Vec<&str> = why.words.iter().map(|it| it.word.as_str()).collect();
             println!("  {:.2} {}", found.score, found.entry.content.text_concat());
             println!(
                 "       words {words:?} {:.2}, meaning {:.2}, from {:?} at {}",
                 why.lexical,
                 why.meaning + why.context,
-                about.session.as_deref().unwrap_or_default(),
-                about.position
+                info.session.as_deref().unwrap_or_default(),
+                info.position
             );
         }
     }
@@ -103,14 +103,14 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
 async fn leave_tools_out(memory: &SqliteMemoryService) -> Result<(), Error> {
     let search = MemoryQuery::new("Which inn is the assistant to book?");
     let found = memory.search_memory_with(APP, USER, search.clone()).await?;
-    assert_eq!(found[0].about.origin.tool(), Some("web"));
+    assert_eq!(found[0].info.origin.tool(), Some("web"));
     let people = MemoryFilter {
         origins: vec![OriginKind::Person, OriginKind::Agent],
         ..MemoryFilter::default()
     };
     let search = search.filter(people);
     let found = memory.search_memory_with(APP, USER, search).await?;
-    assert!(found.iter().all(|it| it.about.origin.tool().is_none()));
+    assert!(found.iter().all(|it| it.info.origin.tool().is_none()));
     Ok(())
 }
 

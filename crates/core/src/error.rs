@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{json::JsonError, limits::Limited, session::SessionKey};
+use crate::{json::JsonError, limits::LimitKind, session::SessionKey};
 
 /// The underlying error of a driver, the file system or a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -107,7 +107,7 @@ pub enum SessionError {
     #[error("{what} of {found} exceeds the limit of {limit} (see Limits)")]
     TooLarge {
         /// What is too large.
-        what: Limited,
+        what: LimitKind,
         /// The limit.
         limit: u64,
         /// The actual size.

@@ -12,7 +12,7 @@ use crate::event::Event;
 const CHUNK: usize = 64;
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct PositionedEvent {
     position: u64,
     event: Arc<Event>,
 }
@@ -32,9 +32,9 @@ struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     /// Full chunks.
-    chunks: Arc<Vec<Arc<[Entry]>>>,
+    chunks: Arc<Vec<Arc<[PositionedEvent]>>>,
     /// Fewer than [`CHUNK`] entries.
-    tail: Arc<Vec<Entry>>,
+    tail: Arc<Vec<PositionedEvent>>,
 }
 
 impl Events {
@@ -92,7 +92,7 @@ impl Events {
     pub fn push(&mut self, position: u64, event: impl Into<Arc<Event>>) {
         let event = event.into();
         let tail = Arc::make_mut(&mut self.tail);
-        tail.push(Entry { position, event });
+        tail.push(PositionedEvent { position, event });
         if tail.len() == CHUNK {
             let full = std::mem::take(tail);
             Arc::make_mut(&mut self.chunks).push(full.into());
@@ -105,21 +105,21 @@ impl Events {
             return;
         }
         let (whole, rest) = (len / CHUNK, len % CHUNK);
-        let last: Vec<Entry> = (whole * CHUNK..whole * CHUNK + rest)
+        let last: Vec<PositionedEvent> = (whole * CHUNK..whole * CHUNK + rest)
             .map(|index| self.at(index).clone())
             .collect();
         Arc::make_mut(&mut self.chunks).truncate(whole);
         self.tail = Arc::new(last);
     }
 
-    fn entry(&self, index: usize) -> Option<&Entry> {
+    fn entry(&self, index: usize) -> Option<&PositionedEvent> {
         match self.chunks.get(index / CHUNK) {
             Some(chunk) => chunk.get(index % CHUNK),
             None => self.tail.get(index - self.chunks.len() * CHUNK),
         }
     }
 
-    fn at(&self, index: usize) -> &Entry {
+    fn at(&self, index: usize) -> &PositionedEvent {
         match self.entry(index) {
             Some(entry) => entry,
             None => panic!("event {index} of {}", self.len()),

@@ -110,7 +110,7 @@ pub struct ApiKey {
 
 /// Why a key was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeyRefused {
+pub enum KeyRejection {
     /// The key does not exist, or the secret is wrong.
     #[error("this key is not known")]
     Unknown,
@@ -140,15 +140,15 @@ impl ApiKey {
 
     /// Checks that `secret` belongs to this key and that the key is valid at `now_us`. Compares in
     /// constant time, so that timing does not reveal how much of the secret is right.
-    pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRefused> {
+    pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRejection> {
         if !bool::from(self.hash[..].ct_eq(&hash_of(secret)[..])) {
-            return Err(KeyRefused::Unknown);
+            return Err(KeyRejection::Unknown);
         }
         if self.revoked_us.is_some() {
-            return Err(KeyRefused::Revoked);
+            return Err(KeyRejection::Revoked);
         }
         match self.expires_us {
-            Some(expires_us) if expires_us <= now_us => Err(KeyRefused::Expired),
+            Some(expires_us) if expires_us <= now_us => Err(KeyRejection::Expired),
             _ => Ok(()),
         }
     }
@@ -298,14 +298,14 @@ mod tests {
         let other = KeyText::new("a", [2; KEY_SECRET_BYTES]);
         let mut key = key(&text);
         assert_eq!(key.verify(text.secret(), 5), Ok(()));
-        assert_eq!(key.verify(other.secret(), 5), Err(KeyRefused::Unknown));
+        assert_eq!(key.verify(other.secret(), 5), Err(KeyRejection::Unknown));
         key.expires_us = Some(5);
         assert_eq!(key.verify(text.secret(), 4), Ok(()));
-        assert_eq!(key.verify(text.secret(), 5), Err(KeyRefused::Expired));
+        assert_eq!(key.verify(text.secret(), 5), Err(KeyRejection::Expired));
         // A caller with a wrong secret does not learn that the key has expired.
-        assert_eq!(key.verify(other.secret(), 5), Err(KeyRefused::Unknown));
+        assert_eq!(key.verify(other.secret(), 5), Err(KeyRejection::Unknown));
         key.revoked_us = Some(1);
-        assert_eq!(key.verify(text.secret(), 4), Err(KeyRefused::Revoked));
+        assert_eq!(key.verify(text.secret(), 4), Err(KeyRejection::Revoked));
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub mod wire_shapes;
 
 pub use actions::{EventActions, EventCompaction};
 pub use artifacts::{
-    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactReference, ArtifactService,
-    ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService, StoredArtifact,
-    USER_ARTIFACT_PREFIX, artifact_tombstone,
+    ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactReference,
+    ArtifactService, ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService,
+    StoredArtifact, USER_ARTIFACT_PREFIX, artifact_tombstone,
 };
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
@@ -53,32 +53,34 @@ pub use event::Event;
 pub use events::Events;
 pub use hub::ChangeHub;
 pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
-pub use keys::{ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret};
+pub use keys::{
+    ApiKey, KEY_SECRET_BYTES, KeyRejection, KeyScope, KeyStore, KeyText, is_same_secret,
+};
 pub use lease::{Admission, Lease, LeaseUse};
-pub use limits::{Limited, Limits, check as check_limit, check_growth};
-pub use list_text::{ListText, Listed, OwnKeys};
+pub use limits::{LimitKind, Limits, check as check_limit, check_growth};
+pub use list_text::{ListText, ListedSession, SessionStateText};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
-    Embedder, Forget, ForgetReceipt, KeptMemory, KnownMemory, MemoryAbout, MemoryAdded,
-    MemoryBatch, MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter,
-    MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRestore,
-    MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryTotals,
-    MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
-    Repeats, SearchMemoryResponse, Tombstone, derived_memory_id, plan_batch, plan_edit,
+    Embedder, ExistingMemory, FilterFields, Forget, ForgetReceipt, IngestReceipt, MemoryBatch,
+    MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFilter, MemoryInfo, MemoryKind,
+    MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRestore, MemoryRows,
+    MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate,
+    MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, RepeatPolicy,
+    SearchMemoryResponse, SourceMemory, Tombstone, derived_memory_id, plan_batch, plan_edit,
     plan_edited, plan_growth, plan_restore, timestamp_text,
 };
 pub use migrate::{
-    Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
-    MigrationSurvey, MigrationWatch, Unwatched,
+    Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
+    MigrationSide, MigrationSurvey, NoObserver,
 };
 pub use plain_log::PlainSessionLog;
-pub use plan::{Plan, Standing, plan_append, plan_renewal};
+pub use plan::{Plan, SessionStatus, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
 pub use redact::redacted;
 pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
-    Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
+    Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
     ListSessions, Rewind, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
 };
 pub use session::{
@@ -87,8 +89,8 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    Batch, Changes, EraseReceipt, Head, ListQuery, Listing, NewEvent, NewSession, ScopedState,
-    SessionStore, Snapshot, Want, Written,
+    AppendOutcome, Batch, Changes, EraseReceipt, Head, ListQuery, Listing, NewEvent, NewSession,
+    ReadDetail, ScopedState, SessionStore, Snapshot,
 };
 /// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;

@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// The kinds of data that have a size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Limited {
+pub enum LimitKind {
     /// One event as JSON, in bytes.
     Event,
     /// One append, in events.
@@ -43,34 +43,34 @@ pub enum Limited {
     SessionState,
 }
 
-impl Limited {
+impl LimitKind {
     /// The field of [`Limits`] that sets the limit; `None` if the store itself sets it.
     pub fn setting(self) -> Option<&'static str> {
         match self {
-            Limited::Event => Some("event_bytes"),
-            Limited::Batch => Some("batch_events"),
-            Limited::Log => None,
-            Limited::StateKey => Some("state_key_bytes"),
-            Limited::InitialState
-            | Limited::AppState
-            | Limited::UserState
-            | Limited::SessionState => Some("state_bytes"),
+            LimitKind::Event => Some("event_bytes"),
+            LimitKind::Batch => Some("batch_events"),
+            LimitKind::Log => None,
+            LimitKind::StateKey => Some("state_key_bytes"),
+            LimitKind::InitialState
+            | LimitKind::AppState
+            | LimitKind::UserState
+            | LimitKind::SessionState => Some("state_bytes"),
         }
     }
 }
 
 /// The name with its unit, as shown in errors.
-impl fmt::Display for Limited {
+impl fmt::Display for LimitKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Limited::Event => "event (bytes)",
-            Limited::Batch => "batch (events)",
-            Limited::Log => "log (events)",
-            Limited::StateKey => "state key (bytes)",
-            Limited::InitialState => "state (bytes)",
-            Limited::AppState => "app state (bytes)",
-            Limited::UserState => "user state (bytes)",
-            Limited::SessionState => "session state (bytes)",
+            LimitKind::Event => "event (bytes)",
+            LimitKind::Batch => "batch (events)",
+            LimitKind::Log => "log (events)",
+            LimitKind::StateKey => "state key (bytes)",
+            LimitKind::InitialState => "state (bytes)",
+            LimitKind::AppState => "app state (bytes)",
+            LimitKind::UserState => "user state (bytes)",
+            LimitKind::SessionState => "session state (bytes)",
         })
     }
 }
@@ -132,13 +132,13 @@ impl Limits {
             let reason = "holds a NUL character, which not every database can store; leave it out";
             return Err(SessionError::invalid(format!("state key {key:?}"), reason));
         }
-        check(Limited::StateKey, key.len(), self.state_key_bytes)
+        check(LimitKind::StateKey, key.len(), self.state_key_bytes)
     }
 }
 
 /// Fails with [`SessionError::TooLarge`] if growing from `before` to `after` exceeds `limit`. Data
 /// that exceeds a limit lowered later may stay and shrink.
-pub fn check_growth(what: Limited, before: usize, after: usize, limit: usize) -> Result<()> {
+pub fn check_growth(what: LimitKind, before: usize, after: usize, limit: usize) -> Result<()> {
     match after > before {
         true => check(what, after, limit),
         false => Ok(()),
@@ -146,7 +146,7 @@ pub fn check_growth(what: Limited, before: usize, after: usize, limit: usize) ->
 }
 
 /// Fails with [`SessionError::TooLarge`] if `found` exceeds `limit`.
-pub fn check(what: Limited, found: usize, limit: usize) -> Result<()> {
+pub fn check(what: LimitKind, found: usize, limit: usize) -> Result<()> {
     if found <= limit {
         return Ok(());
     }

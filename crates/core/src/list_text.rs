@@ -22,15 +22,15 @@ const LISTED_MAX: usize = 100_000;
 /// Every key has a comma before it, so that such texts can be concatenated.
 ///
 /// ```
-/// use retain_core::OwnKeys;
-/// let mut keys = OwnKeys::default();
+/// use retain_core::SessionStateText;
+/// let mut keys = SessionStateText::default();
 /// keys.push("number", &1.into()).unwrap();
 /// assert_eq!(keys.as_str(), r#","number":1"#);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OwnKeys(String);
+pub struct SessionStateText(String);
 
-impl OwnKeys {
+impl SessionStateText {
     /// Adds a key. Adds nothing if the value has no JSON form.
     pub fn push(&mut self, key: &str, value: &Json) -> Result<(), JsonError> {
         let before = self.0.len();
@@ -51,21 +51,21 @@ impl OwnKeys {
     }
 }
 
-impl From<OwnKeys> for String {
-    fn from(keys: OwnKeys) -> String {
+impl From<SessionStateText> for String {
+    fn from(keys: SessionStateText) -> String {
         keys.0
     }
 }
 
 /// A session borrowed from a store, for a list.
 #[derive(Debug, Clone, Copy)]
-pub struct Listed<'a> {
+pub struct ListedSession<'a> {
     /// Its id.
     pub id: &'a str,
     /// Its user.
     pub user: &'a str,
-    /// Its own state, as [`OwnKeys`] writes it.
-    pub own_keys: &'a str,
+    /// Its own state, as [`SessionStateText`] writes it.
+    pub state_text: &'a str,
     /// When it last changed.
     pub last_update_time: f64,
 }
@@ -73,12 +73,12 @@ pub struct Listed<'a> {
 /// A list under construction: camelCase, with states and without events.
 ///
 /// ```
-/// use retain_core::{JsonMap, ListText, Listed};
+/// use retain_core::{JsonMap, ListText, ListedSession};
 /// let mut text = ListText::new("app", &["hidden-"]);
 /// text.share("ada", &JsonMap::from([("tone", "warm")]), &JsonMap::new()).unwrap();
-/// let session = Listed { id: "s", user: "ada", own_keys: r#","n":1"#, last_update_time: 2.5 };
+/// let session = ListedSession { id: "s", user: "ada", state_text: r#","n":1"#, last_update_time: 2.5 };
 /// text.add(session).unwrap();
-/// text.add(Listed { id: "hidden-1", ..session }).unwrap();
+/// text.add(ListedSession { id: "hidden-1", ..session }).unwrap();
 /// assert_eq!(
 ///     text.finish(),
 ///     r#"[{"id":"s","appName":"app","userId":"ada","state":{"n":1,"app:tone":"warm"},"events":[],"lastUpdateTime":2.5}]"#,
@@ -89,14 +89,14 @@ pub struct ListText {
     out: String,
     app: String,
     hidden: &'static [&'static str],
-    /// The shared state of each user, in the form of [`OwnKeys`].
+    /// The shared state of each user, in the form of [`SessionStateText`].
     shared: HashMap<String, String>,
     /// The text between id and state for the last user. Most lists have only one user.
-    between: Option<Between>,
+    between: Option<UserText>,
 }
 
 #[derive(Debug)]
-struct Between {
+struct UserText {
     user: String,
     /// From the end of the id to the first key of the state.
     names: String,
@@ -123,7 +123,7 @@ impl ListText {
 
     /// Sets the shared state of a user. Call this before adding the user's sessions.
     pub fn share(&mut self, user: &str, app: &JsonMap, own: &JsonMap) -> Result<()> {
-        let mut keys = OwnKeys::default();
+        let mut keys = SessionStateText::default();
         for (scope, map) in [(StateScope::App, app), (StateScope::User, own)] {
             for (key, value) in map {
                 let key = format!("{}{key}", scope.prefix());
@@ -137,7 +137,7 @@ impl ListText {
     }
 
     /// Adds a session at the end.
-    pub fn add(&mut self, session: Listed<'_>) -> Result<()> {
+    pub fn add(&mut self, session: ListedSession<'_>) -> Result<()> {
         if self
             .hidden
             .iter()
@@ -159,7 +159,7 @@ impl ListText {
         writer.verbatim(r#"{"id":"#);
         writer.str(session.id);
         writer.verbatim(&between.names);
-        let (own, shared) = (session.own_keys, between.shared.as_str());
+        let (own, shared) = (session.state_text, between.shared.as_str());
         // The first key has no comma before it.
         let first = if own.is_empty() { shared } else { own };
         writer.verbatim(first.get(1..).unwrap_or_default());
@@ -176,15 +176,15 @@ impl ListText {
 
     /// Adds a session whose state already includes the shared state.
     pub fn add_meta(&mut self, session: &SessionMeta) -> Result<()> {
-        let mut keys = OwnKeys::default();
+        let mut keys = SessionStateText::default();
         for (key, value) in session.state.iter().flat_map(|state| state.iter()) {
             let pushed = keys.push(key, value);
             pushed.map_err(|e| SessionError::corrupt_state(&session.key(), key, e))?;
         }
-        self.add(Listed {
+        self.add(ListedSession {
             id: &session.id,
             user: &session.user_id,
-            own_keys: keys.as_str(),
+            state_text: keys.as_str(),
             last_update_time: session.last_update_time,
         })
     }
@@ -195,14 +195,14 @@ impl ListText {
         self.out
     }
 
-    fn between(&self, user: &str) -> Between {
+    fn between(&self, user: &str) -> UserText {
         let mut writer = Writer::camel();
         writer.verbatim(r#","appName":"#);
         writer.str(&self.app);
         writer.verbatim(r#","userId":"#);
         writer.str(user);
         writer.verbatim(r#","state":{"#);
-        Between {
+        UserText {
             user: user.to_owned(),
             names: writer.finish_lossy(),
             shared: self.shared.get(user).cloned().unwrap_or_default(),
@@ -261,12 +261,12 @@ mod tests {
         let app = JsonMap::from([("x", 1)]);
         text.share("u", &app, &[("y", 2)].into()).unwrap();
         text.share("v", &app, &JsonMap::new()).unwrap();
-        for (user, own_keys) in [("u", ""), ("v", r#","k":0"#), ("u", r#","k":0"#)] {
+        for (user, state_text) in [("u", ""), ("v", r#","k":0"#), ("u", r#","k":0"#)] {
             let last_update_time = 1.0;
-            text.add(Listed {
+            text.add(ListedSession {
                 id: "s",
                 user,
-                own_keys,
+                state_text,
                 last_update_time,
             })
             .unwrap();
@@ -292,10 +292,10 @@ mod tests {
             error.contains("\"s\"") && error.contains("\"k\""),
             "{error}"
         );
-        let timeless = Listed {
+        let timeless = ListedSession {
             id: "s",
             user: "u",
-            own_keys: "",
+            state_text: "",
             last_update_time: f64::NAN,
         };
         assert!(text.add(timeless).is_err());

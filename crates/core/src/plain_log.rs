@@ -12,7 +12,7 @@ use crate::{
     json::JsonMap,
     limits::Limits,
     service::{
-        Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
+        Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
     },
     session::{GetSessionConfig, ListSessionsResponse, Session, SessionKey, Window},
@@ -128,7 +128,7 @@ impl SessionLog for PlainSessionLog {
         Ok(())
     }
 
-    async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
+    async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt> {
         let config = GetSessionConfig {
             // A service may count the events that it returns to tell the position.
             num_recent_events: append.expected.is_none().then_some(0),
@@ -147,8 +147,8 @@ impl SessionLog for PlainSessionLog {
         self.append_live(&SharedSession::new(session), append).await
     }
 
-    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended> {
-        let mut appended = Appended::default();
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<AppendReceipt> {
+        let mut appended = AppendReceipt::default();
         for event in append.events {
             if event.is_partial() {
                 continue;
@@ -192,7 +192,7 @@ impl SessionLog for PlainSessionLog {
         Err(unsupported("reading an earlier state"))
     }
 
-    async fn rewind_with(&self, _: &SessionKey, _: Rewind) -> Result<Appended> {
+    async fn rewind_with(&self, _: &SessionKey, _: Rewind) -> Result<AppendReceipt> {
         Err(unsupported("rewinding"))
     }
 

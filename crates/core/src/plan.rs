@@ -13,7 +13,7 @@ use crate::{
 
 /// The stored facts about a session that decide about a batch.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
+pub struct SessionStatus<'a> {
     /// The session.
     pub key: &'a SessionKey,
     /// Tells this session from earlier ones with the same address.
@@ -52,7 +52,7 @@ pub enum Plan {
 
 /// Decides about `batch`. `stored` looks up an event of the session by its id.
 pub fn plan_append(
-    standing: Standing<'_>,
+    standing: SessionStatus<'_>,
     batch: &Batch,
     mut stored: impl FnMut(&str) -> Result<Option<(u64, Arc<Event>)>>,
 ) -> Result<Plan> {
@@ -119,7 +119,7 @@ pub fn plan_append(
 }
 
 /// Decides about renewing or releasing a lease without an append.
-pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> {
+pub fn plan_renewal(standing: SessionStatus<'_>, wanted: &LeaseUse) -> Result<Lease> {
     match (standing.lease.admit(wanted, None, standing.now_us), wanted) {
         (Admission::Granted { lease, .. }, _) => Ok(lease),
         // Releasing a lease twice succeeds if no other run has taken it since.
@@ -133,7 +133,7 @@ pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> 
     }
 }
 
-fn check_expected(standing: Standing<'_>, batch: &Batch) -> Result<()> {
+fn check_expected(standing: SessionStatus<'_>, batch: &Batch) -> Result<()> {
     match batch.expected {
         Some(expected) if expected != standing.position => Err(SessionError::Conflict {
             key: standing.key.clone(),

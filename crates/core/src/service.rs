@@ -121,10 +121,10 @@ pub trait SessionLog: SessionService {
     ) -> Result<String>;
 
     /// Appends events, all or none. Appending the same events again succeeds and changes nothing.
-    async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
+    async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt>;
 
     /// Like [`append`](Self::append), and applies the events to a live session. Runs use this.
-    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended>;
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<AppendReceipt>;
 
     /// Renews the lease of a run that has nothing to append for a while.
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
@@ -142,7 +142,7 @@ pub trait SessionLog: SessionService {
     /// Undoes everything since the first event of the invocation by appending an event that
     /// restores the session's own state exactly. Waits for the lease like a run. Does not change
     /// artifacts; see [`rewind_with`](Self::rewind_with).
-    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended> {
+    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<AppendReceipt> {
         let rewind = Rewind::before(before_invocation_id);
         self.rewind_with(key, rewind).await
     }
@@ -156,7 +156,7 @@ pub trait SessionLog: SessionService {
     ///
     /// Dropping the future cancels the rewind: it stops after the current file and releases the
     /// lease.
-    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended>;
+    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<AppendReceipt>;
 
     /// Copies the log up to a position (default: all of it) into a new session of the same user.
     async fn fork(
@@ -450,7 +450,7 @@ pub struct RunToken(pub u64);
 
 /// The result of an append.
 #[derive(Debug, Clone, Default)]
-pub struct Appended {
+pub struct AppendReceipt {
     /// The events as stored, with their positions.
     pub events: Vec<(u64, Arc<Event>)>,
     /// The run that the append began or continued.

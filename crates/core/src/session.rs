@@ -100,12 +100,12 @@ impl Session {
 
     /// Encodes the session in ADK's HTTP form: camelCase.
     pub fn to_json(&self) -> Result<String, crate::JsonError> {
-        wire::to_text(&WireSession::from(self), crate::json::Form::Camel)
+        wire::to_text(&WireSession::from(self), crate::json::Spelling::Camel)
     }
 
     /// Encodes the session in ADK's storage form: snake_case.
     pub fn to_snake_json(&self) -> Result<String, crate::JsonError> {
-        wire::to_text(&WireSession::from(self), crate::json::Form::Snake)
+        wire::to_text(&WireSession::from(self), crate::json::Spelling::Snake)
     }
 
     /// Parses a session in either spelling and numbers its events from 1. As in ADK, unknown fields

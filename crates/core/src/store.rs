@@ -90,7 +90,7 @@ pub struct Batch {
 
 /// The result of writing a batch.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Written {
+pub enum AppendOutcome {
     /// All events are in the log, some perhaps from an earlier append.
     Done {
         /// Each event of the batch as stored, with its position.
@@ -158,7 +158,7 @@ pub struct ScopedState {
 
 /// What a read returns in addition to the requested events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum ReadDetail {
     /// The state of all scopes.
     State,
     /// Nothing; the returned state is empty.
@@ -256,7 +256,12 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn create(&self, new: NewSession) -> Result<Snapshot>;
 
     /// Reads a session; `None` if it does not exist. The cost is proportional to what is returned.
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>>;
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>>;
 
     /// Lists sessions ordered by (last update, user, id), with their state if requested.
     async fn list(&self, query: &ListQuery) -> Result<Listing>;
@@ -280,7 +285,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// [`Lease::admit`](crate::Lease) decides, and then `expected` is compared. Positions are dense
     /// and start at 1. State keys that the batch does not change keep their value, even if other
     /// writers append at the same time.
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written>;
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome>;
 
     /// Renews (`Some`) or releases (`None`) the lease of the run that holds `token`.
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()>;

@@ -14,7 +14,7 @@ use retain_core::{
     SearchMemoryResponse, Session, SystemClock, timestamp_text,
 };
 
-use crate::words::{Question, Searchable};
+use crate::words::{QueryWords, SearchableText};
 
 /// The session id of events that were added without one, as in ADK.
 const NO_SESSION: &str = "__unknown_session_id__";
@@ -36,7 +36,7 @@ pub struct InMemoryMemoryService {
 #[derive(Debug, Default)]
 struct UserMemory {
     /// In the order in which sessions were first added.
-    sessions: Vec<Arc<Vec<Arc<Remembered>>>>,
+    sessions: Vec<Arc<Vec<Arc<IndexedEvent>>>>,
     /// The index of each session.
     places: HashMap<String, usize>,
     /// Deleted event ids. They are skipped when their session is added again.
@@ -45,10 +45,10 @@ struct UserMemory {
 
 /// An event with content.
 #[derive(Debug)]
-struct Remembered {
+struct IndexedEvent {
     event: Arc<Event>,
     /// Extracted by the first search.
-    searchable: OnceLock<Searchable>,
+    searchable: OnceLock<SearchableText>,
 }
 
 impl Default for InMemoryMemoryService {
@@ -120,8 +120,8 @@ impl MemoryService for InMemoryMemoryService {
     ) -> Result<SearchMemoryResponse, MemoryError> {
         let key = (app_name.to_owned(), user_id.to_owned());
         let known = self.users().get(&key).map(|user| user.sessions.clone());
-        let question = Question::new(query);
-        let mut found: Vec<(usize, &Remembered)> = Vec::new();
+        let question = QueryWords::new(query);
+        let mut found: Vec<(usize, &IndexedEvent)> = Vec::new();
         for remembered in known.iter().flatten().flat_map(|session| session.iter()) {
             let matches = remembered.searchable().matches(&question);
             if matches > 0 {
@@ -176,7 +176,7 @@ impl UserMemory {
     fn replace(&mut self, session: &str, events: Vec<Arc<Event>>) {
         let before = std::mem::take(self.session_mut(session));
         // A session that has grown shares most events with its earlier version.
-        let before: HashMap<*const Event, &Arc<Remembered>> = before
+        let before: HashMap<*const Event, &Arc<IndexedEvent>> = before
             .iter()
             .map(|remembered| (Arc::as_ptr(&remembered.event), remembered))
             .collect();
@@ -185,7 +185,7 @@ impl UserMemory {
             .filter(|event| !self.deleted.contains(&event.id))
             .map(|event| match before.get(&Arc::as_ptr(&event)) {
                 Some(remembered) => Arc::clone(remembered),
-                None => Remembered::new(event),
+                None => IndexedEvent::new(event),
             })
             .collect();
         *self.session_mut(session) = Arc::new(kept);
@@ -198,14 +198,14 @@ impl UserMemory {
         let list = Arc::make_mut(&mut kept);
         for event in events {
             if !self.deleted.contains(&event.id) && known.insert(event.id.clone()) {
-                list.push(Remembered::new(event));
+                list.push(IndexedEvent::new(event));
             }
         }
         *self.session_mut(session) = kept;
     }
 
     fn delete(&mut self, id: &str) {
-        let has_id = |remembered: &Arc<Remembered>| remembered.event.id == id;
+        let has_id = |remembered: &Arc<IndexedEvent>| remembered.event.id == id;
         for session in &mut self.sessions {
             if session.iter().any(has_id) {
                 Arc::make_mut(session).retain(|remembered| !has_id(remembered));
@@ -216,7 +216,7 @@ impl UserMemory {
 
     /// The events of a session; a new session is added at the end. Running searches keep their
     /// snapshot.
-    fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<Remembered>>> {
+    fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<IndexedEvent>>> {
         let place = match self.places.get(session) {
             Some(place) => *place,
             None => {
@@ -230,22 +230,22 @@ impl UserMemory {
     }
 }
 
-impl Remembered {
-    fn new(event: Arc<Event>) -> Arc<Remembered> {
-        Arc::new(Remembered {
+impl IndexedEvent {
+    fn new(event: Arc<Event>) -> Arc<IndexedEvent> {
+        Arc::new(IndexedEvent {
             event,
             searchable: OnceLock::new(),
         })
     }
 
-    fn searchable(&self) -> &Searchable {
+    fn searchable(&self) -> &SearchableText {
         self.searchable.get_or_init(|| {
             let parts = parts_of(&self.event)
                 .map(Content::parts)
                 .unwrap_or_default();
             let texts = parts.iter().filter_map(|part| part.text.as_deref());
             let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
-            Searchable::new(&texts.join(" "))
+            SearchableText::new(&texts.join(" "))
         })
     }
 

@@ -48,7 +48,7 @@ struct Memory {
 }
 
 /// How to handle an added entry.
-enum Fate {
+enum EntryAction {
     New,
     /// Its content differs from the entry at this index.
     Replaces(usize),
@@ -57,19 +57,19 @@ enum Fate {
 }
 
 impl UserVectors {
-    fn fate(&self, session: Option<&str>, entry: &MemoryEntry) -> Fate {
+    fn fate(&self, session: Option<&str>, entry: &MemoryEntry) -> EntryAction {
         let id = entry.id.as_deref().unwrap_or_default();
         if self.deleted.contains(id) {
-            return Fate::Left;
+            return EntryAction::Left;
         }
-        let mut fate = Fate::New;
+        let mut fate = EntryAction::New;
         for &at in self.places.get(id).into_iter().flatten() {
             let known = &self.memories[at];
             if known.entry.content == entry.content {
-                return Fate::Left;
+                return EntryAction::Left;
             }
             if known.session.as_deref() == session {
-                fate = Fate::Replaces(at);
+                fate = EntryAction::Replaces(at);
             }
         }
         fate
@@ -77,13 +77,13 @@ impl UserVectors {
 
     fn keep(&mut self, memory: Memory) {
         match self.fate(memory.session.as_deref(), &memory.entry) {
-            Fate::New => {
+            EntryAction::New => {
                 let id = memory.entry.id.clone().unwrap_or_default();
                 self.places.entry(id).or_default().push(self.memories.len());
                 self.memories.push(memory);
             }
-            Fate::Replaces(at) => self.memories[at] = memory,
-            Fate::Left => {}
+            EntryAction::Replaces(at) => self.memories[at] = memory,
+            EntryAction::Left => {}
         }
     }
 
@@ -180,7 +180,7 @@ impl VectorMemoryService {
     ) -> Result<(), MemoryError> {
         let key = (app.to_owned(), user.to_owned());
         if let Some(known) = self.users().get(&key) {
-            all.retain(|entry| !matches!(known.fate(session, entry), Fate::Left));
+            all.retain(|entry| !matches!(known.fate(session, entry), EntryAction::Left));
         }
         for new in all.chunks(BATCH) {
             let texts: Vec<String> = new.iter().map(|it| spoken_text(&it.content)).collect();

@@ -1,8 +1,8 @@
 //! Long-term memory: what a user said in earlier sessions, found by words and by meaning.
 
 pub use retain_core::{
-    Embedder, Forget, ForgetReceipt, MemoryAbout, MemoryAdded, MemoryEntry, MemoryError,
-    MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryOrigin, MemoryService,
+    Embedder, FilterFields, Forget, ForgetReceipt, IngestReceipt, MemoryEntry, MemoryError,
+    MemoryFilter, MemoryInfo, MemoryKind, MemoryLimits, MemoryOrigin, MemoryService,
     MemoryStatistics, MemoryUpdate, OriginKind, SearchMemoryResponse, timestamp_text,
 };
 pub use retain_memory::{

@@ -6,31 +6,32 @@
 
 /// What a store of sessions needs.
 pub use retain_core::{
-    Admission, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids, Lease, LeaseUse,
-    ListQuery, ListText, Listed, Listing, LogHeader, NewEvent, NewSession, OwnKeys, Plan,
-    RandomIds, ScopedState, SessionStore, Snapshot, Standing, StateOwner, StoreSessionService,
-    SystemClock, TransferStore, Want, Written, check_growth, check_limit, duration_us, plan_append,
-    plan_renewal, seconds,
+    Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids,
+    Lease, LeaseUse, ListQuery, ListText, ListedSession, Listing, LogHeader, NewEvent, NewSession,
+    Plan, RandomIds, ReadDetail, ScopedState, SessionStateText, SessionStatus, SessionStore,
+    Snapshot, StateOwner, StoreSessionService, SystemClock, TransferStore, check_growth,
+    check_limit, duration_us, plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the port behind which they are stored.
 pub use retain_core::{
-    ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret,
+    ApiKey, KEY_SECRET_BYTES, KeyRejection, KeyScope, KeyStore, KeyText, is_same_secret,
 };
 /// What a store of artifacts needs.
 pub use retain_core::{
-    ArtifactNames, ArtifactPlace, ArtifactStore, NewArtifact, StoreArtifactService, StoredArtifact,
+    ArtifactAddress, ArtifactNaming, ArtifactStore, NewArtifact, StoreArtifactService,
+    StoredArtifact,
 };
 /// What a store of memories needs.
 pub use retain_core::{
-    KeptMemory, KnownMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan,
-    MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryTotals, MemoryVector,
-    MemoryVectors, NewEmbedding, NewMemory, PreparedMemory, Repeats, Tombstone, derived_memory_id,
-    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
+    ExistingMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan, MemoryRecord,
+    MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryTotals, MemoryVector, MemoryVectors,
+    NewEmbedding, NewMemory, PreparedMemory, RepeatPolicy, SourceMemory, Tombstone,
+    derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
 /// Copies everything in one store to another.
 pub use retain_core::{
-    Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
-    MigrationSurvey, MigrationWatch, Unwatched,
+    Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
+    MigrationSide, MigrationSurvey, NoObserver,
 };
 pub use retain_stores::{
     FileArtifactStore, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, InMemoryStore,

@@ -83,7 +83,7 @@ mod tests {
         let embedder = MemoryError::backend("cannot embed: Grete's IBAN");
         assert_eq!(stores_words(&embedder), None);
         let damaged = ArtifactError::Corrupt {
-            place: "shop/ada/s1/note.txt".to_owned(),
+            address: "shop/ada/s1/note.txt".to_owned(),
             version: 1,
             source: BoxError::from("no"),
         };

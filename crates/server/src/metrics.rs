@@ -35,28 +35,28 @@ struct Series {
     micros: AtomicU64,
 }
 
-type Name = (&'static str, String, u16);
+type SeriesKey = (&'static str, String, u16);
 
 /// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    answers: RwLock<BTreeMap<Name, Arc<Series>>>,
+    answers: RwLock<BTreeMap<SeriesKey, Arc<Series>>>,
     streams: Arc<AtomicI64>,
     connections: Arc<AtomicI64>,
 }
 
 /// Counts one item until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicI64>);
+pub(crate) struct GaugeGuard(Arc<AtomicI64>);
 
-impl Counted {
-    fn one(count: &Arc<AtomicI64>) -> Counted {
+impl GaugeGuard {
+    fn one(count: &Arc<AtomicI64>) -> GaugeGuard {
         count.fetch_add(1, Ordering::Relaxed);
-        Counted(Arc::clone(count))
+        GaugeGuard(Arc::clone(count))
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -85,13 +85,13 @@ impl Metrics {
     }
 
     /// Count an open stream until the result is dropped.
-    pub(crate) fn stream(&self) -> Counted {
-        Counted::one(&self.streams)
+    pub(crate) fn stream(&self) -> GaugeGuard {
+        GaugeGuard::one(&self.streams)
     }
 
     /// Count a connection until the result is dropped.
-    pub(crate) fn connection(&self) -> Counted {
-        Counted::one(&self.connections)
+    pub(crate) fn connection(&self) -> GaugeGuard {
+        GaugeGuard::one(&self.connections)
     }
 
     /// Write all counters as text, including external ones.

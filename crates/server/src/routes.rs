@@ -17,7 +17,7 @@ use axum::{
 };
 
 use crate::{
-    guard::{Caller, Refused, Scope, fault, unauthorized},
+    guard::{AccessDenied, Caller, Scope, fault, unauthorized},
     services::{Server, Shared},
 };
 
@@ -136,6 +136,6 @@ async fn check_access(
     };
     match checked {
         Ok(()) => next.run(request).await,
-        Err(Refused(detail)) => fault(request.uri().path(), 403, &detail),
+        Err(AccessDenied(detail)) => fault(request.uri().path(), 403, &detail),
     }
 }

@@ -13,7 +13,7 @@ use retain_memory::LongTermMemory;
 use crate::{
     adk, api,
     apps::Apps,
-    guard::{Guards, stand_before},
+    guard::{Guards, guard_request},
     ops,
     routes::{RouteInfo, Routes},
 };
@@ -63,7 +63,7 @@ impl Server {
             // Around the fallbacks too: below /api/ they return problems.
             .layer(from_fn(api::refusals_as_problems))
             .layer(DefaultBodyLimit::disable())
-            .layer(from_fn_with_state(Arc::clone(guards), stand_before))
+            .layer(from_fn_with_state(Arc::clone(guards), guard_request))
     }
 
     /// The routes, for tests that visit all of them.

@@ -16,7 +16,7 @@ use axum::{
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{GaugeGuard, Metrics};
 
 /// The phase of a shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,9 +46,9 @@ impl Default for Shutdown {
 
 /// Waits for a phase.
 #[derive(Debug)]
-pub(crate) struct Follower(watch::Receiver<Phase>);
+pub(crate) struct PhaseWatcher(watch::Receiver<Phase>);
 
-impl Follower {
+impl PhaseWatcher {
     /// Return when the phase is reached.
     pub(crate) async fn reached(&mut self, phase: Phase) {
         if self.0.wait_for(|now| *now >= phase).await.is_err() {
@@ -63,12 +63,17 @@ impl Shutdown {
         self.phase.send_replace(phase);
     }
 
-    pub(crate) fn follow(&self) -> Follower {
-        Follower(self.phase.subscribe())
+    pub(crate) fn follow(&self) -> PhaseWatcher {
+        PhaseWatcher(self.phase.subscribe())
     }
 
     /// Wrap an event stream so that it ends with the server.
-    pub(crate) fn ending(&self, response: Response, is_run: bool, metrics: &Metrics) -> Response {
+    pub(crate) fn end_with_server(
+        &self,
+        response: Response,
+        is_run: bool,
+        metrics: &Metrics,
+    ) -> Response {
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let is_events = |value: &[u8]| value.starts_with(b"text/event-stream");
         if !content_type.is_some_and(|value| is_events(value.as_bytes())) {
@@ -82,7 +87,7 @@ impl Shutdown {
         let end = Box::pin(async move { follower.reached(phase).await });
         let counted = metrics.stream();
         response.map(|body| {
-            Body::new(Ending {
+            Body::new(EndingBody {
                 body: Some(body),
                 end,
                 last_words: Bytes::from_static(last_words),
@@ -101,14 +106,14 @@ const LAST_WORDS: &[u8] =
 const END_OF_TAIL: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
 
 /// A body that ends with the server.
-struct Ending {
+struct EndingBody {
     body: Option<Body>,
     end: Pin<Box<dyn Future<Output = ()> + Send>>,
     last_words: Bytes,
-    _counted: Counted,
+    _counted: GaugeGuard,
 }
 
-impl HttpBody for Ending {
+impl HttpBody for EndingBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -5,7 +5,7 @@
 
 use retain_core::{Event, JsonMap, StateScope};
 
-use crate::guard::{Caller, Refused};
+use crate::guard::{AccessDenied, Caller};
 
 /// Entries of `customMetadata` with this prefix are set by programs for themselves.
 pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
@@ -36,10 +36,10 @@ pub(crate) fn as_sent_by(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
 pub(crate) fn check_state<'a>(
     caller: &Caller,
     keys: impl IntoIterator<Item = &'a str>,
-) -> Result<(), Refused> {
+) -> Result<(), AccessDenied> {
     let is_of_app = |key: &&str| StateScope::of(key) == StateScope::App;
     match keys.into_iter().find(is_of_app) {
-        Some(key) if caller.user.is_some() => Err(Refused(format!(
+        Some(key) if caller.user.is_some() => Err(AccessDenied(format!(
             "this key is bound to a user and cannot set {key:?}, which all users of the app share"
         ))),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use retain_core::{
-    ArtifactKey, ArtifactPlace, ArtifactReference, Head, JsonMap, ListQuery, Result, ScopedDelta,
+    ArtifactAddress, ArtifactKey, ArtifactReference, Head, JsonMap, ListQuery, Result, ScopedDelta,
     SessionError, SessionKey, Window, duration_us,
 };
 
@@ -117,7 +117,7 @@ pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
 }
 
 /// The address of an artifact's version.
-pub(crate) fn artifact_address(place: &ArtifactPlace, version: u64) -> ArtifactReference {
+pub(crate) fn artifact_address(place: &ArtifactAddress, version: u64) -> ArtifactReference {
     let key = ArtifactKey {
         app_name: place.app.clone(),
         user_id: place.user.clone(),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use retain_core::{Batch, Snapshot, Written};
+use retain_core::{AppendOutcome, Batch, Snapshot};
 
 use crate::wrapper::StoreInterceptor;
 
@@ -107,8 +107,8 @@ impl StoreInterceptor for FaultInjector {
         Some(broken)
     }
 
-    fn after_append(&self, batch: &Batch, mut written: Written) -> Written {
-        let Written::Done { events, .. } = &mut written else {
+    fn after_append(&self, batch: &Batch, mut written: AppendOutcome) -> AppendOutcome {
+        let AppendOutcome::Done { events, .. } = &mut written else {
             return written;
         };
         while events.len() < batch.events.len() {

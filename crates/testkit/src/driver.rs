@@ -4,8 +4,9 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use futures_util::TryStreamExt as _;
 use retain_core::{
-    Append, Appended, Clock as _, CreateSession, Event, ExportScope, Json, JsonMap, LineStream,
-    ListSessions, Result, RunOptions, RunToken, RunUse, Session, SessionKey, SessionLog, Window,
+    Append, AppendReceipt, Clock as _, CreateSession, Event, ExportScope, Json, JsonMap,
+    LineStream, ListSessions, Result, RunOptions, RunToken, RunUse, Session, SessionKey,
+    SessionLog, Window,
 };
 
 use crate::{
@@ -402,7 +403,7 @@ impl Driver {
             // A rewind would wait for the lease, and the test clock stands still.
             return (Ok(String::new()), Ok(String::new()));
         }
-        let found: Result<Appended> = log.rewind(key, invocation).await;
+        let found: Result<AppendReceipt> = log.rewind(key, invocation).await;
         let text = |position: u64, delta: &JsonMap| {
             let delta = state_text(&delta.clone().into());
             format!("rewound at {position} with {delta}")

@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing, LogHeader, NewEvent,
-    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore,
-    Want, Window, Written,
+    AppendOutcome, Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing,
+    LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey, SessionStore,
+    Snapshot, StateOwner, TransferStore, Window,
 };
 
 /// One store that several services share.
@@ -27,7 +27,7 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The answer to return instead of `written`.
-    fn after_append(&self, _batch: &Batch, written: Written) -> Written {
+    fn after_append(&self, _batch: &Batch, written: AppendOutcome) -> AppendOutcome {
         written
     }
 
@@ -79,7 +79,12 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         self.store.create(new).await
     }
 
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>> {
         let read = self.store.read(key, window, want).await?;
         Ok(read.map(|snapshot| self.meddler.after_read(snapshot)))
     }
@@ -96,7 +101,7 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         self.store.delete(key).await
     }
 
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let other = self.meddler.before_append(batch).map(Arc::new);
         let written = self.store.append(key, other.as_ref().unwrap_or(batch));
         Ok(self.meddler.after_append(batch, written.await?))

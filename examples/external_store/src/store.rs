@@ -11,12 +11,12 @@ use std::{
 use async_trait::async_trait;
 use retain::{
     BoxError, Event, Result, SessionError,
-    session::{EraseReceipt, Limited, Origin, SessionKey, Window},
+    session::{EraseReceipt, LimitKind, Origin, SessionKey, Window},
     state::JsonMap,
     store::{
-        Batch, ChangeHub, Changes, Clock, Head, LeaseUse, ListQuery, Listing, NewEvent, NewSession,
-        Plan, ScopedState, SessionStore, Snapshot, StateOwner, SystemClock, TransferStore, Want,
-        Written, check_growth, check_limit, plan_append, plan_renewal,
+        AppendOutcome, Batch, ChangeHub, Changes, Clock, Head, LeaseUse, ListQuery, Listing,
+        NewEvent, NewSession, Plan, ReadDetail, ScopedState, SessionStore, Snapshot, StateOwner,
+        SystemClock, TransferStore, check_growth, check_limit, plan_append, plan_renewal,
     },
 };
 
@@ -177,7 +177,7 @@ impl SessionStore for JournalStore {
             log.ttl = new.ttl;
             log.touched_us = now_us;
             let limit = new.state_bytes_max;
-            check_limit(Limited::SessionState, state_bytes(&log.state), limit)?;
+            check_limit(LimitKind::SessionState, state_bytes(&log.state), limit)?;
             let mut changes = plan_shared(tables, &new.key, &[&new.changes], limit)?;
             changes.push(Change::Put {
                 key: new.key.clone(),
@@ -193,15 +193,20 @@ impl SessionStore for JournalStore {
         })
     }
 
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>> {
         self.transact("read a session", |transaction| {
             let tables = transaction.tables();
             let log = tables.find(key, transaction.now_us);
             Ok(log.map(|log| Snapshot {
                 head: log.head(key),
                 state: match want {
-                    Want::State => tables.state(key, log),
-                    Want::EventsOnly => ScopedState::default(),
+                    ReadDetail::State => tables.state(key, log),
+                    ReadDetail::EventsOnly => ScopedState::default(),
                 },
                 events: select_events(log, window),
             }))
@@ -263,7 +268,7 @@ impl SessionStore for JournalStore {
         Ok(deleted)
     }
 
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let written = self.transact("append events", |transaction| {
             let (tables, now_us) = (transaction.tables(), transaction.now_us);
             let log = tables.get(key, now_us)?;
@@ -292,7 +297,7 @@ impl SessionStore for JournalStore {
                         now_us,
                     });
                     transaction.commit(queue.into_iter().collect())?;
-                    return Ok(Written::Busy { until_us, now_us });
+                    return Ok(AppendOutcome::Busy { until_us, now_us });
                 }
             };
             let new: Vec<&NewEvent> = fresh.iter().map(|&place| &batch.events[place]).collect();
@@ -303,7 +308,7 @@ impl SessionStore for JournalStore {
             }
             let (before, after) = (state_bytes(&log.state), state_bytes(&state));
             let limit = batch.state_bytes_max;
-            check_growth(Limited::SessionState, before, after, limit)?;
+            check_growth(LimitKind::SessionState, before, after, limit)?;
 
             // Everything is decided. What follows becomes one line.
             let mut changes = plan_shared(tables, key, &deltas, limit)?;
@@ -327,10 +332,10 @@ impl SessionStore for JournalStore {
                 });
             }
             transaction.commit(changes)?;
-            Ok(Written::Done { events, token })
+            Ok(AppendOutcome::Done { events, token })
         })?;
         // Wake tails, and runs that wait for the lease.
-        if matches!(written, Written::Done { .. }) {
+        if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.ring(key);
         }
         Ok(written)
@@ -559,9 +564,9 @@ fn plan_shared(
     let app = deltas.iter().map(|delta| &delta.app);
     let user = deltas.iter().map(|delta| &delta.user);
     let scopes = [
-        (Limited::AppState, StateOwner::app(&key.app), merge(app)),
+        (LimitKind::AppState, StateOwner::app(&key.app), merge(app)),
         (
-            Limited::UserState,
+            LimitKind::UserState,
             StateOwner::user(&key.app, &key.user),
             merge(user),
         ),

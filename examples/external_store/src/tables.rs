@@ -10,7 +10,7 @@ use retain::{
     BoxError, Event, Json, Result, SessionError,
     session::{Origin, SessionKey, SessionMeta},
     state::{JsonMap, ScopedDelta},
-    store::{Head, Lease, NewEvent, ScopedState, Standing, StateOwner, duration_us, seconds},
+    store::{Head, Lease, NewEvent, ScopedState, SessionStatus, StateOwner, duration_us, seconds},
 };
 
 use crate::change::Change;
@@ -261,10 +261,10 @@ impl SessionLog {
     }
 
     /// Returns what `plan_append` and `plan_renewal` must know about the session.
-    pub(crate) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> Standing<'a> {
+    pub(crate) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
         let mut tickets = self.tickets.iter();
         let first = tickets.find(|(_, until_us)| *until_us > now_us);
-        Standing {
+        SessionStatus {
             key,
             incarnation: self.incarnation,
             position: self.position(),

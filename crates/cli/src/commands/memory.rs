@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use retain::{
     GetSessionConfig,
     memory::{
-        Forget, IngestOptions, ListMemories, LongTermMemory, MemoryAbout, MemoryAdded, MemoryEntry,
-        MemoryFilter, MemoryHit, MemoryQuery, timestamp_text,
+        Forget, IngestOptions, IngestReceipt, ListMemories, LongTermMemory, MemoryEntry,
+        MemoryFilter, MemoryHit, MemoryInfo, MemoryQuery, timestamp_text,
     },
 };
 
@@ -160,7 +160,7 @@ impl Add {
                 all.into_iter().map(|session| session.id).collect()
             }
         };
-        let mut total = MemoryAdded::default();
+        let mut total = IngestReceipt::default();
         for id in ids {
             let config = GetSessionConfig::default();
             let session = sessions.get_session(app, user, &id, config).await?;
@@ -172,7 +172,7 @@ impl Add {
             total.known += added.known;
             total.forgotten += added.forgotten;
         }
-        let MemoryAdded {
+        let IngestReceipt {
             added,
             replaced,
             known,
@@ -197,7 +197,7 @@ impl Search {
                 say!("{}", found.entry.to_json()?);
                 continue;
             }
-            print_memory(&found.about, &found.entry, Some(found.score))?;
+            print_memory(&found.info, &found.entry, Some(found.score))?;
             say!("    {}", explain(&found));
         }
         Ok(())
@@ -220,7 +220,7 @@ impl List {
             for record in page.memories {
                 match self.json {
                     true => say!("{}", record.entry().to_json()?),
-                    false => print_memory(&record.about, &record.entry(), None)?,
+                    false => print_memory(&record.info, &record.entry(), None)?,
                 }
             }
             match page.next {
@@ -274,25 +274,16 @@ async fn stats(user: &UserOptions) -> anyhow::Result<()> {
 }
 
 /// Prints a memory in two lines: its source and its text.
-fn print_memory(
-    about: &MemoryAbout,
-    entry: &MemoryEntry,
-    score: Option<f32>,
-) -> anyhow::Result<()> {
+fn print_memory(info: &MemoryInfo, entry: &MemoryEntry, score: Option<f32>) -> anyhow::Result<()> {
     let score = score
         .map(|score| format!("{score:.2} "))
         .unwrap_or_default();
-    let place = match &about.session {
-        Some(session) => format!("{session}:{}", about.position),
+    let place = match &info.session {
+        Some(session) => format!("{session}:{}", info.position),
         None => "given".to_owned(),
     };
     let (time, author) = (entry.timestamp.as_deref(), entry.author.as_deref());
-    let head = [
-        time.unwrap_or("-"),
-        author.unwrap_or("-"),
-        &place,
-        &about.id,
-    ];
+    let head = [time.unwrap_or("-"), author.unwrap_or("-"), &place, &info.id];
     say!("{score}{}", head.map(visible).join("  "));
     say!("    {}", visible(&entry.content.text_concat()));
     Ok(())

@@ -48,7 +48,7 @@ async fn demo_recalls_across_sessions_and_prints_stored_events() {
     let search = MemoryQuery::new("favorite project");
     let found = memory.search_memory_with("assistant", "ada", search).await;
     let found = &found.unwrap()[0];
-    assert_eq!(found.about.session.as_deref(), Some("monday"));
+    assert_eq!(found.info.session.as_deref(), Some("monday"));
     let nobody = memory.search_memory("assistant", "grace", "favorite project");
     assert!(nobody.await.unwrap().memories.is_empty());
 }

@@ -9,7 +9,7 @@ mod rules;
 mod service;
 mod store;
 
-pub use names::{ArtifactNames, ArtifactPlace, USER_ARTIFACT_PREFIX};
+pub use names::{ArtifactAddress, ArtifactNaming, USER_ARTIFACT_PREFIX};
 pub use reference::ArtifactReference;
 pub(crate) use rules::as_kept;
 pub use rules::{StoreArtifactService, artifact_tombstone};

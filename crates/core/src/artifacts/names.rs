@@ -18,7 +18,7 @@ const PATH_MAX: usize = 2048;
 
 /// How a store interprets names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArtifactNames {
+pub enum ArtifactNaming {
     /// Names are arbitrary strings. A name without `user:` needs a session.
     Exact,
     /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` are one file. Without
@@ -28,29 +28,32 @@ pub enum ArtifactNames {
 
 /// The validated address of an artifact in one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ArtifactPlace {
+pub struct ArtifactAddress {
     /// The app.
     pub app: String,
     /// The user.
     pub user: String,
     /// The session; `None` if the artifact is the user's.
     pub session: Option<String>,
-    /// Its unique name in the scope. For [`ArtifactNames::Paths`] the normal form of the
+    /// Its unique name in the scope. For [`ArtifactNaming::Paths`] the normal form of the
     /// path, without `user:`; else the name itself.
     pub name: String,
     /// The name as the caller gave it.
     pub filename: String,
 }
 
-impl ArtifactPlace {
+impl ArtifactAddress {
     /// Validates `key`.
-    pub fn of(key: &ArtifactKey, names: ArtifactNames) -> Result<ArtifactPlace, ArtifactError> {
-        check_owner(&key.app_name, &key.user_id, names)?;
+    pub fn from_key(
+        key: &ArtifactKey,
+        naming: ArtifactNaming,
+    ) -> Result<ArtifactAddress, ArtifactError> {
+        check_owner(&key.app_name, &key.user_id, naming)?;
         let for_user = key.filename.starts_with(USER_ARTIFACT_PREFIX);
-        let session = match (&key.session_id, names) {
+        let session = match (&key.session_id, naming) {
             _ if for_user => None,
-            (None, ArtifactNames::Paths) => None,
-            (None, ArtifactNames::Exact) => {
+            (None, ArtifactNaming::Paths) => None,
+            (None, ArtifactNaming::Exact) => {
                 let reason =
                     "is missing; without one, only names that begin with `user:` can be used";
                 return Err(ArtifactError::invalid("session id", reason));
@@ -58,13 +61,13 @@ impl ArtifactPlace {
             (Some(session), _) => Some(session.clone()),
         };
         if let Some(session) = &session {
-            check_segment("session id", session, names)?;
+            check_segment("session id", session, naming)?;
         }
-        let name = match names {
-            ArtifactNames::Exact => key.filename.clone(),
-            ArtifactNames::Paths => normal_path(&key.filename)?,
+        let name = match naming {
+            ArtifactNaming::Exact => key.filename.clone(),
+            ArtifactNaming::Paths => normal_path(&key.filename)?,
         };
-        Ok(ArtifactPlace {
+        Ok(ArtifactAddress {
             app: key.app_name.clone(),
             user: key.user_id.clone(),
             session,
@@ -105,17 +108,17 @@ impl ArtifactPlace {
 pub(super) fn check_owner(
     app: &str,
     user: &str,
-    names: ArtifactNames,
+    naming: ArtifactNaming,
 ) -> Result<(), ArtifactError> {
-    check_segment("app name", app, names)?;
-    check_segment("user id", user, names)
+    check_segment("app name", app, naming)?;
+    check_segment("user id", user, naming)
 }
 
 /// Rejects names that would change the meaning of a URI or a path.
 pub(super) fn check_segment(
     what: &str,
     value: &str,
-    names: ArtifactNames,
+    naming: ArtifactNaming,
 ) -> Result<(), ArtifactError> {
     let refuse = |reason: &str| {
         let reason = format!("{value:?} {reason}");
@@ -140,7 +143,7 @@ pub(super) fn check_segment(
     if segments().count() > 1 && segments().any(|segment| RESERVED.contains(&&*fold(segment))) {
         return refuse("must not contain a word that addresses are made of");
     }
-    if names == ArtifactNames::Paths {
+    if naming == ArtifactNaming::Paths {
         // On a disk `a//b` is `a/b`, which is another user or app.
         if value
             .split('/')
@@ -223,7 +226,7 @@ mod tests {
 
     fn path(filename: &str) -> Result<String, ArtifactError> {
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename);
-        ArtifactPlace::of(&key, ArtifactNames::Paths).map(|place| place.name)
+        ArtifactAddress::from_key(&key, ArtifactNaming::Paths).map(|address| address.name)
     }
 
     #[test]
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn owners_cannot_lead_elsewhere() {
-        let check = |value| check_segment("user id", value, ArtifactNames::Exact);
+        let check = |value| check_segment("user id", value, ArtifactNaming::Exact);
         for value in ["ada", "a/b", "a b", "users", "Ärger", "a.b", "..a", "a//b"] {
             check(value).unwrap();
         }
@@ -263,7 +266,7 @@ mod tests {
         for value in ["a/users", "Users/b", "x\\VERSIONS", "a/ſeßions", "a/apps/b"] {
             assert!(check(value).is_err(), "{value:?}");
         }
-        let check = |value| check_segment("user id", value, ArtifactNames::Paths);
+        let check = |value| check_segment("user id", value, ArtifactNaming::Paths);
         for value in ["a//b", "a/", "a/./b"] {
             assert!(check(value).is_err(), "{value:?}");
         }

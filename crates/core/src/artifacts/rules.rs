@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
-    names::{self, ArtifactNames, ArtifactPlace},
+    names::{self, ArtifactAddress, ArtifactNaming},
     reference::ArtifactReference,
     service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion},
     store::{ArtifactStore, NewArtifact},
@@ -83,8 +83,8 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
         &self.store
     }
 
-    fn place(&self, key: &ArtifactKey) -> Result<ArtifactPlace, ArtifactError> {
-        ArtifactPlace::of(key, self.store.names())
+    fn address(&self, key: &ArtifactKey) -> Result<ArtifactAddress, ArtifactError> {
+        ArtifactAddress::from_key(key, self.store.naming())
     }
 }
 
@@ -96,15 +96,15 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         artifact: Part,
         custom_metadata: Option<JsonMap>,
     ) -> Result<u64, ArtifactError> {
-        let place = self.place(key)?;
-        let (part, mime_type) = as_kept(self.store.names(), key, &place, artifact)?;
+        let address = self.address(key)?;
+        let (part, mime_type) = as_kept(self.store.naming(), key, &address, artifact)?;
         let new = NewArtifact {
             part,
             mime_type,
             custom_metadata: custom_metadata.unwrap_or_default(),
             create_time: self.clock.now(),
         };
-        self.store.put(&place, new).await
+        self.store.put(&address, new).await
     }
 
     async fn load_artifact(
@@ -115,7 +115,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         let (mut key, mut version) = (key.clone(), version);
         let mut followed = 0;
         loop {
-            let found = self.store.get(&self.place(&key)?, version).await?;
+            let found = self.store.get(&self.address(&key)?, version).await?;
             let Some(found) = found else {
                 return Ok(None);
             };
@@ -141,10 +141,10 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         user_id: &str,
         session_id: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
-        let names = self.store.names();
-        names::check_owner(app_name, user_id, names)?;
+        let naming = self.store.naming();
+        names::check_owner(app_name, user_id, naming)?;
         if let Some(session) = session_id {
-            names::check_segment("session id", session, names)?;
+            names::check_segment("session id", session, naming)?;
         }
         let mut listed = self.store.list(app_name, user_id, session_id).await?;
         listed.sort_unstable();
@@ -153,11 +153,11 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 
     async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError> {
-        self.store.delete(&self.place(key)?).await
+        self.store.delete(&self.address(key)?).await
     }
 
     async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError> {
-        let versions = self.store.versions(&self.place(key)?).await?;
+        let versions = self.store.versions(&self.address(key)?).await?;
         Ok(versions.iter().map(|version| version.version).collect())
     }
 
@@ -165,7 +165,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         &self,
         key: &ArtifactKey,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        self.store.versions(&self.place(key)?).await
+        self.store.versions(&self.address(key)?).await
     }
 
     async fn get_artifact_version(
@@ -173,7 +173,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError> {
-        let mut versions = self.store.versions(&self.place(key)?).await?;
+        let mut versions = self.store.versions(&self.address(key)?).await?;
         Ok(match version {
             None => versions.pop(),
             Some(version) => versions.into_iter().find(|known| known.version == version),
@@ -183,7 +183,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
         // A user with a name that is invalid for artifacts may still have sessions, and must be
         // erasable.
-        match names::check_owner(app_name, user_id, self.store.names()) {
+        match names::check_owner(app_name, user_id, self.store.naming()) {
             Ok(()) => self.store.erase_user(app_name, user_id).await,
             Err(_) => Ok(0),
         }
@@ -192,15 +192,15 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
 
 /// The stored form of a part, and its media type.
 pub(crate) fn as_kept(
-    names: ArtifactNames,
+    naming: ArtifactNaming,
     key: &ArtifactKey,
-    place: &ArtifactPlace,
+    address: &ArtifactAddress,
     part: Part,
 ) -> Result<(Part, Option<String>), ArtifactError> {
-    match names {
-        ArtifactNames::Exact => with_mime_type(key, part),
-        ArtifactNames::Paths => {
-            place.check_free()?;
+    match naming {
+        ArtifactNaming::Exact => with_mime_type(key, part),
+        ArtifactNaming::Paths => {
+            address.check_free()?;
             file_content(part)
         }
     }

@@ -182,10 +182,10 @@ pub enum ArtifactError {
         reason: &'static str,
     },
     /// A stored version cannot be read. The data is corrupt or from a newer version.
-    #[error("version {version} of artifact {place} cannot be read")]
+    #[error("version {version} of artifact {address} cannot be read")]
     Corrupt {
         /// The artifact.
-        place: String,
+        address: String,
         /// The version.
         version: u64,
         /// Why it cannot be read.

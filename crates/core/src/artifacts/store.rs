@@ -7,7 +7,7 @@ use std::fmt;
 use async_trait::async_trait;
 
 use super::{
-    names::{ArtifactNames, ArtifactPlace},
+    names::{ArtifactAddress, ArtifactNaming},
     service::{ArtifactError, ArtifactVersion},
 };
 use crate::{content::Part, json::JsonMap};
@@ -42,25 +42,25 @@ pub struct StoredArtifact {
 #[async_trait]
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// How the store interprets names.
-    fn names(&self) -> ArtifactNames;
+    fn naming(&self) -> ArtifactNaming;
 
     /// Stores a version after the newest one and returns its number: 0 for the first.
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError>;
+    async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError>;
 
     /// The same with an expected version number: another number is an error and stores nothing,
     /// except when another writer saves concurrently.
     async fn put_at(
         &self,
-        place: &ArtifactPlace,
+        address: &ArtifactAddress,
         version: u64,
         new: NewArtifact,
     ) -> Result<(), ArtifactError> {
-        let versions = self.versions(place).await?;
+        let versions = self.versions(address).await?;
         let next = versions.last().map_or(0, |newest| newest.version + 1);
         if next != version {
             return Err(ArtifactError::other_version(version, next));
         }
-        match self.put(place, new).await? {
+        match self.put(address, new).await? {
             put if put == version => Ok(()),
             // Another writer has saved a version concurrently.
             put => Err(ArtifactError::other_version(version, put)),
@@ -70,15 +70,18 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// Loads a version, or the newest.
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError>;
 
     /// The metadata of all versions, ascending; empty if the artifact does not exist.
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError>;
+    async fn versions(
+        &self,
+        address: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError>;
 
     /// Deletes all versions.
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError>;
+    async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError>;
 
     /// The names in the session and those of the user, in any order.
     async fn list(
@@ -91,11 +94,11 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// At most `limit` artifact addresses after `after`, of all apps and users, ordered by app,
     /// user, session (the user's own first) and name as bytes. A store that also has the sessions
     /// omits the artifacts of expired ones.
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError>;
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError>;
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. It is not atomic, because it may be large; an
@@ -103,7 +106,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.
-        let mut after = ArtifactPlace {
+        let mut after = ArtifactAddress {
             app: app.to_owned(),
             user: user.to_owned(),
             session: None,
@@ -112,14 +115,14 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         };
         let mut erased = 0;
         loop {
-            let page = self.places(Some(&after), ERASE_PAGE).await?;
-            let is_theirs = |place: &&ArtifactPlace| place.app == app && place.user == user;
+            let page = self.addresses(Some(&after), ERASE_PAGE).await?;
+            let is_theirs = |address: &&ArtifactAddress| address.app == app && address.user == user;
             let Some(last) = page.iter().take_while(is_theirs).last() else {
                 return Ok(erased);
             };
-            for place in page.iter().take_while(is_theirs) {
-                erased += self.versions(place).await?.len() as u64;
-                self.delete(place).await?;
+            for address in page.iter().take_while(is_theirs) {
+                erased += self.versions(address).await?.len() as u64;
+                self.delete(address).await?;
             }
             after = last.clone();
         }

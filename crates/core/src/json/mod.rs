@@ -17,7 +17,7 @@ pub use map::JsonMap;
 pub use number::Number;
 pub use read::JsonError;
 pub(crate) use read::Reader;
-pub(crate) use write::{Form, Writer};
+pub(crate) use write::{Spelling, Writer};
 
 /// The index of the first quote, backslash or control character, found eight bytes at a time.
 pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {

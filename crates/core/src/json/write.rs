@@ -6,7 +6,7 @@ const NO_FORM: &str = "NaN and infinities have no JSON form; store null or a tex
 
 /// The spelling of field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Spelling {
     Camel,
     Snake,
 }
@@ -14,7 +14,7 @@ pub(crate) enum Form {
 /// Builds one JSON text and sets the commas.
 pub(crate) struct Writer {
     out: String,
-    form: Form,
+    form: Spelling,
     /// Whether a comma must precede the next key or item.
     comma: bool,
     depth: usize,
@@ -25,10 +25,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn camel() -> Writer {
-        Writer::new(Form::Camel)
+        Writer::new(Spelling::Camel)
     }
 
-    pub(crate) fn new(form: Form) -> Writer {
+    pub(crate) fn new(form: Spelling) -> Writer {
         Writer {
             form,
             ..Writer::onto(String::with_capacity(512))
@@ -48,7 +48,7 @@ impl Writer {
     pub(crate) fn onto(out: String) -> Writer {
         Writer {
             out,
-            form: Form::Camel,
+            form: Spelling::Camel,
             comma: false,
             depth: 0,
             depth_max: DEPTH_MAX,
@@ -61,7 +61,7 @@ impl Writer {
         (self.out, self.wrong)
     }
 
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Spelling {
         self.form
     }
 
@@ -117,8 +117,8 @@ impl Writer {
         self.item();
         self.out.push('"');
         self.out.push_str(match self.form {
-            Form::Camel => camel,
-            Form::Snake => snake,
+            Spelling::Camel => camel,
+            Spelling::Snake => snake,
         });
         self.out.push_str("\":");
         self.comma = false;

@@ -7,10 +7,10 @@ use crate::{
     error::{Result, SessionError},
     event::Event,
     lease::LeaseUse,
-    limits::{self, Limited},
-    service::{Append, Appended, RunToken, RunUse},
+    limits::{self, LimitKind},
+    service::{Append, AppendReceipt, RunToken, RunUse},
     session::{Session, SessionKey, StoredEvent},
-    store::{Batch, SessionStore, Written},
+    store::{AppendOutcome, Batch, SessionStore},
 };
 
 /// The events that an append stored, with everything that a live session applies.
@@ -34,10 +34,10 @@ impl StoredBatch {
     }
 }
 
-impl From<StoredBatch> for Appended {
-    fn from(stored: StoredBatch) -> Appended {
+impl From<StoredBatch> for AppendReceipt {
+    fn from(stored: StoredBatch) -> AppendReceipt {
         let events = stored.events.into_iter();
-        Appended {
+        AppendReceipt {
             events: events
                 .map(|stored| (stored.position, stored.event))
                 .collect(),
@@ -58,7 +58,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let mut events = append.events;
         events.retain(|event| !event.is_partial());
         let limit = self.settings.limits.batch_events;
-        limits::check(Limited::Batch, events.len(), limit)?;
+        limits::check(LimitKind::Batch, events.len(), limit)?;
         if events.is_empty() && matches!(append.run, RunUse::Outside) {
             return Ok(StoredBatch::default());
         }
@@ -81,7 +81,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         } else {
             self.write(key, &mut batch, append.run).await?
         };
-        let Appended { events, run } = appended(key, written)?;
+        let AppendReceipt { events, run } = appended(key, written)?;
         self.count_appended(events.len());
         let stored = events.into_iter().zip(&batch.events).zip(temps);
         let stored = stored.map(|(((position, event), new), temp)| StoredEvent {
@@ -106,7 +106,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         key: &SessionKey,
         batch: &mut Arc<Batch>,
         run: RunUse,
-    ) -> Result<Written> {
+    ) -> Result<AppendOutcome> {
         let ttl = Some(self.settings.run_ttl);
         let lease = match run {
             RunUse::Begin(options) => {

@@ -10,7 +10,7 @@ use crate::{
     error::{Conflict, Result, SessionError},
     event::Event,
     json::JsonMap,
-    limits::{self, Limited},
+    limits::{self, LimitKind},
     service::CreateSession,
     session::{Session, SessionKey, Window},
     store::{Head, NewEvent, NewSession, ScopedState, SessionStore},
@@ -67,7 +67,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         });
         let ready = ready.collect::<Result<Vec<_>>>()?;
         let bytes = state_bytes(fold.state());
-        limits::check(Limited::SessionState, bytes, new.state_bytes_max)?;
+        limits::check(LimitKind::SessionState, bytes, new.state_bytes_max)?;
         Ok(ready)
     }
 
@@ -75,8 +75,8 @@ impl<S: SessionStore> StoreSessionService<S> {
     async fn check_shared(&self, key: &SessionKey, shared: &ScopedState) -> Result<()> {
         let limit = self.settings.limits.state_bytes;
         let scopes = [
-            (Limited::AppState, None, &shared.app),
-            (Limited::UserState, Some(key.user.as_str()), &shared.user),
+            (LimitKind::AppState, None, &shared.app),
+            (LimitKind::UserState, Some(key.user.as_str()), &shared.user),
         ];
         for (what, user, given) in scopes.into_iter().filter(|(_, _, given)| !given.is_empty()) {
             let known = self.store.shared_state(&key.app, user).await?;

@@ -23,7 +23,7 @@ use crate::{
     lease::LeaseUse,
     service::{RunOptions, RunToken},
     session::SessionKey,
-    store::{Batch, SessionStore, Written},
+    store::{AppendOutcome, Batch, SessionStore},
 };
 
 /// How often a waiter asks the store again when this process has seen no change.
@@ -119,7 +119,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         batch: &mut Arc<Batch>,
         ttl: Option<Duration>,
         options: &RunOptions,
-    ) -> Result<Written> {
+    ) -> Result<AppendOutcome> {
         options.check_not_nested(key)?;
         let started = Instant::now();
         let deadline = started + options.wait.min(WAIT_MAX);
@@ -134,7 +134,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         };
         if options.wait.is_zero() {
             return match self.store.append(key, batch).await? {
-                Written::Busy { .. } => Err(busy()),
+                AppendOutcome::Busy { .. } => Err(busy()),
                 done => Ok(done),
             };
         }
@@ -156,7 +156,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 return Err(cancelled);
             }
             let (until_us, now_us) = match self.store.append(key, batch).await {
-                Ok(Written::Busy { until_us, now_us }) => (until_us, now_us),
+                Ok(AppendOutcome::Busy { until_us, now_us }) => (until_us, now_us),
                 Ok(done) => {
                     ticket.is_queued = false;
                     return Ok(done);
@@ -207,7 +207,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         });
         let ttl = Some(self.settings.run_ttl);
         match self.write_with_lease(key, &mut batch, ttl, options).await? {
-            Written::Done {
+            AppendOutcome::Done {
                 token: Some(token), ..
             } => Ok(RunToken(token)),
             _ => Err(SessionError::not_found(key)),

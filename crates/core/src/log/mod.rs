@@ -31,18 +31,18 @@ use crate::{
     event::Event,
     events::Events,
     json::JsonMap,
-    limits::{self, Limited, Limits},
+    limits::{self, LimitKind, Limits},
     list_text::ListText,
     ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
-        Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
+        Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
     },
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::{ScopedDelta, State},
     store::{
-        Changes, EraseReceipt, Head, ListQuery, NewSession, ScopedState, SessionStore, Snapshot,
-        Want, Written,
+        AppendOutcome, Changes, EraseReceipt, Head, ListQuery, NewSession, ReadDetail, ScopedState,
+        SessionStore, Snapshot,
     },
     wire::to_stored_text,
 };
@@ -206,12 +206,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         let text = to_stored_text(initial);
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
-        limits::check(Limited::InitialState, text.len(), limits.state_bytes)?;
+        limits::check(LimitKind::InitialState, text.len(), limits.state_bytes)?;
         Ok(prepare::changes(ScopedDelta::of(initial)))
     }
 
     async fn read_session(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {
-        let snapshot = self.store.read(key, window, Want::State).await?;
+        let snapshot = self.store.read(key, window, ReadDetail::State).await?;
         Ok(snapshot.map(session_of))
     }
 
@@ -256,7 +256,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let key = session.key();
         self.settings.limits.check_key(&key)?;
         let window = Window::after(session.position);
-        let read = self.store.read(&key, window, Want::State).await?;
+        let read = self.store.read(&key, window, ReadDetail::State).await?;
         // A later session that reuses the id is not this one.
         let is_other = |head: &Head| ![0, head.incarnation].contains(&session.incarnation);
         let Some(read) = read.filter(|read| !is_other(&read.head)) else {
@@ -277,14 +277,14 @@ impl<S: SessionStore> StoreSessionService<S> {
 }
 
 /// Converts the result of a write into the result of an append.
-fn appended(key: &SessionKey, written: Written) -> Result<Appended> {
+fn appended(key: &SessionKey, written: AppendOutcome) -> Result<AppendReceipt> {
     match written {
-        Written::Done { events, token } => Ok(Appended {
+        AppendOutcome::Done { events, token } => Ok(AppendReceipt {
             events,
             run: token.map(RunToken),
         }),
         // Only an append that takes the lease can be busy, and `lease_queue` handles that case.
-        Written::Busy { .. } => Err(SessionError::RunBusy {
+        AppendOutcome::Busy { .. } => Err(SessionError::RunBusy {
             key: key.clone(),
             waited: Duration::ZERO,
         }),
@@ -450,11 +450,11 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         Ok(self.store.list_text(&query, text).await?.finish())
     }
 
-    async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
+    async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt> {
         Ok(self.append_events(key, 0, append).await?.into())
     }
 
-    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended> {
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<AppendReceipt> {
         let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
         let stored = self.append_events(&key, incarnation, append).await?;
         session.update(|session| stored.apply_to(session));
@@ -484,7 +484,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         Ok(State::merged(session, &app, &user))
     }
 
-    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
+    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<AppendReceipt> {
         self.settings.limits.check_key(key)?;
         self.rewind_before(key, rewind).await
     }
@@ -502,7 +502,10 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         let position = match position {
             Some(position) => position,
             None => {
-                let head = self.store.read(key, Window::NONE, Want::EventsOnly).await?;
+                let head = self
+                    .store
+                    .read(key, Window::NONE, ReadDetail::EventsOnly)
+                    .await?;
                 head.ok_or_else(|| SessionError::not_found(key))?
                     .head
                     .position

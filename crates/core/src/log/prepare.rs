@@ -6,7 +6,7 @@ use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
     event::Event,
-    limits::{self, Limited},
+    limits::{self, LimitKind},
     state::{ScopedDelta, State, StateDelta},
     store::{Changes, NewEvent, SessionStore},
     wire::to_stored_text,
@@ -40,7 +40,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let changes = changes(ScopedDelta::of(&event.actions.state_delta));
         let body = to_stored_text(&event);
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
-        limits::check(Limited::Event, body.len(), settings.limits.event_bytes)?;
+        limits::check(LimitKind::Event, body.len(), settings.limits.event_bytes)?;
         let ready = NewEvent {
             event: Arc::new(event),
             body,

@@ -14,7 +14,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     session::{SessionKey, Window},
-    store::{Head, SessionStore, Want},
+    store::{Head, ReadDetail, SessionStore},
 };
 
 /// Number of events read at a time.
@@ -22,7 +22,7 @@ const PAGE: u64 = 500;
 
 /// A file that has changed since the position to restore.
 #[derive(Debug)]
-pub(super) struct Changed {
+pub(super) struct ChangedFile {
     filename: String,
     /// The version in the log now.
     now: u64,
@@ -33,15 +33,15 @@ pub(super) struct Changed {
 /// The files that a rewind has restored so far. If the rewind must read again because of a
 /// concurrent append, it saves no further version of a file that did not change again.
 #[derive(Debug, Default)]
-pub(super) struct Restored(HashMap<String, (u64, u64)>);
+pub(super) struct RestoredFiles(HashMap<String, (u64, u64)>);
 
-impl Restored {
+impl RestoredFiles {
     /// Restores the files and returns the artifact delta for the event, in ADK's order.
     pub(super) async fn restore(
         &mut self,
         artifacts: &dyn ArtifactService,
         session: &SessionKey,
-        changed: &[Changed],
+        changed: &[ChangedFile],
     ) -> Result<JsonMap> {
         let mut delta = JsonMap::new();
         for file in changed {
@@ -69,7 +69,7 @@ impl Restored {
 async fn save_as_then(
     artifacts: &dyn ArtifactService,
     session: &SessionKey,
-    file: &Changed,
+    file: &ChangedFile,
 ) -> Result<u64, ArtifactError> {
     let key = ArtifactKey::in_session(session, &file.filename);
     let was = match file.then {
@@ -87,7 +87,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self,
         head: &Head,
         first: u64,
-    ) -> Result<Vec<Changed>> {
+    ) -> Result<Vec<ChangedFile>> {
         let since = self.versions_told(head, first, head.position).await?;
         if since.is_empty() {
             return Ok(Vec::new());
@@ -101,7 +101,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let differs = |(filename, version): &(&str, &Json)| then.get(filename) != Some(*version);
         let changed = now.iter().filter(differs).map(|(filename, version)| {
             let then = then.get(filename);
-            Ok(Changed {
+            Ok(ChangedFile {
                 filename: filename.to_owned(),
                 now: version_of(&head.key, filename, version)?,
                 then: then
@@ -117,7 +117,10 @@ impl<S: SessionStore> StoreSessionService<S> {
         let mut versions = JsonMap::new();
         while first <= last {
             let page = Window::range(first, last.min(first + PAGE - 1));
-            let read = self.store.read(&head.key, page, Want::EventsOnly).await?;
+            let read = self
+                .store
+                .read(&head.key, page, ReadDetail::EventsOnly)
+                .await?;
             let read = read.filter(|read| read.head.incarnation == head.incarnation);
             let read = read.ok_or_else(|| SessionError::not_found(&head.key))?;
             for (_, event) in &read.events {

@@ -11,28 +11,28 @@ use tokio::time::timeout;
 
 use super::{
     StoreSessionService, appended,
-    restore::{Changed, Restored},
+    restore::{ChangedFile, RestoredFiles},
 };
 use crate::{
     error::{Conflict, Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    service::{Appended, Rewind, RunToken, RunUse},
+    service::{AppendReceipt, Rewind, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
-    store::{Batch, Head, NewEvent, SessionStore, Want, Written},
+    store::{AppendOutcome, Batch, Head, NewEvent, ReadDetail, SessionStore},
 };
 
 /// The facts that a rewind is computed from.
-struct LookedBack {
+struct RewindInput {
     head: Head,
     /// The session's own state now.
     current: JsonMap,
     /// The session's own state to restore.
     target: JsonMap,
     /// The files that have changed since, if artifacts must be restored.
-    files: Vec<Changed>,
+    files: Vec<ChangedFile>,
 }
 
 /// State keys to set, or (`None`) to remove.
@@ -46,7 +46,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self,
         key: &SessionKey,
         mut rewind: Rewind,
-    ) -> Result<Appended> {
+    ) -> Result<AppendReceipt> {
         let cancel = rewind.options.cancel.child_token();
         // Dropping this future cancels the task.
         let _caller = cancel.clone().drop_guard();
@@ -80,17 +80,17 @@ impl<S: SessionStore> StoreSessionService<S> {
         key: &SessionKey,
         rewind: &Rewind,
         lease: &mut Option<RunToken>,
-    ) -> Result<Appended> {
+    ) -> Result<AppendReceipt> {
         let options = &rewind.options;
         let event = Event {
             author: "user".to_owned(),
             invocation_id: format!("e-{}", self.settings.ids.new_id()),
             ..Event::default()
         };
-        let mut restored = Restored::default();
+        let mut restored = RestoredFiles::default();
         loop {
             options.check_not_cancelled(key)?;
-            let looked = self.look_back(key, rewind).await?;
+            let looked = self.read_rewind_input(key, rewind).await?;
             let files = match (&rewind.artifacts, *lease) {
                 (Some(artifacts), Some(run)) => {
                     let restoring = restored.restore(&**artifacts, key, &looked.files);
@@ -124,8 +124,11 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Reads the current state, the earlier state and the changed files, all as of one position.
-    async fn look_back(&self, key: &SessionKey, rewind: &Rewind) -> Result<LookedBack> {
-        let read = self.store.read(key, Window::NONE, Want::State).await?;
+    async fn read_rewind_input(&self, key: &SessionKey, rewind: &Rewind) -> Result<RewindInput> {
+        let read = self
+            .store
+            .read(key, Window::NONE, ReadDetail::State)
+            .await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
         let invocation = &rewind.before_invocation_id;
         let first = self.store.first_of_invocation(key, invocation).await?;
@@ -137,7 +140,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             Some(_) => self.files_changed_since(&read.head, first).await?,
             None => Vec::new(),
         };
-        Ok(LookedBack {
+        Ok(RewindInput {
             target: self.store.state_at(key, first - 1).await?,
             current: read.state.session,
             head: read.head,
@@ -150,10 +153,10 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self,
         rewind: &Rewind,
         mut event: Event,
-        looked: LookedBack,
+        looked: RewindInput,
         files: JsonMap,
     ) -> Result<Batch> {
-        let LookedBack {
+        let RewindInput {
             current, target, ..
         } = &looked;
         event.actions.rewind_before_invocation_id = Some(rewind.before_invocation_id.clone());
@@ -210,7 +213,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         key: &SessionKey,
         batch: &mut Arc<Batch>,
         run: RunUse,
-    ) -> Result<Written> {
+    ) -> Result<AppendOutcome> {
         let (run, lease) = match run {
             RunUse::Begin(options) => {
                 let lease = self.take_lease(key, &options).await?;
@@ -221,7 +224,10 @@ impl<S: SessionStore> StoreSessionService<S> {
         let expected = batch.expected;
         loop {
             let written = async {
-                let read = self.store.read(key, Window::NONE, Want::State).await?;
+                let read = self
+                    .store
+                    .read(key, Window::NONE, ReadDetail::State)
+                    .await?;
                 let read = read.ok_or_else(|| SessionError::not_found(key))?;
                 let changed = Arc::make_mut(batch);
                 changed.expected = Some(expected.unwrap_or(read.head.position));

@@ -10,7 +10,7 @@ use crate::{
     event::Event,
     service::EventStream,
     session::{SessionKey, Window},
-    store::{SessionStore, Want},
+    store::{ReadDetail, SessionStore},
 };
 
 /// Number of events read at a time.
@@ -65,7 +65,10 @@ impl<S: SessionStore> Tail<S> {
             oldest: Some(STEP),
             ..Window::after(self.position)
         };
-        let read = self.store.read(&self.key, window, Want::EventsOnly).await?;
+        let read = self
+            .store
+            .read(&self.key, window, ReadDetail::EventsOnly)
+            .await?;
         let read = read.filter(|read| {
             self.incarnation.get_or_insert(read.head.incarnation) == &read.head.incarnation
         });

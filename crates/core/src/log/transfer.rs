@@ -15,7 +15,7 @@ use crate::{
     ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, SessionMeta, Window},
-    store::{Head, ListQuery, NewEvent, ScopedState, SessionStore, Want},
+    store::{Head, ListQuery, NewEvent, ReadDetail, ScopedState, SessionStore},
     transfer_store::{DraftId, LogHeader},
 };
 
@@ -183,7 +183,10 @@ async fn event_lines<S: SessionStore>(
         return Ok(Vec::new());
     };
     let window = Window::range(from, to);
-    let read = service.store.read(key, window, Want::EventsOnly).await?;
+    let read = service
+        .store
+        .read(key, window, ReadDetail::EventsOnly)
+        .await?;
     let read = read.filter(|read| read.head.incarnation == *incarnation);
     let read = read.ok_or_else(|| SessionError::not_found(key))?;
     let lines = read.events.iter().map(|(position, event)| {

@@ -1,6 +1,6 @@
 //! The filters of searching, listing and forgetting memories.
 
-use super::record::{MemoryFacts, MemoryKind, OriginKind};
+use super::record::{FilterFields, MemoryKind, OriginKind};
 use crate::json::JsonMap;
 
 /// Selects memories. An unset condition matches everything; the default selects all.
@@ -33,27 +33,27 @@ impl MemoryFilter {
     /// Whether the filter selects this memory.
     ///
     /// ```
-    /// use retain_core::{MemoryAbout, MemoryFilter};
+    /// use retain_core::{MemoryInfo, MemoryFilter};
     /// let filter = MemoryFilter { author: Some("ada".into()), ..MemoryFilter::default() };
-    /// assert!(!filter.matches(&MemoryAbout::default().facts()));
-    /// let by_ada = MemoryAbout { author: Some("ada".into()), ..MemoryAbout::default() };
-    /// assert!(filter.matches(&by_ada.facts()));
+    /// assert!(!filter.matches(&MemoryInfo::default().filter_fields()));
+    /// let by_ada = MemoryInfo { author: Some("ada".into()), ..MemoryInfo::default() };
+    /// assert!(filter.matches(&by_ada.filter_fields()));
     /// ```
-    pub fn matches(&self, about: &MemoryFacts<'_>) -> bool {
+    pub fn matches(&self, fields: &FilterFields<'_>) -> bool {
         fn fits(wanted: Option<&String>, found: Option<&str>) -> bool {
             wanted.is_none_or(|wanted| found == Some(wanted.as_str()))
         }
-        self.since.is_none_or(|since| about.timestamp >= since)
-            && self.until.is_none_or(|until| about.timestamp < until)
-            && fits(self.author.as_ref(), about.author)
-            && fits(self.session.as_ref(), about.session)
-            && fits(self.tool.as_ref(), about.tool)
-            && self.kind.is_none_or(|kind| about.kind == kind)
-            && (self.origins.is_empty() || self.origins.contains(&about.origin))
+        self.since.is_none_or(|since| fields.timestamp >= since)
+            && self.until.is_none_or(|until| fields.timestamp < until)
+            && fits(self.author.as_ref(), fields.author)
+            && fits(self.session.as_ref(), fields.session)
+            && fits(self.tool.as_ref(), fields.tool)
+            && self.kind.is_none_or(|kind| fields.kind == kind)
+            && (self.origins.is_empty() || self.origins.contains(&fields.origin))
             && self
                 .metadata
                 .iter()
-                .all(|(key, value)| about.custom_metadata.get(key) == Some(value))
+                .all(|(key, value)| fields.custom_metadata.get(key) == Some(value))
     }
 }
 
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
     use crate::{
         json::Json,
-        memory::{MemoryAbout, MemoryOrigin},
+        memory::{MemoryInfo, MemoryOrigin},
     };
 
-    fn about() -> MemoryAbout {
-        MemoryAbout {
+    fn fields() -> MemoryInfo {
+        MemoryInfo {
             timestamp: 10.0,
             author: Some("ada".to_owned()),
             session: Some("s1".to_owned()),
@@ -103,7 +103,7 @@ mod tests {
             custom_metadata: [("team".to_owned(), Json::from("red"))]
                 .into_iter()
                 .collect(),
-            ..MemoryAbout::default()
+            ..MemoryInfo::default()
         }
     }
 
@@ -199,10 +199,10 @@ mod tests {
                 },
             ),
         ];
-        assert!(any.matches(&about().facts()) && any.is_any());
+        assert!(any.matches(&fields().filter_fields()) && any.is_any());
         for (fits, does_not) in pairs {
-            assert!(fits.matches(&about().facts()), "{fits:?}");
-            assert!(!does_not.matches(&about().facts()), "{does_not:?}");
+            assert!(fits.matches(&fields().filter_fields()), "{fits:?}");
+            assert!(!does_not.matches(&fields().filter_fields()), "{does_not:?}");
             assert!(!fits.is_any());
         }
     }

@@ -20,17 +20,17 @@ pub use entry::{MemoryEntry, SearchMemoryResponse};
 pub use filter::{Forget, MemoryFilter};
 pub use identity::{Tombstone, derived_memory_id};
 pub use plan::{
-    KnownMemory, MemoryBatch, MemoryLimits, MemoryPlan, MemoryTotals, NewMemory, PreparedMemory,
-    Repeats, plan_batch, plan_edit, plan_edited, plan_growth,
+    ExistingMemory, MemoryBatch, MemoryLimits, MemoryPlan, MemoryTotals, NewMemory, PreparedMemory,
+    RepeatPolicy, plan_batch, plan_edit, plan_edited, plan_growth,
 };
 pub use record::{
-    MemoryAbout, MemoryFacts, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector,
+    FilterFields, MemoryInfo, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector,
     MemoryVectors, OriginKind,
 };
-pub use restore::{KeptMemory, MemoryRestore, plan_restore};
+pub use restore::{MemoryRestore, SourceMemory, plan_restore};
 pub use service::{MemoryError, MemoryService};
 pub use store::{
-    ForgetReceipt, MemoryAdded, MemoryChanges, MemoryEdit, MemoryMark, MemoryRows,
+    ForgetReceipt, IngestReceipt, MemoryChanges, MemoryEdit, MemoryMark, MemoryRows,
     MemoryStatistics, MemoryStore, MemoryUpdate, NewEmbedding,
 };
 pub use timestamp::timestamp_text;

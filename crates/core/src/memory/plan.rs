@@ -104,7 +104,7 @@ fn unwritable(what: &str, error: crate::json::JsonError) -> MemoryError {
 
 /// What to do with an existing memory whose content has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeats {
+pub enum RepeatPolicy {
     /// Keep the existing content.
     Keep,
     /// Take the new content, unless the memory was edited.
@@ -119,7 +119,7 @@ pub struct MemoryBatch {
     /// The memories, in order; of two with the same id the second is applied after the first.
     pub memories: Vec<PreparedMemory>,
     /// What to do with existing memories.
-    pub repeats: Repeats,
+    pub repeats: RepeatPolicy,
     /// The limits.
     pub limits: MemoryLimits,
     /// The time, in microseconds since 1970.
@@ -168,7 +168,7 @@ pub struct MemoryTotals {
 
 /// An existing memory with the id of a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownMemory {
+pub struct ExistingMemory {
     /// Its number.
     pub seq: u64,
     /// Its session.
@@ -187,7 +187,7 @@ pub struct KnownMemory {
     pub expires_us: Option<i64>,
 }
 
-impl KnownMemory {
+impl ExistingMemory {
     fn is_alive(&self, now_us: i64) -> bool {
         self.expires_us.is_none_or(|expires| now_us < expires)
     }
@@ -219,10 +219,10 @@ pub enum MemoryPlan {
 pub fn plan_batch<E>(
     batch: &MemoryBatch,
     mut last_seq: u64,
-    mut look: impl FnMut(&PreparedMemory) -> Result<(Vec<KnownMemory>, bool), E>,
+    mut look: impl FnMut(&PreparedMemory) -> Result<(Vec<ExistingMemory>, bool), E>,
 ) -> Result<Vec<MemoryPlan>, E> {
     // The existing memories by id, including those of this batch so far.
-    let mut so_far: HashMap<&str, Vec<KnownMemory>> = HashMap::new();
+    let mut so_far: HashMap<&str, Vec<ExistingMemory>> = HashMap::new();
     let mut plans = Vec::with_capacity(batch.memories.len());
     for memory in &batch.memories {
         let (stored, is_forgotten) = look(memory)?;
@@ -244,8 +244,8 @@ pub fn plan_batch<E>(
     Ok(plans)
 }
 
-fn taken_up(memory: &PreparedMemory, seq: u64) -> KnownMemory {
-    KnownMemory {
+fn taken_up(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
+    ExistingMemory {
         seq,
         session: memory.new.session.clone(),
         body_hash: memory.body_hash,
@@ -260,7 +260,7 @@ fn taken_up(memory: &PreparedMemory, seq: u64) -> KnownMemory {
 /// Plans one memory. `same_id`: those of the scope with its id, in any session.
 fn plan_memory(
     new: &PreparedMemory,
-    same_id: &[KnownMemory],
+    same_id: &[ExistingMemory],
     is_forgotten: bool,
     batch: &MemoryBatch,
 ) -> MemoryPlan {
@@ -283,14 +283,14 @@ fn plan_memory(
             };
         }
         let is_new = !says_the_same(known, new) && !known.is_edited;
-        return match is_new && batch.repeats == Repeats::Replace {
+        return match is_new && batch.repeats == RepeatPolicy::Replace {
             true => replaced,
             false => MemoryPlan::Known,
         };
     }
     // A fork has the events of its origin, so that the same memory is not a new one.
     let is_copy =
-        |known: &KnownMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
+        |known: &ExistingMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
     match same_id.iter().any(is_copy) {
         true => MemoryPlan::Known,
         false => MemoryPlan::Insert,
@@ -299,7 +299,7 @@ fn plan_memory(
 
 /// Whether a turn equals the existing memory. Adding it again without metadata keeps the existing
 /// metadata; a memory that was added directly is compared as it is.
-fn says_the_same(known: &KnownMemory, new: &PreparedMemory) -> bool {
+fn says_the_same(known: &ExistingMemory, new: &PreparedMemory) -> bool {
     let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
     known.body_hash == new.body_hash
         || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
@@ -313,7 +313,7 @@ pub fn plan_edited(
     edit: &MemoryEdit,
 ) -> Result<Option<MemoryRecord>, MemoryError> {
     let alive = same_id.into_iter();
-    let mut alive: Vec<MemoryRecord> = alive.filter(|it| it.about.is_alive(edit.now_us)).collect();
+    let mut alive: Vec<MemoryRecord> = alive.filter(|it| it.info.is_alive(edit.now_us)).collect();
     if alive.len() > 1 {
         let what = format!("memory id {id:?}");
         let count = alive.len();
@@ -331,18 +331,18 @@ pub fn plan_edit(
     bytes: u64,
     edit: &MemoryEdit,
 ) -> Result<(PreparedMemory, MemoryTotals), MemoryError> {
-    let (about, update) = (&record.about, &edit.update);
+    let (info, update) = (&record.info, &edit.update);
     let content = update.content.as_ref().unwrap_or(&record.content);
     let notes = update.custom_metadata.as_ref();
     let changed = PreparedMemory::new(NewMemory {
-        author: about.author.clone(),
-        origin: about.origin.clone(),
+        author: info.author.clone(),
+        origin: info.origin.clone(),
         content: content.clone(),
-        custom_metadata: notes.unwrap_or(&about.custom_metadata).clone(),
-        expires_us: update.expires_us.unwrap_or(about.expires_us),
+        custom_metadata: notes.unwrap_or(&info.custom_metadata).clone(),
+        expires_us: update.expires_us.unwrap_or(info.expires_us),
         ..NewMemory::default()
     })?;
-    let seq = about.seq;
+    let seq = info.seq;
     let mut growth = Growth::since(before, edit.now_us);
     growth.take(&changed, &MemoryPlan::Replace { seq, bytes });
     // A memory that exceeds a lowered limit may shrink.
@@ -460,8 +460,8 @@ mod tests {
         PreparedMemory::new(new).unwrap()
     }
 
-    fn known(session: Option<&str>, text: &str, is_edited: bool) -> KnownMemory {
-        KnownMemory {
+    fn known(session: Option<&str>, text: &str, is_edited: bool) -> ExistingMemory {
+        ExistingMemory {
             seq: 7,
             session: session.map(str::to_owned),
             body_hash: new(session, text).body_hash,
@@ -475,7 +475,7 @@ mod tests {
 
     const NOW_US: i64 = 61_000_000;
 
-    fn batch(memories: Vec<PreparedMemory>, repeats: Repeats) -> MemoryBatch {
+    fn batch(memories: Vec<PreparedMemory>, repeats: RepeatPolicy) -> MemoryBatch {
         MemoryBatch {
             scope: MemoryScope::new("app", "ada"),
             memories,
@@ -490,36 +490,40 @@ mod tests {
         let (s1, s2) = (Some("s1"), Some("s2"));
         let replaced = MemoryPlan::Replace { seq: 7, bytes: 50 };
         for (same_id, repeats, plan) in [
-            (vec![], Repeats::Replace, MemoryPlan::Insert),
+            (vec![], RepeatPolicy::Replace, MemoryPlan::Insert),
             (
                 vec![known(s1, "red", false)],
-                Repeats::Replace,
+                RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
-            (vec![known(s1, "blue", false)], Repeats::Replace, replaced),
             (
                 vec![known(s1, "blue", false)],
-                Repeats::Keep,
+                RepeatPolicy::Replace,
+                replaced,
+            ),
+            (
+                vec![known(s1, "blue", false)],
+                RepeatPolicy::Keep,
                 MemoryPlan::Known,
             ),
             (
                 vec![known(s1, "blue", true)],
-                Repeats::Replace,
+                RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
             (
                 vec![known(s2, "red", false)],
-                Repeats::Replace,
+                RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
             (
                 vec![known(s2, "blue", false)],
-                Repeats::Replace,
+                RepeatPolicy::Replace,
                 MemoryPlan::Insert,
             ),
             (
                 vec![known(s2, "red", false), known(s1, "blue", false)],
-                Repeats::Replace,
+                RepeatPolicy::Replace,
                 replaced,
             ),
         ] {
@@ -547,14 +551,14 @@ mod tests {
             MemoryPlan::Known,
         ];
         let nothing = |_: &PreparedMemory| Ok::<_, ()>((vec![], false));
-        let last_wins = batch(memories.clone(), Repeats::Replace);
+        let last_wins = batch(memories.clone(), RepeatPolicy::Replace);
         assert_eq!(plan_batch(&last_wins, 7, nothing).unwrap(), replaced);
         let grown = plan_growth(MemoryTotals::default(), &last_wins, &replaced).unwrap();
         assert_eq!(
             (grown.entries, grown.bytes, grown.in_minute),
             (1, red().bytes(), 3)
         );
-        let first_wins = batch(memories, Repeats::Keep);
+        let first_wins = batch(memories, RepeatPolicy::Keep);
         let kept = plan_batch(&first_wins, 7, nothing).unwrap();
         assert_eq!(kept[0], insert);
         assert!(kept[1..].iter().all(|plan| *plan == MemoryPlan::Known));
@@ -562,12 +566,12 @@ mod tests {
 
     #[test]
     fn one_whose_time_is_up_is_as_good_as_gone() {
-        let expired = |session, kind| KnownMemory {
+        let expired = |session, kind| ExistingMemory {
             kind,
             expires_us: Some(NOW_US),
             ..known(session, "red", true)
         };
-        let batch = batch(vec![new(None, "red")], Repeats::Keep);
+        let batch = batch(vec![new(None, "red")], RepeatPolicy::Keep);
         for (known, plan) in [
             (expired(None, MemoryKind::Turn), MemoryPlan::Forgotten),
             (
@@ -658,7 +662,7 @@ mod tests {
         let batch = |limits| MemoryBatch {
             scope: MemoryScope::new("app", "ada"),
             memories: vec![new(None, "red")],
-            repeats: Repeats::Keep,
+            repeats: RepeatPolicy::Keep,
             limits,
             now_us: NOW_US,
         };

@@ -92,7 +92,7 @@ impl MemoryOrigin {
 
 /// A memory's provenance and metadata, without its content.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct MemoryAbout {
+pub struct MemoryInfo {
     /// Its number among the user's memories: ascending by arrival, never used twice.
     pub seq: u64,
     /// Its id: that of its event, or the one it was added with.
@@ -125,7 +125,7 @@ pub struct MemoryAbout {
 
 /// The fields of a memory that filters use.
 #[derive(Debug, Clone, Copy)]
-pub struct MemoryFacts<'a> {
+pub struct FilterFields<'a> {
     /// The time of the message.
     pub timestamp: f64,
     /// The name of the author.
@@ -142,10 +142,10 @@ pub struct MemoryFacts<'a> {
     pub custom_metadata: &'a JsonMap,
 }
 
-impl MemoryAbout {
+impl MemoryInfo {
     /// The fields that filters use.
-    pub fn facts(&self) -> MemoryFacts<'_> {
-        MemoryFacts {
+    pub fn filter_fields(&self) -> FilterFields<'_> {
+        FilterFields {
             timestamp: self.timestamp,
             author: self.author.as_deref(),
             session: self.session.as_deref(),
@@ -166,7 +166,7 @@ impl MemoryAbout {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryRecord {
     /// Its provenance and metadata.
-    pub about: MemoryAbout,
+    pub info: MemoryInfo,
     /// The message.
     pub content: Content,
     /// Its embeddings, as far as they are computed.
@@ -177,16 +177,16 @@ impl MemoryRecord {
     /// The memory as ADK's entry. The author of a tool result is labeled, whatever the tool's name
     /// is: a reader must not take it for a person's message.
     pub fn entry(&self) -> MemoryEntry {
-        let author = match &self.about.origin {
+        let author = match &self.info.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),
-            _ => self.about.author.clone(),
+            _ => self.info.author.clone(),
         };
         MemoryEntry {
             content: self.content.clone(),
-            custom_metadata: self.about.custom_metadata.clone(),
-            id: Some(self.about.id.clone()),
+            custom_metadata: self.info.custom_metadata.clone(),
+            id: Some(self.info.id.clone()),
             author,
-            timestamp: timestamp_text(self.about.timestamp),
+            timestamp: timestamp_text(self.info.timestamp),
             ..MemoryEntry::default()
         }
     }

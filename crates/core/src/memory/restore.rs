@@ -9,7 +9,7 @@ use super::{
 
 /// A memory of another store.
 #[derive(Debug, Clone)]
-pub struct KeptMemory {
+pub struct SourceMemory {
     /// Its number there.
     pub seq: u64,
     /// The memory, with the hash of what was ingested.
@@ -26,7 +26,7 @@ pub struct MemoryRestore {
     /// The app and user.
     pub scope: MemoryScope,
     /// Memories, by number.
-    pub memories: Vec<KeptMemory>,
+    pub memories: Vec<SourceMemory>,
     /// Hashes of forgotten ones.
     pub tombstones: Vec<Tombstone>,
 }

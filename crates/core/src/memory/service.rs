@@ -135,10 +135,10 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Least;
+    struct MinimalService;
 
     #[async_trait]
-    impl MemoryService for Least {
+    impl MemoryService for MinimalService {
         async fn add_session_to_memory(&self, _: &Session) -> Result<(), MemoryError> {
             Ok(())
         }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_a_service_cannot_do_is_said_by_name() {
-        let service: &dyn MemoryService = &Least;
+        let service: &dyn MemoryService = &MinimalService;
         let unsupported = [
             (
                 "add_events_to_memory",

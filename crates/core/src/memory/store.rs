@@ -19,7 +19,7 @@ use crate::{content::Content, json::JsonMap};
 
 /// The result of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryAdded {
+pub struct IngestReceipt {
     /// Inserted memories.
     pub added: u64,
     /// Existing memories with new content.
@@ -146,7 +146,7 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// Ingests a batch by [`plan_batch`](super::plan_batch) and
     /// [`plan_growth`](super::plan_growth). An acknowledged batch is part of every later
     /// [`mark`](Self::mark), in every process.
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError>;
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError>;
 
     /// The body hashes of the memories with these ids in this session; `None` where there is none.
     async fn body_hashes(

@@ -10,17 +10,17 @@ use crate::json::{Json, JsonMap};
 
 /// One named detail of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct RecordField {
     name: String,
     text: String,
     /// Whether errors may show the text: a number or a time.
     is_plain: bool,
 }
 
-impl Line {
+impl RecordField {
     /// A private detail, which no error shows.
-    pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> Line {
-        Line {
+    pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> RecordField {
+        RecordField {
             name: name.into(),
             text: text.into(),
             is_plain: false,
@@ -28,8 +28,8 @@ impl Line {
     }
 
     /// A number or a time.
-    pub(super) fn plain(name: impl Into<String>, value: impl ToString) -> Line {
-        Line {
+    pub(super) fn plain(name: impl Into<String>, value: impl ToString) -> RecordField {
+        RecordField {
             name: name.into(),
             text: value.to_string(),
             is_plain: true,
@@ -37,13 +37,13 @@ impl Line {
     }
 
     /// Keys and values, in any order.
-    pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<Line> {
+    pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<RecordField> {
         let name = name.into();
         let mut sorted: Vec<_> = keys.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| *key);
         let sorted: JsonMap = sorted.into_iter().map(|(k, v)| (k, v.clone())).collect();
         let text = json_text(&name, &sorted)?;
-        Ok(Line::new(name, text))
+        Ok(RecordField::new(name, text))
     }
 
     /// Its approximate size in memory.
@@ -59,14 +59,14 @@ pub(super) fn json_text(what: &str, map: &JsonMap) -> Result<String> {
 
 /// Hashes of both sides, as far as they were compared.
 #[derive(Debug, Default)]
-pub(super) struct Both {
+pub(super) struct HashPair {
     from: Sha256,
     to: Sha256,
 }
 
-impl Both {
+impl HashPair {
     /// Adds the lines of each side and returns the first difference.
-    pub(super) fn compare(&mut self, from: &[Line], to: &[Line]) -> Option<String> {
+    pub(super) fn compare(&mut self, from: &[RecordField], to: &[RecordField]) -> Option<String> {
         from.iter().for_each(|line| take(&mut self.from, line));
         to.iter().for_each(|line| take(&mut self.to, line));
         for (from, to) in from.iter().zip(to) {
@@ -99,7 +99,7 @@ impl Both {
 }
 
 /// Hash the lengths too, so that different lists never give the same bytes.
-fn take(hash: &mut Sha256, line: &Line) {
+fn take(hash: &mut Sha256, line: &RecordField) {
     for part in [&line.name, &line.text] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
@@ -123,8 +123,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn lines(texts: &[(&str, &str)]) -> Vec<Line> {
-        let lines = texts.iter().map(|(name, text)| Line::new(*name, *text));
+    fn lines(texts: &[(&str, &str)]) -> Vec<RecordField> {
+        let lines = texts
+            .iter()
+            .map(|(name, text)| RecordField::new(*name, *text));
         lines.collect()
     }
 
@@ -133,29 +135,29 @@ mod tests {
         let from = lines(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
         let mut other = from.clone();
         other[1].text = "x".to_owned();
-        let differs = |to: &[Line]| Both::default().compare(&from, to);
+        let differs = |to: &[RecordField]| HashPair::default().compare(&from, to);
         assert_eq!(differs(&from), None);
         assert_eq!(differs(&other).unwrap(), "event 2 is different");
         assert_eq!(
             differs(&from[..2]).unwrap(),
             "event 3 is in the source only"
         );
-        let fewer = Both::default().compare(&from[..2], &from);
+        let fewer = HashPair::default().compare(&from[..2], &from);
         assert_eq!(fewer.unwrap(), "event 3 is in the target only");
         assert!(differs(&from[1..]).unwrap().starts_with("event 1 against"));
-        let plain = |value| vec![Line::plain("its length", value)];
-        let told = Both::default().compare(&plain(1), &plain(2)).unwrap();
+        let plain = |value| vec![RecordField::plain("its length", value)];
+        let told = HashPair::default().compare(&plain(1), &plain(2)).unwrap();
         assert_eq!(told, "its length: 1 in the source, 2 in the target");
     }
 
     #[test]
     fn hashes_are_of_each_side_by_itself() {
         let (one, other) = (lines(&[("a", "bc")]), lines(&[("ab", "c")]));
-        let mut both = Both::default();
+        let mut both = HashPair::default();
         assert!(both.compare(&one, &other).is_some());
         let (from, to) = both.digests();
         assert_ne!(from, to);
-        let mut both = Both::default();
+        let mut both = HashPair::default();
         assert_eq!(both.compare(&one, &one), None);
         assert_eq!(both.digests(), (from.clone(), from));
     }
@@ -164,7 +166,7 @@ mod tests {
     fn the_order_of_keys_makes_no_difference() {
         let of = |text: &str| {
             let map = Json::parse(text).unwrap().as_object().cloned().unwrap();
-            Line::of_keys("state", &map).unwrap()
+            RecordField::of_keys("state", &map).unwrap()
         };
         assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":1.0}"#));

@@ -5,48 +5,48 @@ use async_trait::async_trait;
 use futures_util::future::try_join;
 
 use super::{
-    End, Section,
-    compare::{Both, Line},
+    Section, Side,
+    compare::{HashPair, RecordField},
     outcome::{MigrationCounts, MigrationError, Result, failed},
-    rest::Look,
-    steps::Ends,
+    steps::StorePair,
+    survey::SideSurvey,
 };
 use crate::keys::{ApiKey, KeyStore};
 
 const WHAT: &str = "API keys";
 
 /// The keys of a side, and whether there ever was one.
-type Found = (Vec<ApiKey>, bool);
+type SideKeys = (Vec<ApiKey>, bool);
 
 #[derive(Debug)]
 pub(super) struct Keys {
-    ends: Ends<dyn KeyStore>,
+    stores: StorePair<dyn KeyStore>,
 }
 
 impl Keys {
-    pub(super) fn new(ends: Ends<dyn KeyStore>) -> Keys {
-        Keys { ends }
+    pub(super) fn new(stores: StorePair<dyn KeyStore>) -> Keys {
+        Keys { stores }
     }
 
-    async fn find(&self, end: End) -> Result<Found> {
-        let store = self.ends.at(end);
+    async fn find(&self, side: Side) -> Result<SideKeys> {
+        let store = self.stores.at(side);
         let found = try_join(store.keys(), store.had_any()).await;
         found.map_err(failed(WHAT))
     }
 
-    async fn find_both(&self) -> Result<(Found, Found)> {
-        try_join(self.find(End::Source), self.find(End::Target)).await
+    async fn find_both(&self) -> Result<(SideKeys, SideKeys)> {
+        try_join(self.find(Side::Source), self.find(Side::Target)).await
     }
 }
 
-fn lines(keys: &[ApiKey]) -> Vec<Line> {
+fn lines(keys: &[ApiKey]) -> Vec<RecordField> {
     // The only secret is the hash, and errors do not show lines of this kind.
-    let line = |key: &ApiKey| Line::new(format!("key {:?}", key.id), format!("{key:?}"));
+    let line = |key: &ApiKey| RecordField::new(format!("key {:?}", key.id), format!("{key:?}"));
     keys.iter().map(line).collect()
 }
 
-fn mark(had_any: bool) -> Line {
-    Line::plain("that there was ever a key", had_any)
+fn mark(had_any: bool) -> RecordField {
+    RecordField::plain("that there was ever a key", had_any)
 }
 
 fn count(keys: usize) -> MigrationCounts {
@@ -62,23 +62,23 @@ impl Section for Keys {
         WHAT
     }
 
-    async fn look(&self, end: End) -> Result<Look> {
-        let (keys, had_any) = self.find(end).await?;
-        let mut look = Look::default();
-        look.counts += count(keys.len());
+    async fn survey(&self, side: Side) -> Result<SideSurvey> {
+        let (keys, had_any) = self.find(side).await?;
+        let mut survey = SideSurvey::default();
+        survey.counts += count(keys.len());
         for key in &keys {
-            look.add(&[format!("{key:?}").as_bytes()], None);
+            survey.add(&[format!("{key:?}").as_bytes()], None);
         }
         if had_any {
-            look.add(&[b"there was ever a key"], None);
+            survey.add(&[b"there was ever a key"], None);
         }
-        Ok(look)
+        Ok(survey)
     }
 
-    async fn there(&self) -> Result<MigrationCounts> {
+    async fn count_present(&self) -> Result<MigrationCounts> {
         let ((from, from_had), (to, to_had)) = self.find_both().await?;
         let shared = from.len().min(to.len());
-        let difference = Both::default().compare(&lines(&from[..shared]), &lines(&to));
+        let difference = HashPair::default().compare(&lines(&from[..shared]), &lines(&to));
         if let Some(difference) = difference {
             return Err(MigrationError::differs(WHAT, difference));
         }
@@ -93,17 +93,17 @@ impl Section for Keys {
         let ((from, from_had), (to, to_had)) = self.find_both().await?;
         let missing = from.get(to.len()..).unwrap_or_default();
         for key in missing {
-            let added = self.ends.to.add(key).await;
+            let added = self.stores.to.add(key).await;
             added.map_err(failed(format!("API key {:?}", key.id)))?;
-            self.ends.watch.advance(1);
+            self.stores.observer.advance(1);
         }
         if from_had && !to_had && from.is_empty() {
-            self.ends.to.note_had_any().await.map_err(failed(WHAT))?;
+            self.stores.to.note_had_any().await.map_err(failed(WHAT))?;
         }
         Ok(count(missing.len()))
     }
 
-    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts> {
+    async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts> {
         let ((from, from_had), (to, to_had)) = self.find_both().await?;
         let (mut here, mut there) = (lines(&from), lines(&to));
         here.push(mark(from_had));
@@ -111,7 +111,7 @@ impl Section for Keys {
         if let Some(difference) = both.compare(&here, &there) {
             return Err(MigrationError::mismatch(WHAT, difference));
         }
-        self.ends.watch.advance(from.len() as u64);
+        self.stores.observer.advance(from.len() as u64);
         Ok(count(from.len()))
     }
 }

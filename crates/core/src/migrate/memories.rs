@@ -10,34 +10,34 @@ use futures_util::{
 };
 
 use super::{
-    End, Section,
-    compare::{Both, Line, digest_of, hex, json_text},
+    Section, Side,
+    compare::{HashPair, RecordField, digest_of, hex, json_text},
     outcome::{MigrationCounts, MigrationError, Result, failed},
-    rest::Look,
-    steps::{Ends, PAGE, Pace, pages},
+    steps::{BatchSize, PAGE, StorePair, pages},
+    survey::SideSurvey,
 };
 use crate::memory::{
-    KeptMemory, MemoryKind, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, MemoryVector, NewMemory, PreparedMemory, Tombstone,
+    MemoryKind, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
+    MemoryStore, MemoryVector, NewMemory, PreparedMemory, SourceMemory, Tombstone,
 };
 
 #[derive(Debug)]
 pub(super) struct Memories {
-    ends: Ends<dyn MemoryStore>,
+    stores: StorePair<dyn MemoryStore>,
 }
 
 /// A memory, and the hash of what was ingested.
-type Kept = (MemoryRecord, u64);
+type HashedMemory = (MemoryRecord, u64);
 
 impl Memories {
-    pub(super) fn new(ends: Ends<dyn MemoryStore>) -> Memories {
-        Memories { ends }
+    pub(super) fn new(stores: StorePair<dyn MemoryStore>) -> Memories {
+        Memories { stores }
     }
 
-    fn scopes(&self, end: End) -> BoxStream<'_, Result<Vec<MemoryScope>>> {
+    fn scopes(&self, side: Side) -> BoxStream<'_, Result<Vec<MemoryScope>>> {
         pages(move |after: Option<MemoryScope>| {
             Box::pin(async move {
-                let scopes = self.ends.at(end).scopes(after.as_ref(), PAGE).await;
+                let scopes = self.stores.at(side).scopes(after.as_ref(), PAGE).await;
                 scopes.map_err(failed("the list of those who have memories"))
             })
         })
@@ -45,46 +45,46 @@ impl Memories {
 
     fn tombstones<'a>(
         &'a self,
-        end: End,
+        side: Side,
         scope: &'a MemoryScope,
     ) -> BoxStream<'a, Result<Vec<Tombstone>>> {
         pages(move |after: Option<Tombstone>| {
             Box::pin(async move {
-                let hashes = self.ends.at(end).tombstones(scope, after, PAGE).await;
+                let hashes = self.stores.at(side).tombstones(scope, after, PAGE).await;
                 hashes.map_err(failed(name_of(scope)))
             })
         })
     }
 
     /// The memories of a side, including expired ones that were not deleted yet.
-    async fn statistics(&self, end: End, scope: &MemoryScope) -> Result<MemoryStatistics> {
-        let counted = self.ends.at(end).statistics(scope, i64::MIN).await;
+    async fn statistics(&self, side: Side, scope: &MemoryScope) -> Result<MemoryStatistics> {
+        let counted = self.stores.at(side).statistics(scope, i64::MIN).await;
         counted.map_err(failed(name_of(scope)))
     }
 
     async fn rows(
         &self,
-        end: End,
+        side: Side,
         scope: &MemoryScope,
         seq: u64,
         limit: usize,
-    ) -> Result<Vec<Kept>> {
-        let store = self.ends.at(end);
+    ) -> Result<Vec<HashedMemory>> {
+        let store = self.stores.at(side);
         let rows = MemoryRows::After { seq, limit };
         let rows = store.rows(scope, rows, true).await;
         let rows = rows.map_err(failed(name_of(scope)))?;
         let mut by_session: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
         for (place, row) in rows.iter().enumerate() {
-            let session = row.about.session.as_deref();
+            let session = row.info.session.as_deref();
             by_session.entry(session).or_default().push(place);
         }
         let mut hashes = vec![0; rows.len()];
         for (session, places) in by_session {
-            let ids: Vec<String> = places.iter().map(|at| rows[*at].about.id.clone()).collect();
+            let ids: Vec<String> = places.iter().map(|at| rows[*at].info.id.clone()).collect();
             let found = store.body_hashes(scope, session, &ids).await;
             let found = found.map_err(failed(name_of(scope)))?;
             for (place, hash) in places.into_iter().zip(found) {
-                let gone = || format!("memory {:?} has gone meanwhile", rows[place].about.id);
+                let gone = || format!("memory {:?} has gone meanwhile", rows[place].info.id);
                 hashes[place] = hash.ok_or_else(|| failed(name_of(scope))(gone()))?;
             }
         }
@@ -94,24 +94,26 @@ impl Memories {
     /// Compares the target's memories with the first ones of the source; returns their number and
     /// the first difference.
     async fn compare_beginning(&self, scope: &MemoryScope) -> Result<(u64, Option<String>)> {
-        let (mut seq, mut count, mut pace) = (0, 0, Pace::new());
+        let (mut seq, mut count, mut batch_size) = (0, 0, BatchSize::new());
         loop {
-            let to = self.rows(End::Target, scope, seq, pace.step()).await?;
+            let to = self
+                .rows(Side::Target, scope, seq, batch_size.step())
+                .await?;
             let Some((last, _)) = to.last() else {
                 break;
             };
-            let from = self.rows(End::Source, scope, seq, to.len()).await?;
-            seq = last.about.seq;
+            let from = self.rows(Side::Source, scope, seq, to.len()).await?;
+            seq = last.info.seq;
             count += to.len() as u64;
             let (from, to) = (lines(&from)?, lines(&to)?);
-            pace.learn(to.len(), to.iter().map(Line::bytes).sum());
-            let difference = Both::default().compare(&from, &to);
+            batch_size.learn(to.len(), to.iter().map(RecordField::bytes).sum());
+            let difference = HashPair::default().compare(&from, &to);
             if difference.is_some() {
                 return Ok((count, difference));
             }
         }
         let mark = self
-            .ends
+            .stores
             .to
             .mark(scope)
             .await
@@ -122,13 +124,13 @@ impl Memories {
 
     /// The first tombstone of the target that the source lacks.
     async fn unknown_tombstone(&self, scope: &MemoryScope) -> Result<Option<String>> {
-        let all = |end| {
-            let pages = self.tombstones(end, scope);
+        let all = |side| {
+            let pages = self.tombstones(side, scope);
             pages
                 .map_ok(|page| stream::iter(page.into_iter().map(Ok)))
                 .try_flatten()
         };
-        let (mut from, mut to) = (all(End::Source), all(End::Target));
+        let (mut from, mut to) = (all(Side::Source), all(Side::Target));
         let mut known = from.try_next().await?;
         while let Some(there) = to.try_next().await? {
             while known.is_some_and(|known| known < there) {
@@ -147,30 +149,32 @@ impl Memories {
     async fn restore(&self, restore: MemoryRestore) -> Result<()> {
         let what = name_of(&restore.scope);
         let steps = restore.memories.len() + restore.tombstones.len();
-        let restored = self.ends.to.restore(Arc::new(restore)).await;
+        let restored = self.stores.to.restore(Arc::new(restore)).await;
         restored.map_err(failed(what))?;
-        self.ends.watch.advance(steps as u64);
+        self.stores.observer.advance(steps as u64);
         Ok(())
     }
 
     async fn copy_rows(&self, scope: &MemoryScope) -> Result<u64> {
         let mark = self
-            .ends
+            .stores
             .to
             .mark(scope)
             .await
             .map_err(failed(name_of(scope)))?;
-        let (mut seq, mut count, mut pace) = (mark.last_seq, 0, Pace::new());
+        let (mut seq, mut count, mut batch_size) = (mark.last_seq, 0, BatchSize::new());
         loop {
-            let rows = self.rows(End::Source, scope, seq, pace.step()).await?;
+            let rows = self
+                .rows(Side::Source, scope, seq, batch_size.step())
+                .await?;
             let Some((last, _)) = rows.last() else {
                 return Ok(count);
             };
-            seq = last.about.seq;
+            seq = last.info.seq;
             count += rows.len() as u64;
             let memories = rows.into_iter().map(|row| kept(scope, row));
             let memories = memories.collect::<Result<Vec<_>>>()?;
-            pace.learn(memories.len(), memories.iter().map(bytes_of).sum());
+            batch_size.learn(memories.len(), memories.iter().map(bytes_of).sum());
             let restore = MemoryRestore {
                 scope: scope.clone(),
                 memories,
@@ -182,12 +186,12 @@ impl Memories {
 
     async fn copy_tombstones(&self, scope: &MemoryScope) -> Result<u64> {
         let (from, to) = try_join(
-            self.statistics(End::Source, scope),
-            self.statistics(End::Target, scope),
+            self.statistics(Side::Source, scope),
+            self.statistics(Side::Target, scope),
         )
         .await?;
         let missing = from.tombstones.saturating_sub(to.tombstones);
-        let mut pages = self.tombstones(End::Source, scope);
+        let mut pages = self.tombstones(Side::Source, scope);
         while missing > 0
             && let Some(tombstones) = pages.try_next().await?
         {
@@ -201,12 +205,12 @@ impl Memories {
         Ok(missing)
     }
 
-    async fn verify_rows(&self, scope: &MemoryScope, both: &mut Both) -> Result<u64> {
-        let (mut seq, mut count, mut pace) = (0, 0, Pace::new());
+    async fn verify_rows(&self, scope: &MemoryScope, both: &mut HashPair) -> Result<u64> {
+        let (mut seq, mut count, mut batch_size) = (0, 0, BatchSize::new());
         loop {
             let (from, to) = try_join(
-                self.rows(End::Source, scope, seq, pace.step()),
-                self.rows(End::Target, scope, seq, pace.step()),
+                self.rows(Side::Source, scope, seq, batch_size.step()),
+                self.rows(Side::Target, scope, seq, batch_size.step()),
             )
             .await?;
             let (here, there) = (lines(&from)?, lines(&to)?);
@@ -216,16 +220,16 @@ impl Memories {
             let Some((last, _)) = from.last() else {
                 return Ok(count);
             };
-            seq = last.about.seq;
+            seq = last.info.seq;
             count += from.len() as u64;
-            self.ends.watch.advance(from.len() as u64);
-            pace.learn(here.len(), here.iter().map(Line::bytes).sum());
+            self.stores.observer.advance(from.len() as u64);
+            batch_size.learn(here.len(), here.iter().map(RecordField::bytes).sum());
         }
     }
 
-    async fn verify_tombstones(&self, scope: &MemoryScope, both: &mut Both) -> Result<u64> {
-        let mut from = self.tombstones(End::Source, scope);
-        let mut to = self.tombstones(End::Target, scope);
+    async fn verify_tombstones(&self, scope: &MemoryScope, both: &mut HashPair) -> Result<u64> {
+        let mut from = self.tombstones(Side::Source, scope);
+        let mut to = self.tombstones(Side::Target, scope);
         let mut count = 0;
         loop {
             let (here, there) = try_join(from.try_next(), to.try_next()).await?;
@@ -234,7 +238,7 @@ impl Memories {
             }
             let lines = |page: Option<Vec<Tombstone>>| {
                 let hashes = page.into_iter().flatten().map(|hash| hex(&hash.0));
-                let lines = hashes.map(|hash| Line::new(format!("hash {hash}"), hash));
+                let lines = hashes.map(|hash| RecordField::new(format!("hash {hash}"), hash));
                 lines.collect::<Vec<_>>()
             };
             let (here, there) = (lines(here), lines(there));
@@ -242,7 +246,7 @@ impl Memories {
                 return Err(MigrationError::mismatch(name_of(scope), difference));
             }
             count += here.len() as u64;
-            self.ends.watch.advance(here.len() as u64);
+            self.stores.observer.advance(here.len() as u64);
         }
     }
 }
@@ -251,7 +255,7 @@ fn name_of(scope: &MemoryScope) -> String {
     format!("memories of user {:?} of app {:?}", scope.user, scope.app)
 }
 
-fn bytes_of(kept: &KeptMemory) -> usize {
+fn bytes_of(kept: &SourceMemory) -> usize {
     let vectors = &kept.memory.new.vectors;
     let vectors = vectors.fixed.iter().chain(&vectors.embedding);
     let vectors: usize = vectors.map(|vector| vector.bytes.len()).sum();
@@ -259,63 +263,63 @@ fn bytes_of(kept: &KeptMemory) -> usize {
 }
 
 /// The memory in the form that another store restores.
-fn kept(scope: &MemoryScope, (record, body_hash): Kept) -> Result<KeptMemory> {
-    let about = record.about;
+fn kept(scope: &MemoryScope, (record, body_hash): HashedMemory) -> Result<SourceMemory> {
+    let info = record.info;
     let memory = PreparedMemory::new(NewMemory {
-        id: about.id,
-        kind: about.kind,
-        session: about.session,
-        position: about.position,
-        event_id: about.event_id,
-        author: about.author,
-        origin: about.origin,
-        timestamp: about.timestamp,
-        expires_us: about.expires_us,
+        id: info.id,
+        kind: info.kind,
+        session: info.session,
+        position: info.position,
+        event_id: info.event_id,
+        author: info.author,
+        origin: info.origin,
+        timestamp: info.timestamp,
+        expires_us: info.expires_us,
         content: record.content,
-        custom_metadata: about.custom_metadata,
+        custom_metadata: info.custom_metadata,
         vectors: record.vectors,
     });
     let mut memory = memory.map_err(failed(name_of(scope)))?;
     // The hash of the ingested body, which differs from the current one after an edit.
     memory.body_hash = body_hash;
-    Ok(KeptMemory {
-        seq: about.seq,
+    Ok(SourceMemory {
+        seq: info.seq,
         memory,
-        created_us: about.created_us,
-        updated_us: about.updated_us,
+        created_us: info.created_us,
+        updated_us: info.updated_us,
     })
 }
 
-fn lines(rows: &[Kept]) -> Result<Vec<Line>> {
+fn lines(rows: &[HashedMemory]) -> Result<Vec<RecordField>> {
     rows.iter().map(line).collect()
 }
 
 /// All details of a memory except the revision, which each store counts itself.
-fn line((record, body_hash): &Kept) -> Result<Line> {
-    let about = &record.about;
-    let name = format!("memory {:?} (number {})", about.id, about.seq);
+fn line((record, body_hash): &HashedMemory) -> Result<RecordField> {
+    let info = &record.info;
+    let name = format!("memory {:?} (number {})", info.id, info.seq);
     // A turn without an event id has its own id as event id.
-    let event_id = match about.kind {
-        MemoryKind::Turn => about.event_id.as_ref().or(Some(&about.id)),
+    let event_id = match info.kind {
+        MemoryKind::Turn => info.event_id.as_ref().or(Some(&info.id)),
         MemoryKind::Direct => None,
     };
     let told = format!(
         "{:?} {:?} {} {event_id:?} {:?} {:?} {} {} {:?} {:?} {body_hash:x} {} {}",
-        about.kind,
-        about.session,
-        about.position,
-        about.author,
-        about.origin,
-        about.timestamp.to_bits(),
-        about.created_us,
-        about.updated_us,
-        about.expires_us,
+        info.kind,
+        info.session,
+        info.position,
+        info.author,
+        info.origin,
+        info.timestamp.to_bits(),
+        info.created_us,
+        info.updated_us,
+        info.expires_us,
         vector_text(record.vectors.fixed.as_ref()),
         vector_text(record.vectors.embedding.as_ref()),
     );
-    let notes = json_text(&name, &about.custom_metadata)?;
+    let notes = json_text(&name, &info.custom_metadata)?;
     let content = record.content.to_json().map_err(failed(name.as_str()))?;
-    Ok(Line::new(name, [told, notes, content].join("\n")))
+    Ok(RecordField::new(name, [told, notes, content].join("\n")))
 }
 
 fn vector_text(vector: Option<&MemoryVector>) -> String {
@@ -329,32 +333,32 @@ impl Section for Memories {
         "memories"
     }
 
-    async fn look(&self, end: End) -> Result<Look> {
-        let mut look = Look::default();
-        let mut pages = self.scopes(end);
+    async fn survey(&self, side: Side) -> Result<SideSurvey> {
+        let mut survey = SideSurvey::default();
+        let mut pages = self.scopes(side);
         while let Some(page) = pages.try_next().await? {
             for scope in page {
-                let counted = self.statistics(end, &scope).await?;
-                look.counts.memories += counted.entries;
-                look.counts.tombstones += counted.tombstones;
-                let mark = self.ends.at(end).mark(&scope).await;
+                let counted = self.statistics(side, &scope).await?;
+                survey.counts.memories += counted.entries;
+                survey.counts.tombstones += counted.tombstones;
+                let mark = self.stores.at(side).mark(&scope).await;
                 let mark = mark.map_err(failed(name_of(&scope)))?;
-                look.add(
+                survey.add(
                     &[name_of(&scope).as_bytes(), format!("{mark:?}").as_bytes()],
                     None,
                 );
             }
         }
-        Ok(look)
+        Ok(survey)
     }
 
-    async fn there(&self) -> Result<MigrationCounts> {
+    async fn count_present(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.scopes(End::Target);
+        let mut pages = self.scopes(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for scope in page {
                 let what = name_of(&scope);
-                let from = self.statistics(End::Source, &scope).await?;
+                let from = self.statistics(Side::Source, &scope).await?;
                 if from.entries + from.tombstones == 0 {
                     return Err(MigrationError::Extra { what });
                 }
@@ -367,7 +371,7 @@ impl Section for Memories {
                     return Err(MigrationError::differs(what, difference));
                 }
                 counts.memories += memories;
-                counts.tombstones += self.statistics(End::Target, &scope).await?.tombstones;
+                counts.tombstones += self.statistics(Side::Target, &scope).await?.tombstones;
             }
         }
         Ok(counts)
@@ -375,7 +379,7 @@ impl Section for Memories {
 
     async fn copy(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.scopes(End::Source);
+        let mut pages = self.scopes(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for scope in page {
                 counts.memories += self.copy_rows(&scope).await?;
@@ -385,19 +389,19 @@ impl Section for Memories {
         Ok(counts)
     }
 
-    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts> {
+    async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.scopes(End::Source);
+        let mut pages = self.scopes(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for scope in page {
                 counts.memories += self.verify_rows(&scope, both).await?;
                 counts.tombstones += self.verify_tombstones(&scope, both).await?;
             }
         }
-        let mut pages = self.scopes(End::Target);
+        let mut pages = self.scopes(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for scope in page {
-                let from = self.statistics(End::Source, &scope).await?;
+                let from = self.statistics(Side::Source, &scope).await?;
                 if from.entries + from.tombstones == 0 {
                     let difference = "they are in the target only";
                     return Err(MigrationError::mismatch(name_of(&scope), difference));

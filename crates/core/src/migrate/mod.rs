@@ -9,10 +9,10 @@ mod compare;
 mod keys;
 mod memories;
 mod outcome;
-mod rest;
 mod sessions;
 mod shared;
 mod steps;
+mod survey;
 
 use std::{fmt, sync::Arc};
 
@@ -25,13 +25,13 @@ use crate::{
     ports::{Clock, SystemClock},
     transfer_store::TransferStore,
 };
-use compare::Both;
+use compare::HashPair;
 pub use outcome::{
-    MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSurvey,
-    MigrationWatch, Unwatched,
+    MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
+    MigrationSurvey, NoObserver,
 };
 use outcome::{Result, failed};
-use rest::Look;
+use survey::SideSurvey;
 
 /// One side of a migration: the stores by kind of data. `None` means that there is no such store.
 #[derive(Debug, Clone, Default)]
@@ -56,12 +56,12 @@ pub struct Migration {
     from: MigrationSide,
     to: MigrationSide,
     clock: Arc<dyn Clock>,
-    watch: Arc<dyn MigrationWatch>,
+    observer: Arc<dyn MigrationObserver>,
 }
 
 /// A side of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum Side {
     Source,
     Target,
 }
@@ -73,17 +73,17 @@ trait Section: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Counts the data of one side.
-    async fn look(&self, end: End) -> Result<Look>;
+    async fn survey(&self, side: Side) -> Result<SideSurvey>;
 
     /// Counts the data that the target already has. Fails if the target has data that is missing in
     /// the source or differs there.
-    async fn there(&self) -> Result<MigrationCounts>;
+    async fn count_present(&self) -> Result<MigrationCounts>;
 
     /// Copies the data that the target lacks, and counts it.
     async fn copy(&self) -> Result<MigrationCounts>;
 
     /// Compares and counts all data. Fails at the first difference.
-    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts>;
+    async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts>;
 }
 
 impl Migration {
@@ -93,7 +93,7 @@ impl Migration {
             from,
             to,
             clock: Arc::new(SystemClock),
-            watch: Arc::new(Unwatched),
+            observer: Arc::new(NoObserver),
         }
     }
 
@@ -103,9 +103,9 @@ impl Migration {
         self
     }
 
-    /// Reports progress to `watch`.
-    pub fn with_watch(mut self, watch: Arc<dyn MigrationWatch>) -> Migration {
-        self.watch = watch;
+    /// Reports progress to `observer`.
+    pub fn with_observer(mut self, observer: Arc<dyn MigrationObserver>) -> Migration {
+        self.observer = observer;
         self
     }
 
@@ -114,16 +114,16 @@ impl Migration {
     pub async fn survey(&self) -> Result<MigrationSurvey> {
         self.check_apart().await?;
         let sections = self.sections().await?;
-        Ok(self.look_around(&sections).await?.0)
+        Ok(self.survey_both(&sections).await?.0)
     }
 
     /// Copies the data that the target lacks, then compares both sides completely.
     pub async fn run(&self) -> Result<MigrationReport> {
         self.check_apart().await?;
         let sections = self.sections().await?;
-        let (survey, before) = self.look_around(&sections).await?;
-        let missing = survey.found.total().saturating_sub(survey.there.total());
-        self.watch.begin(MigrationPhase::Copy, Some(missing));
+        let (survey, before) = self.survey_both(&sections).await?;
+        let missing = survey.found.total().saturating_sub(survey.present.total());
+        self.observer.begin(MigrationPhase::Copy, Some(missing));
         let mut copied = MigrationCounts::default();
         for section in &sections {
             copied += section.copy().await?;
@@ -132,11 +132,11 @@ impl Migration {
             sessions.flush().await.map_err(failed("the target"))?;
         }
         let total = survey.found.total();
-        self.watch.begin(MigrationPhase::Verify, Some(total));
+        self.observer.begin(MigrationPhase::Verify, Some(total));
         let verified = self.verify(&sections).await;
-        let after = self.look(&sections).await?;
-        if let Some(what) = before.moved(&after, self.clock.now_us()) {
-            return Err(MigrationError::Moved { what });
+        let after = self.survey_source(&sections).await?;
+        if let Some(what) = before.describe_change(&after, self.clock.now_us()) {
+            return Err(MigrationError::SourceChanged { what });
         }
         let (counts, digest) = verified?;
         Ok(MigrationReport {
@@ -147,7 +147,7 @@ impl Migration {
     }
 
     async fn verify(&self, sections: &[Box<dyn Section>]) -> Result<(MigrationCounts, String)> {
-        let mut both = Both::default();
+        let mut both = HashPair::default();
         let mut counts = MigrationCounts::default();
         for section in sections {
             counts += section.verify(&mut both).await?;
@@ -160,24 +160,27 @@ impl Migration {
         Ok((counts, from))
     }
 
-    async fn look_around(&self, sections: &[Box<dyn Section>]) -> Result<(MigrationSurvey, Look)> {
-        self.watch.begin(MigrationPhase::Survey, None);
-        let before = self.look(sections).await?;
-        let mut there = MigrationCounts::default();
+    async fn survey_both(
+        &self,
+        sections: &[Box<dyn Section>],
+    ) -> Result<(MigrationSurvey, SideSurvey)> {
+        self.observer.begin(MigrationPhase::Survey, None);
+        let before = self.survey_source(sections).await?;
+        let mut present = MigrationCounts::default();
         for section in sections {
-            there += section.there().await?;
+            present += section.count_present().await?;
         }
         let survey = MigrationSurvey {
             found: before.counts,
-            there,
+            present,
         };
         Ok((survey, before))
     }
 
-    async fn look(&self, sections: &[Box<dyn Section>]) -> Result<Look> {
-        let mut all = Look::default();
+    async fn survey_source(&self, sections: &[Box<dyn Section>]) -> Result<SideSurvey> {
+        let mut all = SideSurvey::default();
         for section in sections {
-            all += section.look(End::Source).await?;
+            all += section.survey(Side::Source).await?;
         }
         Ok(all)
     }
@@ -190,7 +193,7 @@ impl Migration {
         let from = from.identity().await.map_err(failed("the source"))?;
         let to = to.identity().await.map_err(failed("the target"))?;
         match from.is_some() && from == to {
-            true => Err(MigrationError::Same),
+            true => Err(MigrationError::SameStore),
             false => Ok(()),
         }
     }
@@ -198,38 +201,38 @@ impl Migration {
     /// Returns a section for each kind of data that the source has. Fails if the source has data of
     /// a kind that the target cannot store.
     async fn sections(&self) -> Result<Vec<Box<dyn Section>>> {
-        let (from, to, watch) = (&self.from, &self.to, &self.watch);
+        let (from, to, observer) = (&self.from, &self.to, &self.observer);
         let mut sections: Vec<(Box<dyn Section>, bool)> = Vec::new();
         if let Some(store) = &from.sessions {
             let target = to.sessions.as_ref();
-            let ends = steps::Ends::of(store, target, watch);
+            let stores = steps::StorePair::of(store, target, observer);
             sections.push((
-                Box::new(shared::Shared::new(ends.clone())),
+                Box::new(shared::SharedStates::new(stores.clone())),
                 target.is_some(),
             ));
-            let sessions = sessions::Sessions::new(ends, Arc::clone(&self.clock));
+            let sessions = sessions::Sessions::new(stores, Arc::clone(&self.clock));
             sections.push((Box::new(sessions), target.is_some()));
         }
         if let Some(store) = &from.memory {
-            let ends = steps::Ends::of(store, to.memory.as_ref(), watch);
-            let memories = memories::Memories::new(ends);
+            let stores = steps::StorePair::of(store, to.memory.as_ref(), observer);
+            let memories = memories::Memories::new(stores);
             sections.push((Box::new(memories), to.memory.is_some()));
         }
         if let Some(store) = &from.artifacts {
-            let ends = steps::Ends::of(store, to.artifacts.as_ref(), watch);
-            let artifacts = artifacts::Artifacts::new(ends, from.sessions.clone());
+            let stores = steps::StorePair::of(store, to.artifacts.as_ref(), observer);
+            let artifacts = artifacts::Artifacts::new(stores, from.sessions.clone());
             sections.push((Box::new(artifacts), to.artifacts.is_some()));
         }
         if let Some(store) = &from.keys {
-            let ends = steps::Ends::of(store, to.keys.as_ref(), watch);
-            sections.push((Box::new(keys::Keys::new(ends)), to.keys.is_some()));
+            let stores = steps::StorePair::of(store, to.keys.as_ref(), observer);
+            sections.push((Box::new(keys::Keys::new(stores)), to.keys.is_some()));
         }
         let mut possible = Vec::new();
         for (section, has_place) in sections {
             if has_place {
                 possible.push(section);
-            } else if !section.look(End::Source).await?.is_empty() {
-                return Err(MigrationError::NoPlace {
+            } else if !section.survey(Side::Source).await?.is_empty() {
+                return Err(MigrationError::Unsupported {
                     what: section.name(),
                 });
             }

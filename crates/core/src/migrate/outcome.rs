@@ -96,7 +96,7 @@ pub struct MigrationSurvey {
     /// What the source has.
     pub found: MigrationCounts,
     /// What the target has already.
-    pub there: MigrationCounts,
+    pub present: MigrationCounts,
 }
 
 /// The report of a completed migration.
@@ -122,7 +122,7 @@ pub enum MigrationPhase {
 }
 
 /// Receives the progress of a migration.
-pub trait MigrationWatch: fmt::Debug + Send + Sync + 'static {
+pub trait MigrationObserver: fmt::Debug + Send + Sync + 'static {
     /// A phase begins, with the expected number of steps if it is known.
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>);
 
@@ -132,9 +132,9 @@ pub trait MigrationWatch: fmt::Debug + Send + Sync + 'static {
 
 /// Ignores the progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoObserver;
 
-impl MigrationWatch for Unwatched {
+impl MigrationObserver for NoObserver {
     fn begin(&self, _phase: MigrationPhase, _steps: Option<u64>) {}
 
     fn advance(&self, _steps: u64) {}
@@ -146,10 +146,10 @@ impl MigrationWatch for Unwatched {
 pub enum MigrationError {
     /// Source and target are the same store.
     #[error("source and target are the same store; choose another target")]
-    Same,
+    SameStore,
     /// The target cannot store this kind of data.
     #[error("the target cannot store {what}, and the source has some; choose another target")]
-    NoPlace {
+    Unsupported {
         /// The kind of data.
         what: &'static str,
     },
@@ -174,7 +174,7 @@ pub enum MigrationError {
     },
     /// The target cannot store this data unchanged.
     #[error("{what}: cannot be copied: {reason}")]
-    Refused {
+    Rejected {
         /// The data.
         what: String,
         /// The reason.
@@ -193,7 +193,7 @@ pub enum MigrationError {
         "the source was written to during the migration ({what}); stop the programs that use it, and start \
          again with an empty target"
     )]
-    Moved {
+    SourceChanged {
         /// The change.
         what: String,
     },
@@ -236,7 +236,7 @@ pub(super) fn failed<E: Into<BoxError>>(
     move |error| {
         let (what, source) = (what.into(), error.into());
         match is_final(&source) {
-            true => MigrationError::Refused {
+            true => MigrationError::Rejected {
                 what,
                 reason: source.to_string(),
             },
@@ -277,7 +277,7 @@ mod tests {
     fn what_a_store_does_not_take_is_not_to_be_tried_again() {
         let told = |error: BoxError| failed("it")(error).to_string();
         let too_large = SessionError::TooLarge {
-            what: crate::limits::Limited::Log,
+            what: crate::limits::LimitKind::Log,
             limit: 1,
             found: 2,
         };

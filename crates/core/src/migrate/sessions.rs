@@ -11,11 +11,11 @@ use futures_util::{
 };
 
 use super::{
-    End, Section,
-    compare::{Both, Line},
+    Section, Side,
+    compare::{HashPair, RecordField},
     outcome::{MigrationCounts, MigrationError, Result, failed},
-    rest::{Look, SLACK_US},
-    steps::{Ends, PAGE, Pace, pages},
+    steps::{BatchSize, PAGE, StorePair, pages},
+    survey::{SLACK_US, SideSurvey},
 };
 use crate::{
     error::SessionError,
@@ -25,7 +25,7 @@ use crate::{
     ports::{Clock, duration_us},
     session::{SessionKey, Window},
     state::ScopedDelta,
-    store::{Changes, Head, NewEvent, ScopedState, Want},
+    store::{Changes, Head, NewEvent, ReadDetail, ScopedState},
     transfer_store::{LogHeader, TransferStore},
     wire::to_stored_text,
 };
@@ -35,7 +35,7 @@ const AT_ONCE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Sessions {
-    ends: Ends<dyn TransferStore>,
+    stores: StorePair<dyn TransferStore>,
     clock: Arc<dyn Clock>,
 }
 
@@ -43,21 +43,21 @@ pub(super) struct Sessions {
 type Events = Vec<(u64, Arc<Event>)>;
 
 impl Sessions {
-    pub(super) fn new(ends: Ends<dyn TransferStore>, clock: Arc<dyn Clock>) -> Sessions {
-        Sessions { ends, clock }
+    pub(super) fn new(stores: StorePair<dyn TransferStore>, clock: Arc<dyn Clock>) -> Sessions {
+        Sessions { stores, clock }
     }
 
-    fn addresses(&self, end: End) -> BoxStream<'_, Result<Vec<SessionKey>>> {
+    fn addresses(&self, side: Side) -> BoxStream<'_, Result<Vec<SessionKey>>> {
         pages(move |after: Option<SessionKey>| {
             Box::pin(async move {
-                let keys = self.ends.at(end).addresses(after.as_ref(), PAGE).await;
+                let keys = self.stores.at(side).addresses(after.as_ref(), PAGE).await;
                 keys.map_err(failed("the list of sessions"))
             })
         })
     }
 
-    async fn header(&self, end: End, key: &SessionKey) -> Result<Option<LogHeader>> {
-        let header = self.ends.at(end).log_header(key).await;
+    async fn header(&self, side: Side, key: &SessionKey) -> Result<Option<LogHeader>> {
+        let header = self.stores.at(side).log_header(key).await;
         header.map_err(failed(name_of(key)))
     }
 
@@ -65,7 +65,11 @@ impl Sessions {
         &self,
         key: &SessionKey,
     ) -> Result<(Option<LogHeader>, Option<LogHeader>)> {
-        try_join(self.header(End::Source, key), self.header(End::Target, key)).await
+        try_join(
+            self.header(Side::Source, key),
+            self.header(Side::Target, key),
+        )
+        .await
     }
 
     /// Whether it expires soon: then it may be missing on one side.
@@ -74,9 +78,13 @@ impl Sessions {
         head.expires_us.is_some_and(|expires_us| expires_us <= soon)
     }
 
-    async fn events(&self, end: End, head: &Head, from: u64, to: u64) -> Result<Events> {
+    async fn events(&self, side: Side, head: &Head, from: u64, to: u64) -> Result<Events> {
         let (key, window) = (&head.key, Window::range(from, to));
-        let read = self.ends.at(end).read(key, window, Want::EventsOnly).await;
+        let read = self
+            .stores
+            .at(side)
+            .read(key, window, ReadDetail::EventsOnly)
+            .await;
         let read = read.map_err(failed(name_of(key)))?;
         let read = read.filter(|read| read.head.incarnation == head.incarnation);
         match read {
@@ -85,21 +93,21 @@ impl Sessions {
         }
     }
 
-    async fn state_at(&self, end: End, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        let state = self.ends.at(end).state_at(key, position).await;
+    async fn state_at(&self, side: Side, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let state = self.stores.at(side).state_at(key, position).await;
         state.map_err(failed(name_of(key)))
     }
 
     /// The events at `from` to `to`, and the state after them.
-    async fn lines(&self, end: End, head: &Head, from: u64, to: u64) -> Result<Vec<Line>> {
+    async fn lines(&self, side: Side, head: &Head, from: u64, to: u64) -> Result<Vec<RecordField>> {
         let key = &head.key;
         let mut lines = Vec::new();
-        for (position, event) in self.events(end, head, from, to).await? {
+        for (position, event) in self.events(side, head, from, to).await? {
             let text = event.to_json().map_err(failed(name_of(key)))?;
-            lines.push(Line::new(format!("event {position}"), text));
+            lines.push(RecordField::new(format!("event {position}"), text));
         }
-        let state = self.state_at(end, key, to).await?;
-        lines.push(Line::of_keys(
+        let state = self.state_at(side, key, to).await?;
+        lines.push(RecordField::of_keys(
             format!("its state after event {to}"),
             &state,
         )?);
@@ -111,19 +119,19 @@ impl Sessions {
         &self,
         from: &LogHeader,
         to: &LogHeader,
-        both: &mut Both,
+        both: &mut HashPair,
         is_told: bool,
     ) -> Result<Option<String>> {
         let difference = both.compare(&header_lines(from)?, &header_lines(to)?);
         if difference.is_some() {
             return Ok(difference);
         }
-        let (last, mut position, mut pace) = (from.head.position, 0, Pace::new());
+        let (last, mut position, mut batch_size) = (from.head.position, 0, BatchSize::new());
         loop {
-            let (first, end) = (position + 1, last.min(position + pace.step() as u64));
+            let (first, end) = (position + 1, last.min(position + batch_size.step() as u64));
             let (here, there) = try_join(
-                self.lines(End::Source, &from.head, first, end),
-                self.lines(End::Target, &to.head, first, end),
+                self.lines(Side::Source, &from.head, first, end),
+                self.lines(Side::Target, &to.head, first, end),
             )
             .await?;
             let difference = both.compare(&here, &there);
@@ -131,9 +139,9 @@ impl Sessions {
                 return Ok(difference);
             }
             if is_told {
-                self.ends.watch.advance(end - position);
+                self.stores.observer.advance(end - position);
             }
-            pace.learn(here.len(), here.iter().map(Line::bytes).sum());
+            batch_size.learn(here.len(), here.iter().map(RecordField::bytes).sum());
             position = end;
             if position >= last {
                 return Ok(None);
@@ -148,14 +156,14 @@ impl Sessions {
             return Ok(none);
         };
         let name = || name_of(&key);
-        let draft = self.ends.to.begin_draft(&key).await;
+        let draft = self.stores.to.begin_draft(&key).await;
         let draft = draft.map_err(failed(name()))?;
-        let (last, mut position, mut pace) = (header.head.position, 0, Pace::new());
+        let (last, mut position, mut batch_size) = (header.head.position, 0, BatchSize::new());
         let mut state = ScopedDelta::of(&header.initial).session;
         while position < last {
-            let end = last.min(position + pace.step() as u64);
+            let end = last.min(position + batch_size.step() as u64);
             let events = self
-                .events(End::Source, &header.head, position + 1, end)
+                .events(Side::Source, &header.head, position + 1, end)
                 .await?;
             let mut ready = Vec::with_capacity(events.len());
             for (position, event) in events {
@@ -163,17 +171,17 @@ impl Sessions {
                 apply(&mut state, &changes);
                 ready.push((position, new_event(&key, event, changes)?));
             }
-            pace.learn(
+            batch_size.learn(
                 ready.len(),
                 ready.iter().map(|(_, new)| new.body.len()).sum(),
             );
-            let extended = self.ends.to.extend_draft(draft, &ready).await;
+            let extended = self.stores.to.extend_draft(draft, &ready).await;
             extended.map_err(failed(name()))?;
-            self.ends.watch.advance(end - position);
+            self.stores.observer.advance(end - position);
             position = end;
         }
         let shared = ScopedState::default();
-        match self.ends.to.finish_draft(draft, &header, &shared).await {
+        match self.stores.to.finish_draft(draft, &header, &shared).await {
             Ok(_) => {}
             // It expired before the copy was complete.
             Err(SessionError::NotFound { .. }) if self.is_expiring(&header.head) => {
@@ -181,7 +189,7 @@ impl Sessions {
             }
             Err(error) => return Err(failed(name())(error)),
         }
-        self.ends.watch.advance(1);
+        self.stores.observer.advance(1);
         Ok(count(&header.head))
     }
 
@@ -197,12 +205,12 @@ impl Sessions {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;
         let mut rewound = None;
         if let Some(invocation) = &event.actions.rewind_before_invocation_id {
-            let first = self.ends.from.first_of_invocation(key, invocation).await;
+            let first = self.stores.from.first_of_invocation(key, invocation).await;
             rewound = first.map_err(failed(name_of(key)))?;
         }
         match rewound.filter(|first| *first < position) {
             Some(first) => {
-                let target = self.state_at(End::Source, key, first - 1).await?;
+                let target = self.state_at(Side::Source, key, first - 1).await?;
                 Ok(changes_to(state, &target, &delta))
             }
             None => Ok(delta.into_iter().map(|(k, v)| (k, Some(v))).collect()),
@@ -236,20 +244,20 @@ fn new_event(key: &SessionKey, event: Arc<Event>, session: KeyChanges) -> Result
     })
 }
 
-fn header_lines(header: &LogHeader) -> Result<Vec<Line>> {
+fn header_lines(header: &LogHeader) -> Result<Vec<RecordField>> {
     let head = &header.head;
     let us = |us: Option<i64>| us.map_or("none".to_owned(), |us| format!("{us} µs"));
     let origin = head.origin.as_ref();
     let origin = origin.map(|origin| format!("{:?} at {}", origin.session_id, origin.position));
     Ok(vec![
-        Line::plain("its address", &head.key),
-        Line::plain("its number of events", head.position),
-        Line::plain("its time of creation", head.create_time),
-        Line::plain("its last update", head.last_update_time),
-        Line::plain("its time to live", us(head.ttl.map(duration_us))),
-        Line::plain("when it expires", us(head.expires_us)),
-        Line::new("its origin", origin.unwrap_or_default()),
-        Line::of_keys("the state it was created with", &header.initial)?,
+        RecordField::plain("its address", &head.key),
+        RecordField::plain("its number of events", head.position),
+        RecordField::plain("its time of creation", head.create_time),
+        RecordField::plain("its last update", head.last_update_time),
+        RecordField::plain("its time to live", us(head.ttl.map(duration_us))),
+        RecordField::plain("when it expires", us(head.expires_us)),
+        RecordField::new("its origin", origin.unwrap_or_default()),
+        RecordField::of_keys("the state it was created with", &header.initial)?,
     ])
 }
 
@@ -259,16 +267,16 @@ impl Section for Sessions {
         "sessions"
     }
 
-    async fn look(&self, end: End) -> Result<Look> {
-        let mut look = Look::default();
-        let mut pages = self.addresses(end);
+    async fn survey(&self, side: Side) -> Result<SideSurvey> {
+        let mut survey = SideSurvey::default();
+        let mut pages = self.addresses(side);
         while let Some(page) = pages.try_next().await? {
             for key in page {
-                let Some(LogHeader { head, .. }) = self.header(end, &key).await? else {
+                let Some(LogHeader { head, .. }) = self.header(side, &key).await? else {
                     continue;
                 };
-                look.counts += count(&head);
-                look.add(
+                survey.counts += count(&head);
+                survey.add(
                     &[
                         name_of(&key).as_bytes(),
                         &head.incarnation.to_le_bytes(),
@@ -279,12 +287,12 @@ impl Section for Sessions {
                 );
             }
         }
-        Ok(look)
+        Ok(survey)
     }
 
-    async fn there(&self) -> Result<MigrationCounts> {
+    async fn count_present(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.addresses(End::Target);
+        let mut pages = self.addresses(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for key in page {
                 let what = name_of(&key);
@@ -293,7 +301,7 @@ impl Section for Sessions {
                     (None, Some(to)) if self.is_expiring(&to.head) => {}
                     (None, Some(_)) => return Err(MigrationError::Extra { what }),
                     (Some(from), Some(to)) => {
-                        let mut both = Both::default();
+                        let mut both = HashPair::default();
                         let difference = self.difference(&from, &to, &mut both, false).await?;
                         if let Some(difference) = difference {
                             return Err(MigrationError::differs(what, difference));
@@ -308,7 +316,7 @@ impl Section for Sessions {
 
     async fn copy(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.addresses(End::Source);
+        let mut pages = self.addresses(Side::Source);
         while let Some(page) = pages.try_next().await? {
             let copies = page.into_iter().map(|key| self.copy_one(key));
             let mut copies = stream::iter(copies).buffer_unordered(AT_ONCE).boxed();
@@ -319,9 +327,9 @@ impl Section for Sessions {
         Ok(counts)
     }
 
-    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts> {
+    async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.addresses(End::Source);
+        let mut pages = self.addresses(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for key in page {
                 let difference = match self.both_headers(&key).await? {
@@ -330,7 +338,7 @@ impl Section for Sessions {
                     (Some(_), None) => Some("it is missing in the target".to_owned()),
                     (Some(from), Some(to)) => {
                         counts += count(&from.head);
-                        self.ends.watch.advance(1);
+                        self.stores.observer.advance(1);
                         self.difference(&from, &to, both, true).await?
                     }
                 };
@@ -339,7 +347,7 @@ impl Section for Sessions {
                 }
             }
         }
-        let mut pages = self.addresses(End::Target);
+        let mut pages = self.addresses(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for key in page {
                 if let (None, Some(to)) = self.both_headers(&key).await?

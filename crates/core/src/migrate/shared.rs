@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use futures_util::{TryStreamExt as _, future::try_join, stream::BoxStream};
 
 use super::{
-    End, Section,
-    compare::{Both, Line},
+    Section, Side,
+    compare::{HashPair, RecordField},
     outcome::{MigrationCounts, MigrationError, Result, failed},
-    rest::Look,
-    steps::{Ends, PAGE, pages},
+    steps::{PAGE, StorePair, pages},
+    survey::SideSurvey,
 };
 use crate::{
     json::JsonMap,
@@ -16,32 +16,40 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    ends: Ends<dyn TransferStore>,
+pub(super) struct SharedStates {
+    stores: StorePair<dyn TransferStore>,
 }
 
-impl Shared {
-    pub(super) fn new(ends: Ends<dyn TransferStore>) -> Shared {
-        Shared { ends }
+impl SharedStates {
+    pub(super) fn new(stores: StorePair<dyn TransferStore>) -> SharedStates {
+        SharedStates { stores }
     }
 
-    fn owners(&self, end: End) -> BoxStream<'_, Result<Vec<StateOwner>>> {
+    fn owners(&self, side: Side) -> BoxStream<'_, Result<Vec<StateOwner>>> {
         pages(move |after: Option<StateOwner>| {
             Box::pin(async move {
-                let owners = self.ends.at(end).state_owners(after.as_ref(), PAGE).await;
+                let owners = self
+                    .stores
+                    .at(side)
+                    .state_owners(after.as_ref(), PAGE)
+                    .await;
                 owners.map_err(failed("the list of shared state"))
             })
         })
     }
 
-    async fn keys(&self, end: End, owner: &StateOwner) -> Result<JsonMap> {
-        let store = self.ends.at(end);
+    async fn keys(&self, side: Side, owner: &StateOwner) -> Result<JsonMap> {
+        let store = self.stores.at(side);
         let keys = store.shared_state(&owner.app, owner.user.as_deref()).await;
         keys.map_err(failed(name_of(owner)))
     }
 
     async fn both_keys(&self, owner: &StateOwner) -> Result<(JsonMap, JsonMap)> {
-        try_join(self.keys(End::Source, owner), self.keys(End::Target, owner)).await
+        try_join(
+            self.keys(Side::Source, owner),
+            self.keys(Side::Target, owner),
+        )
+        .await
     }
 }
 
@@ -49,12 +57,12 @@ fn name_of(owner: &StateOwner) -> String {
     format!("shared state of {owner}")
 }
 
-fn lines(owner: &StateOwner, keys: &JsonMap) -> Result<Vec<Line>> {
+fn lines(owner: &StateOwner, keys: &JsonMap) -> Result<Vec<RecordField>> {
     let mut sorted: Vec<_> = keys.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
     let lines = sorted.into_iter().map(|(key, value)| {
         let value = value.to_json().map_err(failed(name_of(owner)))?;
-        Ok(Line::new(format!("key {key:?}"), value))
+        Ok(RecordField::new(format!("key {key:?}"), value))
     });
     lines.collect()
 }
@@ -67,28 +75,28 @@ fn count(keys: &JsonMap) -> MigrationCounts {
 }
 
 #[async_trait]
-impl Section for Shared {
+impl Section for SharedStates {
     fn name(&self) -> &'static str {
         "shared state"
     }
 
-    async fn look(&self, end: End) -> Result<Look> {
-        let mut look = Look::default();
-        let mut pages = self.owners(end);
+    async fn survey(&self, side: Side) -> Result<SideSurvey> {
+        let mut survey = SideSurvey::default();
+        let mut pages = self.owners(side);
         while let Some(page) = pages.try_next().await? {
             for owner in page {
-                let keys = self.keys(end, &owner).await?;
-                look.counts += count(&keys);
-                let line = Line::of_keys(name_of(&owner), &keys)?;
-                look.add(&[format!("{line:?}").as_bytes()], None);
+                let keys = self.keys(side, &owner).await?;
+                survey.counts += count(&keys);
+                let line = RecordField::of_keys(name_of(&owner), &keys)?;
+                survey.add(&[format!("{line:?}").as_bytes()], None);
             }
         }
-        Ok(look)
+        Ok(survey)
     }
 
-    async fn there(&self) -> Result<MigrationCounts> {
+    async fn count_present(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.owners(End::Target);
+        let mut pages = self.owners(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for owner in page {
                 let (from, to) = self.both_keys(&owner).await?;
@@ -97,7 +105,7 @@ impl Section for Shared {
                     return Err(MigrationError::Extra { what });
                 }
                 let (from, there) = (lines(&owner, &from)?, lines(&owner, &to)?);
-                if let Some(difference) = Both::default().compare(&from, &there) {
+                if let Some(difference) = HashPair::default().compare(&from, &there) {
                     return Err(MigrationError::differs(what, difference));
                 }
                 counts += count(&to);
@@ -108,24 +116,24 @@ impl Section for Shared {
 
     async fn copy(&self) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.owners(End::Source);
+        let mut pages = self.owners(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for owner in page {
                 let (from, to) = self.both_keys(&owner).await?;
                 if to.is_empty() {
-                    let added = self.ends.to.add_shared_state(&owner, &from).await;
+                    let added = self.stores.to.add_shared_state(&owner, &from).await;
                     added.map_err(failed(name_of(&owner)))?;
                     counts += count(&from);
-                    self.ends.watch.advance(from.len() as u64);
+                    self.stores.observer.advance(from.len() as u64);
                 }
             }
         }
         Ok(counts)
     }
 
-    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts> {
+    async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts> {
         let mut counts = MigrationCounts::default();
-        let mut pages = self.owners(End::Source);
+        let mut pages = self.owners(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for owner in page {
                 let (from, to) = self.both_keys(&owner).await?;
@@ -134,13 +142,13 @@ impl Section for Shared {
                     return Err(MigrationError::mismatch(name_of(&owner), difference));
                 }
                 counts += count(&from);
-                self.ends.watch.advance(from.len() as u64);
+                self.stores.observer.advance(from.len() as u64);
             }
         }
-        let mut pages = self.owners(End::Target);
+        let mut pages = self.owners(Side::Target);
         while let Some(page) = pages.try_next().await? {
             for owner in page {
-                if self.keys(End::Source, &owner).await?.is_empty() {
+                if self.keys(Side::Source, &owner).await?.is_empty() {
                     let difference = "it is in the target only";
                     return Err(MigrationError::mismatch(name_of(&owner), difference));
                 }

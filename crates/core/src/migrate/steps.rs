@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
 
 use super::{
-    End,
-    outcome::{MigrationWatch, Result},
+    Side,
+    outcome::{MigrationObserver, Result},
 };
 
 /// Number of addresses per page.
@@ -14,40 +14,40 @@ pub(super) const PAGE: usize = 256;
 
 /// The stores of both sides, and the receiver of the progress.
 #[derive(Debug)]
-pub(super) struct Ends<S: ?Sized> {
+pub(super) struct StorePair<S: ?Sized> {
     pub(super) from: Arc<S>,
     pub(super) to: Arc<S>,
-    pub(super) watch: Arc<dyn MigrationWatch>,
+    pub(super) observer: Arc<dyn MigrationObserver>,
 }
 
-impl<S: ?Sized> Clone for Ends<S> {
-    fn clone(&self) -> Ends<S> {
-        Ends {
+impl<S: ?Sized> Clone for StorePair<S> {
+    fn clone(&self) -> StorePair<S> {
+        StorePair {
             from: Arc::clone(&self.from),
             to: Arc::clone(&self.to),
-            watch: Arc::clone(&self.watch),
+            observer: Arc::clone(&self.observer),
         }
     }
 }
 
-impl<S: ?Sized> Ends<S> {
+impl<S: ?Sized> StorePair<S> {
     /// Without a target only the source is read.
     pub(super) fn of(
         from: &Arc<S>,
         to: Option<&Arc<S>>,
-        watch: &Arc<dyn MigrationWatch>,
-    ) -> Ends<S> {
-        Ends {
+        observer: &Arc<dyn MigrationObserver>,
+    ) -> StorePair<S> {
+        StorePair {
             from: Arc::clone(from),
             to: Arc::clone(to.unwrap_or(from)),
-            watch: Arc::clone(watch),
+            observer: Arc::clone(observer),
         }
     }
 
-    pub(super) fn at(&self, end: End) -> &Arc<S> {
-        match end {
-            End::Source => &self.from,
-            End::Target => &self.to,
+    pub(super) fn at(&self, side: Side) -> &Arc<S> {
+        match side {
+            Side::Source => &self.from,
+            Side::Target => &self.to,
         }
     }
 }
@@ -66,18 +66,18 @@ pub(super) fn pages<'a, T: Clone + Send + 'a>(
 
 /// An adaptive batch size that keeps batches fast and small in memory.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct BatchSize {
     step: usize,
 }
 
-impl Pace {
+impl BatchSize {
     /// Approximate target size of a batch in bytes.
     const BYTES: usize = 4 * 1024 * 1024;
     const STEP_MAX: usize = 512;
 
     /// Starts small, because the record size is unknown.
-    pub(super) fn new() -> Pace {
-        Pace { step: 8 }
+    pub(super) fn new() -> BatchSize {
+        BatchSize { step: 8 }
     }
 
     pub(super) fn step(&self) -> usize {
@@ -87,8 +87,8 @@ impl Pace {
     /// Adapts to the size of the last batch.
     pub(super) fn learn(&mut self, things: usize, bytes: usize) {
         if let Some(size) = bytes.checked_div(things) {
-            let fitting = Pace::BYTES / size.max(1);
-            let most = (self.step * 4).min(Pace::STEP_MAX);
+            let fitting = BatchSize::BYTES / size.max(1);
+            let most = (self.step * 4).min(BatchSize::STEP_MAX);
             self.step = fitting.clamp(1, most);
         }
     }
@@ -100,16 +100,16 @@ mod tests {
 
     #[test]
     fn the_pace_follows_the_size() {
-        let mut pace = Pace::new();
+        let mut batch_size = BatchSize::new();
         for _ in 0..5 {
-            pace.learn(pace.step(), 100 * pace.step());
+            batch_size.learn(batch_size.step(), 100 * batch_size.step());
         }
-        assert_eq!(pace.step(), Pace::STEP_MAX);
-        pace.learn(2, 4 * Pace::BYTES);
-        assert_eq!(pace.step(), 1);
-        pace.learn(0, 0);
-        assert_eq!(pace.step(), 1);
-        pace.learn(1, 10);
-        assert_eq!(pace.step(), 4);
+        assert_eq!(batch_size.step(), BatchSize::STEP_MAX);
+        batch_size.learn(2, 4 * BatchSize::BYTES);
+        assert_eq!(batch_size.step(), 1);
+        batch_size.learn(0, 0);
+        assert_eq!(batch_size.step(), 1);
+        batch_size.learn(1, 10);
+        assert_eq!(batch_size.step(), 4);
     }
 }

@@ -21,7 +21,7 @@ pub use schema::{EnumSchema, FieldSchema, ObjectSchema, Presence, UnknownFields,
 pub(crate) use shaped::Sealed;
 pub use shaped::{ShapeOf, Shaped};
 
-use crate::json::{Form, JsonError, Reader, Writer};
+use crate::json::{JsonError, Reader, Spelling, Writer};
 
 /// A value of ADK's wire format.
 pub(crate) trait Wire: Default {
@@ -51,7 +51,7 @@ pub(crate) fn from_text<T: Wire>(text: &str) -> Result<T, JsonError> {
 }
 
 /// Writes `value` in the spelling of `form`.
-pub(crate) fn to_text<T: Wire>(value: &T, form: Form) -> Result<String, JsonError> {
+pub(crate) fn to_text<T: Wire>(value: &T, form: Spelling) -> Result<String, JsonError> {
     let mut writer = Writer::new(form);
     value.write(&mut writer);
     writer.finish()
@@ -76,12 +76,12 @@ macro_rules! wire_text {
 
             /// Writes ADK's HTTP form: camelCase, without absent fields.
             pub fn to_json(&self) -> Result<String, $crate::json::JsonError> {
-                $crate::wire::to_text(self, $crate::json::Form::Camel)
+                $crate::wire::to_text(self, $crate::json::Spelling::Camel)
             }
 
             /// Writes ADK's storage form: snake_case, without absent fields.
             pub fn to_snake_json(&self) -> Result<String, $crate::json::JsonError> {
-                $crate::wire::to_text(self, $crate::json::Form::Snake)
+                $crate::wire::to_text(self, $crate::json::Spelling::Snake)
             }
         }
 

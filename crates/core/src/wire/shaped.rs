@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData, ops::Deref};
 
 use super::{Bytes, ObjectSchema, ValueType, Wire};
-use crate::json::{Form, Json, JsonError, JsonMap, Reader, Writer};
+use crate::json::{Json, JsonError, JsonMap, Reader, Spelling, Writer};
 
 mod sealed {
     pub trait Sealed {
@@ -36,7 +36,7 @@ impl<S: ShapeOf> Shaped<S> {
     /// Takes a JSON value in either spelling.
     pub fn new(value: impl Into<Json>) -> Shaped<S> {
         Shaped(
-            Some(respell(&value.into(), S::value_type(), Form::Camel)),
+            Some(respell(&value.into(), S::value_type(), Spelling::Camel)),
             PhantomData,
         )
     }
@@ -96,15 +96,15 @@ impl<S: ShapeOf> Wire for Shaped<S> {
 
     fn write(&self, writer: &mut Writer) {
         match writer.form() {
-            Form::Camel => writer.json(self),
-            Form::Snake => writer.json(&respell(self, S::value_type(), Form::Snake)),
+            Spelling::Camel => writer.json(self),
+            Spelling::Snake => writer.json(&respell(self, S::value_type(), Spelling::Snake)),
         }
     }
 }
 
 /// The value with all known field names in `form` and without null fields; everything unknown or
 /// free is unchanged.
-fn respell(value: &Json, value_type: &ValueType, form: Form) -> Json {
+fn respell(value: &Json, value_type: &ValueType, form: Spelling) -> Json {
     match (value_type, value) {
         (ValueType::Object(object), Json::Object(map)) => {
             respell_object(map, &[object], form).into()
@@ -132,7 +132,7 @@ fn respell(value: &Json, value_type: &ValueType, form: Form) -> Json {
 }
 
 /// The same for a value that is one of `objects`; their fields of one name have one type.
-fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Form) -> JsonMap {
+fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Spelling) -> JsonMap {
     let mut out = JsonMap::new();
     for (key, value) in map {
         let field = objects.iter().find_map(|object| object.field(key));
@@ -141,8 +141,8 @@ fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Form) -> JsonM
             Some(_) if value.is_null() => {}
             Some(field) => {
                 let (name, other) = match form {
-                    Form::Camel => (field.camel, field.snake),
-                    Form::Snake => (field.snake, field.camel),
+                    Spelling::Camel => (field.camel, field.snake),
+                    Spelling::Snake => (field.snake, field.camel),
                 };
                 // An object has both spellings of one field: the second keeps the other spelling,
                 // so that no value is lost.

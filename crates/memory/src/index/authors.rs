@@ -3,9 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    language::Stem,
+    language::WordStemmer,
     sessions::NONE,
-    terms::{Grain, each_term},
+    terms::{TermKind, each_term},
 };
 
 /// The number of an author.
@@ -28,7 +28,7 @@ pub(crate) struct Authors {
 
 impl Authors {
     /// Count a document of an author.
-    pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &Stem) -> AuthorNumber {
+    pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None => self.add(name, stem),
@@ -51,10 +51,10 @@ impl Authors {
         }
     }
 
-    fn add(&mut self, name: &Arc<str>, stem: &Stem) -> AuthorNumber {
+    fn add(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let mut terms = Vec::new();
         each_term(name, stem, |term, grain| {
-            if grain == Grain::Word {
+            if grain == TermKind::Word {
                 terms.push(term.to_owned());
             }
         });

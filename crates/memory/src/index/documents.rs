@@ -89,7 +89,7 @@ impl Documents {
     }
 
     /// The document `distance` places before.
-    pub(crate) fn neighbour(&self, slot: Slot, distance: i32) -> Slot {
+    pub(crate) fn neighbor(&self, slot: Slot, distance: i32) -> Slot {
         let step = if distance < 0 {
             &self.before
         } else {

@@ -15,13 +15,13 @@ const MOST_COMPARED: usize = 1_000;
 
 /// The hits so far, indexed for finding duplicates.
 #[derive(Debug, Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct SeenHits<'a> {
     rows: Vec<&'a Row>,
     by_text: HashMap<(AuthorNumber, u64), usize>,
     by_term: HashMap<(AuthorNumber, Term), Vec<usize>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenHits<'a> {
     /// Return the earlier hit that this one duplicates, or add it.
     pub(crate) fn earlier(&mut self, row: &'a Row) -> Option<usize> {
         let text = (row.author, row.fingerprint);
@@ -132,7 +132,7 @@ mod tests {
                 terms.sort_unstable();
                 texts.push(row(terms));
             }
-            let mut seen = Seen::default();
+            let mut seen = SeenHits::default();
             let mut kept: Vec<&Row> = Vec::new();
             for text in &texts {
                 let is_same = |it: &&Row| it.terms == text.terms;

@@ -3,7 +3,7 @@
 use super::{
     UserIndex,
     fuse::Signals,
-    lexical::{Lent, saturated},
+    lexical::{WindowWeights, saturated},
     postings::{MOST_COUNTED, Slot, Term},
     question::Word,
     ranking::SAYING,
@@ -14,7 +14,7 @@ use super::{
 /// Explain a hit.
 pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
     let parts = signals.parts(slot);
-    let lent = Lent::new(&index.ranking);
+    let lent = WindowWeights::new(&index.ranking);
     let mut words: Vec<MatchedWord> = Vec::new();
     for (word, share) in signals.asked.words.iter().zip(&signals.lexical.shares) {
         let found = places(index, &lent, word, slot);
@@ -44,10 +44,15 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
 }
 
 /// The weight of a word for a document, by where it matched. The same sums as in `lexical.rs`.
-fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(MatchPlace, u32); 4] {
+fn places(
+    index: &UserIndex,
+    lent: &WindowWeights,
+    word: &Word,
+    slot: Slot,
+) -> [(MatchPlace, u32); 4] {
     let documents = &index.documents;
     let worth = |distance: i32, weight: u32| {
-        let at = documents.neighbour(slot, distance);
+        let at = documents.neighbor(slot, distance);
         match word.term {
             Some(term) if at != NONE => count(index, term, at) * lent.worth(documents, at) * weight,
             _ => 0,

@@ -12,12 +12,12 @@ use super::{
     postings::Slot,
     question::ParsedQuestion,
     scale::{Sample, Scale},
-    vectors::Likeness,
+    vectors::Similarities,
 };
 
 /// The share of each signal; they add up to the score.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Parts {
+pub(crate) struct ScoreParts {
     pub(crate) lexical: f32,
     pub(crate) session: f32,
     pub(crate) author: f32,
@@ -27,7 +27,7 @@ pub(crate) struct Parts {
     pub(crate) time: f32,
 }
 
-impl Parts {
+impl ScoreParts {
     /// The score.
     pub(crate) fn sum(&self) -> f32 {
         let words = self.lexical + self.session + self.author;
@@ -44,7 +44,7 @@ pub(crate) struct Signals<'a> {
     pub(crate) asked: &'a ParsedQuestion,
     pub(crate) lexical: Lexical,
     /// `None` without word vectors.
-    likeness: Option<Likeness>,
+    likeness: Option<Similarities>,
     meaning: Scale,
     context: Scale,
     /// By slot; NaN for vectors that cannot be compared.
@@ -53,7 +53,7 @@ pub(crate) struct Signals<'a> {
     /// By author: whether the query names them.
     named: Vec<bool>,
     /// Weights that add up to 1 over the signals of the query.
-    pub(crate) weights: Parts,
+    pub(crate) weights: ScoreParts,
     /// By slot: the score, or [`NO_ANSWER`].
     pub(crate) scores: Vec<f32>,
 }
@@ -86,7 +86,7 @@ impl<'a> Signals<'a> {
             likeness,
             embedded,
             named: index.authors.table(&asked.authors),
-            weights: Parts::default(),
+            weights: ScoreParts::default(),
             scores: Vec::new(),
             index,
         };
@@ -95,12 +95,12 @@ impl<'a> Signals<'a> {
         signals
     }
 
-    fn weigh(&self) -> Parts {
+    fn weigh(&self) -> ScoreParts {
         let ranking = &self.index.ranking;
         let only_if = |is: bool, weight: f32| if is { weight } else { 0.0 };
         let has_words = !self.asked.words.is_empty();
         let has_meaning = self.likeness.is_some();
-        let weights = Parts {
+        let weights = ScoreParts {
             lexical: only_if(has_words, ranking.lexical),
             session: only_if(has_words, ranking.session),
             author: only_if(!self.asked.authors.is_empty(), ranking.author),
@@ -111,11 +111,11 @@ impl<'a> Signals<'a> {
         };
         let total = weights.sum();
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
-        weights.times(&Parts::all(scale))
+        weights.times(&ScoreParts::all(scale))
     }
 
     /// Compute column by column, so that the compiler uses SIMD. Signals are added in the order of
-    /// [`Parts::sum`], so that each score equals the sum of its explanation.
+    /// [`ScoreParts::sum`], so that each score equals the sum of its explanation.
     fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
         let documents = &self.index.documents;
@@ -180,19 +180,19 @@ impl<'a> Signals<'a> {
     }
 
     /// The share of each signal for a document.
-    pub(crate) fn parts(&self, slot: Slot) -> Parts {
+    pub(crate) fn parts(&self, slot: Slot) -> ScoreParts {
         self.levels(slot).times(&self.weights)
     }
 
     /// Each signal from 0 to 1.
-    fn levels(&self, slot: Slot) -> Parts {
+    fn levels(&self, slot: Slot) -> ScoreParts {
         let at = slot as usize;
         let documents = &self.index.documents;
         let session = self.lexical.sessions.get(documents.session[at] as usize);
         let is_named = self.named.get(documents.author[at] as usize);
         let embedded = self.embedded.get(at);
         let likeness = self.likeness.as_ref();
-        Parts {
+        ScoreParts {
             lexical: self.lexical.scores[at],
             session: session.copied().unwrap_or(0.0),
             author: f32::from(u8::from(is_named.copied().unwrap_or(false))),
@@ -218,9 +218,9 @@ impl<'a> Signals<'a> {
     }
 }
 
-impl Parts {
-    fn all(value: f32) -> Parts {
-        Parts {
+impl ScoreParts {
+    fn all(value: f32) -> ScoreParts {
+        ScoreParts {
             lexical: value,
             session: value,
             author: value,
@@ -231,8 +231,8 @@ impl Parts {
         }
     }
 
-    fn times(&self, other: &Parts) -> Parts {
-        Parts {
+    fn times(&self, other: &ScoreParts) -> ScoreParts {
+        ScoreParts {
             lexical: self.lexical * other.lexical,
             session: self.session * other.session,
             author: self.author * other.author,

@@ -50,7 +50,7 @@ pub enum Language {
 }
 
 impl Language {
-    pub(crate) fn stemmer(self) -> Stem {
+    pub(crate) fn stemmer(self) -> WordStemmer {
         let algorithm = match self {
             Language::None => None,
             Language::English => Some(Algorithm::English),
@@ -72,20 +72,20 @@ impl Language {
             Language::Tamil => Some(Algorithm::Tamil),
             Language::Turkish => Some(Algorithm::Turkish),
         };
-        Stem {
+        WordStemmer {
             stemmer: algorithm.map(Stemmer::create),
             english: self == Language::English,
         }
     }
 }
 
-/// Stem a lowercase word.
-pub(crate) struct Stem {
+/// WordStemmer a lowercase word.
+pub(crate) struct WordStemmer {
     stemmer: Option<Stemmer>,
     english: bool,
 }
 
-impl Stem {
+impl WordStemmer {
     pub(crate) fn of<'a>(&self, word: &'a str) -> Cow<'a, str> {
         match &self.stemmer {
             Some(_) if self.english && !word.bytes().all(|it| it.is_ascii_lowercase()) => {
@@ -103,9 +103,9 @@ impl Stem {
     }
 }
 
-impl std::fmt::Debug for Stem {
+impl std::fmt::Debug for WordStemmer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Stem")
+        formatter.write_str("WordStemmer")
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Lexical {
 }
 
 /// The weights of the window as integers.
-pub(crate) struct Lent {
+pub(crate) struct WindowWeights {
     pub(crate) own: u32,
     before: [u32; BEFORE],
     after: [u32; AFTER],
@@ -37,11 +37,11 @@ const WHOLE: f32 = 16.0;
 /// A lookup is sparse if fewer than one posting per this many slots lends its word.
 const FEW: usize = 24;
 
-impl Lent {
-    pub(crate) fn new(ranking: &Ranking) -> Lent {
+impl WindowWeights {
+    pub(crate) fn new(ranking: &Ranking) -> WindowWeights {
         let window = &ranking.window;
         let whole = |weight: f32| (weight * WHOLE / window.own).round() as u32;
-        Lent {
+        WindowWeights {
             own: WHOLE as u32,
             before: window.before.map(whole),
             after: window.after.map(whole),
@@ -71,16 +71,16 @@ impl Lent {
 }
 
 /// A table by slot, accumulated for one word and then cleared.
-struct Sums {
+struct SlotSums {
     by_slot: Vec<u32>,
     /// The nonzero slots if they are few; otherwise all slots are scanned.
     touched: Vec<Slot>,
     few: bool,
 }
 
-impl Sums {
-    fn new(slots: usize) -> Sums {
-        Sums {
+impl SlotSums {
+    fn new(slots: usize) -> SlotSums {
+        SlotSums {
             by_slot: vec![0; slots],
             touched: Vec::new(),
             few: true,
@@ -121,7 +121,7 @@ impl Sums {
 
     /// Lend a word to the neighbors of the document that has it.
     #[inline]
-    fn lend(&mut self, documents: &Documents, lent: &Lent, posting: Posting) {
+    fn lend(&mut self, documents: &Documents, lent: &WindowWeights, posting: Posting) {
         let slot = posting.slot();
         let worth = posting.count() * lent.worth(documents, slot);
         self.add(slot, lent.own * worth);
@@ -147,9 +147,9 @@ impl Sums {
 /// Look up the words.
 pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
     let documents = &index.documents;
-    let lent = Lent::new(&index.ranking);
-    let mut sums = Sums::new(documents.slots());
-    let mut in_sessions = Sums::new(index.sessions.table_size());
+    let lent = WindowWeights::new(&index.ranking);
+    let mut sums = SlotSums::new(documents.slots());
+    let mut in_sessions = SlotSums::new(index.sessions.table_size());
     let mut found = Lexical {
         scores: vec![0.0; documents.slots()],
         sessions: vec![0.0; index.sessions.table_size()],
@@ -194,7 +194,7 @@ impl Lexical {
     }
 }
 
-fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut Sums) {
+fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut SlotSums) {
     if word.authors.is_empty() {
         return;
     }
@@ -206,7 +206,7 @@ fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut Sums)
     }
 }
 
-fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut Sums) {
+fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut SlotSums) {
     let Some(part) = word.date else { return };
     let worth = (index.ranking.date_saying * SAYING as f32) as u32;
     for (slot, date) in index.documents.date.iter().enumerate() {

@@ -3,7 +3,7 @@
 //! A view of the store's rows: built and refreshed from them, and disposable at any time.
 //!
 //! ```text
-//! insert   scan → terms, known_words          words of a text, their stems
+//! insert   scan → terms, term_cache          words of a text, their stems
 //!          → postings, sessions, authors      who has a term; who stands next to whom; who spoke
 //!          → vectors                          what it means
 //! search   question → lexical, time           words without those that only ask; times
@@ -21,7 +21,6 @@ mod duplicates;
 mod embeddings;
 mod explain;
 mod fuse;
-mod known_words;
 mod language;
 mod lexical;
 mod postings;
@@ -32,6 +31,7 @@ mod scan;
 mod select;
 mod sessions;
 mod stop_words;
+mod term_cache;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ mod window;
 pub use language::Language;
 pub use ranking::Ranking;
 pub use types::{Document, Explanation, Hit, MatchPlace, MatchedWord};
-pub use vectors::Meaning;
+pub use vectors::LocalEmbedder;
 pub use window::Window;
 
 use std::{
@@ -56,13 +56,13 @@ use authors::Authors;
 use documents::{Documents, Row};
 use embeddings::Embeddings;
 use fuse::Signals;
-pub(crate) use known_words::KnownWords;
-use language::Stem;
+use language::WordStemmer;
 use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot, Term};
 use question::ParsedQuestion;
 use scan::{Script, scan};
 use sessions::{NONE, Sessions};
-use terms::{Grain, normalise, terms_of};
+pub(crate) use term_cache::TermCache;
+use terms::{TermKind, normalize, terms_of};
 use vectors::Vectors;
 use window::{AFTER, BEFORE};
 
@@ -70,9 +70,9 @@ use crate::MemoryQuery;
 
 /// The index of one user's memories.
 pub struct UserIndex {
-    stem: Stem,
+    stem: WordStemmer,
     ranking: Ranking,
-    meaning: Option<Arc<dyn Meaning>>,
+    meaning: Option<Arc<dyn LocalEmbedder>>,
     documents: Documents,
     postings: Postings,
     sessions: Sessions,
@@ -104,14 +104,14 @@ impl UserIndex {
     }
 
     /// Create an empty index with word vectors.
-    pub fn with_meaning(meaning: Arc<dyn Meaning>) -> UserIndex {
+    pub fn with_local_embedder(meaning: Arc<dyn LocalEmbedder>) -> UserIndex {
         UserIndex::with(Language::default(), Some(meaning), Ranking::default())
     }
 
     /// Create an empty index with all options.
     pub fn with(
         language: Language,
-        meaning: Option<Arc<dyn Meaning>>,
+        meaning: Option<Arc<dyn LocalEmbedder>>,
         ranking: Ranking,
     ) -> UserIndex {
         UserIndex {
@@ -135,7 +135,7 @@ impl UserIndex {
     }
 
     /// Like `insert`, for many documents: `known` caches the terms of this index.
-    pub(crate) fn insert_with(&mut self, document: Document, known: Option<&mut KnownWords>) {
+    pub(crate) fn insert_with(&mut self, document: Document, known: Option<&mut TermCache>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
             return;
@@ -149,15 +149,15 @@ impl UserIndex {
             self.postings.insert(slot, &row.terms);
         }
         if let Some(name) = &document.session {
-            let (session, neighbours) = self.sessions.insert(name, place, slot, words);
+            let (session, neighbors) = self.sessions.insert(name, place, slot, words);
             self.documents.session[slot as usize] = session;
-            self.documents.link(neighbours.before, slot);
-            self.documents.link(slot, neighbours.after);
+            self.documents.link(neighbors.before, slot);
+            self.documents.link(slot, neighbors.after);
         }
         self.insert_vectors(slot, document);
     }
 
-    fn row(&mut self, document: &Document, known: Option<&mut KnownWords>) -> Row {
+    fn row(&mut self, document: &Document, known: Option<&mut TermCache>) -> Row {
         let (mut terms, words) = self.terms(&document.text, known);
         let mut fingerprint = DefaultHasher::new();
         terms.iter().for_each(|term| fingerprint.write_u32(*term));
@@ -185,7 +185,7 @@ impl UserIndex {
     }
 
     /// The terms of a text in order, and how many of them are words.
-    fn terms(&mut self, text: &str, mut known: Option<&mut KnownWords>) -> (Vec<Term>, u32) {
+    fn terms(&mut self, text: &str, mut known: Option<&mut TermCache>) -> (Vec<Term>, u32) {
         let mut terms = Vec::with_capacity(text.len() / 5);
         let mut words = 0;
         let mut normal = String::new();
@@ -198,9 +198,9 @@ impl UserIndex {
                 terms.push(term);
                 continue;
             }
-            normalise(piece, &mut normal);
+            normalize(piece, &mut normal);
             terms_of(&normal, script, &self.stem, &mut |term, grain| {
-                words += u32::from(grain == Grain::Word);
+                words += u32::from(grain == TermKind::Word);
                 terms.push(postings.number(term));
             });
             // A word of a spaced script is one term.
@@ -227,7 +227,7 @@ impl UserIndex {
     fn mix_around(&mut self, slot: Slot) {
         let reach = BEFORE.max(AFTER) as i32;
         for distance in -reach..=reach {
-            let at = self.documents.neighbour(slot, distance);
+            let at = self.documents.neighbor(slot, distance);
             if at != NONE {
                 self.vectors.mix(at, &self.documents, &self.ranking.context);
             }
@@ -255,9 +255,9 @@ impl UserIndex {
         self.embeddings.clear(slot);
         if self.meaning.is_some() {
             self.vectors.clear(slot);
-            for neighbour in [before, after] {
-                if neighbour != NONE {
-                    self.mix_around(neighbour);
+            for neighbor in [before, after] {
+                if neighbor != NONE {
+                    self.mix_around(neighbor);
                 }
             }
         }
@@ -298,7 +298,7 @@ impl UserIndex {
         }
         let signals = Signals::new(self, &asked, &query.text, embedding);
         let chosen = select::choose(self, &signals, query, allowed);
-        let hit = |it: select::Chosen| {
+        let hit = |it: select::ChosenHit| {
             let mut explanation = explain::explain(self, &signals, it.ranked.slot);
             explanation.duplicates = it.duplicates;
             let row = self.documents.rows[it.ranked.slot as usize].as_ref();

@@ -7,7 +7,7 @@ use super::{
     postings::Term,
     scan::{Script, scan},
     stop_words::is_question_word,
-    terms::{Grain, normalise, terms_of},
+    terms::{TermKind, normalize, terms_of},
     time::{Span, find_times},
 };
 
@@ -88,7 +88,7 @@ impl ParsedQuestion {
                 if self.words.len() >= MOST_WORDS || self.words.iter().any(|it| it.key == key) {
                     return;
                 }
-                let is_word = grain == Grain::Word;
+                let is_word = grain == TermKind::Word;
                 let date = is_word.then(|| DatePart::of_word(&piece.normal)).flatten();
                 self.words.push(Word {
                     shown: match piece.script {
@@ -109,7 +109,7 @@ impl ParsedQuestion {
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let piece = |(range, script): (std::ops::Range<usize>, Script)| {
         let mut normal = String::new();
-        normalise(&text[range.clone()], &mut normal);
+        normalize(&text[range.clone()], &mut normal);
         Piece {
             shown: &text[range],
             script,

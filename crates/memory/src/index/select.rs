@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     UserIndex,
-    duplicates::Seen,
+    duplicates::SeenHits,
     fuse::Signals,
     postings::Slot,
     sessions::{NONE, SessionNumber},
@@ -26,17 +26,17 @@ const AT_A_TIME: usize = 64;
 
 /// A document with its score, ordered by score and then by time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ranked {
+pub(crate) struct RankedDocument {
     pub(crate) score: f32,
     timestamp: f64,
     seq: u64,
     pub(crate) slot: Slot,
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedDocument {}
 
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
+impl Ord for RankedDocument {
+    fn cmp(&self, other: &RankedDocument) -> Ordering {
         self.score
             .total_cmp(&other.score)
             .then(self.timestamp.total_cmp(&other.timestamp))
@@ -44,16 +44,16 @@ impl Ord for Ranked {
     }
 }
 
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+impl PartialOrd for RankedDocument {
+    fn partial_cmp(&self, other: &RankedDocument) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// A hit with the near-duplicates that it represents.
 #[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) ranked: Ranked,
+pub(crate) struct ChosenHit {
+    pub(crate) ranked: RankedDocument,
     pub(crate) duplicates: Vec<u64>,
 }
 
@@ -63,13 +63,13 @@ pub(crate) fn choose(
     signals: &Signals<'_>,
     query: &MemoryQuery,
     allowed: &dyn Fn(u64) -> bool,
-) -> Vec<Chosen> {
+) -> Vec<ChosenHit> {
     let limit = query.limit.min(index.len());
     let mut pool = limit.saturating_mul(2).saturating_add(16);
     loop {
         let best = best(index, signals, query.min_score, allowed, pool);
         let all = best.len() < pool;
-        let mut choice = Choice::new(index, limit);
+        let mut choice = HitSelection::new(index, limit);
         for ranked in best {
             choice.offer(ranked);
         }
@@ -88,8 +88,8 @@ fn best(
     min_score: f32,
     allowed: &dyn Fn(u64) -> bool,
     pool: usize,
-) -> Vec<Ranked> {
-    let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+) -> Vec<RankedDocument> {
+    let mut heap: BinaryHeap<Reverse<RankedDocument>> = BinaryHeap::new();
     // All matches score higher than this.
     let mut least = min_score.max(f32::MIN);
     for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
@@ -104,7 +104,7 @@ fn best(
             else {
                 continue;
             };
-            let ranked = Ranked {
+            let ranked = RankedDocument {
                 score: *score,
                 timestamp: row.timestamp,
                 seq: row.seq,
@@ -128,27 +128,27 @@ fn best(
     sorted.into_iter().map(|it| it.0).collect()
 }
 
-struct Choice<'a> {
+struct HitSelection<'a> {
     index: &'a UserIndex,
     limit: usize,
     most_of_one: usize,
-    seen: Seen<'a>,
+    seen: SeenHits<'a>,
     /// In order of score.
-    hits: Vec<Chosen>,
+    hits: Vec<ChosenHit>,
     /// Indexes of hits.
     chosen: Vec<usize>,
     waiting: VecDeque<usize>,
     of_session: HashMap<SessionNumber, usize>,
 }
 
-impl<'a> Choice<'a> {
-    fn new(index: &'a UserIndex, limit: usize) -> Choice<'a> {
+impl<'a> HitSelection<'a> {
+    fn new(index: &'a UserIndex, limit: usize) -> HitSelection<'a> {
         let most_of_one = (limit as f32 * index.ranking.largest_share).ceil() as usize;
-        Choice {
+        HitSelection {
             index,
             limit,
             most_of_one: most_of_one.max(1),
-            seen: Seen::default(),
+            seen: SeenHits::default(),
             hits: Vec::new(),
             chosen: Vec::new(),
             waiting: VecDeque::new(),
@@ -157,7 +157,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Offer the next best document. Even if the list is full, it may duplicate a hit.
-    fn offer(&mut self, ranked: Ranked) {
+    fn offer(&mut self, ranked: RankedDocument) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;
         };
@@ -166,7 +166,7 @@ impl<'a> Choice<'a> {
             return;
         }
         let number = self.hits.len();
-        self.hits.push(Chosen {
+        self.hits.push(ChosenHit {
             ranked,
             duplicates: Vec::new(),
         });
@@ -199,7 +199,7 @@ impl<'a> Choice<'a> {
         self.chosen.len() == self.limit
     }
 
-    fn finish(mut self) -> Vec<Chosen> {
+    fn finish(mut self) -> Vec<ChosenHit> {
         self.take_waiting_above(f32::NEG_INFINITY);
         // Hits were offered best first, so their indexes are their order.
         let mut is_chosen = vec![false; self.hits.len()];

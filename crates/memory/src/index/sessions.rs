@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
 
 /// The neighbors of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Neighbours {
+pub(crate) struct Neighbors {
     pub(crate) before: Slot,
     pub(crate) after: Slot,
 }
@@ -46,14 +46,14 @@ impl Sessions {
         place: (u64, u64),
         slot: Slot,
         words: u32,
-    ) -> (SessionNumber, Neighbours) {
+    ) -> (SessionNumber, Neighbors) {
         let number = self.number(name);
         let conversation = &mut self.conversations[number as usize];
         conversation.words += u64::from(words);
         self.words += u64::from(words);
-        let neighbours = neighbours(&conversation.members, place);
+        let neighbors = neighbors(&conversation.members, place);
         conversation.members.insert(place, slot);
-        (number, neighbours)
+        (number, neighbors)
     }
 
     /// Remove a document from its session.
@@ -110,19 +110,19 @@ impl Sessions {
     }
 }
 
-fn neighbours(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbours {
+fn neighbors(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbors {
     let slot_of = |it: Option<(&(u64, u64), &Slot)>| it.map_or(NONE, |(_, slot)| *slot);
     // Most documents are appended at the end.
     if members
         .last_key_value()
         .is_none_or(|(last, _)| *last < place)
     {
-        return Neighbours {
+        return Neighbors {
             before: slot_of(members.last_key_value()),
             after: NONE,
         };
     }
-    Neighbours {
+    Neighbors {
         before: slot_of(members.range(..place).next_back()),
         after: slot_of(members.range(place..).next()),
     }
@@ -137,7 +137,7 @@ mod tests {
         let mut sessions = Sessions::default();
         let name: Arc<str> = "a".into();
         let mut put = |place, slot| sessions.insert(&name, place, slot, 10).1;
-        let between = |before, after| Neighbours { before, after };
+        let between = |before, after| Neighbors { before, after };
         assert_eq!(put((5, 1), 0), between(NONE, NONE));
         assert_eq!(put((9, 2), 1), between(0, NONE));
         assert_eq!(put((7, 3), 2), between(0, 1));

@@ -7,7 +7,7 @@
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
-    language::Stem,
+    language::WordStemmer,
     scan::{Script, is_mark, scan},
 };
 
@@ -16,7 +16,7 @@ const LONGEST_WORD: usize = 64;
 
 /// What a term consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grain {
+pub(crate) enum TermKind {
     /// A word, or two letters of a run without spaces.
     Word,
     /// One letter of a run without spaces.
@@ -24,10 +24,10 @@ pub(crate) enum Grain {
 }
 
 /// Call `take` for each term of a text in order.
-pub(crate) fn each_term(text: &str, stem: &Stem, mut take: impl FnMut(&str, Grain)) {
+pub(crate) fn each_term(text: &str, stem: &WordStemmer, mut take: impl FnMut(&str, TermKind)) {
     let mut word = String::new();
     for (range, script) in scan(text) {
-        normalise(&text[range], &mut word);
+        normalize(&text[range], &mut word);
         terms_of(&word, script, stem, &mut take);
     }
 }
@@ -36,26 +36,26 @@ pub(crate) fn each_term(text: &str, stem: &Stem, mut take: impl FnMut(&str, Grai
 pub(crate) fn terms_of(
     word: &str,
     script: Script,
-    stem: &Stem,
-    take: &mut impl FnMut(&str, Grain),
+    stem: &WordStemmer,
+    take: &mut impl FnMut(&str, TermKind),
 ) {
     match script {
         Script::Spaced => {
             let stemmed = stem.of(cut(word));
             if stemmed.is_ascii() {
-                take(&stemmed, Grain::Word);
+                take(&stemmed, TermKind::Word);
             } else {
-                take(&without_accents(&stemmed), Grain::Word);
+                take(&without_accents(&stemmed), TermKind::Word);
             }
         }
-        Script::Emoji => take(word, Grain::Word),
+        Script::Emoji => take(word, TermKind::Word),
         Script::Unspaced => pairs(word, take),
     }
 }
 
 /// A piece in lower case, composed, with the signs inside it dropped: `Anna's` is `anna`, `don't` is
 /// `dont`, `10,000` is `10000`, `8th` is `8`.
-pub(crate) fn normalise(piece: &str, into: &mut String) {
+pub(crate) fn normalize(piece: &str, into: &mut String) {
     into.clear();
     if piece.is_ascii() {
         into.push_str(piece);
@@ -112,7 +112,7 @@ fn without_accents(word: &str) -> String {
 }
 
 /// Each letter, and each two letters that stand together. A letter is one with its marks.
-fn pairs(run: &str, take: &mut impl FnMut(&str, Grain)) {
+fn pairs(run: &str, take: &mut impl FnMut(&str, TermKind)) {
     let mut starts = run
         .char_indices()
         .filter(|(_, letter)| !is_mark(*letter))
@@ -123,9 +123,9 @@ fn pairs(run: &str, take: &mut impl FnMut(&str, Grain)) {
     let mut at = 0;
     loop {
         let Some(end) = starts.next() else { return };
-        take(&run[at..end], Grain::Letter);
+        take(&run[at..end], TermKind::Letter);
         if let Some(before) = before {
-            take(&run[before..end], Grain::Word);
+            take(&run[before..end], TermKind::Word);
         }
         before = Some(at);
         at = end;
@@ -166,7 +166,7 @@ mod tests {
         each_term("東京", &Language::None.stemmer(), |_, grain| {
             grains.push(grain);
         });
-        assert_eq!(grains, [Grain::Letter, Grain::Letter, Grain::Word]);
+        assert_eq!(grains, [TermKind::Letter, TermKind::Letter, TermKind::Word]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Document {
     pub timestamp: f64,
     /// The text of the message.
     pub text: String,
-    /// The vector of the text from the index's [`Meaning`](super::Meaning), if it was computed
+    /// The vector of the text from the index's [`LocalEmbedder`](super::LocalEmbedder), if it was computed
     /// before. If it is missing or has another length, the index computes it.
     pub meaning: Option<Vec<i8>>,
     /// The vector from the configured embedder; empty if there is none.

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Turns a text into a small vector, in-process and without waiting.
-pub trait Meaning: Send + Sync {
+pub trait LocalEmbedder: Send + Sync {
     /// The number of dimensions of its vectors.
     fn dims(&self) -> usize;
 
@@ -28,7 +28,7 @@ pub trait Meaning: Send + Sync {
     }
 }
 
-impl<M: Meaning + ?Sized> Meaning for &M {
+impl<M: LocalEmbedder + ?Sized> LocalEmbedder for &M {
     fn dims(&self) -> usize {
         (**self).dims()
     }
@@ -122,8 +122,8 @@ impl Vectors {
         vector: &[i8],
         documents: &Documents,
         window: &Window,
-    ) -> Option<Likeness> {
-        let question = Narrowed::of(vector.get(..self.dims)?)?;
+    ) -> Option<Similarities> {
+        let question = NarrowVector::of(vector.get(..self.dims)?)?;
         let rows = self
             .matrix
             .chunks_exact(self.stride)
@@ -135,7 +135,7 @@ impl Vectors {
         for (sum, inverse) in in_context.iter_mut().zip(&self.context_inverse_lengths) {
             *sum *= inverse;
         }
-        Some(Likeness { own, in_context })
+        Some(Similarities { own, in_context })
     }
 
     /// Size in memory, in bytes.
@@ -146,7 +146,7 @@ impl Vectors {
 }
 
 /// The similarity of memories to a query: cosines, by slot.
-pub(crate) struct Likeness {
+pub(crate) struct Similarities {
     /// Of a memory's own words.
     pub(crate) own: Vec<f32>,
     /// Of a memory together with its neighbors.
@@ -246,14 +246,14 @@ const LANES: usize = 16;
 /// Its components are scaled down so that the products of a lane always fit into 16 bits. The
 /// compiler can then process eight at a time on every machine without widening. This changes a
 /// cosine by about 0.001.
-struct Narrowed {
+struct NarrowVector {
     numbers: Vec<[i16; LANES]>,
     inverse_length: f32,
 }
 
-impl Narrowed {
+impl NarrowVector {
     /// Scales a vector down; `None` if it is zero.
-    fn of(vector: &[i8]) -> Option<Narrowed> {
+    fn of(vector: &[i8]) -> Option<NarrowVector> {
         let mut sums = [0_i32; LANES];
         for lanes in vector.chunks(LANES) {
             for (sum, number) in sums.iter_mut().zip(lanes) {
@@ -273,7 +273,7 @@ impl Narrowed {
             }
         }
         let inverse_length = inverse_length(numbers.as_flattened());
-        (inverse_length > 0.0).then_some(Narrowed {
+        (inverse_length > 0.0).then_some(NarrowVector {
             numbers,
             inverse_length,
         })
@@ -319,7 +319,7 @@ mod tests {
             let b = numbers(&mut random, count).into_iter().map(cut).collect();
             // The largest sums: the same direction, with each component at its maximum.
             let farthest = a.iter().map(|it| it.signum() * LARGEST).collect();
-            let Some(narrowed) = Narrowed::of(&a) else {
+            let Some(narrowed) = NarrowVector::of(&a) else {
                 assert!(a.iter().all(|it| *it == 0));
                 continue;
             };

@@ -17,8 +17,8 @@ use tokio::{
     sync::OwnedMutexGuard,
 };
 
-use super::view::{Models, View};
-use crate::index::KnownWords;
+use super::view::{IndexConfig, View};
+use crate::index::TermCache;
 
 /// Number of memories per read.
 const PAGE: usize = 1000;
@@ -32,7 +32,7 @@ const EMPTY_BYTES: usize = 2048;
 #[derive(Debug)]
 pub(super) struct ScopeView {
     /// Held during a refresh. Concurrent searches wait and then find it done.
-    gate: Gate,
+    gate: RefreshLock,
     view: RwLock<View>,
     /// The revision of the view. Outside its lock, so that reading it never waits for a refresh.
     mark: Mutex<MemoryMark>,
@@ -41,12 +41,12 @@ pub(super) struct ScopeView {
     first_expiry_us: AtomicI64,
 }
 
-type Gate = Arc<tokio::sync::Mutex<()>>;
+type RefreshLock = Arc<tokio::sync::Mutex<()>>;
 
 impl ScopeView {
-    fn new(models: Models<'_>) -> ScopeView {
+    fn new(models: IndexConfig<'_>) -> ScopeView {
         ScopeView {
-            gate: Gate::default(),
+            gate: RefreshLock::default(),
             view: RwLock::new(View::new(models)),
             mark: Mutex::default(),
             bytes: AtomicUsize::new(EMPTY_BYTES),
@@ -139,7 +139,7 @@ impl Views {
         Views::new(self.limit)
     }
 
-    fn get(&self, scope: &MemoryScope, models: Models<'_>) -> Arc<ScopeView> {
+    fn get(&self, scope: &MemoryScope, models: IndexConfig<'_>) -> Arc<ScopeView> {
         let mut cached = self.cached();
         let view = cached.get_or_insert_mut_ref(scope, || Arc::new(ScopeView::new(models)));
         if view.view.is_poisoned() {
@@ -204,7 +204,7 @@ impl Views {
         &self,
         store: &dyn MemoryStore,
         scope: &MemoryScope,
-        models: Models<'_>,
+        models: IndexConfig<'_>,
     ) -> Result<Arc<ScopeView>, MemoryError> {
         let mut mark = store.mark(scope).await?;
         loop {
@@ -217,7 +217,7 @@ impl Views {
             if shared.is_at(mark) {
                 return Ok(shared);
             }
-            let update = Update {
+            let update = ViewRefresh {
                 store,
                 scope,
                 models,
@@ -240,17 +240,17 @@ impl Views {
 }
 
 /// One refresh of a view, under its lock.
-struct Update<'a> {
+struct ViewRefresh<'a> {
     store: &'a dyn MemoryStore,
     scope: &'a MemoryScope,
-    models: Models<'a>,
+    models: IndexConfig<'a>,
     shared: &'a Arc<ScopeView>,
     /// Shared with work that continues after its caller is cancelled: the next refresh must wait
     /// for it.
     gate: Arc<OwnedMutexGuard<()>>,
 }
 
-impl Update<'_> {
+impl ViewRefresh<'_> {
     async fn run(&self) -> Result<(), MemoryError> {
         let at = self.shared.mark();
         match self.store.changes(self.scope, at).await? {
@@ -266,7 +266,7 @@ impl Update<'_> {
                 let mark = self.store.mark(self.scope).await?;
                 // Concurrent searches must not see a half-built view.
                 let fresh = Arc::new(ScopeView::new(self.models));
-                let build = Update {
+                let build = ViewRefresh {
                     shared: &fresh,
                     gate: Arc::clone(&self.gate),
                     ..*self
@@ -286,7 +286,7 @@ impl Update<'_> {
         }
         let rows = MemoryRows::Numbered(seqs.clone());
         let found = self.rows(rows).await?;
-        let there: std::collections::HashSet<u64> = found.iter().map(|it| it.about.seq).collect();
+        let there: std::collections::HashSet<u64> = found.iter().map(|it| it.info.seq).collect();
         let gone = seqs.into_iter().filter(|seq| !there.contains(seq));
         self.apply(found, gone.collect()).await
     }
@@ -300,7 +300,7 @@ impl Update<'_> {
             };
             let found = self.rows(rows).await?;
             let is_last = found.len() < PAGE;
-            after = found.last().map_or(after, |record| record.about.seq);
+            after = found.last().map_or(after, |record| record.info.seq);
             self.apply(found, Vec::new()).await?;
             if is_last {
                 break;
@@ -323,12 +323,12 @@ impl Update<'_> {
         off_executor(move || {
             shared.write().remove(&gone);
             let embedder = embedder.as_ref().map(|(id, dims)| (id.as_str(), *dims));
-            let models = Models {
+            let models = IndexConfig {
                 language,
                 table,
                 embedder,
             };
-            let mut known = KnownWords::default();
+            let mut known = TermCache::default();
             let mut found = found.into_iter().peekable();
             while found.peek().is_some() {
                 let mut view = shared.write();

@@ -87,7 +87,7 @@ impl Embedding {
 }
 
 /// The task of one scope. If it is dropped, waiters continue.
-struct Task<S> {
+struct EmbeddingTask<S> {
     store: Arc<S>,
     embedder: Arc<dyn Embedder>,
     embedding: Arc<Embedding>,
@@ -103,7 +103,7 @@ struct Failures {
     last: Option<MemoryError>,
 }
 
-impl<S> Drop for Task<S> {
+impl<S> Drop for EmbeddingTask<S> {
     fn drop(&mut self) {
         if !self.is_done {
             self.embedding.lock().remove(&self.scope);
@@ -126,7 +126,7 @@ pub(super) fn embed_later<S: MemoryStore>(
     if !embedding.begin(scope) {
         return;
     }
-    let task = Task {
+    let task = EmbeddingTask {
         store: Arc::clone(store),
         embedder: Arc::clone(embedder),
         embedding: Arc::clone(embedding),
@@ -137,7 +137,7 @@ pub(super) fn embed_later<S: MemoryStore>(
     drop(runtime.spawn(task.work()));
 }
 
-impl<S: MemoryStore> Task<S> {
+impl<S: MemoryStore> EmbeddingTask<S> {
     async fn work(mut self) {
         loop {
             match self.embed_all().await {
@@ -177,7 +177,7 @@ impl<S: MemoryStore> Task<S> {
             let Some(last) = lacking.last() else {
                 return failures.last.map_or(Ok(()), Err);
             };
-            after = last.about.seq;
+            after = last.info.seq;
             self.embed_some(generation, &lacking, &mut failures).await?;
         }
     }
@@ -222,8 +222,8 @@ impl<S: MemoryStore> Task<S> {
         let vectors = vectors.map_err(MemoryError::backend)?;
         let pairs = records.iter().zip(vectors);
         let embeddings = pairs.map(|(record, vector)| NewEmbedding {
-            seq: record.about.seq,
-            revision: record.about.revision,
+            seq: record.info.seq,
+            revision: record.info.revision,
             vector: MemoryVector::from_floats(self.embedder.id(), &vector),
         });
         Ok(embeddings.collect())

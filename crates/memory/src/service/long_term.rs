@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, Forget, ForgetReceipt, MemoryAdded, MemoryEntry, MemoryError, MemoryRecord,
+    Event, Forget, ForgetReceipt, IngestReceipt, MemoryEntry, MemoryError, MemoryRecord,
     MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, Session,
 };
 
@@ -23,7 +23,7 @@ pub trait LongTermMemory: MemoryService {
         &self,
         session: &Session,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError>;
+    ) -> Result<IngestReceipt, MemoryError>;
 
     /// Ingest events.
     async fn add_events_with(
@@ -33,7 +33,7 @@ pub trait LongTermMemory: MemoryService {
         events: &[Arc<Event>],
         session_id: Option<&str>,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError>;
+    ) -> Result<IngestReceipt, MemoryError>;
 
     /// Store memories as given.
     async fn add_memory_with(
@@ -42,7 +42,7 @@ pub trait LongTermMemory: MemoryService {
         user_id: &str,
         memories: &[MemoryEntry],
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError>;
+    ) -> Result<IngestReceipt, MemoryError>;
 
     /// Search memories and explain the hits.
     async fn search_memory_with(
@@ -68,7 +68,7 @@ pub trait LongTermMemory: MemoryService {
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError>;
 
-    /// Update a memory.
+    /// ViewRefresh a memory.
     async fn update(
         &self,
         app_name: &str,
@@ -100,7 +100,7 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
         &self,
         session: &Session,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         self.add_session_with(session, options).await
     }
 
@@ -111,7 +111,7 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
         events: &[Arc<Event>],
         session_id: Option<&str>,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         self.add_events_with(app_name, user_id, events, session_id, options)
             .await
     }
@@ -122,7 +122,7 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
         user_id: &str,
         memories: &[MemoryEntry],
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         self.add_memory_with(app_name, user_id, memories, options)
             .await
     }

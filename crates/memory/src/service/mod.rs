@@ -8,11 +8,11 @@ mod cache;
 pub(crate) mod embedding;
 mod ingest;
 mod long_term;
-mod meaning;
 mod options;
 mod search;
 pub(crate) mod text;
 mod view;
+mod word_vectors;
 
 use std::{
     collections::HashMap,
@@ -26,10 +26,10 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Clock, Embedder, Event, Forget, ForgetReceipt, Ids, JsonMap, Limits, MemoryAdded, MemoryBatch,
-    MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord, MemoryRows,
-    MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
-    PreparedMemory, RandomIds, Repeats, SearchMemoryResponse, Session, SystemClock,
+    Clock, Embedder, Event, Forget, ForgetReceipt, Ids, IngestReceipt, JsonMap, Limits,
+    MemoryBatch, MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord,
+    MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
+    PreparedMemory, RandomIds, RepeatPolicy, SearchMemoryResponse, Session, SystemClock,
 };
 
 use crate::{MemoryQuery, index::Language};
@@ -38,9 +38,9 @@ use embedding::Embedding;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
 pub use long_term::LongTermMemory;
-use meaning::Table;
 pub use options::{ListMemories, MemoryHit, MemoryPage};
 use text::spoken_text;
+use word_vectors::WordVectors;
 
 /// Maximum number of memories per transaction.
 const BATCH: usize = 500;
@@ -68,8 +68,8 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 ///
 /// let search = MemoryQuery::new("high floors").limit(3);
 /// let found = memory.search_memory_with("travel", "ada", search).await?;
-/// assert_eq!(found[0].about.session.as_deref(), Some("monday"));
-/// assert_eq!(found[0].about.position, 1);
+/// assert_eq!(found[0].info.session.as_deref(), Some("monday"));
+/// assert_eq!(found[0].info.position, 1);
 /// # Ok(()) }
 /// ```
 pub struct StoreMemoryService<S> {
@@ -213,7 +213,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         session: &Session,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         let scope = checked_scope(&session.app_name, &session.user_id)?;
         check_id("session id", &session.id)?;
         let ingest = self.ingest(Some(&session.id), options);
@@ -222,7 +222,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             Some((session.events.position(at).unwrap_or_default(), event))
         });
         let memories = events.flat_map(|(position, event)| ingest.event(position, &event));
-        self.add(scope, memories.collect(), Repeats::Replace).await
+        self.add(scope, memories.collect(), RepeatPolicy::Replace)
+            .await
     }
 
     /// Ingest events and report what changed. Existing entries are skipped.
@@ -233,13 +234,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         events: &[Arc<Event>],
         session_id: Option<&str>,
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         let scope = checked_scope(app_name, user_id)?;
         let session = session_id.filter(|id| !id.is_empty());
         session.map_or(Ok(()), |id| check_id("session id", id))?;
         let ingest = self.ingest(session, options);
         let memories = events.iter().flat_map(|event| ingest.event(0, event));
-        self.add(scope, memories.collect(), Repeats::Keep).await
+        self.add(scope, memories.collect(), RepeatPolicy::Keep)
+            .await
     }
 
     /// Store memories as given and report what changed. An entry with a known id is replaced,
@@ -250,13 +252,13 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         memories: &[MemoryEntry],
         options: &IngestOptions,
-    ) -> Result<MemoryAdded, MemoryError> {
+    ) -> Result<IngestReceipt, MemoryError> {
         let scope = checked_scope(app_name, user_id)?;
         let ingest = self.ingest(None, options);
         let memories = memories.iter();
         let memories = memories.map(|entry| ingest.entry(entry, || self.ids.new_id()));
         let memories: Result<Vec<NewMemory>, MemoryError> = memories.collect();
-        self.add(scope, memories?, Repeats::Replace).await
+        self.add(scope, memories?, RepeatPolicy::Replace).await
     }
 
     /// The memory with this id, or `None` if it does not exist or has expired. If several sessions
@@ -272,7 +274,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(found.into_iter().next())
     }
 
-    /// Update a memory; false if it does not exist. Later ingests leave it unchanged.
+    /// ViewRefresh a memory; false if it does not exist. Later ingests leave it unchanged.
     pub async fn update(
         &self,
         app_name: &str,
@@ -376,7 +378,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let rows = MemoryRows::WithId(id.to_owned());
         let mut found = self.store.rows(scope, rows, false).await?;
         let now_us = self.clock.now_us();
-        found.retain(|record| record.about.is_alive(now_us));
+        found.retain(|record| record.info.is_alive(now_us));
         Ok(found)
     }
 
@@ -395,11 +397,11 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         scope: MemoryScope,
         memories: Vec<NewMemory>,
-        repeats: Repeats,
-    ) -> Result<MemoryAdded, MemoryError> {
+        repeats: RepeatPolicy,
+    ) -> Result<IngestReceipt, MemoryError> {
         self.evict_erased_sometimes().await;
         self.sweep_sometimes().await;
-        let mut total = MemoryAdded::default();
+        let mut total = IngestReceipt::default();
         let new = self.unknown(&scope, memories, &mut total).await?;
         let mut new = new.into_iter().peekable();
         while new.peek().is_some() {
@@ -423,7 +425,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(total)
     }
 
-    async fn add_batch(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+    async fn add_batch(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
         let added = self.store.add(Arc::clone(&batch)).await;
         match self.has_made_room(&added).await {
             true => self.store.add(batch).await,
@@ -450,7 +452,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         scope: &MemoryScope,
         memories: Vec<NewMemory>,
-        total: &mut MemoryAdded,
+        total: &mut IngestReceipt,
     ) -> Result<Vec<PreparedMemory>, MemoryError> {
         let mut times: HashMap<String, usize> = HashMap::new();
         for memory in &memories {
@@ -484,14 +486,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         new.sort_unstable_by_key(|(at, _)| *at);
         let new: Vec<PreparedMemory> = new.into_iter().map(|(_, it)| it).collect();
         match self.table().await? {
-            Some(table) if !new.is_empty() => meaning::with_vectors(new, table).await,
+            Some(table) if !new.is_empty() => word_vectors::with_vectors(new, table).await,
             _ => Ok(new),
         }
     }
 
-    async fn table(&self) -> Result<Table, MemoryError> {
+    async fn table(&self) -> Result<WordVectors, MemoryError> {
         match self.has_word_vectors {
-            true => meaning::table().await,
+            true => word_vectors::table().await,
             false => Ok(None),
         }
     }

@@ -1,6 +1,6 @@
 //! Options and results beyond ADK's.
 
-use retain_core::{MemoryAbout, MemoryEntry, MemoryFilter, MemoryRecord};
+use retain_core::{MemoryEntry, MemoryFilter, MemoryInfo, MemoryRecord};
 
 use crate::index::Explanation;
 
@@ -10,7 +10,7 @@ pub struct MemoryHit {
     /// The entry as ADK defines it.
     pub entry: MemoryEntry,
     /// Its source.
-    pub about: MemoryAbout,
+    pub info: MemoryInfo,
     /// Its score from 0 to 1.
     pub score: f32,
     /// Why it matched.

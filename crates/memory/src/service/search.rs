@@ -10,7 +10,7 @@ use super::{
     embedding::embed_question,
     known_scope,
     text::spoken_text,
-    view::Models,
+    view::IndexConfig,
 };
 use crate::{MemoryQuery, index::Hit};
 
@@ -51,7 +51,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let mut records = self.store.rows(&scope, rows, false).await?;
         // The records may have changed since the index was searched.
         let now_us = self.clock.now_us();
-        records.retain(|it| it.about.is_alive(now_us) && query.filter.matches(&it.about.facts()));
+        records.retain(|it| {
+            it.info.is_alive(now_us) && query.filter.matches(&it.info.filter_fields())
+        });
         Ok(found(hits, records, query.token_budget))
     }
 
@@ -75,8 +77,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
                     page.next = Some(seq);
                     return Ok(page);
                 }
-                seq = record.about.seq;
-                if record.about.is_alive(now_us) && list.filter.matches(&record.about.facts()) {
+                seq = record.info.seq;
+                if record.info.is_alive(now_us) && list.filter.matches(&record.info.filter_fields())
+                {
                     page.memories.push(record);
                 }
             }
@@ -91,7 +94,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         scope: &MemoryScope,
     ) -> Result<Arc<ScopeView>, MemoryError> {
-        let models = Models {
+        let models = IndexConfig {
             language: self.language,
             table: self.table().await?,
             embedder: self.embedder.as_ref().map(|it| (it.id(), it.dims())),
@@ -136,7 +139,7 @@ fn found(
 ) -> Vec<MemoryHit> {
     let mut records: std::collections::HashMap<u64, MemoryRecord> = records
         .into_iter()
-        .map(|record| (record.about.seq, record))
+        .map(|record| (record.info.seq, record))
         .collect();
     let mut left = token_budget.unwrap_or(usize::MAX);
     let mut found = Vec::with_capacity(hits.len());
@@ -153,7 +156,7 @@ fn found(
         }
         found.push(MemoryHit {
             entry: record.entry(),
-            about: record.about,
+            info: record.info,
             score: hit.score,
             explanation: hit.explanation,
         });

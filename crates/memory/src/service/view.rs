@@ -6,20 +6,20 @@ use std::{
 };
 
 use retain_core::{
-    Json, JsonMap, MemoryAbout, MemoryFacts, MemoryFilter, MemoryKind, MemoryRecord, MemoryVector,
+    FilterFields, Json, JsonMap, MemoryFilter, MemoryInfo, MemoryKind, MemoryRecord, MemoryVector,
     OriginKind,
 };
 
 use super::{
-    meaning::{self, Table},
     text::spoken_text,
+    word_vectors::{self, WordVectors},
 };
 use crate::{
     MemoryQuery,
-    index::{Document, Hit, KnownWords, Language, Meaning, Ranking, UserIndex},
+    index::{Document, Hit, Language, LocalEmbedder, Ranking, TermCache, UserIndex},
 };
 
-/// Approximate size of a [`Facts`] and its map entry in bytes.
+/// Approximate size of a [`IndexedFields`] and its map entry in bytes.
 const FACTS_BYTES: usize = 120;
 /// Metadata takes about this many times the bytes of its JSON.
 const NOTES_FACTOR: usize = 4;
@@ -28,7 +28,7 @@ const NOTES_FACTOR: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct View {
     index: UserIndex,
-    facts: HashMap<u64, Facts>,
+    facts: HashMap<u64, IndexedFields>,
     /// Interned names of sessions, authors and tools.
     names: HashSet<Arc<str>>,
     /// Entries with a time to live, by expiry.
@@ -43,18 +43,18 @@ pub(super) struct View {
 
 /// How memories are indexed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Models<'a> {
+pub(super) struct IndexConfig<'a> {
     /// The language of the stemmer.
     pub(super) language: Language,
     /// The compiled-in word vectors.
-    pub(super) table: Table,
+    pub(super) table: WordVectors,
     /// The id of the embedder and the dimensions of its vectors.
     pub(super) embedder: Option<(&'a str, usize)>,
 }
 
 /// What filters need of a memory.
 #[derive(Debug)]
-struct Facts {
+struct IndexedFields {
     timestamp: f64,
     author: Option<Arc<str>>,
     session: Option<Arc<str>>,
@@ -69,8 +69,10 @@ struct Facts {
 
 impl View {
     /// Create an empty view.
-    pub(super) fn new(models: Models<'_>) -> View {
-        let meaning = models.table.map(|it| Arc::new(it) as Arc<dyn Meaning>);
+    pub(super) fn new(models: IndexConfig<'_>) -> View {
+        let meaning = models
+            .table
+            .map(|it| Arc::new(it) as Arc<dyn LocalEmbedder>);
         View {
             index: UserIndex::with(models.language, meaning, Ranking::default()),
             ..View::default()
@@ -81,36 +83,36 @@ impl View {
     pub(super) fn insert(
         &mut self,
         record: MemoryRecord,
-        models: Models<'_>,
-        known: &mut KnownWords,
+        models: IndexConfig<'_>,
+        known: &mut TermCache,
     ) {
         let vector = record.vectors.embedding.as_ref();
         let is_ours = |it: &&MemoryVector| models.embedder == Some((it.model.as_str(), it.dims));
         let embedding = vector.filter(is_ours).map(MemoryVector::floats);
         let embedding = embedding.unwrap_or_default();
-        let meaning = meaning::stored(&record, models.table);
-        let about = record.about;
-        let mut facts = self.facts_of(&about);
+        let meaning = word_vectors::stored(&record, models.table);
+        let info = record.info;
+        let mut facts = self.fields_of(&info);
         facts.lacks_vector = models.embedder.is_some() && embedding.is_empty();
         let document = Document {
-            seq: about.seq,
+            seq: info.seq,
             session: facts.session.clone(),
-            order: about.position,
+            order: info.position,
             author: facts.author.clone(),
-            timestamp: about.timestamp,
+            timestamp: info.timestamp,
             text: spoken_text(&record.content),
             meaning,
             embedding,
         };
         self.index.insert_with(document, Some(known));
-        self.newest = self.newest.max(about.seq);
-        let before = self.facts.remove(&about.seq);
-        self.uncount(about.seq, before);
+        self.newest = self.newest.max(info.seq);
+        let before = self.facts.remove(&info.seq);
+        self.uncount(info.seq, before);
         self.mortal
-            .extend(facts.expires_us.map(|at| (at, about.seq)));
+            .extend(facts.expires_us.map(|at| (at, info.seq)));
         self.lacking += usize::from(facts.lacks_vector);
         self.notes_bytes += facts.notes_bytes;
-        self.facts.insert(about.seq, facts);
+        self.facts.insert(info.seq, facts);
     }
 
     pub(super) fn remove(&mut self, seqs: &[u64]) {
@@ -138,7 +140,7 @@ impl View {
         self.mortal.first().map(|(at, _)| *at)
     }
 
-    fn uncount(&mut self, seq: u64, gone: Option<Facts>) {
+    fn uncount(&mut self, seq: u64, gone: Option<IndexedFields>) {
         let Some(gone) = gone else {
             return;
         };
@@ -184,16 +186,16 @@ impl View {
         self.index.search(query, embedding, &allowed)
     }
 
-    fn facts_of(&mut self, about: &MemoryAbout) -> Facts {
-        let notes = &about.custom_metadata;
-        Facts {
-            timestamp: about.timestamp,
-            author: self.name(about.author.as_deref()),
-            session: self.name(about.session.as_deref()),
-            tool: self.name(about.origin.tool()),
-            kind: about.kind,
-            origin: about.origin.kind(),
-            expires_us: about.expires_us,
+    fn fields_of(&mut self, info: &MemoryInfo) -> IndexedFields {
+        let notes = &info.custom_metadata;
+        IndexedFields {
+            timestamp: info.timestamp,
+            author: self.name(info.author.as_deref()),
+            session: self.name(info.session.as_deref()),
+            tool: self.name(info.origin.tool()),
+            kind: info.kind,
+            origin: info.origin.kind(),
+            expires_us: info.expires_us,
             custom_metadata: (!notes.is_empty()).then(|| Box::new(notes.clone())),
             notes_bytes: match notes.is_empty() {
                 true => 0,
@@ -214,10 +216,10 @@ impl View {
     }
 }
 
-impl Facts {
+impl IndexedFields {
     fn fits(&self, filter: &MemoryFilter) -> bool {
         let none = JsonMap::new();
-        filter.matches(&MemoryFacts {
+        filter.matches(&FilterFields {
             timestamp: self.timestamp,
             author: self.author.as_deref(),
             session: self.session.as_deref(),

@@ -29,7 +29,7 @@ use std::{error::Error, fmt, sync::OnceLock};
 
 use table::Table;
 
-use crate::index::Meaning;
+use crate::index::LocalEmbedder;
 
 pub use vector::{StaticVector, scan};
 pub use word_piece::WordPiece;
@@ -106,7 +106,7 @@ impl StaticVectors {
     }
 }
 
-impl Meaning for StaticVectors {
+impl LocalEmbedder for StaticVectors {
     fn dims(&self) -> usize {
         DIMS
     }

@@ -32,9 +32,9 @@ fn ask_python(what: &str) -> Option<Output> {
     Some(output.expect("Python can be started"))
 }
 
-struct Facts(Json);
+struct CharacterFacts(Json);
 
-impl Facts {
+impl CharacterFacts {
     fn ranges(&self, name: &str) -> Vec<(u32, u32)> {
         let bound = |pair: &Json, at: usize| pair[at].as_u64().unwrap() as u32;
         let pairs = self.0[name].as_array().unwrap().iter();
@@ -79,7 +79,7 @@ fn every_code_point_is_what_it_is_in_python() {
     };
     assert!(output.status.success(), "{output:?}");
     let facts = String::from_utf8(output.stdout).unwrap();
-    let facts = Facts(Json::parse(&facts).unwrap());
+    let facts = CharacterFacts(Json::parse(&facts).unwrap());
     let lower = |c: char| c.to_string().to_lowercase();
     let differing = [
         (

@@ -29,7 +29,7 @@ const FEW: usize = 16;
 
 /// The distinct words of a query.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct QueryWords {
     words: HashSet<String>,
     /// The words with a space on both sides, if there are at most [`FEW`].
     spaced: Vec<String>,
@@ -37,19 +37,19 @@ pub(crate) struct Question {
     beyond_ascii: BTreeMap<usize, HashSet<String>>,
 }
 
-impl Question {
-    pub(crate) fn new(query: &str) -> Question {
-        Question::of(words(&composed(query)).collect())
+impl QueryWords {
+    pub(crate) fn new(query: &str) -> QueryWords {
+        QueryWords::of(words(&composed(query)).collect())
     }
 
-    fn of(words: HashSet<String>) -> Question {
+    fn of(words: HashSet<String>) -> QueryWords {
         let mut beyond_ascii: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
         for word in words.iter().filter(|word| !word.is_ascii()) {
             let as_long = beyond_ascii.entry(word.len()).or_default();
             as_long.insert(word.clone());
         }
         let spaced = words.iter().filter(|_| words.len() <= FEW);
-        Question {
+        QueryWords {
             spaced: spaced.map(|word| format!(" {word} ")).collect(),
             words,
             beyond_ascii,
@@ -59,15 +59,15 @@ impl Question {
 
 /// The searchable form of a text.
 #[derive(Debug)]
-pub(crate) struct Searchable {
+pub(crate) struct SearchableText {
     /// The words, separated by spaces. A set is hardly faster and takes five times the memory.
     words: Box<str>,
     /// The whole text in lower case; empty for an ASCII text, which needs no substring search.
     lower: Box<str>,
 }
 
-impl Searchable {
-    pub(crate) fn new(text: &str) -> Searchable {
+impl SearchableText {
+    pub(crate) fn new(text: &str) -> SearchableText {
         let text = composed(text);
         let mut spaced = String::from(" ");
         for word in words(&text) {
@@ -81,7 +81,7 @@ impl Searchable {
         } else {
             text.to_lowercase()
         };
-        Searchable {
+        SearchableText {
             words: spaced.into(),
             lower: lower.into(),
         }
@@ -91,7 +91,7 @@ impl Searchable {
     ///
     /// A non-ASCII word also counts inside another word, because many scripts do not separate words
     /// with spaces.
-    pub(crate) fn matches(&self, question: &Question) -> usize {
+    pub(crate) fn matches(&self, question: &QueryWords) -> usize {
         if question.words.len() > FEW {
             return self.matches_of_many(question);
         }
@@ -102,7 +102,7 @@ impl Searchable {
         question.spaced.iter().filter(has).count()
     }
 
-    fn matches_of_many(&self, question: &Question) -> usize {
+    fn matches_of_many(&self, question: &QueryWords) -> usize {
         let in_text = self.words.split(' ');
         let mut found: HashSet<&String> = in_text
             .filter_map(|word| question.words.get(word))
@@ -198,12 +198,12 @@ mod tests {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let words = random.below(400);
-            let question = Question::new(&text(&mut random, words));
+            let question = QueryWords::new(&text(&mut random, words));
             let words = random.below(60);
-            let searchable = Searchable::new(&text(&mut random, words));
+            let searchable = SearchableText::new(&text(&mut random, words));
             let one_by_one = question.words.iter();
             let expected: usize = one_by_one
-                .map(|word| searchable.matches(&Question::of(HashSet::from([word.clone()]))))
+                .map(|word| searchable.matches(&QueryWords::of(HashSet::from([word.clone()]))))
                 .sum();
             assert_eq!(searchable.matches(&question), expected, "seed {seed}");
         }
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn a_question_of_megabytes_is_looked_up() {
         let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
-        let question = Question::new(&numbers.join(" "));
-        let searchable = Searchable::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));
+        let question = QueryWords::new(&numbers.join(" "));
+        let searchable = SearchableText::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));
         // Also ж1, which is part of ж12; ж0 and others are not.
         assert_eq!(searchable.matches(&question), 4);
     }

@@ -4,7 +4,7 @@
 //! The session checks its [`Limits`](retain_core::Limits) before it stores anything. So the limits
 //! are in one place, and also cover data that plugins add and state that grows over many turns.
 
-use retain_core::{Event, Json, JsonMap, Limited, SessionError, StateScope};
+use retain_core::{Event, Json, JsonMap, LimitKind, SessionError, StateScope};
 
 use super::Turn;
 use crate::error::{Result, RunError};
@@ -12,7 +12,7 @@ use crate::error::{Result, RunError};
 /// The limit that an append exceeded.
 #[derive(Debug, Clone, Copy)]
 struct Refused {
-    what: Limited,
+    what: LimitKind,
     limit: u64,
     found: u64,
 }
@@ -72,7 +72,7 @@ impl Refused {
     /// which answer. Returns whether anything was removed.
     fn make_room(self, answers: &mut [Event], told: &mut [Option<Load>]) -> bool {
         let mut over = match self.what {
-            Limited::Event => self.found.saturating_sub(self.limit),
+            LimitKind::Event => self.found.saturating_sub(self.limit),
             // The new share of a state is unknown, so remove the writes of one call at a time.
             _ => 1,
         };
@@ -98,7 +98,7 @@ impl Refused {
         let mut loads = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
             loads.push((self.state_bytes(answer), at, Load::State));
-            if self.what == Limited::Event {
+            if self.what == LimitKind::Event {
                 loads.push((result_bytes(answer), at, Load::Result));
             }
         }
@@ -111,13 +111,13 @@ impl Refused {
         let written = answer.actions.state_delta.iter();
         let counted = written.filter(|(key, _)| match (self.what, StateScope::of(key)) {
             (_, StateScope::Temp) => false,
-            (Limited::Event, _) => true,
-            (Limited::StateKey, _) => key.len() as u64 > self.limit,
-            (Limited::AppState, scope) => scope == StateScope::App,
-            (Limited::UserState, scope) => scope == StateScope::User,
-            (Limited::SessionState, scope) => scope == StateScope::Session,
+            (LimitKind::Event, _) => true,
+            (LimitKind::StateKey, _) => key.len() as u64 > self.limit,
+            (LimitKind::AppState, scope) => scope == StateScope::App,
+            (LimitKind::UserState, scope) => scope == StateScope::User,
+            (LimitKind::SessionState, scope) => scope == StateScope::Session,
             // An answer does not count toward these limits.
-            (Limited::Batch | Limited::Log | Limited::InitialState, _) => false,
+            (LimitKind::Batch | LimitKind::Log | LimitKind::InitialState, _) => false,
         });
         counted
             .map(|(key, value)| key.len() + value.to_string().len())
@@ -206,7 +206,7 @@ mod tests {
         let mut answers = [answer("f", 5000, 9000), answer("g", 10, 10)];
         let mut told = vec![None; 2];
         let refused = Refused {
-            what: Limited::Event,
+            what: LimitKind::Event,
             limit: 2000,
             found: 14_500,
         };
@@ -224,7 +224,7 @@ mod tests {
     fn a_call_keeps_small_writes_when_its_result_is_left_out() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = Refused {
-            what: Limited::Event,
+            what: LimitKind::Event,
             limit: 2000,
             found: 5200,
         };
@@ -237,7 +237,7 @@ mod tests {
     fn a_refusal_that_says_less_than_its_limit_takes_nothing_out() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = Refused {
-            what: Limited::Event,
+            what: LimitKind::Event,
             limit: 2000,
             found: 1000,
         };
@@ -248,7 +248,7 @@ mod tests {
     fn what_is_not_about_answers_is_not_made_room_for() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = Refused {
-            what: Limited::Batch,
+            what: LimitKind::Batch,
             limit: 1,
             found: 2,
         };

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, GetSessionConfig, JsonMap, Limited, Limits, ListSessionsResponse, Result, Session,
+    Event, GetSessionConfig, JsonMap, LimitKind, Limits, ListSessionsResponse, Result, Session,
     SessionError, SessionKey, SessionService, SharedSession, State, apply_event_to_session,
     check_limit,
 };
@@ -34,7 +34,7 @@ impl EphemeralSessions {
         };
         let json = event.to_json();
         let json = json.map_err(|error| SessionError::invalid("event", error.to_string()))?;
-        check_limit(Limited::Event, json.len(), limits.event_bytes)
+        check_limit(LimitKind::Event, json.len(), limits.event_bytes)
     }
 
     fn keep(&self, session: Session) -> Result<()> {

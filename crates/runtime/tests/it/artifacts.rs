@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore,
+    ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactService, ArtifactStore,
     ArtifactVersion, Blob, BoxError, Content, EventActions, JsonMap, NewArtifact, Part, SessionKey,
     SessionService, StoreArtifactService, StoredArtifact,
 };
@@ -179,11 +179,11 @@ struct Web(InMemoryArtifactStore);
 
 #[async_trait]
 impl ArtifactStore for Web {
-    fn names(&self) -> ArtifactNames {
-        self.0.names()
+    fn naming(&self) -> ArtifactNaming {
+        self.0.naming()
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         match place.name.as_str() {
             "cursed" => Err(ArtifactError::invalid("artifact", "is cursed")),
             _ => self.0.put(place, new).await,
@@ -192,13 +192,16 @@ impl ArtifactStore for Web {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         self.0.get(place, version).await
     }
 
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    async fn versions(
+        &self,
+        place: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let mut versions = self.0.versions(place).await?;
         for version in &mut versions {
             version.canonical_uri = format!("HTTPS://files/{}", place.name);
@@ -206,7 +209,7 @@ impl ArtifactStore for Web {
         Ok(versions)
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.0.delete(place).await
     }
 
@@ -219,12 +222,12 @@ impl ArtifactStore for Web {
         self.0.list(app, user, session).await
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
-        self.0.places(after, limit).await
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
+        self.0.addresses(after, limit).await
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use retain_core::{Content, Event, Json, JsonMap, Limited, Limits, SessionError, SessionService};
+use retain_core::{Content, Event, Json, JsonMap, LimitKind, Limits, SessionError, SessionService};
 use retain_runtime::{
     AgentTool, FunctionTool, Hooked, InvocationContext, LlmAgent, ParallelAgent, Plugin, RunError,
     Runner, ScriptedModel, ToolContext, ToolError,
@@ -76,7 +76,7 @@ async fn told(name: &str, runner: &Runner) -> Vec<String> {
     story(events.into_iter().map(Arc::new))
 }
 
-fn failure(error: RunError) -> (Limited, u64) {
+fn failure(error: RunError) -> (LimitKind, u64) {
     match error {
         RunError::Session(SessionError::TooLarge { what, limit, .. }) => (what, limit),
         other => panic!("expected TooLarge, got {other}"),
@@ -339,7 +339,11 @@ async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
         let runner = runner(&sessions, agent).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error), (Limited::Event, 16 * MIB as u64), "{name}");
+        assert_eq!(
+            failure(error),
+            (LimitKind::Event, 16 * MIB as u64),
+            "{name}"
+        );
         let next = runner.run(USER, Some(SESSION), "Again?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Shorter.", "{name}");
         let session = stored(&sessions).await;
@@ -359,7 +363,7 @@ async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
         let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error).0, Limited::Event, "{name}");
+        assert_eq!(failure(error).0, LimitKind::Event, "{name}");
     }
 }
 
@@ -392,7 +396,7 @@ async fn irreducible_event_fails_the_run_and_releases_the_session() {
         let bad = runner(&sessions, agent).plugin(Talkative).build().unwrap();
         let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error).0, Limited::Event, "{name}");
+        assert_eq!(failure(error).0, LimitKind::Event, "{name}");
         let good = runner(&sessions, calling(&[], tools())).build().unwrap();
         let run = good.run(USER, Some(SESSION), "Hi").await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");

@@ -464,7 +464,7 @@ async fn attempts_are_traced_and_removed_permanently() {
 
 /// Check that a hit names its source.
 fn trace(attempt: &Attempt, hit: &MemoryHit) {
-    let (about, name) = (&hit.about, &attempt.name);
+    let (about, name) = (&hit.info, &attempt.name);
     assert_eq!(
         about.author.as_deref().unwrap_or_default(),
         attempt.author(),

@@ -147,9 +147,11 @@ async fn get(
         }
         ArtifactResource::Metadata(version) => {
             let found = match read_version(version)? {
-                Wanted::None => None,
-                Wanted::Latest => artifacts.get_artifact_version(&key, None).await?,
-                Wanted::Number(n) => artifacts.get_artifact_version(&key, Some(n)).await?,
+                RequestedVersion::None => None,
+                RequestedVersion::Latest => artifacts.get_artifact_version(&key, None).await?,
+                RequestedVersion::Number(n) => {
+                    artifacts.get_artifact_version(&key, Some(n)).await?
+                }
             };
             let found = found.ok_or_else(|| AdkError::not_found("Artifact version not found"))?;
             version_response(&found)
@@ -168,46 +170,52 @@ async fn get_unnamed(
 
 /// The requested version.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedVersion {
     Latest,
     Number(u64),
     /// A version that cannot exist, such as -1.
     None,
 }
 
-impl From<i128> for Wanted {
-    fn from(number: i128) -> Wanted {
-        u64::try_from(number).map_or(Wanted::None, Wanted::Number)
+impl From<i128> for RequestedVersion {
+    fn from(number: i128) -> RequestedVersion {
+        u64::try_from(number).map_or(RequestedVersion::None, RequestedVersion::Number)
     }
 }
 
 /// A version in a path: `latest`, or a number as Python's `int` reads it.
-fn read_version(text: &str) -> Result<Wanted, AdkError> {
+fn read_version(text: &str) -> Result<RequestedVersion, AdkError> {
     if text == "latest" {
-        return Ok(Wanted::Latest);
+        return Ok(RequestedVersion::Latest);
     }
     let digits = text.trim().replace('_', "");
-    let number = digits.parse::<i128>().map(Wanted::from);
+    let number = digits.parse::<i128>().map(RequestedVersion::from);
     number.map_err(|_| AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid version ID"))
 }
 
-fn version_of_query(query: Option<&str>) -> Result<Wanted, AdkError> {
+fn version_of_query(query: Option<&str>) -> Result<RequestedVersion, AdkError> {
     let Some(version) = query_value(query, "version") else {
-        return Ok(Wanted::Latest);
+        return Ok(RequestedVersion::Latest);
     };
     let mut checker = Checker::at("query");
     checker.enter("version");
     let number = checker.check(&ValueType::Int, &Json::from(version));
     let number = number.map_err(AdkError::Invalid)?;
-    Ok(number.as_u64().map_or(Wanted::None, Wanted::Number))
+    Ok(number
+        .as_u64()
+        .map_or(RequestedVersion::None, RequestedVersion::Number))
 }
 
-async fn load(server: &Shared, key: &ArtifactKey, version: Wanted) -> Result<Response, AdkError> {
+async fn load(
+    server: &Shared,
+    key: &ArtifactKey,
+    version: RequestedVersion,
+) -> Result<Response, AdkError> {
     let artifacts = &server.services.artifacts;
     let part: Option<Part> = match version {
-        Wanted::None => None,
-        Wanted::Latest => artifacts.load_artifact(key, None).await?,
-        Wanted::Number(n) => artifacts.load_artifact(key, Some(n)).await?,
+        RequestedVersion::None => None,
+        RequestedVersion::Latest => artifacts.load_artifact(key, None).await?,
+        RequestedVersion::Number(n) => artifacts.load_artifact(key, Some(n)).await?,
     };
     let part = part.ok_or_else(|| AdkError::not_found("Artifact not found"))?;
     let text = part.to_json().map_err(|error| AdkError::internal(&error))?;
@@ -272,9 +280,9 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_python_reads_numbers() {
-        assert_eq!(read_version("latest").ok(), Some(Wanted::Latest));
-        assert_eq!(read_version("12").ok(), Some(Wanted::Number(12)));
-        assert_eq!(read_version("-1").ok(), Some(Wanted::None));
+        assert_eq!(read_version("latest").ok(), Some(RequestedVersion::Latest));
+        assert_eq!(read_version("12").ok(), Some(RequestedVersion::Number(12)));
+        assert_eq!(read_version("-1").ok(), Some(RequestedVersion::None));
         assert!(read_version("x").is_err());
         assert!(read_version("1.0").is_err());
     }

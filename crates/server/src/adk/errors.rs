@@ -13,7 +13,7 @@ use super::{answers::json_response, validate::Problem};
 use crate::{
     apps::AppError,
     failures::log_failure,
-    guard::{Refused, TooManyRuns},
+    guard::{AccessDenied, TooManyRuns},
 };
 
 /// Why a request to ADK's API fails.
@@ -83,8 +83,8 @@ fn detail_response(status: StatusCode, body: JsonMap) -> Response {
     response
 }
 
-impl From<Refused> for AdkError {
-    fn from(refused: Refused) -> AdkError {
+impl From<AccessDenied> for AdkError {
+    fn from(refused: AccessDenied) -> AdkError {
         AdkError::new(StatusCode::FORBIDDEN, refused.0)
     }
 }

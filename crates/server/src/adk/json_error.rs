@@ -8,8 +8,8 @@ pub(super) fn as_python(text: &str) -> Option<(usize, String)> {
     };
     scanner.space();
     match scanner.value(0) {
-        Err(Stop::Wrong(place, said)) => return Some((place, said.to_owned())),
-        Err(Stop::TooDeep) => return None,
+        Err(ScanError::Wrong(place, said)) => return Some((place, said.to_owned())),
+        Err(ScanError::TooDeep) => return None,
         Ok(()) => {}
     }
     scanner.space();
@@ -20,7 +20,7 @@ pub(super) fn as_python(text: &str) -> Option<(usize, String)> {
 /// Maximum nesting depth: more than the reader accepts, and safe for the stack.
 const DEPTH_MAX: usize = 200;
 
-enum Stop {
+enum ScanError {
     Wrong(usize, &'static str),
     TooDeep,
 }
@@ -30,7 +30,7 @@ struct Scanner {
     at: usize,
 }
 
-type Scanned = Result<(), Stop>;
+type ScanResult = Result<(), ScanError>;
 
 impl Scanner {
     fn peek(&self) -> Option<char> {
@@ -49,13 +49,13 @@ impl Scanner {
         }
     }
 
-    fn wrong(&self, said: &'static str) -> Scanned {
-        Err(Stop::Wrong(self.at, said))
+    fn wrong(&self, said: &'static str) -> ScanResult {
+        Err(ScanError::Wrong(self.at, said))
     }
 
-    fn value(&mut self, depth: usize) -> Scanned {
+    fn value(&mut self, depth: usize) -> ScanResult {
         if depth > DEPTH_MAX {
-            return Err(Stop::TooDeep);
+            return Err(ScanError::TooDeep);
         }
         match self.peek() {
             Some('"') => self.text(),
@@ -82,7 +82,7 @@ impl Scanner {
         is_next
     }
 
-    fn number(&mut self) -> Scanned {
+    fn number(&mut self) -> ScanResult {
         let start = self.at;
         self.take('-');
         if !self.take('0') && self.digits() == 0 {
@@ -111,7 +111,7 @@ impl Scanner {
         self.at - start
     }
 
-    fn object(&mut self, depth: usize) -> Scanned {
+    fn object(&mut self, depth: usize) -> ScanResult {
         self.at += 1;
         self.space();
         if self.take('}') {
@@ -139,7 +139,7 @@ impl Scanner {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Scanned {
+    fn array(&mut self, depth: usize) -> ScanResult {
         self.at += 1;
         self.space();
         if self.take(']') {
@@ -158,9 +158,9 @@ impl Scanner {
         }
     }
 
-    fn text(&mut self) -> Scanned {
+    fn text(&mut self) -> ScanResult {
         let start = self.at;
-        let unterminated = Err(Stop::Wrong(start, "Unterminated string starting at"));
+        let unterminated = Err(ScanError::Wrong(start, "Unterminated string starting at"));
         self.at += 1;
         loop {
             match self.peek() {
@@ -176,7 +176,7 @@ impl Scanner {
                         None => return unterminated,
                         Some('u') => self.unicode_escape()?,
                         Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => self.at += 1,
-                        Some(_) => return Err(Stop::Wrong(self.at - 1, "Invalid \\escape")),
+                        Some(_) => return Err(ScanError::Wrong(self.at - 1, "Invalid \\escape")),
                     }
                 }
                 Some(_) => self.at += 1,
@@ -184,10 +184,10 @@ impl Scanner {
         }
     }
 
-    fn unicode_escape(&mut self) -> Scanned {
+    fn unicode_escape(&mut self) -> ScanResult {
         let digits = self.chars.get(self.at + 1..self.at + 5);
         if !digits.is_some_and(|digits| digits.iter().all(char::is_ascii_hexdigit)) {
-            return Err(Stop::Wrong(self.at, "Invalid \\uXXXX escape"));
+            return Err(ScanError::Wrong(self.at, "Invalid \\uXXXX escape"));
         }
         self.at += 5;
         Ok(())

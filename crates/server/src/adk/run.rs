@@ -41,7 +41,7 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 /// Return each event as it arrives.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let guards = request.extensions().get::<Arc<Guards>>();
-    let key = guards.map(|guards| KeyWatch::of(guards, request.headers()));
+    let key = guards.map(|guards| KeyWatch::from_request(guards, request.headers()));
     let asked = RunInput::read(&server, request).await?;
     let answered = asked.body.text("functionCallEventId");
     let splits_artifacts = answered.is_none_or(|id| id.is_empty());

@@ -16,7 +16,7 @@ use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock, python_text::py
 use retain_runtime::{RunError, RunStream, error_kind};
 
 use super::{answers::event_text, errors::AdkError};
-use crate::guard::{KeyWatch, RunPermit, Standing};
+use crate::guard::{KeyStatus, KeyWatch, RunPermit};
 
 /// Send a heartbeat after this long without an event, so that proxies keep the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ pub(super) fn response(
     key: Option<KeyWatch>,
     splits_artifacts: bool,
 ) -> Response {
-    let sending = Sending {
+    let sending = StreamedRun {
         run: Some(run),
         key,
         _permit: permit,
@@ -49,7 +49,7 @@ pub(super) fn response(
 }
 
 /// A run being streamed.
-struct Sending {
+struct StreamedRun {
     /// `None` when the run is over.
     run: Option<RunStream>,
     key: Option<KeyWatch>,
@@ -59,7 +59,7 @@ struct Sending {
     splits_artifacts: bool,
 }
 
-impl Sending {
+impl StreamedRun {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(frame) = self.ready.pop_front() {
             return Some(frame);
@@ -69,7 +69,7 @@ impl Sending {
         if let Some(key) = &mut self.key
             && !matches!(next, Ok(None))
             // If the key store is unavailable, the run continues.
-            && let Standing::Refused(reason) = key.standing(next.is_err()).await
+            && let KeyStatus::Rejected(reason) = key.verify(next.is_err()).await
         {
             self.run = None;
             return Some(cut_off(&reason));

@@ -10,7 +10,7 @@ use super::{
     Api,
     body::{JsonBody, done, ok},
     operation::Operation,
-    path::{OfSession, OfUser},
+    path::{SessionPath, UserPath},
     problem::Problem,
     query::{INTEGER_MAX, Kind, Param, Params},
     shapes::{ArtifactVersionObject, FreeObject, PartObject},
@@ -39,7 +39,7 @@ macro_rules! routes_of {
                 concat!("list", $owner, "Artifacts"),
                 "List the names of the artifacts visible to this owner",
             )
-            .answers::<Names>(200),
+            .answers::<ArtifactNamesBody>(200),
             read,
             |State(server), of: $of, params| async move { list(server, of.into(), params).await },
         )
@@ -90,7 +90,7 @@ macro_rules! routes_of {
                 "Read the metadata of all versions",
             )
             .query(ONE)
-            .answers::<Versions>(200),
+            .answers::<ArtifactVersionsBody>(200),
             read,
             |State(server), of: $of, params| async move {
                 versions(server, of.into(), params).await
@@ -118,27 +118,27 @@ pub(super) fn routes(api: Api) -> Api {
     let api = routes_of!(
         api,
         "/api/v1/apps/{app}/users/{user}/artifacts",
-        OfUser,
+        UserPath,
         "User"
     );
     routes_of!(
         api,
         "/api/v1/apps/{app}/users/{user}/sessions/{session}/artifacts",
-        OfSession,
+        SessionPath,
         "Session"
     )
 }
 
 /// The owner of an artifact.
-struct Owner {
+struct ArtifactOwner {
     app: String,
     user: String,
     session: Option<String>,
 }
 
-impl From<OfUser> for Owner {
-    fn from(OfUser { app, user }: OfUser) -> Owner {
-        Owner {
+impl From<UserPath> for ArtifactOwner {
+    fn from(UserPath { app, user }: UserPath) -> ArtifactOwner {
+        ArtifactOwner {
             app,
             user,
             session: None,
@@ -146,9 +146,9 @@ impl From<OfUser> for Owner {
     }
 }
 
-impl From<OfSession> for Owner {
-    fn from(OfSession(key): OfSession) -> Owner {
-        Owner {
+impl From<SessionPath> for ArtifactOwner {
+    fn from(SessionPath(key): SessionPath) -> ArtifactOwner {
+        ArtifactOwner {
             app: key.app,
             user: key.user,
             session: Some(key.id),
@@ -156,7 +156,7 @@ impl From<OfSession> for Owner {
     }
 }
 
-impl Owner {
+impl ArtifactOwner {
     fn key(self, filename: impl Into<String>) -> ArtifactKey {
         ArtifactKey {
             app_name: self.app,
@@ -171,10 +171,10 @@ impl Owner {
     }
 }
 
-/// Names of artifacts.
+/// ArtifactNamesBody of artifacts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactNames")]
-struct Names {
+struct ArtifactNamesBody {
     /// The names, sorted.
     names: Vec<String>,
 }
@@ -196,7 +196,7 @@ struct NewArtifact {
 /// The versions of an artifact.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactVersions")]
-struct Versions {
+struct ArtifactVersionsBody {
     /// The versions in ascending order.
     #[schemars(with = "Vec<ArtifactVersionObject>")]
     versions: Vec<ArtifactVersion>,
@@ -210,18 +210,18 @@ fn not_found(key: &ArtifactKey) -> Problem {
     Problem::not_found("artifact_not_found", detail)
 }
 
-async fn list(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+async fn list(server: Shared, owner: ArtifactOwner, params: Params) -> Result<Response, Problem> {
     params.only(&[])?;
     let artifacts = &server.services.artifacts;
     let names = artifacts.list_artifact_keys(&owner.app, &owner.user, owner.session.as_deref());
-    ok(&Names {
+    ok(&ArtifactNamesBody {
         names: names.await?,
     })
 }
 
 async fn save(
     server: Shared,
-    owner: Owner,
+    owner: ArtifactOwner,
     params: Params,
     JsonBody(new): JsonBody<NewArtifact>,
 ) -> Result<Response, Problem> {
@@ -235,13 +235,13 @@ async fn save(
     ok(&saved.ok_or_else(|| not_found(&key))?)
 }
 
-async fn delete(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+async fn delete(server: Shared, owner: ArtifactOwner, params: Params) -> Result<Response, Problem> {
     let key = owner.named(&params.only(ONE)?);
     server.services.artifacts.delete_artifact(&key).await?;
     Ok(done())
 }
 
-async fn load(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+async fn load(server: Shared, owner: ArtifactOwner, params: Params) -> Result<Response, Problem> {
     let params = params.only(ONE_VERSION)?;
     let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
     let part = server
@@ -252,15 +252,23 @@ async fn load(server: Shared, owner: Owner, params: Params) -> Result<Response, 
     ok(&part.ok_or_else(|| not_found(&key))?)
 }
 
-async fn versions(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+async fn versions(
+    server: Shared,
+    owner: ArtifactOwner,
+    params: Params,
+) -> Result<Response, Problem> {
     let key = owner.named(&params.only(ONE)?);
     let versions = server.services.artifacts.list_artifact_versions(&key);
-    ok(&Versions {
+    ok(&ArtifactVersionsBody {
         versions: versions.await?,
     })
 }
 
-async fn version(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+async fn version(
+    server: Shared,
+    owner: ArtifactOwner,
+    params: Params,
+) -> Result<Response, Problem> {
     let params = params.only(ONE_VERSION)?;
     let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
     let found = server

@@ -9,7 +9,7 @@ use axum::{
 
 use super::problem::Problem;
 use crate::{
-    guard::{Caller, Refused},
+    guard::{AccessDenied, Caller},
     services::Shared,
 };
 
@@ -27,8 +27,8 @@ impl FromRequestParts<Shared> for RequestCaller {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Problem {
+impl From<AccessDenied> for Problem {
+    fn from(refused: AccessDenied) -> Problem {
         Problem::new(StatusCode::FORBIDDEN, "forbidden", refused)
     }
 }

@@ -5,7 +5,7 @@ use retain_core::{Forget, MemoryFilter};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Api, body::ok, operation::Operation, path::OfUser, problem::Problem, query::Params};
+use super::{Api, body::ok, operation::Operation, path::UserPath, problem::Problem, query::Params};
 use crate::{guard::Scope, routes::Access, services::Shared};
 
 pub(super) fn routes(api: Api) -> Api {
@@ -17,7 +17,7 @@ pub(super) fn routes(api: Api) -> Api {
         "Erase a user and report what was deleted",
     );
     api.add(
-        erase_it.answers::<Erased>(200),
+        erase_it.answers::<EraseReceiptBody>(200),
         Access::Path(Scope::Admin),
         erase,
     )
@@ -26,7 +26,8 @@ pub(super) fn routes(api: Api) -> Api {
 /// What was deleted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Erased {
+#[schemars(rename = "EraseReceipt")]
+struct EraseReceiptBody {
     /// Number of sessions.
     sessions: u64,
     /// Number of events.
@@ -42,7 +43,7 @@ struct Erased {
 /// Sessions are deleted last, so that an interrupted erase can be repeated.
 async fn erase(
     State(server): State<Shared>,
-    of: OfUser,
+    of: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -58,7 +59,7 @@ async fn erase(
     let sessions = &server.services.sessions;
     let erased = sessions.erase_user(&of.app, &of.user).await?;
     server.apps.forget_user(&of.app, &of.user);
-    ok(&Erased {
+    ok(&EraseReceiptBody {
         sessions: erased.sessions,
         events: erased.events,
         state_keys: erased.state_keys,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{extract::State, http::Method, response::Response};
-use retain_core::{Append, Appended, Event, Rewind, RunOptions, RunUse, Window};
+use retain_core::{Append, AppendReceipt, Event, Rewind, RunOptions, RunUse, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::{
     body::{JsonBody, done, ok},
     caller::RequestCaller,
     operation::Operation,
-    path::{OfRun, OfSession, run_token, token_text},
+    path::{RunPath, SessionPath, run_token, token_text},
     problem::Problem,
     query::{Kind, Param, Params},
     sessions::{WINDOW, read, window},
@@ -56,7 +56,7 @@ pub(super) fn routes(api: Api) -> Api {
     )
     .add(
         post.takes::<AppendBody>()
-            .answers::<AppendedBody>(200)
+            .answers::<AppendReceiptBody>(200)
             .fails(&[404, 409]),
         writes,
         append,
@@ -64,7 +64,7 @@ pub(super) fn routes(api: Api) -> Api {
     .add(
         rewind_it
             .takes::<RewindBody>()
-            .answers::<RewoundBody>(200)
+            .answers::<RewindReceiptBody>(200)
             .fails(&[404, 409]),
         writes,
         rewind,
@@ -121,8 +121,8 @@ enum RunBody {
 /// The result of an append.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "Appended")]
-struct AppendedBody {
+#[schemars(rename = "AppendReceipt")]
+struct AppendReceiptBody {
     /// The events as stored.
     events: Vec<LoggedEvent>,
     /// The position of the last stored event; the session's if none was stored.
@@ -144,8 +144,8 @@ struct RewindBody {
 
 /// The rewind event.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Rewound")]
-struct RewoundBody {
+#[schemars(rename = "RewindReceipt")]
+struct RewindReceiptBody {
     /// The event as stored.
     events: Vec<LoggedEvent>,
     /// The last position of the log.
@@ -154,7 +154,7 @@ struct RewoundBody {
 
 async fn get_events(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(READ)?;
@@ -191,7 +191,7 @@ fn run_use(run: Option<RunBody>) -> Result<RunUse, Problem> {
 async fn append(
     State(server): State<Shared>,
     RequestCaller(caller): RequestCaller,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
     JsonBody(body): JsonBody<AppendBody>,
 ) -> Result<Response, Problem> {
@@ -204,7 +204,7 @@ async fn append(
         expected: body.expected.map(|position| position.0),
         run: run_use(body.run)?,
     };
-    let Appended { events, run } = server.services.sessions.append(&key, append).await?;
+    let AppendReceipt { events, run } = server.services.sessions.append(&key, append).await?;
     let events: Vec<LoggedEvent> = events.into_iter().map(LoggedEvent::from).collect();
     let (position, last_update_time) = match events.last() {
         Some(last) => (last.position(), last.timestamp()),
@@ -213,7 +213,7 @@ async fn append(
             (session.position, session.last_update_time)
         }
     };
-    ok(&AppendedBody {
+    ok(&AppendReceiptBody {
         events,
         position,
         last_update_time,
@@ -223,7 +223,7 @@ async fn append(
 
 async fn rewind(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
     JsonBody(body): JsonBody<RewindBody>,
 ) -> Result<Response, Problem> {
@@ -234,12 +234,12 @@ async fn rewind(
     let appended = services.sessions.rewind_with(&key, rewind).await?;
     let events: Vec<LoggedEvent> = appended.events.into_iter().map(LoggedEvent::from).collect();
     let position = events.last().map_or(0, LoggedEvent::position);
-    ok(&RewoundBody { events, position })
+    ok(&RewindReceiptBody { events, position })
 }
 
 async fn renew(
     State(server): State<Shared>,
-    OfRun(key, token): OfRun,
+    RunPath(key, token): RunPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -249,7 +249,7 @@ async fn renew(
 
 async fn end(
     State(server): State<Shared>,
-    OfRun(key, token): OfRun,
+    RunPath(key, token): RunPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;

@@ -10,37 +10,37 @@ use super::problem::Problem;
 use crate::services::Shared;
 
 /// An app.
-pub(super) struct OfApp(pub(super) String);
+pub(super) struct AppPath(pub(super) String);
 
 /// A user of an app.
-pub(super) struct OfUser {
+pub(super) struct UserPath {
     pub(super) app: String,
     pub(super) user: String,
 }
 
 /// A session.
-pub(super) struct OfSession(pub(super) SessionKey);
+pub(super) struct SessionPath(pub(super) SessionKey);
 
 /// A run of a session.
-pub(super) struct OfRun(pub(super) SessionKey, pub(super) RunToken);
+pub(super) struct RunPath(pub(super) SessionKey, pub(super) RunToken);
 
 /// A memory of a user.
-pub(super) struct OfMemory {
-    pub(super) of: OfUser,
+pub(super) struct MemoryPath {
+    pub(super) of: UserPath,
     pub(super) id: String,
 }
 
 /// The decoded parameters of a path.
-struct Names<'a> {
+struct PathParams<'a> {
     params: RawPathParams,
     limits: &'a Limits,
 }
 
-impl<'a> Names<'a> {
-    async fn read(parts: &mut Parts, server: &'a Shared) -> Result<Names<'a>, Problem> {
+impl<'a> PathParams<'a> {
+    async fn read(parts: &mut Parts, server: &'a Shared) -> Result<PathParams<'a>, Problem> {
         static DEFAULT: std::sync::LazyLock<Limits> = std::sync::LazyLock::new(Limits::default);
         let params = RawPathParams::from_request_parts(parts, &()).await;
-        Ok(Names {
+        Ok(PathParams {
             params: params.map_err(|error| {
                 Problem::new(StatusCode::BAD_REQUEST, "invalid", error.body_text())
             })?,
@@ -60,15 +60,15 @@ impl<'a> Names<'a> {
         self.id("app", "app name")
     }
 
-    fn user(&self) -> Result<OfUser, Problem> {
-        Ok(OfUser {
+    fn user(&self) -> Result<UserPath, Problem> {
+        Ok(UserPath {
             app: self.app()?,
             user: self.id("user", "user id")?,
         })
     }
 
     fn session(&self) -> Result<SessionKey, Problem> {
-        let OfUser { app, user } = self.user()?;
+        let UserPath { app, user } = self.user()?;
         Ok(SessionKey::new(
             app,
             user,
@@ -91,47 +91,52 @@ pub(super) fn token_text(token: RunToken) -> String {
     token.0.to_string()
 }
 
-impl FromRequestParts<Shared> for OfApp {
+impl FromRequestParts<Shared> for AppPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<OfApp, Problem> {
-        Ok(OfApp(Names::read(parts, server).await?.app()?))
+    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<AppPath, Problem> {
+        Ok(AppPath(PathParams::read(parts, server).await?.app()?))
     }
 }
 
-impl FromRequestParts<Shared> for OfUser {
+impl FromRequestParts<Shared> for UserPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<OfUser, Problem> {
-        Names::read(parts, server).await?.user()
+    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<UserPath, Problem> {
+        PathParams::read(parts, server).await?.user()
     }
 }
 
-impl FromRequestParts<Shared> for OfSession {
+impl FromRequestParts<Shared> for SessionPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<OfSession, Problem> {
-        Ok(OfSession(Names::read(parts, server).await?.session()?))
+    async fn from_request_parts(
+        parts: &mut Parts,
+        server: &Shared,
+    ) -> Result<SessionPath, Problem> {
+        Ok(SessionPath(
+            PathParams::read(parts, server).await?.session()?,
+        ))
     }
 }
 
-impl FromRequestParts<Shared> for OfRun {
+impl FromRequestParts<Shared> for RunPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<OfRun, Problem> {
-        let names = Names::read(parts, server).await?;
+    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<RunPath, Problem> {
+        let names = PathParams::read(parts, server).await?;
         let key = names.session()?;
         let token = run_token(&names.id("token", "run token")?)?;
-        Ok(OfRun(key, token))
+        Ok(RunPath(key, token))
     }
 }
 
-impl FromRequestParts<Shared> for OfMemory {
+impl FromRequestParts<Shared> for MemoryPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<OfMemory, Problem> {
-        let names = Names::read(parts, server).await?;
-        Ok(OfMemory {
+    async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<MemoryPath, Problem> {
+        let names = PathParams::read(parts, server).await?;
+        Ok(MemoryPath {
             of: names.user()?,
             id: names.id("memory", "memory id")?,
         })

@@ -296,7 +296,7 @@ async fn as_problem(response: Response) -> Response {
 mod tests {
     use std::time::Duration;
 
-    use retain_core::{BoxError, Limited, SessionKey};
+    use retain_core::{BoxError, LimitKind, SessionKey};
 
     use super::*;
 
@@ -323,7 +323,7 @@ mod tests {
         };
         let waited = Duration::from_millis(5);
         let (store, operation) = ("sqlite", "read");
-        let what = Limited::Event;
+        let what = LimitKind::Event;
         vec![
             (
                 SessionError::NotFound { key: key() },
@@ -479,7 +479,7 @@ mod tests {
             ),
             (
                 ArtifactError::Corrupt {
-                    place,
+                    address: place,
                     version: 1,
                     source: cause(),
                 },

@@ -16,7 +16,7 @@ use super::{
     body::{JsonBody, answer, done, ok},
     caller::RequestCaller,
     operation::Operation,
-    path::{OfApp, OfSession, OfUser},
+    path::{AppPath, SessionPath, UserPath},
     problem::Problem,
     query::{INTEGER_MAX, Kind, Param, Params},
     shapes::{FreeObject, LoggedEvent, Position, Ttl, logged_events},
@@ -270,7 +270,7 @@ impl From<SessionMeta> for SessionInfo {
 
 async fn list_app(
     State(server): State<Shared>,
-    OfApp(app): OfApp,
+    AppPath(app): AppPath,
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(LIST_ALL)?;
@@ -280,7 +280,7 @@ async fn list_app(
 
 async fn list_user(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     list(&server, app, Some(user), &params.only(LIST)?).await
@@ -314,7 +314,7 @@ async fn list(
 async fn create_session(
     State(server): State<Shared>,
     RequestCaller(caller): RequestCaller,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
     JsonBody(new): JsonBody<NewSession>,
 ) -> Result<Response, Problem> {
@@ -354,7 +354,7 @@ pub(super) async fn read(
 
 async fn get_session(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(READ)?;
@@ -367,7 +367,7 @@ async fn get_session(
 
 async fn delete_session(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -381,7 +381,7 @@ async fn delete_session(
 
 async fn fork(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
     JsonBody(fork): JsonBody<Fork>,
 ) -> Result<Response, Problem> {

@@ -9,7 +9,7 @@ use super::{
     Api,
     body::ok,
     operation::Operation,
-    path::{OfApp, OfSession, OfUser},
+    path::{AppPath, SessionPath, UserPath},
     problem::Problem,
     query::{INTEGER_MAX, Kind, Param, Params},
     sessions::read,
@@ -79,7 +79,7 @@ struct SharedState {
 
 async fn session_state(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(OF_SESSION)?;
@@ -98,7 +98,7 @@ async fn session_state(
 
 async fn user_state(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -108,7 +108,7 @@ async fn user_state(
 
 async fn app_state(
     State(server): State<Shared>,
-    OfApp(app): OfApp,
+    AppPath(app): AppPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;

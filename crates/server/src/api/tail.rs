@@ -19,13 +19,13 @@ use tokio::time::timeout;
 use super::{
     Api,
     operation::{self, Operation},
-    path::OfSession,
+    path::SessionPath,
     problem::Problem,
     query::{INTEGER_MAX, Kind, Param, Params},
     sessions::read,
 };
 use crate::{
-    guard::{Guards, KeyWatch, Scope, Standing},
+    guard::{Guards, KeyStatus, KeyWatch, Scope},
     routes::Access,
     services::Shared,
 };
@@ -64,7 +64,7 @@ pub(super) fn routes(api: Api) -> Api {
 
 async fn tail(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
     Extension(guards): Extension<Arc<Guards>>,
     headers: HeaderMap,
@@ -74,7 +74,7 @@ async fn tail(
     // Read before the response starts, so that a missing session is a 404.
     read(&server, &key, Window::NONE).await?;
     let events = server.services.sessions.tail(&key, after);
-    let key = KeyWatch::of(&guards, &headers);
+    let key = KeyWatch::from_request(&guards, &headers);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -83,14 +83,14 @@ async fn tail(
 }
 
 /// The last frame of a stream whose API key is no longer valid.
-fn refused(standing: Standing) -> Option<Problem> {
+fn refused(standing: KeyStatus) -> Option<Problem> {
     match standing {
-        Standing::Good => None,
-        Standing::Refused(reason) => {
+        KeyStatus::Valid => None,
+        KeyStatus::Rejected(reason) => {
             let status = StatusCode::UNAUTHORIZED;
             Some(Problem::new(status, "unauthorized", reason))
         }
-        Standing::Unknown => {
+        KeyStatus::Unknown => {
             let detail = "API keys cannot be verified right now; try again later";
             let status = StatusCode::SERVICE_UNAVAILABLE;
             Some(Problem::new(status, "failed", detail))
@@ -118,7 +118,7 @@ fn frames(
     stream::unfold(Some((events, key)), move |going| async move {
         let (mut events, mut key) = going?;
         let next = timeout(heartbeat, events.next()).await;
-        if let Some(refused) = refused(key.standing(next.is_err()).await) {
+        if let Some(refused) = refused(key.verify(next.is_err()).await) {
             return Some((Ok(Bytes::from(failed(&refused))), None));
         }
         let (frame, goes_on) = match next {
@@ -146,7 +146,7 @@ mod tests {
 
     /// Read up to `count` frames of an event stream.
     async fn texts(events: EventStream, count: usize) -> Vec<String> {
-        let key = KeyWatch::new(|| async { Standing::Good });
+        let key = KeyWatch::new(|| async { KeyStatus::Valid });
         let frames = frames(events, key, Duration::from_millis(1)).take(count);
         let texts = frames.map(|frame| {
             let Ok(bytes) = frame;
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn key_is_verified_after_silence_and_periodically() {
-        let refused = || KeyWatch::new(|| async { Standing::Refused("revoked".to_owned()) });
+        let refused = || KeyWatch::new(|| async { KeyStatus::Rejected("revoked".to_owned()) });
         let beat = Duration::from_secs(15);
         let silent: EventStream = Box::pin(stream::pending());
         let frames: Vec<_> = frames(silent, refused(), beat).collect().await;

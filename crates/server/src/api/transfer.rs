@@ -15,7 +15,7 @@ use super::{
     Api,
     body::{media_type, ok, unsupported_media_type},
     operation::{self, Operation},
-    path::{OfApp, OfSession, OfUser},
+    path::{AppPath, SessionPath, UserPath},
     problem::Problem,
     query::Params,
 };
@@ -62,7 +62,7 @@ pub(super) fn routes(api: Api) -> Api {
     );
     let import_it = import_it
         .takes_body(lines)
-        .answers::<Imported>(200)
+        .answers::<ImportReceiptBody>(200)
         .fails(&[409]);
     api.add(
         session.answers_body(200, lines).fails(&[404]),
@@ -76,7 +76,8 @@ pub(super) fn routes(api: Api) -> Api {
 
 /// What was imported.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Imported {
+#[schemars(rename = "ImportReceipt")]
+struct ImportReceiptBody {
     /// Number of sessions.
     sessions: u64,
     /// Number of events.
@@ -85,7 +86,7 @@ struct Imported {
 
 async fn export_session(
     State(server): State<Shared>,
-    OfSession(key): OfSession,
+    SessionPath(key): SessionPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -94,7 +95,7 @@ async fn export_session(
 
 async fn export_user(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -103,7 +104,7 @@ async fn export_user(
 
 async fn export_app(
     State(server): State<Shared>,
-    OfApp(app): OfApp,
+    AppPath(app): AppPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -143,7 +144,7 @@ async fn import(
     }
     let lines = lines_of(request.into_body().into_data_stream());
     let receipt = server.services.sessions.import(lines).await?;
-    ok(&Imported {
+    ok(&ImportReceiptBody {
         sessions: receipt.sessions,
         events: receipt.events,
     })

@@ -68,7 +68,7 @@ pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
         true => usize::MAX,
         false => limits.body_bytes,
     };
-    request.map(|body| Body::new(Limited::new(Timely::new(body, limits), most)))
+    request.map(|body| Body::new(Limited::new(TimedBody::new(body, limits), most)))
 }
 
 /// Whether the body is unlimited. Decided by the route, because a path may end in any name that a
@@ -80,21 +80,21 @@ fn is_stream(request: &Request) -> bool {
 
 /// A body that must arrive fast enough. Only time spent waiting for the client counts; the handler
 /// may read as slowly as it likes.
-struct Timely {
+struct TimedBody {
     body: Body,
     patience: StallTimer,
 }
 
-impl Timely {
-    fn new(body: Body, limits: &ServerLimits) -> Timely {
-        Timely {
+impl TimedBody {
+    fn new(body: Body, limits: &ServerLimits) -> TimedBody {
+        TimedBody {
             body,
             patience: StallTimer::new(limits.body_timeout, limits.body_bytes_per_second),
         }
     }
 }
 
-impl HttpBody for Timely {
+impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -146,7 +146,7 @@ mod tests {
             body_bytes_per_second: 100,
             ..ServerLimits::default()
         };
-        let mut body = Timely::new(Body::from_stream(Box::pin(pieces)), &limits);
+        let mut body = TimedBody::new(Body::from_stream(Box::pin(pieces)), &limits);
         let mut taken = 0;
         while let Some(Ok(_)) = body.frame().await {
             taken += 1;
@@ -175,7 +175,7 @@ mod tests {
             body_bytes_per_second: 100,
             ..ServerLimits::default()
         };
-        let mut body = Timely::new(Body::from_stream(Box::pin(pieces)), &limits);
+        let mut body = TimedBody::new(Body::from_stream(Box::pin(pieces)), &limits);
         let mut taken = 0;
         while let Some(Ok(_)) = body.frame().await {
             taken += 1;
@@ -187,7 +187,7 @@ mod tests {
     async fn slow_handler_does_not_time_out_the_client() {
         let limits = ServerLimits::default();
         let pieces = stream::iter((0..20).map(|_| Ok::<_, std::io::Error>(Bytes::from("x"))));
-        let mut body = Timely::new(Body::from_stream(pieces), &limits);
+        let mut body = TimedBody::new(Body::from_stream(pieces), &limits);
         let mut taken = 0;
         while let Some(Ok(_)) = body.frame().await {
             sleep(Duration::from_secs(60)).await;

@@ -22,7 +22,7 @@ pub struct Caller {
 /// A request that its caller may not make.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct AccessDenied(pub(crate) String);
 
 impl Caller {
     /// The caller that the guards identified. Without guards it has no permissions, so that a route
@@ -41,35 +41,39 @@ impl Caller {
     }
 
     /// Check that the key has a scope.
-    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Refused> {
+    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), AccessDenied> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
-                Err(Refused(format!("this key has no scope {scope}")))
+                Err(AccessDenied(format!("this key has no scope {scope}")))
             }
             _ => Ok(()),
         }
     }
 
     /// Check that the key may access the app itself.
-    pub(crate) fn check_app(&self, app: &str) -> Result<(), Refused> {
+    pub(crate) fn check_app(&self, app: &str) -> Result<(), AccessDenied> {
         self.check_owner(Some(app), self.user.as_deref())
     }
 
     /// Check that the key may access data of this app and user; `None` means any.
-    pub(crate) fn check_owner(&self, app: Option<&str>, user: Option<&str>) -> Result<(), Refused> {
+    pub(crate) fn check_owner(
+        &self,
+        app: Option<&str>,
+        user: Option<&str>,
+    ) -> Result<(), AccessDenied> {
         let fits = |bound: &Option<String>, asked: Option<&str>| {
             bound.as_deref().is_none_or(|bound| asked == Some(bound))
         };
         if fits(&self.app, app) && fits(&self.user, user) {
             return Ok(());
         }
-        Err(Refused(
+        Err(AccessDenied(
             "this key is bound to another app or user".to_owned(),
         ))
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for AccessDenied {
     fn into_response(self) -> Response {
         fault("", 403, &self.0)
     }

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
-use retain_core::{ApiKey, Clock, KeyRefused, KeyStore, KeyText, SessionError, is_same_secret};
+use retain_core::{ApiKey, Clock, KeyRejection, KeyStore, KeyText, SessionError, is_same_secret};
 
 use super::{
     caller::{Caller, Scope},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::failures::reasons;
 
-pub(crate) use recheck::{KeyWatch, Standing};
+pub(crate) use recheck::{KeyStatus, KeyWatch};
 
 /// Record the use of a key at most once per minute, so that reads do not become writes.
 const NOTE_EVERY_US: i64 = 60_000_000;
@@ -138,12 +138,12 @@ impl Keys {
         &self,
         sent: &str,
         now_us: i64,
-    ) -> Result<Result<ApiKey, KeyRefused>, SessionError> {
+    ) -> Result<Result<ApiKey, KeyRejection>, SessionError> {
         let (Some(store), Some(text)) = (&self.store, KeyText::parse(sent)) else {
-            return Ok(Err(KeyRefused::Unknown));
+            return Ok(Err(KeyRejection::Unknown));
         };
         let Some(key) = store.key(&text.id).await? else {
-            return Ok(Err(KeyRefused::Unknown));
+            return Ok(Err(KeyRejection::Unknown));
         };
         Ok(key.verify(text.secret(), now_us).map(|()| key))
     }

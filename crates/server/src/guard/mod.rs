@@ -33,11 +33,11 @@ use crate::{
     routes::is_public,
     shutdown::{Phase, Shutdown},
 };
-pub(crate) use caller::Refused;
+pub(crate) use caller::AccessDenied;
 pub use caller::{Caller, Scope};
 pub(crate) use fault::fault;
 pub use keys::Keys;
-pub(crate) use keys::{KeyWatch, Standing, unauthorized};
+pub(crate) use keys::{KeyStatus, KeyWatch, unauthorized};
 pub use limits::ServerLimits;
 pub use observe::TraceContext;
 pub use origin::{Origins, OriginsError, is_loopback_name};
@@ -85,12 +85,12 @@ impl Default for Guards {
 }
 
 /// Pass a request on if all checks succeed. The outermost layer.
-pub(crate) async fn stand_before(
+pub(crate) async fn guard_request(
     State(guards): State<Arc<Guards>>,
     request: Request,
     next: Next,
 ) -> Response {
-    observe::observed(&guards, request, |request| check(&guards, request, next)).await
+    observe::observe(&guards, request, |request| check(&guards, request, next)).await
 }
 
 async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Response {
@@ -162,6 +162,8 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
             return response;
         }
     };
-    let response = guards.shutdown.ending(response, is_run, &guards.metrics);
+    let response = guards
+        .shutdown
+        .end_with_server(response, is_run, &guards.metrics);
     streams::holding(response, held)
 }

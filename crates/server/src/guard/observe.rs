@@ -23,9 +23,9 @@ const CLIENT_LEFT: u16 = 499;
 
 /// Links the span of a request to the caller's trace, from the request's headers.
 #[derive(Clone)]
-pub struct TraceContext(Arc<Tell>);
+pub struct TraceContext(Arc<SetParent>);
 
-type Tell = dyn Fn(&Span, &HeaderMap) + Send + Sync;
+type SetParent = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 impl TraceContext {
     /// Called for each request before its handler.
@@ -41,7 +41,7 @@ impl fmt::Debug for TraceContext {
 }
 
 /// Handle a request with `answer` and record it.
-pub(super) async fn observed<F: Future<Output = Response>>(
+pub(super) async fn observe<F: Future<Output = Response>>(
     guards: &Arc<Guards>,
     request: Request,
     answer: impl FnOnce(Request) -> F,
@@ -156,7 +156,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::guard::stand_before;
+    use crate::guard::guard_request;
 
     /// Routes that never respond, behind guards.
     fn router(guards: &Arc<Guards>) -> Router {
@@ -165,7 +165,7 @@ mod tests {
             .route("/panics", get(panics))
             .route("/api/panics", get(panics))
             .route("/hangs", get(std::future::pending::<&'static str>))
-            .layer(from_fn_with_state(Arc::clone(guards), stand_before))
+            .layer(from_fn_with_state(Arc::clone(guards), guard_request))
     }
 
     fn request(path: &str) -> Request {

@@ -13,17 +13,17 @@ use std::{
 pub struct Runs {
     of_user: usize,
     of_all: usize,
-    shared: Arc<Shared>,
+    shared: Arc<RunCounters>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    running: Mutex<Running>,
+struct RunCounters {
+    running: Mutex<RunCounts>,
     begun: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunCounts {
     all: usize,
     users: HashMap<(String, String), usize>,
 }
@@ -31,7 +31,7 @@ struct Running {
 /// A permit for one run, released on drop.
 #[derive(Debug)]
 pub struct RunPermit {
-    shared: Arc<Shared>,
+    shared: Arc<RunCounters>,
     user: (String, String),
 }
 
@@ -48,13 +48,13 @@ pub enum TooManyRuns {
 
 impl Default for Runs {
     fn default() -> Runs {
-        Runs::limited(8, 1024)
+        Runs::with_limits(8, 1024)
     }
 }
 
 impl Runs {
     /// Limit the runs of one user and of all users together.
-    pub fn limited(of_user: usize, of_all: usize) -> Runs {
+    pub fn with_limits(of_user: usize, of_all: usize) -> Runs {
         Runs {
             of_user,
             of_all,
@@ -93,8 +93,8 @@ impl Runs {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Running> {
+impl RunCounters {
+    fn lock(&self) -> MutexGuard<'_, RunCounts> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn runs_are_limited_per_user_and_in_total() {
-        let runs = Runs::limited(2, 3);
+        let runs = Runs::with_limits(2, 3);
         let first = runs.admit("app", "ada").unwrap();
         let second = runs.admit("app", "ada").unwrap();
         let refused = runs.admit("app", "ada").unwrap_err();

@@ -21,7 +21,7 @@ use super::{Caller, Guards, fault, keys::KeyId};
 
 /// The owner of a long request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Holder {
+enum StreamOwner {
     All,
     Key(String),
     User(String, String),
@@ -30,42 +30,42 @@ enum Holder {
 /// Open long requests by owner.
 #[derive(Debug, Default)]
 pub struct Streams {
-    open: Arc<Mutex<HashMap<Holder, usize>>>,
+    open: Arc<Mutex<HashMap<StreamOwner, usize>>>,
 }
 
 /// A permit for a long request, released on drop.
 #[derive(Debug)]
-pub(super) struct Held {
-    open: Arc<Mutex<HashMap<Holder, usize>>>,
-    holders: Vec<Holder>,
+pub(super) struct StreamPermit {
+    open: Arc<Mutex<HashMap<StreamOwner, usize>>>,
+    holders: Vec<StreamOwner>,
 }
 
-fn lock(open: &Mutex<HashMap<Holder, usize>>) -> MutexGuard<'_, HashMap<Holder, usize>> {
+fn lock(open: &Mutex<HashMap<StreamOwner, usize>>) -> MutexGuard<'_, HashMap<StreamOwner, usize>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Streams {
     /// Add one for each owner, unless one of them has reached its limit.
-    fn hold(&self, holders: Vec<(Holder, usize)>) -> Result<Held, Holder> {
+    fn hold(&self, holders: Vec<(StreamOwner, usize)>) -> Result<StreamPermit, StreamOwner> {
         let mut open = lock(&self.open);
-        let is_full = |(holder, most): &&(Holder, usize)| {
+        let is_full = |(holder, most): &&(StreamOwner, usize)| {
             open.get(holder).is_some_and(|count| count >= most) || *most == 0
         };
         if let Some((holder, _)) = holders.iter().find(is_full) {
             return Err(holder.clone());
         }
-        let holders: Vec<Holder> = holders.into_iter().map(|(holder, _)| holder).collect();
+        let holders: Vec<StreamOwner> = holders.into_iter().map(|(holder, _)| holder).collect();
         for holder in &holders {
             *open.entry(holder.clone()).or_default() += 1;
         }
-        Ok(Held {
+        Ok(StreamPermit {
             open: Arc::clone(&self.open),
             holders,
         })
     }
 }
 
-impl Drop for Held {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
         for holder in &self.holders {
@@ -83,7 +83,7 @@ impl Drop for Held {
 pub(super) async fn admit(
     guards: &Guards,
     request: &mut Request,
-) -> Result<Option<Held>, Box<Response>> {
+) -> Result<Option<StreamPermit>, Box<Response>> {
     let route = request.extensions().get::<MatchedPath>();
     let lasts = |route: &str| route.starts_with("/run") || route.ends_with("/tail");
     if !route.is_some_and(|route| lasts(route.as_str())) {
@@ -93,19 +93,19 @@ pub(super) async fn admit(
     let connections = limits.connections;
     // Reserve at least one connection, unless there is only one.
     let of_all = connections - (connections / 10).max(1);
-    let mut holders = vec![(Holder::All, of_all.max(1))];
+    let mut holders = vec![(StreamOwner::All, of_all.max(1))];
     if let Some(KeyId(key)) = request.extensions().get::<KeyId>() {
-        holders.push((Holder::Key(key.clone()), limits.streams_per_key));
+        holders.push((StreamOwner::Key(key.clone()), limits.streams_per_key));
     }
     if let Some((app, user)) = owner(request).await {
-        holders.push((Holder::User(app, user), limits.streams_per_user));
+        holders.push((StreamOwner::User(app, user), limits.streams_per_user));
     }
     let held = guards.streams.hold(holders);
     held.map(Some).map_err(|holder| {
         let (status, detail) = match holder {
-            Holder::All => (503, "too many streams and turns are open; see Retry-After"),
-            Holder::Key(_) => (429, "this key has too many streams; see Retry-After"),
-            Holder::User(..) => (429, "this user has too many streams; see Retry-After"),
+            StreamOwner::All => (503, "too many streams and turns are open; see Retry-After"),
+            StreamOwner::Key(_) => (429, "this key has too many streams; see Retry-After"),
+            StreamOwner::User(..) => (429, "this user has too many streams; see Retry-After"),
         };
         let mut response = fault(request.uri().path(), status, detail);
         let seconds = HeaderValue::from_static("5");
@@ -129,20 +129,25 @@ async fn owner(request: &mut Request) -> Option<(String, String)> {
 }
 
 /// Keep the permit until the response ends.
-pub(super) fn holding(response: Response, held: Option<Held>) -> Response {
+pub(super) fn holding(response: Response, held: Option<StreamPermit>) -> Response {
     match held {
-        Some(held) => response.map(|body| Body::new(Holding { body, _held: held })),
+        Some(held) => response.map(|body| {
+            Body::new(PermitBody {
+                body,
+                _permit: held,
+            })
+        }),
         None => response,
     }
 }
 
 /// A body that holds a permit.
-struct Holding {
+struct PermitBody {
     body: Body,
-    _held: Held,
+    _permit: StreamPermit,
 }
 
-impl HttpBody for Holding {
+impl HttpBody for PermitBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -169,16 +174,16 @@ mod tests {
     #[test]
     fn dropped_permit_is_available_again() {
         let streams = Streams::default();
-        let ada = Holder::User("shop".to_owned(), "ada".to_owned());
-        let hold = || streams.hold(vec![(Holder::All, 2), (ada.clone(), 1)]);
+        let ada = StreamOwner::User("shop".to_owned(), "ada".to_owned());
+        let hold = || streams.hold(vec![(StreamOwner::All, 2), (ada.clone(), 1)]);
         let first = hold().unwrap();
         assert_eq!(hold().unwrap_err(), ada);
-        let other = streams.hold(vec![(Holder::All, 2)]).unwrap();
+        let other = streams.hold(vec![(StreamOwner::All, 2)]).unwrap();
         drop(first);
         let first = hold().unwrap();
         assert_eq!(
-            streams.hold(vec![(Holder::All, 2)]).unwrap_err(),
-            Holder::All
+            streams.hold(vec![(StreamOwner::All, 2)]).unwrap_err(),
+            StreamOwner::All
         );
         drop((first, other));
         assert!(lock(&streams.open).is_empty());

@@ -25,17 +25,17 @@ struct TraceLayer(Traces);
 
 /// A recorded span, or one whose run is not known yet.
 #[derive(Debug)]
-struct Traced {
+struct SpanRecord {
     /// The run, by its root span.
     root: u64,
     id: u64,
     /// Attributes of a root span before its session is known.
-    waiting: Option<Waiting>,
+    waiting: Option<PendingRoot>,
 }
 
 /// The start of a run.
 #[derive(Debug)]
-struct Waiting {
+struct PendingRoot {
     start_us: i64,
     attributes: JsonMap,
 }
@@ -76,7 +76,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
                 let name = fields.name.unwrap_or_else(|| span.name().to_owned());
                 let new = Span::new(id, Some(parent), name, start_us);
                 self.0.begin(root, new, fields.attributes);
-                Traced {
+                SpanRecord {
                     root,
                     id,
                     waiting: None,
@@ -85,10 +85,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
             None if span.name() == "invocation" => {
                 let id = self.0.new_id();
                 let attributes = fields.attributes;
-                Traced {
+                SpanRecord {
                     root: id,
                     id,
-                    waiting: Some(Waiting {
+                    waiting: Some(PendingRoot {
                         start_us,
                         attributes,
                     }),
@@ -107,9 +107,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let mut fields = Fields::default();
         values.record(&mut fields);
         let mut extensions = span.extensions_mut();
-        match extensions.get_mut::<Traced>() {
+        match extensions.get_mut::<SpanRecord>() {
             None => {}
-            Some(Traced {
+            Some(SpanRecord {
                 waiting: Some(waiting),
                 ..
             }) => {
@@ -117,7 +117,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
                     waiting.attributes.insert(key, value.clone());
                 }
             }
-            Some(Traced { root, id, .. }) => self.0.add(*root, *id, fields.attributes),
+            Some(SpanRecord { root, id, .. }) => self.0.add(*root, *id, fields.attributes),
         }
     }
 
@@ -129,7 +129,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         event.record(&mut fields);
         let mut told = fields.attributes;
         let mut extensions = span.extensions_mut();
-        let Some(traced) = extensions.get_mut::<Traced>() else {
+        let Some(traced) = extensions.get_mut::<SpanRecord>() else {
             return;
         };
         match (traced.waiting.take(), run_of(&told)) {
@@ -161,7 +161,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
 /// Run and id of a recorded span.
 fn known<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
     let extensions = span.extensions();
-    let traced = extensions.get::<Traced>()?;
+    let traced = extensions.get::<SpanRecord>()?;
     traced.waiting.is_none().then_some((traced.root, traced.id))
 }
 

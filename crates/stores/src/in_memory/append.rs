@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Batch, LeaseUse, Limited, Plan, Result, SessionKey, Written, check_growth, plan_append,
+    AppendOutcome, Batch, LeaseUse, LimitKind, Plan, Result, SessionKey, check_growth, plan_append,
 };
 
 use super::schema::SessionTables;
@@ -13,7 +13,7 @@ pub(super) fn append(
     key: &SessionKey,
     batch: &Batch,
     now_us: i64,
-) -> Result<Written> {
+) -> Result<AppendOutcome> {
     let log = tables.log_mut(key, now_us)?;
     let plan = plan_append(log.standing(key, now_us), batch, |id| {
         let position = log.ids.get(id).copied();
@@ -32,13 +32,13 @@ pub(super) fn append(
             {
                 log.queue(ticket, now_us);
             }
-            return Ok(Written::Busy { until_us, now_us });
+            return Ok(AppendOutcome::Busy { until_us, now_us });
         }
     };
     let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
     let state_bytes = log.state_bytes_after(changes());
     let limit = batch.state_bytes_max;
-    check_growth(Limited::SessionState, log.state_bytes, state_bytes, limit)?;
+    check_growth(LimitKind::SessionState, log.state_bytes, state_bytes, limit)?;
     let shared = tables.shared.after(key, changes(), limit)?;
     tables.shared.replace(key, shared);
     let log = tables.log_mut(key, now_us)?;
@@ -54,5 +54,5 @@ pub(super) fn append(
     if let LeaseUse::Take { ticket, .. } = &batch.lease {
         log.leave_queue(ticket);
     }
-    Ok(Written::Done { events, token })
+    Ok(AppendOutcome::Done { events, token })
 }

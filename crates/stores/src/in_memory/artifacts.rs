@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, NewArtifact,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, NewArtifact,
     StoreArtifactService, StoredArtifact,
 };
 
@@ -56,8 +56,8 @@ impl ArtifactEntry {
     }
 }
 
-fn address_of(place: &ArtifactPlace) -> Address {
-    let ArtifactPlace {
+fn address_of(place: &ArtifactAddress) -> Address {
+    let ArtifactAddress {
         app,
         user,
         session,
@@ -77,11 +77,11 @@ impl InMemoryArtifactStore {
 
 #[async_trait]
 impl ArtifactStore for InMemoryArtifactStore {
-    fn names(&self) -> ArtifactNames {
-        ArtifactNames::Exact
+    fn naming(&self) -> ArtifactNaming {
+        ArtifactNaming::Exact
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let mut artifacts = self.lock();
         let versions = artifacts.entry(address_of(place)).or_default();
         let version = versions.len() as u64;
@@ -93,7 +93,7 @@ impl ArtifactStore for InMemoryArtifactStore {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let artifacts = self.lock();
@@ -108,7 +108,10 @@ impl ArtifactStore for InMemoryArtifactStore {
         }))
     }
 
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    async fn versions(
+        &self,
+        place: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let artifacts = self.lock();
         let versions = artifacts.get(&address_of(place));
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
@@ -118,7 +121,7 @@ impl ArtifactStore for InMemoryArtifactStore {
             .collect())
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.lock().remove(&address_of(place));
         Ok(())
     }
@@ -136,15 +139,15 @@ impl ArtifactStore for InMemoryArtifactStore {
         Ok(seen.map(|(.., name)| name.clone()).collect())
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
         let artifacts = self.lock();
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(address_of(after)));
         let behind = artifacts.range((from, Bound::Unbounded)).take(limit);
-        let places = behind.map(|((app, user, session, name), _)| ArtifactPlace {
+        let places = behind.map(|((app, user, session, name), _)| ArtifactAddress {
             app: app.clone(),
             user: user.clone(),
             session: session.clone(),

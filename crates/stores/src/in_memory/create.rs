@@ -1,7 +1,7 @@
 //! Creates a session: its state is position 0 of its log.
 
 use retain_core::{
-    Lease, Limited, NewSession, Result, SessionError, SessionKey, Snapshot, check_limit,
+    Lease, LimitKind, NewSession, Result, SessionError, SessionKey, Snapshot, check_limit,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -24,7 +24,7 @@ pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -
         ..SessionLog::default()
     };
     let bytes = log.state_bytes_after(changes());
-    check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
+    check_limit(LimitKind::SessionState, bytes, new.state_bytes_max)?;
     log.state_bytes = bytes;
     log.state.set(0, &new.changes.session);
     tables.shared.replace(&new.key, shared);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use retain_core::{ListQuery, ListText, Listed, Listing, Result, SessionError, SessionKey};
+use retain_core::{ListQuery, ListText, ListedSession, Listing, Result, SessionError, SessionKey};
 
 use super::schema::{SessionLog, SessionTables};
 use crate::rules;
@@ -40,12 +40,12 @@ pub(super) fn list_text(
     }
     text.reserve(found.len());
     for (key, log) in found {
-        let own_keys = log.state.listed();
-        let own_keys = own_keys.map_err(|(k, e)| SessionError::corrupt_state(key, &k, e))?;
-        text.add(Listed {
+        let state_text = log.state.listed();
+        let state_text = state_text.map_err(|(k, e)| SessionError::corrupt_state(key, &k, e))?;
+        text.add(ListedSession {
             id: &key.id,
             user: query.user.as_ref().unwrap_or(&key.user),
-            own_keys: &own_keys,
+            state_text: &state_text,
             last_update_time: log.last_update_time,
         })?;
     }

@@ -26,9 +26,10 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing,
-    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot,
-    StateOwner, StoreSessionService, SystemClock, TransferStore, Want, Window, Written,
+    AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
+    ListText, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
+    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock,
+    TransferStore, Window,
 };
 
 use self::schema::SessionTables;
@@ -95,7 +96,12 @@ impl SessionStore for InMemoryStore {
         create::create(&mut self.tables(), new, self.now_us())
     }
 
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>> {
         let now_us = self.now_us();
         Ok(read::session(&self.tables(), key, window, want, now_us))
     }
@@ -114,10 +120,10 @@ impl SessionStore for InMemoryStore {
         Ok(deleted)
     }
 
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let written = append::append(&mut self.tables(), key, batch, self.now_us())?;
         // A caller that only queued has changed nothing that others wait for.
-        if matches!(written, Written::Done { .. }) {
+        if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.ring(key);
         }
         Ok(written)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, JsonMap, LogHeader, Result, ScopedState, SessionKey, Snapshot, Want, Window,
+    Event, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionKey, Snapshot, Window,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -14,14 +14,14 @@ pub(super) fn session(
     tables: &SessionTables,
     key: &SessionKey,
     window: Window,
-    want: Want,
+    want: ReadDetail,
     now_us: i64,
 ) -> Option<Snapshot> {
     tables.log(key, now_us).map(|log| Snapshot {
         head: log.head(key),
         state: match want {
-            Want::State => tables.state(key, log),
-            Want::EventsOnly => ScopedState::default(),
+            ReadDetail::State => tables.state(key, log),
+            ReadDetail::EventsOnly => ScopedState::default(),
         },
         events: events(log, window),
     })

@@ -7,8 +7,8 @@ use std::{
 };
 
 use retain_core::{
-    Event, Head, Lease, NewEvent, Origin, Result, SessionError, SessionKey, SessionMeta, Standing,
-    State, seconds,
+    Event, Head, Lease, NewEvent, Origin, Result, SessionError, SessionKey, SessionMeta,
+    SessionStatus, State, seconds,
 };
 
 use super::state::{OwnState, SharedState};
@@ -116,9 +116,9 @@ impl SessionLog {
         }
     }
 
-    pub(super) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> Standing<'a> {
+    pub(super) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
         let first = self.tickets.iter().find(|(_, until)| *until > now_us);
-        Standing {
+        SessionStatus {
             key,
             incarnation: self.incarnation,
             position: self.position(),

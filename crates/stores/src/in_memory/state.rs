@@ -7,8 +7,8 @@ use std::{
 };
 
 use retain_core::{
-    Changes, Json, JsonError, JsonMap, Limited, OwnKeys, Result, ScopedState, SessionKey,
-    check_growth,
+    Changes, Json, JsonError, JsonMap, LimitKind, Result, ScopedState, SessionKey,
+    SessionStateText, check_growth,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -69,7 +69,7 @@ impl OwnState {
         if let Some(listed) = self.listed.get() {
             return Ok(Cow::Borrowed(listed));
         }
-        let mut listed = OwnKeys::default();
+        let mut listed = SessionStateText::default();
         for (key, values) in &self.values {
             if let Some(value) = newest(values) {
                 let pushed = listed.push(key, value);
@@ -129,8 +129,8 @@ impl SharedState {
         }
         let owner = (key.app.clone(), key.user.clone());
         let scopes = [
-            (Limited::AppState, self.apps.get(&key.app), &app),
-            (Limited::UserState, self.users.get(&owner), &user),
+            (LimitKind::AppState, self.apps.get(&key.app), &app),
+            (LimitKind::UserState, self.users.get(&owner), &user),
         ];
         for (what, before, after) in scopes {
             if let Some(after) = after {

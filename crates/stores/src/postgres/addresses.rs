@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use retain_core::{ArtifactPlace, MemoryScope, SessionKey, StateOwner};
+use retain_core::{ArtifactAddress, MemoryScope, SessionKey, StateOwner};
 use tokio_postgres::Row;
 
 use super::{
@@ -102,11 +102,11 @@ pub(super) async fn memory_scopes<E>(
 /// The places of artifacts. What belongs to an expired session is as good as gone.
 pub(super) async fn artifacts<E: Debug>(
     database: &Database,
-    after: Option<&ArtifactPlace>,
+    after: Option<&ArtifactAddress>,
     limit: usize,
     now_us: Option<i64>,
     damaged: impl Fn(&[u8]) -> E,
-) -> Result<Vec<ArtifactPlace>, Failure<E>> {
+) -> Result<Vec<ArtifactAddress>, Failure<E>> {
     const SQL: &str = concat!(
         "SELECT DISTINCT app, user_id, session, name FROM retain_artifacts it \
          WHERE ($1::bool OR (app, user_id, session, name) > ($2, $3, $4, $5)) \
@@ -116,7 +116,7 @@ pub(super) async fn artifacts<E: Debug>(
         clock_us!(),
         ") - s.ttl_us) ORDER BY app, user_id, session, name LIMIT $7::int8"
     );
-    let text = |part: fn(&ArtifactPlace) -> &str| after.map_or("", part);
+    let text = |part: fn(&ArtifactAddress) -> &str| after.map_or("", part);
     let session = text(|it| it.session.as_deref().unwrap_or_default());
     let name = text(|it| &it.name).as_bytes();
     let params: &[Param<'_>] = &[
@@ -134,7 +134,7 @@ pub(super) async fn artifacts<E: Debug>(
         let (session, name): (String, Vec<u8>) = (row.try_get(2)?, row.try_get(3)?);
         let name = String::from_utf8(name);
         let name = name.map_err(|error| Failure::Decided(damaged(error.as_bytes())))?;
-        places.push(ArtifactPlace {
+        places.push(ArtifactAddress {
             app: row.try_get(0)?,
             user: row.try_get(1)?,
             session: Some(session).filter(|session| !session.is_empty()),

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, BoxError, Bytes,
-    Clock, Limits, NewArtifact, SessionError, StoreArtifactService, StoredArtifact,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, BoxError,
+    Bytes, Clock, Limits, NewArtifact, SessionError, StoreArtifactService, StoredArtifact,
 };
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
@@ -93,14 +93,14 @@ macro_rules! by_address {
 
 /// An artifact's address, as its rows have it.
 struct Address<'a> {
-    place: &'a ArtifactPlace,
+    place: &'a ArtifactAddress,
     session: &'a str,
     name: &'a [u8],
     hash: Vec<u8>,
 }
 
 impl<'a> Address<'a> {
-    fn of(place: &'a ArtifactPlace) -> Address<'a> {
+    fn of(place: &'a ArtifactAddress) -> Address<'a> {
         Address {
             place,
             session: session(place),
@@ -244,7 +244,7 @@ async fn put(database: &Database, address: &Address<'_>, row: &ArtifactRow) -> O
 
 async fn get(
     database: &Database,
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: Option<u64>,
 ) -> Outcome<Option<StoredArtifact>> {
     const SQL: &str = concat!(
@@ -266,7 +266,7 @@ async fn get(
     Ok(Some(sql::stored(place, version, part, data)?))
 }
 
-async fn versions(database: &Database, place: &ArtifactPlace) -> Outcome<Vec<ArtifactVersion>> {
+async fn versions(database: &Database, place: &ArtifactAddress) -> Outcome<Vec<ArtifactVersion>> {
     const SQL: &str = concat!(
         "SELECT version, create_time, mime_type, custom_metadata FROM retain_artifacts WHERE ",
         by_address!(),
@@ -287,7 +287,7 @@ async fn versions(database: &Database, place: &ArtifactPlace) -> Outcome<Vec<Art
 
 /// The text that some bytes of a version are.
 fn text<'a>(
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: u64,
     bytes: &'a [u8],
 ) -> Result<&'a str, ArtifactError> {
@@ -295,7 +295,7 @@ fn text<'a>(
 }
 
 /// Removes the versions that there are, and none that is saved later, however late this gets on.
-async fn delete(database: &Database, place: &ArtifactPlace) -> Outcome<()> {
+async fn delete(database: &Database, place: &ArtifactAddress) -> Outcome<()> {
     const SQL: &str = concat!(
         "DELETE FROM retain_artifacts WHERE ",
         by_address!(),
@@ -340,11 +340,11 @@ async fn erase_chunk(database: &Database, app: &str, user: &str) -> Outcome<u64>
 
 #[async_trait]
 impl ArtifactStore for PostgresArtifactStore {
-    fn names(&self) -> ArtifactNames {
-        ArtifactNames::Exact
+    fn naming(&self) -> ArtifactNaming {
+        ArtifactNaming::Exact
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let (address, row) = (Address::of(place), ArtifactRow::of(new)?);
         address.check()?;
         let data = row.data.as_ref().map_or(0, |data| data.len());
@@ -355,17 +355,20 @@ impl ArtifactStore for PostgresArtifactStore {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         tried!(get(&self.database, place, version)).map_err(told("load an artifact"))
     }
 
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    async fn versions(
+        &self,
+        place: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         tried!(versions(&self.database, place)).map_err(told("list versions"))
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         tried!(delete(&self.database, place)).map_err(told("delete an artifact"))
     }
 
@@ -379,13 +382,13 @@ impl ArtifactStore for PostgresArtifactStore {
         tried!(list(&self.database, app, user, session)).map_err(told("list artifacts"))
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
         let damaged = |name: &[u8]| ArtifactError::Corrupt {
-            place: String::from_utf8_lossy(name).into_owned(),
+            address: String::from_utf8_lossy(name).into_owned(),
             version: 0,
             source: "its name is not UTF-8".into(),
         };
@@ -414,8 +417,8 @@ impl ArtifactStore for PostgresArtifactStore {
 mod tests {
     use super::*;
 
-    fn place(app: String, session: String) -> ArtifactPlace {
-        ArtifactPlace {
+    fn place(app: String, session: String) -> ArtifactAddress {
+        ArtifactAddress {
             app,
             user: "ada".to_owned(),
             session: Some(session),

@@ -1,7 +1,7 @@
 //! Creates a session: its state is position 0 of its log.
 
 use retain_core::{
-    Json, Limited, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
+    Json, LimitKind, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -10,7 +10,7 @@ use super::{
     delete::{Burial, bury},
     pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
-    state::{OwnKeys, OwnerKeys, StateStatements},
+    state::{OwnerKeys, SessionStateText, StateStatements},
 };
 
 /// Writes the state that a session is created with.
@@ -47,9 +47,9 @@ pub(super) async fn create(
     now_us: Option<i64>,
     made: &mut Option<i64>,
 ) -> Result<CachedHead, Failure> {
-    let mut own = OwnKeys::default();
+    let mut own = SessionStateText::default();
     own.set(0, &new.changes);
-    check_limit(Limited::SessionState, own.bytes, new.state_bytes_max)?;
+    check_limit(LimitKind::SessionState, own.bytes, new.state_bytes_max)?;
     let transaction = database.transaction().await?;
     let (statements, state) = join!(
         biased; Statements::prepare(&transaction), StateStatements::prepare(&transaction)

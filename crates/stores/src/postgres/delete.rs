@@ -188,7 +188,9 @@ pub(super) async fn sweep(
 
 #[cfg(test)]
 mod tests {
-    use retain_core::{Changes, ConnectStore as _, NewSession, SessionStore as _, Want, Window};
+    use retain_core::{
+        Changes, ConnectStore as _, NewSession, ReadDetail, SessionStore as _, Window,
+    };
     use retain_testkit::postgres::{TestDatabase, is_there};
 
     use super::*;
@@ -220,7 +222,7 @@ mod tests {
             delete(&store.database, &key, None, &mut found)
                 .await
                 .unwrap();
-            let read = store.read(&key, Window::NONE, Want::EventsOnly).await;
+            let read = store.read(&key, Window::NONE, ReadDetail::EventsOnly).await;
             assert_eq!(read.unwrap().is_some(), stays);
         }
     }

@@ -13,7 +13,7 @@ use super::{
     delete::{Burial, bury},
     pool::{Database, Failure, Param, Transaction, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
-    state::{OwnKeys, OwnerKeys, StateStatements, lock_owners},
+    state::{OwnerKeys, SessionStateText, StateStatements, lock_owners},
 };
 use crate::rules::{self, DRAFT_TTL_US};
 
@@ -234,7 +234,7 @@ pub(super) async fn extend(
     }
     *is_sent = true;
     // What a draft takes is counted when it becomes a session.
-    let mut own = OwnKeys::new(0, &stored?)?;
+    let mut own = SessionStateText::new(0, &stored?)?;
     for (position, new) in events {
         own.set(*position, &new.changes);
     }

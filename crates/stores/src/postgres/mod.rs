@@ -39,9 +39,9 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing,
-    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey, SessionStore,
-    Snapshot, StateOwner, StoreSessionService, TransferStore, Want, Window, Written,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
+    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionError,
+    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Window,
 };
 
 use background::BackgroundJobs;
@@ -228,11 +228,16 @@ impl SessionStore for PostgresStore {
             Ok(())
         };
         self.apart("create", create).await?;
-        let created = self.read(&key, Window::NONE, Want::State).await?;
+        let created = self.read(&key, Window::NONE, ReadDetail::State).await?;
         created.ok_or(SessionError::NotFound { key })
     }
 
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>> {
         let read = attempts!(
             "read",
             read::session(&self.database, key, window, want, self.now_us())
@@ -266,7 +271,7 @@ impl SessionStore for PostgresStore {
         self.apart("delete", delete).await
     }
 
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let (address, batch) = (key.clone(), Arc::clone(batch));
         let append = move |store: PostgresStore| async move {
             let keys = LockKey::of_batch(&address, &batch);
@@ -275,7 +280,7 @@ impl SessionStore for PostgresStore {
         };
         let written = self.apart("append", append).await?;
         // A caller that only queued has changed nothing that others wait for.
-        if matches!(written, Written::Done { .. }) {
+        if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.ring(key);
         }
         Ok(written)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, Json, JsonMap, LogHeader, Result, ScopedState, SessionError, SessionKey, Snapshot, Want,
-    Window,
+    Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
+    Snapshot, Window,
 };
 use tokio::join;
 use tokio_postgres::{Row, Statement};
@@ -89,7 +89,7 @@ pub(super) async fn session(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    want: Want,
+    want: ReadDetail,
     now_us: Option<i64>,
 ) -> Result<Option<(Snapshot, CachedHead)>, Failure> {
     let answers = ask(database, key, window, want, now_us).await?;
@@ -115,7 +115,7 @@ async fn ask(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    want: Want,
+    want: ReadDetail,
     now_us: Option<i64>,
 ) -> Result<Answers, Failure> {
     let (app, user, id) = (&key.app, &key.user, &key.id);
@@ -123,7 +123,7 @@ async fn ask(
     let (newest, oldest) = (count(window.newest), count(window.oldest));
     let since = window.after_timestamp;
     let wants_events = newest != Some(0) && oldest != Some(0);
-    if want == Want::EventsOnly && !wants_events {
+    if want == ReadDetail::EventsOnly && !wants_events {
         // One statement is a snapshot by itself.
         let client = database.connection().await?;
         let statement = client.prepare_cached(HEAD).await?;
@@ -143,7 +143,7 @@ async fn ask(
     let events = transaction.query_all(&prepared[1], &which);
     let state = transaction.query(&prepared[2], [app, user, id]);
     let shared = transaction.query(&prepared[3], [app, user]);
-    let wants_state = want == Want::State;
+    let wants_state = want == ReadDetail::State;
     let (begun, head, events, state, shared, ended) = join!(
         biased;
         transaction.begin_snapshot(),

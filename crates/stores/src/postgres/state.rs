@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use retain_core::{Changes, Json, JsonMap, Limited, Result, ScopedState, check_growth};
+use retain_core::{Changes, Json, JsonMap, LimitKind, Result, ScopedState, check_growth};
 use tokio::join;
 use tokio_postgres::{Error, Row};
 
@@ -24,7 +24,7 @@ statements! {
                          SELECT $1::text, $2::text, key, value \
                          FROM unnest($3::text[], $4::bytea[]) AS new (key, value) \
                          ON CONFLICT (app, user_id, key) DO UPDATE SET value = excluded.value",
-        own_keys: concat!(
+        state_text: concat!(
             "SELECT key, octet_length(value) FROM retain_state WHERE key = ANY($4) AND log = ",
             number_by_key!()
         ),
@@ -47,7 +47,7 @@ type Version = (String, u64, Option<String>);
 
 /// The session's own keys while a batch goes over them.
 #[derive(Debug, Default)]
-pub(super) struct OwnKeys {
+pub(super) struct SessionStateText {
     /// How many bytes all keys and values take.
     pub(super) bytes: usize,
     /// How long the stored values are; `None` for one that is absent.
@@ -56,19 +56,19 @@ pub(super) struct OwnKeys {
     past: Vec<Version>,
 }
 
-impl OwnKeys {
+impl SessionStateText {
     /// The keys as they are stored: rows of (key, length).
-    pub(super) fn new(bytes: usize, rows: &[Row]) -> Result<OwnKeys, Error> {
+    pub(super) fn new(bytes: usize, rows: &[Row]) -> Result<SessionStateText, Error> {
         let mut stored = HashMap::new();
         for row in rows {
             let length: Option<i32> = row.try_get(1)?;
             let length = length.map(|length| length as usize);
             stored.insert(row.try_get(0)?, length);
         }
-        Ok(OwnKeys {
+        Ok(SessionStateText {
             bytes,
             stored,
-            ..OwnKeys::default()
+            ..SessionStateText::default()
         })
     }
 
@@ -137,7 +137,7 @@ fn columns<'a>(rows: impl Iterator<Item = (&'a String, u64, &'a Option<String>)>
 /// The keys of an app or of a user while a batch changes them. The holder has locked their row.
 #[derive(Debug)]
 pub(super) struct OwnerKeys {
-    what: Limited,
+    what: LimitKind,
     app: String,
     /// Empty for the app itself.
     user: String,
@@ -183,8 +183,8 @@ impl OwnerKeys {
         }
         Ok(OwnerKeys {
             what: match user.is_empty() {
-                true => Limited::AppState,
-                false => Limited::UserState,
+                true => LimitKind::AppState,
+                false => LimitKind::UserState,
             },
             app: app.to_owned(),
             user: user.to_owned(),
@@ -312,10 +312,10 @@ mod tests {
 
     #[test]
     fn value_between_two_events_of_a_batch_is_past() {
-        let mut keys = OwnKeys {
+        let mut keys = SessionStateText {
             bytes: 10,
             stored: HashMap::from([("a".to_owned(), Some(4)), ("gone".to_owned(), None)]),
-            ..OwnKeys::default()
+            ..SessionStateText::default()
         };
         keys.set(5, &changes(&[("a", Some("xx")), ("gone", Some(""))]));
         // "a" has grown by nothing, "gone" takes its name and two quotes.

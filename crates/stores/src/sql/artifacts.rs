@@ -1,7 +1,7 @@
 //! Artifacts as rows: a part without its bytes, and the bytes; and how they become one again.
 
 use retain_core::{
-    ArtifactError, ArtifactPlace, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,
+    ArtifactAddress, ArtifactError, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,
     SessionError, StoredArtifact,
 };
 
@@ -35,13 +35,13 @@ impl ArtifactRow {
 }
 
 /// The session in an artifact's address. No session is called '': those are the user's own.
-pub(crate) fn session(place: &ArtifactPlace) -> &str {
+pub(crate) fn session(place: &ArtifactAddress) -> &str {
     place.session.as_deref().unwrap_or_default()
 }
 
 /// A version from its row.
 pub(crate) fn stored(
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: u64,
     part: &str,
     data: Option<Bytes>,
@@ -55,7 +55,7 @@ pub(crate) fn stored(
 
 /// What is known of a version, from its row.
 pub(crate) fn about(
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: u64,
     create_time: f64,
     mime_type: Option<String>,
@@ -77,12 +77,12 @@ pub(crate) fn about(
 
 /// A version that cannot be read.
 pub(crate) fn corrupt(
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: u64,
     cause: impl Into<BoxError>,
 ) -> ArtifactError {
     ArtifactError::Corrupt {
-        place: place.filename.clone(),
+        address: place.filename.clone(),
         version,
         source: cause.into(),
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn metadata_that_is_not_an_object_is_corrupt() {
-        let place = ArtifactPlace {
+        let place = ArtifactAddress {
             app: "app".to_owned(),
             user: "ada".to_owned(),
             session: None,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use retain_core::{
-    BoxError, ForgetReceipt, Json, JsonMap, MemoryAbout, MemoryAdded, MemoryError, MemoryKind,
+    BoxError, ForgetReceipt, IngestReceipt, Json, JsonMap, MemoryError, MemoryInfo, MemoryKind,
     MemoryMark, MemoryOrigin, MemoryPlan, MemoryScope, MemoryTotals, MemoryVector, PreparedMemory,
     Tombstone,
 };
@@ -14,7 +14,7 @@ use crate::rules::{Removal, TOUCHED_MAX};
 /// Memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;
 
-/// The columns of [`MemoryAbout`] behind its number, in the order of [`RawAbout`].
+/// The columns of [`MemoryInfo`] behind its number, in the order of [`RawAbout`].
 macro_rules! about_columns {
     () => {
         "id, revision, kind, origin, tool, session, position, event_id, author, timestamp, \
@@ -81,8 +81,8 @@ impl ScopeRow {
 }
 
 /// What the plans for a batch come to.
-pub(crate) fn added(plans: &[MemoryPlan]) -> MemoryAdded {
-    let mut added = MemoryAdded::default();
+pub(crate) fn added(plans: &[MemoryPlan]) -> IngestReceipt {
+    let mut added = IngestReceipt::default();
     for plan in plans {
         match plan {
             MemoryPlan::Insert => added.added += 1,
@@ -196,9 +196,9 @@ pub(crate) struct RawAbout {
 
 impl RawAbout {
     /// What it means. Nothing is taken for something else.
-    pub(crate) fn read(self) -> Result<MemoryAbout, BoxError> {
+    pub(crate) fn read(self) -> Result<MemoryInfo, BoxError> {
         let kind = kind(self.kind)?;
-        Ok(MemoryAbout {
+        Ok(MemoryInfo {
             seq: self.seq,
             revision: self.revision,
             kind,

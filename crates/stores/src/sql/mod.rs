@@ -8,8 +8,8 @@ pub(crate) mod memory;
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Event, Head, Json, Lease, Limited, Origin, Result, SessionError, SessionKey, Standing, Window,
-    check_limit,
+    Event, Head, Json, Lease, LimitKind, Origin, Result, SessionError, SessionKey, SessionStatus,
+    Window, check_limit,
 };
 
 use crate::rules;
@@ -77,8 +77,8 @@ impl SessionRow {
         key: &'a SessionKey,
         first_ticket: Option<&'a str>,
         now_us: i64,
-    ) -> Standing<'a> {
-        Standing {
+    ) -> SessionStatus<'a> {
+        SessionStatus {
             key,
             incarnation: self.number as u64,
             position: self.position,
@@ -91,7 +91,7 @@ impl SessionRow {
     /// Goes on to the next position, which `event` is to have. Fails where a log can have no more.
     pub(crate) fn go_on(&mut self, event: &Event) -> Result<u64> {
         let position = self.position + 1;
-        check_limit(Limited::Log, position as usize, POSITION_MAX as usize)?;
+        check_limit(LimitKind::Log, position as usize, POSITION_MAX as usize)?;
         self.in_order &= position == 1 || event.timestamp >= self.last_update;
         self.position = position;
         self.last_update = event.timestamp;

@@ -1,7 +1,7 @@
 //! Addresses of everything there is, a page at a time: what a store that takes this one's place asks
 //! for. Texts are compared byte by byte, in SQLite as in Rust.
 
-use retain_core::{ArtifactPlace, MemoryScope, SessionKey, StateOwner};
+use retain_core::{ArtifactAddress, MemoryScope, SessionKey, StateOwner};
 use rusqlite::{Connection, params};
 
 /// The addresses of sessions that have not expired.
@@ -72,17 +72,17 @@ pub(super) fn memory_scopes(
 /// The places of artifacts. What belongs to an expired session is as good as gone.
 pub(super) fn artifacts(
     connection: &Connection,
-    after: Option<&ArtifactPlace>,
+    after: Option<&ArtifactAddress>,
     limit: usize,
     now_us: i64,
-) -> rusqlite::Result<Vec<ArtifactPlace>> {
+) -> rusqlite::Result<Vec<ArtifactAddress>> {
     let sql = "SELECT DISTINCT app, user, session, name FROM artifacts it \
                WHERE (?1 OR (app, user, session, name) > (?2, ?3, ?4, ?5)) \
                AND NOT EXISTS (SELECT 1 FROM sessions \
                  WHERE app = it.app AND user = it.user AND id = it.session \
                  AND ttl_us IS NOT NULL AND touched_us <= ?6 - ttl_us) \
                ORDER BY app, user, session, name LIMIT ?7";
-    let text = |part: fn(&ArtifactPlace) -> &str| after.map_or("", part);
+    let text = |part: fn(&ArtifactAddress) -> &str| after.map_or("", part);
     let mut statement = connection.prepare_cached(sql)?;
     let asked = params![
         after.is_none(),
@@ -95,7 +95,7 @@ pub(super) fn artifacts(
     ];
     let found = statement.query_map(asked, |row| {
         let (session, name): (String, String) = (row.get(2)?, row.get(3)?);
-        Ok(ArtifactPlace {
+        Ok(ArtifactAddress {
             app: row.get(0)?,
             user: row.get(1)?,
             session: Some(session).filter(|session| !session.is_empty()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Batch, Event, LeaseUse, Limited, NewEvent, Plan, Result, SessionKey, Written, check_growth,
-    plan_append,
+    AppendOutcome, Batch, Event, LeaseUse, LimitKind, NewEvent, Plan, Result, SessionKey,
+    check_growth, plan_append,
 };
 use rusqlite::{Connection, params};
 
@@ -26,7 +26,7 @@ pub(super) fn append(
     key: &SessionKey,
     batch: &Batch,
     now_us: i64,
-) -> Result<Written> {
+) -> Result<AppendOutcome> {
     let row = SessionRow::get(connection, APPEND, key, now_us)?;
     let first_ticket = match batch.lease {
         LeaseUse::Take { .. } => first_ticket(connection, row.number, now_us)?,
@@ -37,7 +37,7 @@ pub(super) fn append(
     match plan {
         Plan::Busy { until_us } => {
             queue(connection, row.number, &batch.lease, now_us)?;
-            Ok(Written::Busy { until_us, now_us })
+            Ok(AppendOutcome::Busy { until_us, now_us })
         }
         Plan::Write {
             events,
@@ -62,10 +62,10 @@ pub(super) fn append(
                 )?;
             }
             let limit = batch.state_bytes_max;
-            check_growth(Limited::SessionState, before, row.state_bytes, limit)?;
+            check_growth(LimitKind::SessionState, before, row.state_bytes, limit)?;
             update(connection, &row)?;
             leave_queue(connection, row.number, &batch.lease)?;
-            Ok(Written::Done { events, token })
+            Ok(AppendOutcome::Done { events, token })
         }
     }
 }

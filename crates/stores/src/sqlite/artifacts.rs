@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, Clock,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Clock,
     NewArtifact, Result, SessionError, StoreArtifactService, StoredArtifact,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -59,7 +59,7 @@ impl SqliteStore {
 
 fn insert(
     connection: &Connection,
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     row: &ArtifactRow,
 ) -> rusqlite::Result<u64> {
     let address = (&place.app, &place.user, session(place), &place.name);
@@ -89,7 +89,7 @@ type Found = (u64, String, Option<Vec<u8>>);
 
 fn find(
     connection: &Connection,
-    place: &ArtifactPlace,
+    place: &ArtifactAddress,
     version: Option<u64>,
 ) -> rusqlite::Result<Option<Found>> {
     let sql = "SELECT version, part, data FROM artifacts \
@@ -105,9 +105,12 @@ fn find(
 }
 
 /// A version, when and as what it was saved, and its notes.
-type Listed = (u64, f64, Option<String>, String);
+type ListedSession = (u64, f64, Option<String>, String);
 
-fn versions(connection: &Connection, place: &ArtifactPlace) -> rusqlite::Result<Vec<Listed>> {
+fn versions(
+    connection: &Connection,
+    place: &ArtifactAddress,
+) -> rusqlite::Result<Vec<ListedSession>> {
     let sql = "SELECT version, create_time, mime_type, custom_metadata FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 ORDER BY version";
     let mut statement = connection.prepare_cached(sql)?;
@@ -142,13 +145,13 @@ fn as_artifact_error(error: SessionError) -> ArtifactError {
 
 #[async_trait]
 impl ArtifactStore for SqliteArtifactStore {
-    fn names(&self) -> ArtifactNames {
-        ArtifactNames::Exact
+    fn naming(&self) -> ArtifactNaming {
+        ArtifactNaming::Exact
     }
 
     async fn put(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         new: NewArtifact,
     ) -> std::result::Result<u64, ArtifactError> {
         let (place, row) = (place.clone(), ArtifactRow::of(new)?);
@@ -162,7 +165,7 @@ impl ArtifactStore for SqliteArtifactStore {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> std::result::Result<Option<StoredArtifact>, ArtifactError> {
         let asked = place.clone();
@@ -178,10 +181,10 @@ impl ArtifactStore for SqliteArtifactStore {
 
     async fn versions(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
     ) -> std::result::Result<Vec<ArtifactVersion>, ArtifactError> {
         let asked = place.clone();
-        let read = move |connection: &Connection| -> Result<Vec<Listed>> {
+        let read = move |connection: &Connection| -> Result<Vec<ListedSession>> {
             versions(connection, &asked).map_err(|e| failed("list versions", e))
         };
         let found = self.readers.read("list versions", read).await;
@@ -192,7 +195,7 @@ impl ArtifactStore for SqliteArtifactStore {
         known.collect()
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> std::result::Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> std::result::Result<(), ArtifactError> {
         let place = place.clone();
         let delete = move |connection: &Connection| -> Result<()> {
             let sql = "DELETE FROM artifacts \
@@ -229,13 +232,13 @@ impl ArtifactStore for SqliteArtifactStore {
         listed.map_err(as_artifact_error)
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> std::result::Result<Vec<ArtifactPlace>, ArtifactError> {
+    ) -> std::result::Result<Vec<ArtifactAddress>, ArtifactError> {
         let (after, now_us) = (after.cloned(), self.clock.now_us());
-        let list = move |connection: &Connection| -> Result<Vec<ArtifactPlace>> {
+        let list = move |connection: &Connection| -> Result<Vec<ArtifactAddress>> {
             let found = addresses::artifacts(connection, after.as_ref(), limit, now_us);
             found.map_err(|e| failed("list artifacts", e))
         };

@@ -1,7 +1,7 @@
 //! Creates a session: its state is position 0 of its log.
 
 use retain_core::{
-    Json, Limited, NewSession, Result, SessionError, SessionKey, Snapshot, Want, Window,
+    Json, LimitKind, NewSession, ReadDetail, Result, SessionError, SessionKey, Snapshot, Window,
     check_limit, duration_us,
 };
 use rusqlite::{Connection, params};
@@ -51,7 +51,7 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
     };
     let number = created().map_err(|e| failed("create", e))?;
     let bytes = set_session_keys(connection, number, 0, 0, &new.changes)?;
-    check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
+    check_limit(LimitKind::SessionState, bytes, new.state_bytes_max)?;
     if bytes != 0 {
         let sql = "UPDATE sessions SET state_bytes = ?2 WHERE number = ?1";
         let updated = connection.prepare_cached(sql);
@@ -59,7 +59,13 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
         updated.map_err(|e| failed("create", e))?;
     }
     set_shared_keys(connection, &new.key, &new.changes, new.state_bytes_max)?;
-    let created = read::session(connection, &new.key, Window::NONE, Want::State, now_us)?;
+    let created = read::session(
+        connection,
+        &new.key,
+        Window::NONE,
+        ReadDetail::State,
+        now_us,
+    )?;
     created.ok_or_else(|| SessionError::NotFound {
         key: new.key.clone(),
     })

@@ -5,8 +5,8 @@
 use std::{ops::Range, sync::Arc};
 
 use retain_core::{
-    Json, JsonMap, ListQuery, ListText, Listed, Listing, Origin, OwnKeys, Result, SessionError,
-    SessionKey, SessionMeta, State, seconds,
+    Json, JsonMap, ListQuery, ListText, ListedSession, Listing, Origin, Result, SessionError,
+    SessionKey, SessionMeta, SessionStateText, State, seconds,
 };
 use rusqlite::{Connection, Row, types::Value};
 
@@ -58,15 +58,15 @@ pub(super) fn list_text(
     for user in rules::users(query, users) {
         text.share(user, &app, &shared_state(connection, &query.app, user)?)?;
     }
-    let known = own_keys(connection, query, &found, listed)?;
+    let known = state_text(connection, query, &found, listed)?;
     text.reserve(found.places.len());
     for (at, place) in found.places.iter().enumerate() {
-        let own_keys = known.keys_of(place.number, place.position);
-        text.add(Listed {
+        let state_text = known.keys_of(place.number, place.position);
+        text.add(ListedSession {
             id: &found.names[place.id.clone()],
             user: found.user(place, query),
             // No session is shown without the keys that it has.
-            own_keys: own_keys.ok_or_else(|| unread(found.key(at, query)))?,
+            state_text: state_text.ok_or_else(|| unread(found.key(at, query)))?,
             last_update_time: place.last_update,
         })?;
     }
@@ -154,7 +154,7 @@ impl Places {
 
 /// The own keys of all sessions as one text. Only those are read that have changed since the last
 /// list, where there was one.
-fn own_keys(
+fn state_text(
     connection: &Connection,
     query: &ListQuery,
     found: &Places,
@@ -190,7 +190,7 @@ fn read_own_keys(
     new: &[usize],
 ) -> Result<CachedStates> {
     let mut all = CachedStates::with_capacity(found.places.len());
-    let mut own = OwnKeys::default();
+    let mut own = SessionStateText::default();
     let mut ranges = vec![0..0; new.len()];
     let key = |at: usize| found.key(new[at], query);
     let numbers: Vec<i64> = new.iter().map(|at| found.places[*at].number).collect();

@@ -33,9 +33,10 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText,
-    Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
-    SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Want, Window, Written,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
+    ListText, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
+    SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
+    TransferStore, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -218,7 +219,12 @@ impl SessionStore for SqliteStore {
         self.writer.write("create", create).await
     }
 
-    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+    async fn read(
+        &self,
+        key: &SessionKey,
+        window: Window,
+        want: ReadDetail,
+    ) -> Result<Option<Snapshot>> {
         let (key, now_us) = (key.clone(), self.now_us());
         let read = move |connection: &rusqlite::Connection| {
             read::session(connection, &key, window, want, now_us)
@@ -254,14 +260,14 @@ impl SessionStore for SqliteStore {
         Ok(deleted)
     }
 
-    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let (for_job, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
         let append = move |connection: &rusqlite::Connection| {
             append::append(connection, &for_job, &batch, now_us)
         };
         let written = self.writer.write("append", append).await?;
         // A caller that only queued has changed nothing that others wait for.
-        if matches!(written, Written::Done { .. }) {
+        if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.ring(key);
         }
         Ok(written)

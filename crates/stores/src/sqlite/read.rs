@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, Json, JsonMap, LogHeader, Result, ScopedState, SessionError, SessionKey, Snapshot, Want,
-    Window,
+    Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
+    Snapshot, Window,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -28,7 +28,7 @@ pub(super) fn session(
     connection: &Connection,
     key: &SessionKey,
     window: Window,
-    want: Want,
+    want: ReadDetail,
     now_us: i64,
 ) -> Result<Option<Snapshot>> {
     let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(READ, e))?;
@@ -37,8 +37,8 @@ pub(super) fn session(
     };
     Ok(Some(Snapshot {
         state: match want {
-            Want::State => scoped_state(connection, key, row.number)?,
-            Want::EventsOnly => ScopedState::default(),
+            ReadDetail::State => scoped_state(connection, key, row.number)?,
+            ReadDetail::EventsOnly => ScopedState::default(),
         },
         events: events(connection, key, &row, window)?,
         head: row.head(key.clone()),

@@ -1,6 +1,8 @@
 //! Writes state: a session's own keys with their past, and the keys that sessions share.
 
-use retain_core::{Changes, Json, JsonMap, Limited, Result, ScopedState, SessionKey, check_growth};
+use retain_core::{
+    Changes, Json, JsonMap, LimitKind, Result, ScopedState, SessionKey, check_growth,
+};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failed;
@@ -68,8 +70,8 @@ pub(super) fn set_shared_keys(
     bytes_max: usize,
 ) -> Result<()> {
     let scopes = [
-        (Limited::AppState, "", &changes.app),
-        (Limited::UserState, key.user.as_str(), &changes.user),
+        (LimitKind::AppState, "", &changes.app),
+        (LimitKind::UserState, key.user.as_str(), &changes.user),
     ];
     for (what, user, keys) in scopes {
         if !keys.is_empty() {

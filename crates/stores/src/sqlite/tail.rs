@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use retain_core::{SessionKey, Want, Window};
+use retain_core::{ReadDetail, SessionKey, Window};
 
 use super::{SqliteStore, read};
 use crate::rules::POLL;
@@ -84,7 +84,7 @@ pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64
             connection,
             &for_read,
             Window::NONE,
-            Want::EventsOnly,
+            ReadDetail::EventsOnly,
             now_us,
         )
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use retain_core::{
-    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService as _,
+    ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactService as _,
     ArtifactStore as _, Part, SessionKey,
 };
 use retain_stores::{FileArtifactService, FileArtifactStore};
@@ -103,7 +103,7 @@ fn paths_never_lead_upward() {
         }
         let [app, user, session, file] = names;
         let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), file);
-        let Ok(place) = ArtifactPlace::of(&key, ArtifactNames::Paths) else {
+        let Ok(place) = ArtifactAddress::from_key(&key, ArtifactNaming::Paths) else {
             continue;
         };
         fit += 1;
@@ -321,9 +321,9 @@ async fn artifact_pages_are_ordered_and_complete() {
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");
     fs::create_dir_all(scope.join("aa/versions/.0.pending")).unwrap();
-    let (mut found, mut last): (Vec<String>, Option<ArtifactPlace>) = (Vec::new(), None);
+    let (mut found, mut last): (Vec<String>, Option<ArtifactAddress>) = (Vec::new(), None);
     loop {
-        let page = artifacts.store().places(last.as_ref(), 2).await.unwrap();
+        let page = artifacts.store().addresses(last.as_ref(), 2).await.unwrap();
         assert!(page.len() == 2 || page.is_empty(), "{page:?}");
         found.extend(page.iter().map(|place| place.filename.clone()));
         match page.last() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, NewArtifact,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, NewArtifact,
     StoredArtifact,
 };
 use retain_stores::{FileArtifactStore, InMemoryArtifactStore};
@@ -16,27 +16,30 @@ struct Shared(Arc<InMemoryArtifactStore>);
 
 #[async_trait]
 impl ArtifactStore for Shared {
-    fn names(&self) -> ArtifactNames {
-        self.0.names()
+    fn naming(&self) -> ArtifactNaming {
+        self.0.naming()
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         self.0.put(place, new).await
     }
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         self.0.get(place, version).await
     }
 
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    async fn versions(
+        &self,
+        place: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         self.0.versions(place).await
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.0.delete(place).await
     }
 
@@ -49,12 +52,12 @@ impl ArtifactStore for Shared {
         self.0.list(app, user, session).await
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
-        self.0.places(after, limit).await
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
+        self.0.addresses(after, limit).await
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     script::{Op, Probe, Script},
 };
 use adk::{adk_rewind, adk_window, equal_in_python, newest, refuses, sorted};
-use parts::{events_of, fields, fields_mut, id_of, ids, key_of, own_keys, put, set_all, time_of};
+use parts::{events_of, fields, fields_mut, id_of, ids, key_of, put, set_all, state_text, time_of};
 
 pub(crate) use adk::Service;
 pub(crate) use rules::{Rule, Used};
@@ -368,7 +368,7 @@ impl<'a> Comparison<'a> {
         let twin = self.twins.get(&key_of(ours));
         let held = Held {
             id: twin.and_then(|twin| twin.id.clone()),
-            state: own_keys(&ours["state"]),
+            state: state_text(&ours["state"]),
             overlay: twin.map(|twin| twin.overlay.clone()).unwrap_or_default(),
             our_time: ours["lastUpdateTime"].as_f64().unwrap_or_default(),
             time: twin.and_then(|twin| twin.time),
@@ -516,7 +516,7 @@ impl<'a> Comparison<'a> {
             return differ("event", Json::Null, event);
         };
         let twin = self.twins.entry(key.clone()).or_default();
-        let states = (&own_keys(&before["state"]), &own_keys(&after["state"]));
+        let states = (&state_text(&before["state"]), &state_text(&after["state"]));
         twin.overlay = overlay_after(&twin.overlay, states, ours)?;
         let is_rewind = ours["actions"].get("rewindBeforeInvocationId").is_some();
         twin.has_foreign_rewind |= is_rewind;
@@ -545,7 +545,7 @@ impl<'a> Comparison<'a> {
             held.adk_events.push(event.clone());
             held.our_time = time_of(&ours["event"]);
             held.time = is_zero.then_some(0.0);
-            let state = own_keys(&live["state"]);
+            let state = state_text(&live["state"]);
             held.overlay = overlay_after(&held.overlay, (&held.state, &state), &ours["event"])?;
             held.state = state;
         }
@@ -629,7 +629,7 @@ impl<'a> Comparison<'a> {
         let log = events_of(before);
         let log: Vec<Json> = log.iter().map(|event| self.event(&key, event)).collect();
         let twin = self.twins.entry(key.clone()).or_default();
-        let mut there = own_keys(&before["state"]);
+        let mut there = state_text(&before["state"]);
         for (key, (value, _)) in &twin.overlay {
             put(&mut there, key, value.as_ref());
         }
@@ -637,7 +637,7 @@ impl<'a> Comparison<'a> {
         let is_sorted = ids(&in_order) == ids(&log);
         let delta = adk_rewind(&in_order, &there, invocation);
         set_all(&mut there, &delta);
-        let here = own_keys(&after["state"]);
+        let here = state_text(&after["state"]);
         let mut overlay = Overlay::new();
         for name in here.keys().chain(there.keys()) {
             let (own, other) = (here.get(name), there.get(name));
@@ -667,7 +667,7 @@ impl<'a> Comparison<'a> {
         }
         let untranslated = self.new_event(&ours.result["event"]).to_string();
         let mut event = ours.result["event"].clone();
-        let our_delta = own_keys(&event["actions"]["stateDelta"]);
+        let our_delta = state_text(&event["actions"]["stateDelta"]);
         let actions = fields_mut(&mut event).get_mut("actions").expect("actions");
         fields_mut(actions).insert("stateDelta", delta.clone());
         let expected = self.new_event(&event);
@@ -770,7 +770,7 @@ fn overlay_after(
     for (key, (value, _)) in overlay {
         put(&mut there, key, value.as_ref());
     }
-    set_all(&mut there, &own_keys(&event["actions"]["stateDelta"]));
+    set_all(&mut there, &state_text(&event["actions"]["stateDelta"]));
     let is_rewind = event["actions"].get("rewindBeforeInvocationId").is_some();
     let mut differing = Overlay::new();
     for name in after.keys().chain(there.keys()) {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use retain_core::{
     ApiKey, ArtifactKey, ArtifactService as _, Content, Forget, KeyScope, KeyStore as _,
     MemoryBatch, MemoryLimits, MemoryRows, MemoryScope, MemoryStore as _, NewMemory, Part,
-    PreparedMemory, Repeats, SessionLog as _,
+    PreparedMemory, RepeatPolicy, SessionLog as _,
 };
 use retain_stores::PostgresArtifactService;
 
@@ -31,7 +31,7 @@ fn batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
     Arc::new(MemoryBatch {
         scope: MemoryScope::new("app", "ada"),
         memories: memories.into(),
-        repeats: Repeats::Replace,
+        repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
         now_us: 1,
     })
@@ -58,7 +58,7 @@ async fn interrupted_memory_writes_apply_once() {
     }
     let all = MemoryRows::After { seq: 0, limit: 10 };
     let rows = straight.store().memory().rows(&scope, all, false).await;
-    let ids: Vec<String> = rows.unwrap().into_iter().map(|row| row.about.id).collect();
+    let ids: Vec<String> = rows.unwrap().into_iter().map(|row| row.info.id).collect();
     assert_eq!(ids, ["b", "d"]);
     let mark = memory.mark(&scope).await.unwrap();
     assert_eq!((mark.revision, mark.last_seq), (4, 4));

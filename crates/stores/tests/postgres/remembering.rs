@@ -11,7 +11,7 @@ use std::{
 use retain_core::{
     Content, Forget, Json, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError, MemoryFilter,
     MemoryLimits, MemoryMark, MemoryOrigin, MemoryRows, MemoryScope, MemoryStore as _,
-    MemoryUpdate, NewMemory, PreparedMemory, Repeats, SessionLog as _,
+    MemoryUpdate, NewMemory, PreparedMemory, RepeatPolicy, SessionLog as _,
 };
 use retain_stores::{PostgresMemoryStore, PostgresOptions, PostgresStore};
 use retain_testkit::{
@@ -42,7 +42,7 @@ fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
     Arc::new(MemoryBatch {
         scope: ada(),
         memories: memories.collect::<Result<_, _>>().unwrap(),
-        repeats: Repeats::Replace,
+        repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
         now_us: 1_700_000_000_000_000,
     })
@@ -81,8 +81,8 @@ impl Follower {
         }
         let asked = MemoryRows::Numbered(asked);
         for row in store.rows(&ada(), asked, false).await.unwrap() {
-            let known = (row.about.revision, row.content.text_concat());
-            self.texts.insert(row.about.seq, known);
+            let known = (row.info.revision, row.content.text_concat());
+            self.texts.insert(row.info.seq, known);
         }
     }
 }
@@ -94,13 +94,8 @@ async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
         limit: usize::MAX,
     };
     let rows = store.rows(&ada(), all, false).await.unwrap().into_iter();
-    rows.map(|row| {
-        (
-            row.about.seq,
-            (row.about.revision, row.content.text_concat()),
-        )
-    })
-    .collect()
+    rows.map(|row| (row.info.seq, (row.info.revision, row.content.text_concat())))
+        .collect()
 }
 
 /// Eight writers, each with its own store, add, change and forget memories of one user. A reader
@@ -347,7 +342,7 @@ async fn corrupt_memories_are_named() {
         let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();
         assert_eq!(receipt.memories, 1, "{damage}");
         let left = store.rows(&ada(), all, true).await.unwrap();
-        assert_eq!(left[0].about.id, "said");
+        assert_eq!(left[0].info.id, "said");
     }
 }
 

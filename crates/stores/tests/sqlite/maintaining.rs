@@ -4,7 +4,7 @@ use std::{fs, sync::Arc};
 
 use retain_core::{
     Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryStore as _, NewMemory,
-    PreparedMemory, Repeats, SessionError, SessionKey, SessionLog as _, SessionService as _,
+    PreparedMemory, RepeatPolicy, SessionError, SessionKey, SessionLog as _, SessionService as _,
     TransferStore as _, Window,
 };
 use rusqlite::Connection;
@@ -193,7 +193,7 @@ async fn orphaned_memory_is_named() {
     let batch = MemoryBatch {
         scope: MemoryScope::new("app", "ada"),
         memories: vec![memory.unwrap()],
-        repeats: Repeats::Replace,
+        repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
         now_us: 1,
     };

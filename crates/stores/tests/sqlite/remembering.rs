@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use retain_core::{
     Content, Forget, Json, MemoryBatch, MemoryError, MemoryFilter, MemoryLimits, MemoryOrigin,
-    MemoryRows, MemoryScope, MemoryStore as _, NewMemory, PreparedMemory, Repeats,
+    MemoryRows, MemoryScope, MemoryStore as _, NewMemory, PreparedMemory, RepeatPolicy,
     SessionStore as _,
 };
 use retain_stores::{SqliteMemoryStore, SqliteOptions, SqliteStore};
@@ -41,7 +41,7 @@ async fn fill(store: &SqliteMemoryStore) {
         memories: [said, told]
             .map(|it| PreparedMemory::new(it).unwrap())
             .into(),
-        repeats: Repeats::Keep,
+        repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
         now_us: 1_700_000_000_000_000,
     };
@@ -102,7 +102,7 @@ async fn corrupt_memories_are_named() {
             assert_eq!(receipt.memories, 1, "{damage}");
             let all = MemoryRows::After { seq: 0, limit: 10 };
             let left = store.rows(&ada(), all, true).await.unwrap();
-            assert_eq!(left[0].about.id, "said");
+            assert_eq!(left[0].info.id, "said");
         }
     }
 }

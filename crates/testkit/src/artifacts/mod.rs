@@ -16,7 +16,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use retain_core::{
-    ArtifactKey, ArtifactNames, ArtifactService, ArtifactStore, SessionKey, StoreArtifactService,
+    ArtifactKey, ArtifactNaming, ArtifactService, ArtifactStore, SessionKey, StoreArtifactService,
 };
 
 pub use keeping::*;
@@ -33,7 +33,7 @@ type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactStore>> + Se
 pub struct ArtifactHarness {
     /// The clock that the services use.
     pub clock: TestClock,
-    names: ArtifactNames,
+    names: ArtifactNaming,
     durability: Durability,
     open: Open,
     open_store: OpenStore,
@@ -54,7 +54,7 @@ impl ArtifactHarness {
         Opened: Future<Output = S> + Send + 'static,
     {
         let clock = TestClock::default();
-        let names = open().await.names();
+        let names = open().await.naming();
         let time = clock.clone();
         let open = Arc::new(open);
         let for_store = Arc::clone(&open);
@@ -94,7 +94,7 @@ impl ArtifactHarness {
 
     /// Whether the store accepts any part under any name; otherwise it stores files.
     fn keeps_anything(&self) -> bool {
-        self.names == ArtifactNames::Exact
+        self.names == ArtifactNaming::Exact
     }
 
     fn is_durable(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use retain_core::{ArtifactError, ArtifactKey, ArtifactPlace, Part, SessionKey};
+use retain_core::{ArtifactAddress, ArtifactError, ArtifactKey, Part, SessionKey};
 
 use super::{ArtifactHarness, hostile_name, key};
 use crate::random::Random;
@@ -189,7 +189,7 @@ pub async fn hostile_names_are_kept_separate_or_refused(harness: ArtifactHarness
             .await
         {
             Ok(version) => {
-                let place = ArtifactPlace::of(&key(&name), harness.names).unwrap();
+                let place = ArtifactAddress::from_key(&key(&name), harness.names).unwrap();
                 let before = kept.insert((place.session, place.name), (name.clone(), version));
                 let expected = before.map_or(0, |(_, before)| before + 1);
                 assert_eq!(version, expected, "{name:?}");
@@ -215,7 +215,7 @@ pub async fn hostile_names_are_kept_separate_or_refused(harness: ArtifactHarness
 /// the name that loads it.
 pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
     let (artifacts, store) = (harness.service().await, harness.store().await);
-    assert_eq!(store.places(None, 10).await.unwrap(), []);
+    assert_eq!(store.addresses(None, 10).await.unwrap(), []);
     let mut expected = Vec::new();
     for (app, user, session) in [
         ("b", "ada", "s1"),
@@ -231,19 +231,19 @@ pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
                 let saved = artifacts.save_artifact(&key, Part::text(text), None);
                 saved.await.unwrap();
             }
-            expected.push(ArtifactPlace::of(&key, store.names()).unwrap());
+            expected.push(ArtifactAddress::from_key(&key, store.naming()).unwrap());
         }
     }
-    let address = |it: &ArtifactPlace| {
+    let address = |it: &ArtifactAddress| {
         let it = it.clone();
         (it.app, it.user, it.session, it.name)
     };
     expected.sort_by_key(address);
     expected.dedup();
     for step in [1, 4, 100] {
-        let mut all: Vec<ArtifactPlace> = Vec::new();
+        let mut all: Vec<ArtifactAddress> = Vec::new();
         loop {
-            let page = store.places(all.last(), step).await.unwrap();
+            let page = store.addresses(all.last(), step).await.unwrap();
             if page.is_empty() {
                 break;
             }

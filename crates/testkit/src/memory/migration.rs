@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Content, Forget, KeptMemory, MemoryAdded, MemoryBatch, MemoryError, MemoryLimits, MemoryOrigin,
+    Content, Forget, IngestReceipt, MemoryBatch, MemoryError, MemoryLimits, MemoryOrigin,
     MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryVector, MemoryVectors,
-    NewMemory, PreparedMemory, Repeats, Tombstone,
+    NewMemory, PreparedMemory, RepeatPolicy, SourceMemory, Tombstone,
 };
 
 use super::MemoryStoreHarness;
@@ -26,11 +26,11 @@ fn memory(id: &str, text: &str) -> PreparedMemory {
     PreparedMemory::new(new).unwrap()
 }
 
-async fn add(store: &dyn MemoryStore, scope: &MemoryScope, id: &str, text: &str) -> MemoryAdded {
+async fn add(store: &dyn MemoryStore, scope: &MemoryScope, id: &str, text: &str) -> IngestReceipt {
     let batch = MemoryBatch {
         scope: scope.clone(),
         memories: vec![memory(id, text)],
-        repeats: Repeats::Replace,
+        repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
         now_us: NOW_US,
     };
@@ -114,7 +114,7 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
         }),
         embedding: Some(MemoryVector::from_floats("m", &[0.5, -1.0])),
     };
-    let of = |seq, memory, updated_us| KeptMemory {
+    let of = |seq, memory, updated_us| SourceMemory {
         seq,
         memory,
         created_us: NOW_US - 5,
@@ -143,7 +143,7 @@ pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
     let found = rows(&*store, &scope).await;
     assert_eq!(found.len(), 2);
     for (found, kept) in found.iter().zip(&restore.memories) {
-        let (about, new) = (&found.about, &kept.memory.new);
+        let (about, new) = (&found.info, &kept.memory.new);
         assert_eq!(about.seq, kept.seq);
         assert_eq!(about.created_us, kept.created_us);
         assert_eq!(about.updated_us, kept.updated_us);
@@ -173,7 +173,7 @@ pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
     assert_eq!(add(&*store, &scope, "gone", "x").await.forgotten, 1);
     assert_eq!(add(&*store, &scope, "b", "again").await.known, 1);
     assert_eq!(add(&*store, &scope, "c", "new").await.added, 1);
-    assert_eq!(rows(&*store, &scope).await[2].about.seq, 8);
+    assert_eq!(rows(&*store, &scope).await[2].info.seq, 8);
 }
 
 /// A restore does not overwrite entries, and a rejected one changes nothing. Hashes may repeat.

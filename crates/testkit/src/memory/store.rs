@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Content, Forget, Json, JsonMap, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit,
+    Content, Forget, IngestReceipt, Json, JsonMap, MemoryBatch, MemoryChanges, MemoryEdit,
     MemoryError, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryRecord,
     MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate, MemoryVector,
-    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
+    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, RepeatPolicy,
 };
 
 use super::MemoryStoreHarness;
@@ -36,13 +36,13 @@ fn batch(memories: Vec<NewMemory>) -> MemoryBatch {
     MemoryBatch {
         scope: ada(),
         memories: memories.collect::<Result<_, _>>().unwrap(),
-        repeats: Repeats::Replace,
+        repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
         now_us: NOW_US,
     }
 }
 
-async fn add(store: &dyn MemoryStore, memories: Vec<NewMemory>) -> MemoryAdded {
+async fn add(store: &dyn MemoryStore, memories: Vec<NewMemory>) -> IngestReceipt {
     store.add(Arc::new(batch(memories))).await.unwrap()
 }
 
@@ -91,7 +91,7 @@ pub async fn ingested_batch_is_all_or_nothing(harness: MemoryStoreHarness) {
     assert_eq!(texts(&*store).await, ["one"]);
     assert_eq!(mark(&*store).await, before);
     let empty = add(&*store, vec![]).await;
-    assert_eq!(empty, MemoryAdded::default());
+    assert_eq!(empty, IngestReceipt::default());
 }
 
 /// The limits of count, bytes and rate include existing entries; forgetting frees room.
@@ -178,27 +178,24 @@ pub async fn records_are_returned_unchanged(harness: MemoryStoreHarness) {
     let [said, web, given] = rows.as_slice() else {
         panic!("{rows:?}");
     };
-    assert_eq!(said.about.event_id.as_deref(), Some("e1"));
-    assert_eq!((said.about.seq, said.about.position), (1, 7));
-    assert_eq!(said.about.timestamp, 1_600_000_000.25);
-    assert_eq!(said.about.created_us, NOW_US);
-    assert_eq!((said.about.updated_us, said.about.expires_us), (None, None));
-    assert_eq!(said.about.origin, MemoryOrigin::Person);
+    assert_eq!(said.info.event_id.as_deref(), Some("e1"));
+    assert_eq!((said.info.seq, said.info.position), (1, 7));
+    assert_eq!(said.info.timestamp, 1_600_000_000.25);
+    assert_eq!(said.info.created_us, NOW_US);
+    assert_eq!((said.info.updated_us, said.info.expires_us), (None, None));
+    assert_eq!(said.info.origin, MemoryOrigin::Person);
     assert_eq!(said.vectors, MemoryVectors::default());
-    assert_eq!(web.about.event_id.as_deref(), Some("e1"));
+    assert_eq!(web.info.event_id.as_deref(), Some("e1"));
     assert_eq!(
-        (&web.about.origin, web.about.expires_us),
+        (&web.info.origin, web.info.expires_us),
         (&tool, Some(NOW_US + 5))
     );
-    assert_eq!(web.about.custom_metadata, notes);
+    assert_eq!(web.info.custom_metadata, notes);
     assert_eq!(web.vectors, vectors);
     assert_eq!(web.content, Content::user("from the \0 web"));
-    assert_eq!(given.about.kind, MemoryKind::Direct);
-    assert_eq!(
-        (&given.about.session, &given.about.event_id),
-        (&None, &None)
-    );
-    assert_eq!(given.about.author, None);
+    assert_eq!(given.info.kind, MemoryKind::Direct);
+    assert_eq!((&given.info.session, &given.info.event_id), (&None, &None));
+    assert_eq!(given.info.author, None);
     let bare = MemoryRows::WithId("e1#2".to_owned());
     let bare = store.rows(&ada(), bare, false).await.unwrap();
     assert_eq!(bare[0].vectors, MemoryVectors::default());
@@ -216,13 +213,13 @@ pub async fn rows_are_read_in_pages(harness: MemoryStoreHarness) {
         let rows = MemoryRows::After { seq, limit: 10 };
         let page = store.rows(&ada(), rows, false).await.unwrap();
         let Some(last) = page.last() else { break };
-        seq = last.about.seq;
-        read.extend(page.into_iter().map(|row| row.about.id));
+        seq = last.info.seq;
+        read.extend(page.into_iter().map(|row| row.info.id));
     }
     assert_eq!(read, ids);
     let some = MemoryRows::Numbered(vec![3, 99, 1]);
     let some = store.rows(&ada(), some, false).await.unwrap();
-    let some: Vec<&str> = some.iter().map(|row| row.about.id.as_str()).collect();
+    let some: Vec<&str> = some.iter().map(|row| row.info.id.as_str()).collect();
     assert_eq!(some, ["e2", "e0"]);
     let asked = ["e3".to_owned(), "nobody".to_owned()];
     let hashes = store.body_hashes(&ada(), Some("s1"), &asked).await.unwrap();
@@ -345,7 +342,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
     let row = all(&*store).await.remove(0);
     assert_eq!(row.content.text_concat(), "one");
     assert_eq!(
-        (row.about.expires_us, row.about.updated_us),
+        (row.info.expires_us, row.info.updated_us),
         (Some(NOW_US + 9), Some(NOW_US + 1))
     );
     assert!(row.vectors.embedding.is_some());
@@ -367,7 +364,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
     let row = all(&*store).await.remove(0);
     assert_eq!(row.content.text_concat(), "by hand");
     assert_eq!(
-        (row.about.expires_us, &row.about.custom_metadata),
+        (row.info.expires_us, &row.info.custom_metadata),
         (None, &notes)
     );
     assert_eq!(row.vectors, MemoryVectors::default());
@@ -493,7 +490,7 @@ pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
     let scope = ada();
     let lacking = async |store: &dyn MemoryStore, model: &str, after: u64| -> Vec<u64> {
         let rows = store.without_embedding(&scope, model, 2, after, 10).await;
-        rows.unwrap().iter().map(|row| row.about.seq).collect()
+        rows.unwrap().iter().map(|row| row.info.seq).collect()
     };
     assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
     assert_eq!(lacking(&*store, "m1", 2).await, [3]);
@@ -598,7 +595,7 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
     let store = harness.store().await;
     let twice = vec![memory("a", "one"), memory("b", "x"), memory("a", "two")];
     let mut keeping = batch(twice.clone());
-    keeping.repeats = Repeats::Keep;
+    keeping.repeats = RepeatPolicy::Keep;
     let kept = store.add(Arc::new(keeping)).await.unwrap();
     assert_eq!((kept.added, kept.known, kept.replaced), (2, 1, 0));
     assert_eq!(texts(&*store).await, ["one", "x"]);
@@ -612,7 +609,7 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
     let fresh = add(&*store, vec![memory("c", "one"), memory("c", "two")]).await;
     assert_eq!((fresh.added, fresh.replaced), (1, 1));
     let rows = all(&*store).await;
-    assert_eq!((rows.len(), rows[0].about.seq), (1, 3));
+    assert_eq!((rows.len(), rows[0].info.seq), (1, 3));
     assert_eq!(rows[0].content.text_concat(), "two");
     let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
     let session = Forget::session("s1");
@@ -630,7 +627,7 @@ pub async fn metadata_stays_when_a_turn_is_added_without_metadata(harness: Memor
     };
     add(&*store, vec![noted("one")]).await;
     assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
-    assert_eq!(all(&*store).await[0].about.custom_metadata, notes);
+    assert_eq!(all(&*store).await[0].info.custom_metadata, notes);
     // A changed text or changed metadata replaces the entry.
     assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);
     assert_eq!(add(&*store, vec![noted("two")]).await.replaced, 1);
@@ -728,7 +725,7 @@ pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness
     let added = store.add(Arc::new(again)).await.unwrap();
     assert_eq!((added.added, added.replaced, added.forgotten), (1, 1, 1));
     let rows = all(&*store).await;
-    assert!(rows.iter().all(|row| row.about.expires_us == Some(later)));
+    assert!(rows.iter().all(|row| row.info.expires_us == Some(later)));
     assert_eq!(texts(&*store).await, ["new", "new"]);
 }
 

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
 use retain_core::{
-    Append, Appended, CreateSession, Event, EventStream, ExportScope, GetSessionConfig, Json,
+    Append, AppendReceipt, CreateSession, Event, EventStream, ExportScope, GetSessionConfig, Json,
     JsonMap, LineStream, Result, RunOptions, RunToken, Session, SessionKey, SessionLog, State,
     Window,
 };
@@ -120,7 +120,7 @@ pub(super) async fn append_all(log: &Log, key: &SessionKey, events: Vec<Event>) 
 }
 
 /// The positions of the appended events.
-pub(super) fn positions(appended: &Appended) -> Vec<u64> {
+pub(super) fn positions(appended: &AppendReceipt) -> Vec<u64> {
     appended.events.iter().map(|(at, _)| *at).collect()
 }
 

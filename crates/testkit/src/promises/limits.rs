@@ -1,6 +1,6 @@
 //! Promises about limits: each is explicit and configurable, and an excess writes nothing.
 
-use retain_core::{Event, Limited, Limits, Result, SessionError, State, Window};
+use retain_core::{Event, LimitKind, Limits, Result, SessionError, State, Window};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -15,16 +15,16 @@ fn filling(id: &str, key: &str, bytes: usize) -> Event {
 }
 
 /// The limit on the state of the scope with this prefix.
-fn state_of(prefix: &str) -> Limited {
+fn state_of(prefix: &str) -> LimitKind {
     match prefix {
-        "app:" => Limited::AppState,
-        "user:" => Limited::UserState,
-        _ => Limited::SessionState,
+        "app:" => LimitKind::AppState,
+        "user:" => LimitKind::UserState,
+        _ => LimitKind::SessionState,
     }
 }
 
 /// Fail unless the error names `what` as too large, and `limit` as the limit.
-fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: Limited, limit: usize) {
+fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: LimitKind, limit: usize) {
     match answer {
         Err(SessionError::TooLarge {
             what: found_what,
@@ -50,10 +50,10 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     let key = create(&exact, "s").await;
     let before = read(&exact, &key).await;
     let refused = tight.append(&key, event.clone().into()).await;
-    assert_too_large(refused, Limited::Event, bytes - 1);
+    assert_too_large(refused, LimitKind::Event, bytes - 1);
     let in_batch = vec![filling("f", "b", 1), event.clone()];
     let refused = tight.append(&key, in_batch.into()).await;
-    assert_too_large(refused, Limited::Event, bytes - 1);
+    assert_too_large(refused, LimitKind::Event, bytes - 1);
     assert_eq!(read(&exact, &key).await, before);
     append(&exact, &key, event).await;
 }
@@ -66,10 +66,10 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     for prefix in ["", "user:", "app:"] {
         let long = format!("{prefix}{}", text_of(21 - prefix.len()));
         let refused = log.append(&key, filling("e", &long, 1).into()).await;
-        assert_too_large(refused, Limited::StateKey, 20);
+        assert_too_large(refused, LimitKind::StateKey, 20);
         let initial = State::from([(long, 1)]);
         let refused = log.create_session(APP, USER, Some(initial), Some("t"));
-        assert_too_large(refused.await, Limited::StateKey, 20);
+        assert_too_large(refused.await, LimitKind::StateKey, 20);
     }
     assert_eq!(read(&log, &key).await, before);
     let missing = log.read(&super::common::key("t"), Window::ALL).await;
@@ -85,7 +85,7 @@ pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
     let refused = log.append(&key, numbered_events("e", 4).into()).await;
-    assert_too_large(refused, Limited::Batch, 3);
+    assert_too_large(refused, LimitKind::Batch, 3);
     assert!(read(&log, &key).await.events.is_empty());
     let mut batch = numbered_events("e", 3);
     let mut partial = event("p");
@@ -138,12 +138,12 @@ pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
     for scope in ["", "user:", "app:"] {
         let initial = State::from([(format!("{scope}a"), text_of(1200))]);
         let refused = log.create_session(APP, USER, Some(initial), Some("s"));
-        assert_too_large(refused.await, Limited::InitialState, 1000);
+        assert_too_large(refused.await, LimitKind::InitialState, 1000);
     }
     create_with(&log, "one", &format!(r#"{{"user:a":"{}"}}"#, text_of(600))).await;
     let initial = State::from([("user:b", text_of(600))]);
     let refused = log.create_session(APP, USER, Some(initial), Some("s"));
-    assert_too_large(refused.await, Limited::UserState, 1000);
+    assert_too_large(refused.await, LimitKind::UserState, 1000);
     let listed = log.list_sessions(APP, None).await.unwrap().sessions;
     assert_eq!(listed.len(), 1);
     let user = log.get_user_state(APP, USER).await.unwrap();

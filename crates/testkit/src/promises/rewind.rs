@@ -6,7 +6,7 @@ use retain_core::{Append, Event, Json, SessionError, SessionKey, State};
 
 use super::{
     common::*,
-    state::{assert_fold, own_keys},
+    state::{assert_fold, state_text},
 };
 use crate::harness::Harness;
 
@@ -27,7 +27,7 @@ async fn three_invocations(log: &Log) -> SessionKey {
 }
 
 fn own(state: &State) -> State {
-    own_keys(state).into()
+    state_text(state).into()
 }
 
 async fn own_now(log: &Log, key: &SessionKey) -> State {

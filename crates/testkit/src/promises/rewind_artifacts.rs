@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use retain_core::{
-    Append, ArtifactError, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore,
+    Append, ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactService, ArtifactStore,
     ArtifactVersion, Event, NewArtifact, Part, Result, Rewind, RunOptions, SessionError,
     SessionKey, StoreArtifactService, StoredArtifact,
 };
@@ -37,11 +37,11 @@ impl fmt::Debug for Files {
 
 #[async_trait]
 impl ArtifactStore for Files {
-    fn names(&self) -> ArtifactNames {
-        ArtifactNames::Exact
+    fn naming(&self) -> ArtifactNaming {
+        ArtifactNaming::Exact
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let hook = self.before_save.lock().unwrap().clone();
         if let Some(hook) = hook {
             let save = {
@@ -59,7 +59,7 @@ impl ArtifactStore for Files {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let kept = self.kept.lock().unwrap();
@@ -73,12 +73,12 @@ impl ArtifactStore for Files {
 
     async fn versions(
         &self,
-        _place: &ArtifactPlace,
+        _place: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         Ok(Vec::new())
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.kept.lock().unwrap().remove(&place.name);
         Ok(())
     }
@@ -92,11 +92,11 @@ impl ArtifactStore for Files {
         Ok(self.kept.lock().unwrap().keys().cloned().collect())
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        _after: Option<&ArtifactPlace>,
+        _after: Option<&ArtifactAddress>,
         _limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
         Ok(Vec::new())
     }
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use retain_core::{
-    Append, Appended, CancellationToken, Conflict, Event, Result, Rewind, RunOptions, RunToken,
-    SessionError, SessionKey,
+    Append, AppendReceipt, CancellationToken, Conflict, Event, Result, Rewind, RunOptions,
+    RunToken, SessionError, SessionKey,
 };
 
 use super::common::*;
@@ -24,7 +24,7 @@ fn patient_begin(event: Event) -> Append {
     Append::from(event).beginning_run(RunOptions::default().with_wait(wait))
 }
 
-async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<Appended> {
+async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<AppendReceipt> {
     let append = Append::from(event(id)).within_run(run);
     log.append(key, append).await
 }

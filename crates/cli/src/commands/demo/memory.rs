@@ -58,7 +58,7 @@ fn print_explanation(found: &MemoryHit) -> anyhow::Result<()> {
         ("meaning", explanation.meaning + explanation.context),
     ];
     let signals = signals.map(|(name, gave)| format!("{name} {gave:.2}"));
-    let about = &found.about;
+    let info = &found.info;
     say!(
         "  why: {}; score {:.2} = {}",
         words.join(" "),
@@ -67,9 +67,9 @@ fn print_explanation(found: &MemoryHit) -> anyhow::Result<()> {
     );
     say!(
         "  from: session {}, position {}, said by {}",
-        about.session.as_deref().unwrap_or("-"),
-        about.position,
-        about.author.as_deref().unwrap_or("-")
+        info.session.as_deref().unwrap_or("-"),
+        info.position,
+        info.author.as_deref().unwrap_or("-")
     );
     Ok(())
 }

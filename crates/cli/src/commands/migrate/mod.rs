@@ -61,7 +61,7 @@ impl Migrate {
         };
         let progress = Arc::new(Progress::new());
         let watch = Arc::clone(&progress);
-        let migration = Migration::new(from, to).with_watch(watch);
+        let migration = Migration::new(from, to).with_observer(watch);
         if self.dry_run {
             let survey = migration.survey().await;
             progress.end();
@@ -79,7 +79,7 @@ impl Migrate {
 
 fn tell(survey: &MigrationSurvey) -> anyhow::Result<()> {
     say!("in the source:       {}", survey.found);
-    say!("already in target:   {}", survey.there);
+    say!("already in target:   {}", survey.present);
     say!("dry run: nothing was written; run without --dry-run to copy the rest");
     Ok(())
 }

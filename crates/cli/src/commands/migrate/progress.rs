@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use retain::store::{MigrationPhase, MigrationWatch};
+use retain::store::{MigrationObserver, MigrationPhase};
 
 use crate::output::note;
 
@@ -62,7 +62,7 @@ fn bar(phase: &'static str, steps: Option<u64>) -> ProgressBar {
         .with_prefix(phase)
 }
 
-impl MigrationWatch for Progress {
+impl MigrationObserver for Progress {
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>) {
         self.end();
         let phase = match phase {

@@ -51,14 +51,14 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
 pub(super) fn check_distinct(from: &str, to: &str) -> anyhow::Result<()> {
     let is_file = |uri: &str| uri.starts_with("file:");
     if from == to {
-        return Err(MigrationError::Same.into());
+        return Err(MigrationError::SameStore.into());
     }
     if is_file(from) && is_file(to) {
         let (from, to) = (folder(from)?, folder(to)?);
         if let (Ok(from), Ok(to)) = (from.canonicalize(), to.canonicalize())
             && from == to
         {
-            return Err(MigrationError::Same.into());
+            return Err(MigrationError::SameStore.into());
         }
     }
     Ok(())
@@ -73,7 +73,7 @@ pub(super) async fn keep_one_kind(
     if let (Some(from), Some(to)) = (&from.sessions, &to.sessions) {
         let identity = from.identity().await?;
         if identity.is_some() && identity == to.identity().await? {
-            return Err(MigrationError::Same.into());
+            return Err(MigrationError::SameStore.into());
         }
     }
     let (from, to) = (select_kind(kind, from), select_kind(kind, to));

@@ -112,7 +112,7 @@ fn apps(
     models: &ServerModels,
     dev: Option<Dev>,
 ) -> anyhow::Result<Apps> {
-    let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
+    let runs = Runs::with_limits(settings.max_runs_per_user, settings.max_runs);
     let mut apps = Apps::new(services.clone())
         .limit_runs(runs)
         .auto_create_session(settings.auto_create_session)

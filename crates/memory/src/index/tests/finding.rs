@@ -46,7 +46,7 @@ fn words_of_neighbours_lead_to_the_answer() {
     assert_eq!(hits[1].seq, 2);
     assert_eq!(hits[0].explanation.words[0].place, MatchPlace::Own);
     assert_eq!(hits[1].explanation.words[0].place, MatchPlace::Near);
-    assert_eq!(hits.len(), 2, "other conversations are no neighbours");
+    assert_eq!(hits.len(), 2, "other conversations are no neighbors");
 }
 
 #[test]

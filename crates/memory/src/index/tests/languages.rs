@@ -130,7 +130,11 @@ const CHATS: [Chat; 6] = [
 
 /// The questions whose answer is not among the first two: small words, which only the English list of
 /// question words leaves out, may bring another one before it.
-fn not_found(chat: &Chat, language: Language, meaning: Option<Arc<dyn Meaning>>) -> Vec<String> {
+fn not_found(
+    chat: &Chat,
+    language: Language,
+    meaning: Option<Arc<dyn LocalEmbedder>>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let has_meaning = meaning.is_some();
     let said = (1..).zip(chat.said).map(|(seq, text)| note(seq, text));
@@ -170,7 +174,7 @@ fn unknown_words_are_ranked_by_words_alone() {
         note(1, "居間を緑色に塗りました。"),
         note(2, "Pythonを習っています。"),
     ];
-    let index = fill(UserIndex::with_meaning(Arc::new(vectors)), notes);
+    let index = fill(UserIndex::with_local_embedder(Arc::new(vectors)), notes);
     for (asked, by_meaning) in [("居間は何色ですか？", false), ("Pythonを習う？", true)]
     {
         let first = &ask(&index, asked)[0].explanation;

@@ -123,7 +123,7 @@ fn a_short_list_is_the_beginning_of_the_long_one() {
             &text,
         )
     });
-    let meaning: Arc<dyn Meaning> = Arc::new(Groups);
+    let meaning: Arc<dyn LocalEmbedder> = Arc::new(Groups);
     let documents: Vec<Document> = documents.collect();
     let index = fill(
         UserIndex::with(Language::English, Some(meaning), ranking),

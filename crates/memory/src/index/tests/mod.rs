@@ -74,7 +74,7 @@ const GROUPS: [&[&str]; 4] = [
     &["guitar", "music", "song"],
 ];
 
-impl Meaning for Groups {
+impl LocalEmbedder for Groups {
     fn dims(&self) -> usize {
         40
     }
@@ -95,7 +95,7 @@ impl Meaning for Groups {
 }
 
 fn with_groups(documents: impl IntoIterator<Item = Document>) -> UserIndex {
-    fill(UserIndex::with_meaning(Arc::new(Groups)), documents)
+    fill(UserIndex::with_local_embedder(Arc::new(Groups)), documents)
 }
 
 /// What the signals gave, summed up.

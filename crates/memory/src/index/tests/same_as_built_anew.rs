@@ -33,9 +33,9 @@ fn document(random: &mut Random, seq: u64) -> Document {
     document
 }
 
-fn new_index(with_meaning: bool) -> UserIndex {
-    match with_meaning {
-        true => UserIndex::with_meaning(Arc::new(Groups)),
+fn new_index(with_local_embedder: bool) -> UserIndex {
+    match with_local_embedder {
+        true => UserIndex::with_local_embedder(Arc::new(Groups)),
         false => UserIndex::new(),
     }
 }
@@ -61,10 +61,10 @@ fn assert_same(random: &mut Random, index: &UserIndex, anew: &UserIndex, seed: u
 fn index_equals_one_built_anew_after_random_changes() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let with_meaning = random.chance(50);
-        let mut index = new_index(with_meaning);
+        let with_local_embedder = random.chance(50);
+        let mut index = new_index(with_local_embedder);
         let mut kept: BTreeMap<u64, Document> = BTreeMap::new();
-        let mut known = KnownWords::default();
+        let mut known = TermCache::default();
         for _ in 0..random.below(120) {
             let seq = 1 + random.below(60);
             if random.chance(35) {
@@ -76,7 +76,7 @@ fn index_equals_one_built_anew_after_random_changes() {
                 kept.insert(seq, document);
             }
         }
-        let anew = fill(new_index(with_meaning), kept.values().cloned());
+        let anew = fill(new_index(with_local_embedder), kept.values().cloned());
         assert_eq!(index.len(), kept.len(), "seed {seed}");
         assert_same(&mut random, &index, &anew, seed);
     }

@@ -52,7 +52,7 @@ async fn seen<S: MemoryStore>(
         };
         let page = memory.list("app", "ada", page).await.unwrap();
         let memories = page.memories.into_iter();
-        listed.extend(memories.map(|it| (it.about.id, it.content.text_concat())));
+        listed.extend(memories.map(|it| (it.info.id, it.content.text_concat())));
         after = page.next;
         if after.is_none() {
             break;
@@ -62,7 +62,7 @@ async fn seen<S: MemoryStore>(
     for word in WORDS {
         let search = MemoryQuery::new(word).limit(1000);
         let hits = memory.search_memory_with("app", "ada", search).await;
-        found.push(hits.unwrap().into_iter().map(|it| it.about.id).collect());
+        found.push(hits.unwrap().into_iter().map(|it| it.info.id).collect());
     }
     (listed, found)
 }

@@ -8,9 +8,9 @@ use std::sync::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryService as _,
-    MemoryStatistics, MemoryStore, NewEmbedding, Tombstone,
+    Event, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryService as _, MemoryStatistics, MemoryStore, NewEmbedding, Tombstone,
 };
 use retain_memory::StoreMemoryService;
 use retain_stores::InMemoryMemoryStore;
@@ -48,7 +48,7 @@ impl Counting {
 
 #[async_trait]
 impl MemoryStore for Counting {
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Answer<MemoryAdded> {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Answer<IngestReceipt> {
         self.store.add(batch).await
     }
 

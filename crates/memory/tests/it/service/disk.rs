@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use retain_core::{
     Content, Event, MemoryBatch, MemoryLimits, MemoryRows, MemoryScope, MemoryService as _,
     MemoryStore as _, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, PreparedMemory,
-    Repeats, SessionLog as _, SessionService as _, Tombstone,
+    RepeatPolicy, SessionLog as _, SessionService as _, Tombstone,
 };
 use retain_memory::{ListMemories, StoreMemoryService};
 use retain_stores::{SqliteSessionService, SqliteStore};
@@ -146,7 +146,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
     let batch = MemoryBatch {
         scope: MemoryScope::new("app", "ada"),
         memories: memories.collect::<Result<_, _>>().unwrap(),
-        repeats: Repeats::Keep,
+        repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
         now_us: 1_700_000_000_000_000,
     };

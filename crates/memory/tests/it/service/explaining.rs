@@ -65,7 +65,7 @@ async fn search(memory: &Memory, search: MemoryQuery) -> Vec<MemoryHit> {
 }
 
 fn ids(found: &[MemoryHit]) -> Vec<&str> {
-    found.iter().map(|it| it.about.id.as_str()).collect()
+    found.iter().map(|it| it.info.id.as_str()).collect()
 }
 
 fn sum(it: &Explanation) -> f32 {
@@ -78,14 +78,14 @@ async fn hit_explains_its_score_and_origin() {
     let (memory, _folder) = with_talks().await;
     let found = search(&memory, MemoryQuery::new("Which rooms on high floors?")).await;
     let best = &found[0];
-    assert_eq!(best.about.id, "monday-1");
-    assert_eq!(best.about.session.as_deref(), Some("monday"));
-    assert_eq!(best.about.position, 1);
-    assert_eq!(best.about.event_id.as_deref(), Some("monday-1"));
-    assert_eq!(best.about.author.as_deref(), Some("user"));
-    assert_eq!(best.about.origin, MemoryOrigin::Person);
-    assert_eq!(best.about.kind, MemoryKind::Turn);
-    assert_eq!(best.about.timestamp, MONDAY);
+    assert_eq!(best.info.id, "monday-1");
+    assert_eq!(best.info.session.as_deref(), Some("monday"));
+    assert_eq!(best.info.position, 1);
+    assert_eq!(best.info.event_id.as_deref(), Some("monday-1"));
+    assert_eq!(best.info.author.as_deref(), Some("user"));
+    assert_eq!(best.info.origin, MemoryOrigin::Person);
+    assert_eq!(best.info.kind, MemoryKind::Turn);
+    assert_eq!(best.info.timestamp, MONDAY);
     assert_eq!(best.entry.timestamp.as_deref(), Some("2024-03-11T12:00:00"));
     let words = best.explanation.words.iter();
     let mut own: Vec<&str> = words
@@ -105,16 +105,16 @@ async fn hit_explains_its_score_and_origin() {
 async fn explanation_names_neighbors_and_times() {
     let (memory, _folder) = with_talks().await;
     let found = search(&memory, MemoryQuery::new("hotel rooms")).await;
-    let near = found.iter().find(|it| it.about.id == "monday-2").unwrap();
+    let near = found.iter().find(|it| it.info.id == "monday-2").unwrap();
     let places = near.explanation.words.iter().map(|it| it.place);
     assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == MatchPlace::Near));
 
     let asked = MemoryQuery::new("What did I say about the hotel yesterday?");
     let on_tuesday = search(&memory, asked.clone().reference_time(MONDAY + DAY)).await;
-    assert_eq!(on_tuesday[0].about.id, "monday-1");
+    assert_eq!(on_tuesday[0].info.id, "monday-1");
     assert!(on_tuesday[0].explanation.time > 0.0);
     let on_saturday = search(&memory, asked.reference_time(MONDAY + 5.0 * DAY)).await;
-    assert_eq!(on_saturday[0].about.id, "friday-1");
+    assert_eq!(on_saturday[0].info.id, "friday-1");
     assert!(on_saturday[0].explanation.time > 0.0);
 }
 
@@ -211,10 +211,10 @@ async fn tool_responses_can_be_filtered_out() {
     memory.add_session_with(&session, &options).await.unwrap();
     let asked = MemoryQuery::new("hotels with high floors");
     let found = search(&memory, asked.clone()).await;
-    let tool = found.iter().find(|it| it.about.id == "tools-1#0").unwrap();
+    let tool = found.iter().find(|it| it.info.id == "tools-1#0").unwrap();
     let name = "web_search".to_owned();
-    assert_eq!(tool.about.origin, MemoryOrigin::Tool { name });
-    assert_eq!(tool.about.author.as_deref(), Some("web_search"));
+    assert_eq!(tool.info.origin, MemoryOrigin::Tool { name });
+    assert_eq!(tool.info.author.as_deref(), Some("web_search"));
     // The entry alone also shows that a tool is the author.
     assert_eq!(tool.entry.author.as_deref(), Some("web_search (tool)"));
     let people = MemoryFilter {

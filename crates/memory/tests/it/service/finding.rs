@@ -15,7 +15,7 @@ async fn ids(memory: &InMemory, search: MemoryQuery) -> Vec<String> {
         .search_memory_with("app", "ada", search)
         .await
         .unwrap();
-    let mut ids: Vec<String> = found.into_iter().map(|it| it.about.id).collect();
+    let mut ids: Vec<String> = found.into_iter().map(|it| it.info.id).collect();
     ids.sort();
     ids
 }
@@ -105,11 +105,7 @@ async fn search_and_list_apply_each_filter() {
             ..ListMemories::default()
         };
         let page = memory.list("app", "ada", list).await.unwrap();
-        let mut listed: Vec<&str> = page
-            .memories
-            .iter()
-            .map(|it| it.about.id.as_str())
-            .collect();
+        let mut listed: Vec<&str> = page.memories.iter().map(|it| it.info.id.as_str()).collect();
         listed.sort_unstable();
         assert_eq!(listed, expected);
     }
@@ -157,7 +153,7 @@ async fn list_pages_cover_all_memories_in_order() {
             };
             let page = memory.list("app", "ada", list).await.unwrap();
             assert!(page.memories.len() <= limit);
-            seen.extend(page.memories.into_iter().map(|it| it.about.position));
+            seen.extend(page.memories.into_iter().map(|it| it.info.position));
             after = page.next;
             if after.is_none() {
                 break;

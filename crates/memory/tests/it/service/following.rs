@@ -49,7 +49,7 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
         .await
         .unwrap();
     assert_eq!(hits.len(), 1);
-    assert_ne!(hits[0].about.id, "s1-1");
+    assert_ne!(hits[0].info.id, "s1-1");
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 //! ingested, and nothing twice.
 
 use retain_core::{
-    Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse, Json,
-    JsonMap, MemoryAdded, Part, SessionKey, SessionLog as _, SessionService as _,
+    Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse,
+    IngestReceipt, Json, JsonMap, Part, SessionKey, SessionLog as _, SessionService as _,
 };
 use retain_memory::{IngestOptions, ListMemories, StoreMemoryService};
 use retain_stores::SqliteSessionService;
@@ -77,10 +77,10 @@ async fn growing_session_is_ingested_once() {
         let stored = stored.unwrap().unwrap();
         for new in [new, 0] {
             let added = memory.add_session_with(&stored, &options).await;
-            let expected = MemoryAdded {
+            let expected = IngestReceipt {
                 added: new,
                 known: all,
-                ..MemoryAdded::default()
+                ..IngestReceipt::default()
             };
             assert_eq!(added.unwrap(), expected, "event {number}");
             all += new;

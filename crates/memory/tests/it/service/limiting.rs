@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Content, Event, Forget, MemoryAdded, MemoryEntry, MemoryError, MemoryLimits,
+    Content, Event, Forget, IngestReceipt, MemoryEntry, MemoryError, MemoryLimits,
     MemoryService as _, MemoryUpdate, Session,
 };
 use retain_memory::IngestOptions;
@@ -46,10 +46,10 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
     let any = IngestOptions::default();
     let events = [said("e", "pears"), said("e", "plums"), said("f", "figs")];
     let added = memory.add_events_with("app", "ada", &events, Some("s1"), &any);
-    let expected = MemoryAdded {
+    let expected = IngestReceipt {
         added: 2,
         known: 1,
-        ..MemoryAdded::default()
+        ..IngestReceipt::default()
     };
     assert_eq!(added.await.unwrap(), expected);
     let record = memory.get("app", "ada", "e").await.unwrap().unwrap();
@@ -60,15 +60,15 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
         given("fact", "Ada is a captain."),
     ];
     for expected in [
-        MemoryAdded {
+        IngestReceipt {
             added: 1,
             replaced: 1,
-            ..MemoryAdded::default()
+            ..IngestReceipt::default()
         },
         // Each entry differs from the one stored before it, so both replace it.
-        MemoryAdded {
+        IngestReceipt {
             replaced: 2,
-            ..MemoryAdded::default()
+            ..IngestReceipt::default()
         },
     ] {
         let added = memory.add_memory_with("app", "ada", &entries, &any).await;

@@ -50,7 +50,7 @@ async fn answers<S: MemoryStore>(
     let found = memory.search_memory_with("app", "ada", search).await;
     let found = found.unwrap().into_iter();
     found
-        .map(|it| (it.about.id, it.score.to_bits(), it.explanation.duplicates))
+        .map(|it| (it.info.id, it.score.to_bits(), it.explanation.duplicates))
         .collect()
 }
 
@@ -63,7 +63,7 @@ async fn any_id<S: MemoryStore>(
         ..ListMemories::default()
     };
     let page = memory.list("app", "ada", list).await.unwrap();
-    let ids: Vec<String> = page.memories.into_iter().map(|it| it.about.id).collect();
+    let ids: Vec<String> = page.memories.into_iter().map(|it| it.info.id).collect();
     (!ids.is_empty()).then(|| random.pick(&ids))
 }
 

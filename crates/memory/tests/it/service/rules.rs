@@ -72,8 +72,8 @@ async fn only_text_is_ingested() {
     assert!(found(&memory, "rude").await.is_empty());
     let record = memory.get("app", "ada", "s1-7").await.unwrap().unwrap();
     assert_eq!(record.content.parts(), both);
-    assert_eq!(record.about.origin, MemoryOrigin::Agent);
-    assert_eq!(record.about.position, 7);
+    assert_eq!(record.info.origin, MemoryOrigin::Agent);
+    assert_eq!(record.info.position, 7);
 }
 
 #[tokio::test]
@@ -97,9 +97,9 @@ async fn tool_responses_are_ingested_on_request_and_labeled() {
     let [web, mail] = page.memories.as_slice() else {
         panic!("{page:?}");
     };
-    assert_eq!(web.about.origin.tool(), Some("web"));
-    assert_eq!(web.about.author.as_deref(), Some("web"));
-    assert_eq!(web.about.event_id.as_deref(), Some("s1-1"));
+    assert_eq!(web.info.origin.tool(), Some("web"));
+    assert_eq!(web.info.author.as_deref(), Some("web"));
+    assert_eq!(web.info.event_id.as_deref(), Some("s1-1"));
     assert_eq!(mail.content.text_concat(), "no mail");
     let receipt = memory
         .forget("app", "ada", Forget::tool("web"))
@@ -131,10 +131,10 @@ async fn direct_entries_are_stored_unchanged() {
         .await;
     added.unwrap();
     let fact = memory.get("app", "ada", "fact").await.unwrap().unwrap();
-    assert_eq!(fact.about.kind, MemoryKind::Direct);
-    assert_eq!(fact.about.timestamp, 1_709_164_800.0);
-    assert_eq!(fact.about.created_us, retain_core::Clock::now_us(&clock));
-    assert_eq!(fact.about.custom_metadata, notes("own", "1"));
+    assert_eq!(fact.info.kind, MemoryKind::Direct);
+    assert_eq!(fact.info.timestamp, 1_709_164_800.0);
+    assert_eq!(fact.info.created_us, retain_core::Clock::now_us(&clock));
+    assert_eq!(fact.info.custom_metadata, notes("own", "1"));
     assert_eq!(found(&memory, "tea").await, ["Ada likes tea."]);
     let better = [given(Some("fact"), "Ada is a captain.")];
     memory
@@ -280,6 +280,6 @@ async fn events_without_an_id_are_ingested_once() {
         .await
         .unwrap();
     assert_eq!(page.memories.len(), 2);
-    assert_eq!(page.memories[0].about.custom_metadata, notes("k", "v"));
-    assert_eq!(page.memories[0].about.session, None);
+    assert_eq!(page.memories[0].info.custom_metadata, notes("k", "v"));
+    assert_eq!(page.memories[0].info.session, None);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::{
     Content, Event, MemoryBatch, MemoryLimits, MemoryRecord, MemoryRows, MemoryScope,
     MemoryService as _, MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, NewMemory,
-    PreparedMemory, Repeats,
+    PreparedMemory, RepeatPolicy,
 };
 use retain_memory::{MemoryQuery, StoreMemoryService, static_vectors::StaticVectors};
 use retain_stores::SqliteMemoryStore;
@@ -124,7 +124,7 @@ async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: 
     let batch = MemoryBatch {
         scope: MemoryScope::new("app", "ada"),
         memories: vec![memory.unwrap()],
-        repeats: Repeats::Keep,
+        repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
         now_us: 1,
     };

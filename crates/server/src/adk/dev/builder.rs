@@ -10,8 +10,8 @@ use axum::{
 
 use super::{
     super::{apps::query_value, errors::AdkError},
-    CHANGES, IsDev, json,
-    local::Local,
+    CHANGES, DevOnly, json,
+    local::LocalOnly,
     not_supported,
     ui::contained,
 };
@@ -39,8 +39,8 @@ pub(super) fn routes(routes: Routes) -> Routes {
 
 /// A YAML file of an app; empty if it does not exist.
 async fn show(
-    _: IsDev,
-    _: Local,
+    _: DevOnly,
+    _: LocalOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
     RawQuery(query): RawQuery,
@@ -82,11 +82,11 @@ fn read(file: &Path) -> Option<String> {
     is_small.then(|| std::fs::read_to_string(file).ok())?
 }
 
-async fn save(_: IsDev, _: Local) -> AdkError {
+async fn save(_: DevOnly, _: LocalOnly) -> AdkError {
     not_supported("Writing agents")
 }
 
 /// There are never unsaved changes to discard.
-async fn cancel(_: IsDev, _: Local) -> Response {
+async fn cancel(_: DevOnly, _: LocalOnly) -> Response {
     json(true)
 }

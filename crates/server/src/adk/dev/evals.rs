@@ -7,7 +7,9 @@ use axum::{
 };
 use retain_core::{Json, JsonMap};
 
-use super::{super::errors::AdkError, CHANGES, IsDev, LOOKS, json, local::Local, not_supported};
+use super::{
+    super::errors::AdkError, CHANGES, DevOnly, LOOKS, json, local::LocalOnly, not_supported,
+};
 use crate::routes::Routes;
 
 /// The two families of paths.
@@ -77,7 +79,7 @@ fn with_set(routes: Routes, set: &'static str) -> Routes {
     routes.add(Method::POST, set, CHANGES, refused)
 }
 
-async fn none(_: IsDev) -> Response {
+async fn none(_: DevOnly) -> Response {
     json(Vec::<Json>::new())
 }
 
@@ -85,27 +87,27 @@ fn empty(key: &str) -> Response {
     json(JsonMap::from([(key, Vec::<Json>::new())]))
 }
 
-async fn no_sets(_: IsDev) -> Response {
+async fn no_sets(_: DevOnly) -> Response {
     empty("evalSetIds")
 }
 
-async fn no_results(_: IsDev) -> Response {
+async fn no_results(_: DevOnly) -> Response {
     empty("evalResultIds")
 }
 
-async fn no_metrics(_: IsDev) -> Response {
+async fn no_metrics(_: DevOnly) -> Response {
     empty("metricsInfo")
 }
 
-async fn no_such_set(_: IsDev, Path((_, set)): Path<(String, String)>) -> AdkError {
+async fn no_such_set(_: DevOnly, Path((_, set)): Path<(String, String)>) -> AdkError {
     AdkError::bad_request(format!("Eval set `{set}` not found."))
 }
 
-async fn no_such_result(_: IsDev, Path((_, result)): Path<(String, String)>) -> AdkError {
+async fn no_such_result(_: DevOnly, Path((_, result)): Path<(String, String)>) -> AdkError {
     let detail = format!("Eval set result `{result}` not found.");
     AdkError::new(StatusCode::NOT_FOUND, detail)
 }
 
-async fn refused(_: IsDev, _: Local) -> AdkError {
+async fn refused(_: DevOnly, _: LocalOnly) -> AdkError {
     not_supported("Evaluation (adk eval)")
 }

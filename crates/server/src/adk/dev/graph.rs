@@ -12,7 +12,7 @@ use retain_runtime::{Agent, Instruction, LlmAgent, ToolSource};
 
 use super::{
     super::{apps::query_value, errors::AdkError, run::runner},
-    IsDev, LOOKS, dot, json,
+    DevOnly, LOOKS, dot, json,
     ui::contained,
 };
 use crate::{routes::Routes, services::Shared};
@@ -40,7 +40,7 @@ pub(super) fn routes(mut routes: Routes) -> Routes {
 }
 
 async fn described(
-    _: IsDev,
+    _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
 ) -> Result<Response, AdkError> {
@@ -112,7 +112,7 @@ fn at_path<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
 
 /// `{"path": {"dotSrc": …}}`: a graph of the whole app or of one node.
 async fn drawn(
-    _: IsDev,
+    _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
     RawQuery(query): RawQuery,
@@ -136,7 +136,7 @@ fn dot_src(dot: String) -> Json {
 }
 
 async fn graph_of_app(
-    _: IsDev,
+    _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
     RawQuery(query): RawQuery,
@@ -148,7 +148,7 @@ async fn graph_of_app(
 
 /// The graph with an event's edges highlighted.
 async fn graph_of_event(
-    _: IsDev,
+    _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath((app, user, session, event)): UrlPath<(String, String, String, String)>,
 ) -> Result<Response, AdkError> {

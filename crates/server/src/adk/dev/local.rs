@@ -14,14 +14,14 @@ use crate::services::Shared;
 const FORWARDING: [&str; 3] = ["forwarded", "x-forwarded-for", "x-forwarded-host"];
 
 /// An extractor that accepts only requests from this machine.
-pub(super) struct Local;
+pub(super) struct LocalOnly;
 
-impl FromRequestParts<Shared> for Local {
+impl FromRequestParts<Shared> for LocalOnly {
     type Rejection = AdkError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Local, AdkError> {
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<LocalOnly, AdkError> {
         match is_local(parts) {
-            true => Ok(Local),
+            true => Ok(LocalOnly),
             false => Err(AdkError::new(
                 StatusCode::FORBIDDEN,
                 "This /dev endpoint only accepts requests from the machine running the server.",

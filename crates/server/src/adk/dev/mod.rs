@@ -73,14 +73,14 @@ pub(super) fn routes(routes: Routes) -> Routes {
 }
 
 /// An extractor that is 404 without developer tools.
-pub(super) struct IsDev(pub(super) Dev);
+pub(super) struct DevOnly(pub(super) Dev);
 
-impl FromRequestParts<Shared> for IsDev {
+impl FromRequestParts<Shared> for DevOnly {
     type Rejection = AdkError;
 
-    async fn from_request_parts(_: &mut Parts, server: &Shared) -> Result<IsDev, AdkError> {
+    async fn from_request_parts(_: &mut Parts, server: &Shared) -> Result<DevOnly, AdkError> {
         let dev = server.apps.dev_settings().cloned();
-        dev.map(IsDev)
+        dev.map(DevOnly)
             .ok_or_else(|| AdkError::not_found("Not Found"))
     }
 }
@@ -113,6 +113,6 @@ fn telemetry(routes: Routes) -> Routes {
 
 /// The web UI asks whether it may report to Google. The answer is always no, so that it does not
 /// ask its user.
-async fn consent(_: IsDev) -> Response {
+async fn consent(_: DevOnly) -> Response {
     json(retain_core::JsonMap::from([("telemetry", false)]))
 }

@@ -7,7 +7,7 @@ use axum::{
 };
 use retain_core::{Json, SessionKey, Window};
 
-use super::{super::errors::AdkError, IsDev, LOOKS, json};
+use super::{super::errors::AdkError, DevOnly, LOOKS, json};
 use crate::{routes::Routes, services::Shared};
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -26,7 +26,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 }
 
 async fn event(
-    dev: IsDev,
+    dev: DevOnly,
     State(server): State<Shared>,
     Path(event): Path<String>,
 ) -> Result<Response, AdkError> {
@@ -34,7 +34,7 @@ async fn event(
 }
 
 async fn event_of_app(
-    dev: IsDev,
+    dev: DevOnly,
     State(server): State<Shared>,
     Path((app, event)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
@@ -42,7 +42,7 @@ async fn event_of_app(
 }
 
 async fn found(
-    dev: &IsDev,
+    dev: &DevOnly,
     server: &Shared,
     app: Option<&str>,
     event: &str,
@@ -56,7 +56,7 @@ async fn found(
 }
 
 async fn session(
-    dev: IsDev,
+    dev: DevOnly,
     State(server): State<Shared>,
     Path(session): Path<String>,
 ) -> Result<Response, AdkError> {
@@ -64,7 +64,7 @@ async fn session(
 }
 
 async fn session_of(
-    dev: IsDev,
+    dev: DevOnly,
     State(server): State<Shared>,
     Path((app, session)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
@@ -74,7 +74,7 @@ async fn session_of(
 /// The spans of one session. The path has no user: if several sessions have the id, it is the one
 /// that ran last.
 async fn spans(
-    dev: &IsDev,
+    dev: &DevOnly,
     server: &Shared,
     app: Option<&str>,
     id: &str,
@@ -90,7 +90,7 @@ async fn spans(
 
 /// Check that a session exists. If it was deleted, for instance by another process, drop its
 /// traces.
-async fn is_there(dev: &IsDev, server: &Shared, session: &SessionKey) -> Result<bool, AdkError> {
+async fn is_there(dev: &DevOnly, server: &Shared, session: &SessionKey) -> Result<bool, AdkError> {
     let read = server.services.sessions.read(session, Window::NONE);
     let is_there = read.await?.is_some();
     if !is_there {

@@ -13,7 +13,7 @@ use axum::{
 };
 use retain_core::{Json, JsonMap};
 
-use super::{super::errors::AdkError, IsDev, json};
+use super::{super::errors::AdkError, DevOnly, json};
 use crate::routes::{Access, Routes};
 
 const RUNTIME_CONFIG: &str = "/dev-ui/assets/config/runtime-config.json";
@@ -40,26 +40,26 @@ pub(super) fn routes(routes: Routes) -> Routes {
 }
 
 fn not_found() -> AdkError {
-    AdkError::not_found("Not Found")
+    AdkError::not_found("Not UiFile")
 }
 
 /// The folder of the UI, if set.
-fn folder(dev: &IsDev) -> Result<PathBuf, AdkError> {
+fn folder(dev: &DevOnly) -> Result<PathBuf, AdkError> {
     dev.0.files().map(Path::to_owned).ok_or_else(not_found)
 }
 
-async fn to_ui(dev: IsDev) -> Result<Response, AdkError> {
+async fn to_ui(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let to = [(header::LOCATION, "/dev-ui/")];
     Ok((StatusCode::TEMPORARY_REDIRECT, to).into_response())
 }
 
-async fn index(dev: IsDev, headers: HeaderMap) -> Result<Response, AdkError> {
+async fn index(dev: DevOnly, headers: HeaderMap) -> Result<Response, AdkError> {
     answer(folder(&dev)?, "index.html", &headers).await
 }
 
 async fn file(
-    dev: IsDev,
+    dev: DevOnly,
     UrlPath(name): UrlPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, AdkError> {
@@ -67,7 +67,7 @@ async fn file(
 }
 
 /// The configuration of the UI: the server that it came from.
-async fn runtime_config(dev: IsDev) -> Result<Response, AdkError> {
+async fn runtime_config(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let config = JsonMap::from([("backendUrl", Json::from("")), ("telemetry", false.into())]);
     let mut response = json(config);
@@ -76,7 +76,7 @@ async fn runtime_config(dev: IsDev) -> Result<Response, AdkError> {
     Ok(response)
 }
 
-async fn config(dev: IsDev) -> Result<Response, AdkError> {
+async fn config(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let none = [("logo_text", Json::Null), ("logo_image_url", Json::Null)];
     Ok(json(JsonMap::from(none)))
@@ -150,10 +150,10 @@ pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     }
 }
 
-type Found = (String, Option<Vec<u8>>);
+type UiFile = (String, Option<Vec<u8>>);
 
 /// The file with its ETag; 304 if the client has it.
-fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<Found> {
+fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<UiFile> {
     let path = contained(folder, path)?;
     let about = std::fs::metadata(&path)?;
     if !about.is_file() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::Method, response::Response};
-use retain_core::{Event, JsonMap, MemoryAdded, MemoryEntry, Session, SessionKey, Window};
+use retain_core::{Event, IngestReceipt, JsonMap, MemoryEntry, Session, SessionKey, Window};
 use retain_memory::IngestOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::{
         Api,
         body::{JsonBody, ok},
         operation::Operation,
-        path::OfUser,
+        path::UserPath,
         problem::Problem,
         query::Params,
         sessions::read,
@@ -44,18 +44,22 @@ pub(super) fn routes(api: Api) -> Api {
     api.add(
         session
             .takes::<AddSession>()
-            .answers::<Added>(200)
+            .answers::<IngestReceiptBody>(200)
             .fails(&[404]),
         access,
         add_session,
     )
     .add(
-        events.takes::<AddEvents>().answers::<Added>(200),
+        events
+            .takes::<AddEvents>()
+            .answers::<IngestReceiptBody>(200),
         access,
         add_events,
     )
     .add(
-        entries.takes::<AddEntries>().answers::<Added>(200),
+        entries
+            .takes::<AddEntries>()
+            .answers::<IngestReceiptBody>(200),
         access,
         add_entries,
     )
@@ -64,12 +68,12 @@ pub(super) fn routes(api: Api) -> Api {
 /// A session to ingest: the id of a session of this server, or a whole session.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "RememberSession")]
+#[schemars(rename = "IngestSession")]
 struct AddSession {
     /// The id of a session of this server.
     session_id: Option<String>,
     /// A session with its events.
-    session: Option<GivenSession>,
+    session: Option<SessionInput>,
     /// Custom metadata for all created entries.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
@@ -82,7 +86,7 @@ struct AddSession {
 /// A session as ADK writes it, in either spelling. Other fields are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct GivenSession {
+struct SessionInput {
     /// Its id.
     id: String,
     /// The app; must equal the app of the path.
@@ -100,7 +104,7 @@ struct GivenSession {
 /// Events to ingest.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "RememberEvents")]
+#[schemars(rename = "IngestEvents")]
 struct AddEvents {
     /// The events.
     #[schemars(with = "Vec<EventObject>")]
@@ -119,7 +123,7 @@ struct AddEvents {
 /// Memories to store.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "Remember")]
+#[schemars(rename = "IngestEntries")]
 struct AddEntries {
     /// The memories.
     #[schemars(with = "Vec<MemoryEntryObject>")]
@@ -133,8 +137,8 @@ struct AddEntries {
 
 /// The result of an ingest; null if the memory service does not count.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-#[schemars(rename = "Remembered")]
-struct Added {
+#[schemars(rename = "IngestReceipt")]
+struct IngestReceiptBody {
     /// Number of new entries.
     added: Option<u64>,
     /// Number of entries whose content changed.
@@ -145,9 +149,9 @@ struct Added {
     forgotten: Option<u64>,
 }
 
-impl From<MemoryAdded> for Added {
-    fn from(added: MemoryAdded) -> Added {
-        Added {
+impl From<IngestReceipt> for IngestReceiptBody {
+    fn from(added: IngestReceipt) -> IngestReceiptBody {
+        IngestReceiptBody {
             added: Some(added.added),
             replaced: Some(added.replaced),
             known: Some(added.known),
@@ -178,7 +182,7 @@ fn options(
 
 async fn add_session(
     State(server): State<Shared>,
-    of: OfUser,
+    of: UserPath,
     params: Params,
     JsonBody(body): JsonBody<AddSession>,
 ) -> Result<Response, Problem> {
@@ -198,18 +202,18 @@ async fn add_session(
     let options = options(&server, body.ttl_seconds, body.tool_responses, metadata)?;
     let services = &server.services;
     match &services.long_term_memory {
-        Some(memory) => ok(&Added::from(
+        Some(memory) => ok(&IngestReceiptBody::from(
             memory.add_session_with(&session, &options).await?,
         )),
         None => {
             services.memory.add_session_to_memory(&session).await?;
-            ok(&Added::default())
+            ok(&IngestReceiptBody::default())
         }
     }
 }
 
 /// Read the session from the body and check that it belongs to the user of the path.
-fn session_of(of: OfUser, given: GivenSession) -> Result<Session, Problem> {
+fn session_of(of: UserPath, given: SessionInput) -> Result<Session, Problem> {
     let differs = |said: Option<String>, path: &str| said.is_some_and(|said| said != path);
     if differs(given.app_name, &of.app) || differs(given.user_id, &of.user) {
         let detail = "the session belongs to another app or user than the path";
@@ -224,7 +228,7 @@ fn session_of(of: OfUser, given: GivenSession) -> Result<Session, Problem> {
 
 async fn add_events(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
     JsonBody(body): JsonBody<AddEvents>,
 ) -> Result<Response, Problem> {
@@ -237,7 +241,7 @@ async fn add_events(
     match &services.long_term_memory {
         Some(memory) => {
             let added = memory.add_events_with(&app, &user, &events, session, &options);
-            ok(&Added::from(added.await?))
+            ok(&IngestReceiptBody::from(added.await?))
         }
         None => {
             let notes = Some(&options.custom_metadata).filter(|notes| !notes.is_empty());
@@ -245,14 +249,14 @@ async fn add_events(
                 .memory
                 .add_events_to_memory(&app, &user, &events, session, notes);
             added.await?;
-            ok(&Added::default())
+            ok(&IngestReceiptBody::default())
         }
     }
 }
 
 async fn add_entries(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
     JsonBody(body): JsonBody<AddEntries>,
 ) -> Result<Response, Problem> {
@@ -262,7 +266,7 @@ async fn add_entries(
     match &services.long_term_memory {
         Some(memory) => {
             let added = memory.add_memory_with(&app, &user, &body.memories, &options);
-            ok(&Added::from(added.await?))
+            ok(&IngestReceiptBody::from(added.await?))
         }
         None => {
             let notes = Some(&options.custom_metadata).filter(|notes| !notes.is_empty());
@@ -270,7 +274,7 @@ async fn add_entries(
                 .memory
                 .add_memory(&app, &user, &body.memories, notes);
             added.await?;
-            ok(&Added::default())
+            ok(&IngestReceiptBody::default())
         }
     }
 }

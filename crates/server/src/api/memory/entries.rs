@@ -11,13 +11,14 @@ use super::{
         Api,
         body::{JsonBody, done, ok},
         operation::Operation,
-        path::{OfMemory, OfUser},
+        path::{MemoryPath, UserPath},
         problem::Problem,
         query::{INTEGER_MAX, Kind, Param, Params},
         shapes::{ContentObject, FreeObject, Time, given},
     },
-    about::MemoryBody,
-    filter, long_term,
+    filter,
+    info::MemoryBody,
+    long_term,
 };
 use crate::{guard::Scope, routes::Access, services::Shared};
 
@@ -77,7 +78,7 @@ pub(super) fn routes(api: Api) -> Api {
         .add(get_it.answers::<MemoryBody>(200).fails(&[404]), reads, get)
         .add(
             change_it
-                .takes::<Change>()
+                .takes::<MemoryUpdateBody>()
                 .answers::<MemoryBody>(200)
                 .fails(&[404]),
             Access::Path(Scope::MemoryWrite),
@@ -100,8 +101,8 @@ struct Page {
 /// The fields to update. Missing fields stay unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "ChangeMemory")]
-struct Change {
+#[schemars(rename = "MemoryUpdate")]
+struct MemoryUpdateBody {
     /// The new content.
     #[schemars(with = "Option<ContentObject>")]
     content: Option<Content>,
@@ -164,7 +165,7 @@ fn not_found(id: &str) -> Problem {
 
 async fn list(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(LIST)?;
@@ -183,14 +184,14 @@ async fn list(
 
 async fn get(
     State(server): State<Shared>,
-    OfMemory { of, id }: OfMemory,
+    MemoryPath { of, id }: MemoryPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     read(&server, &of, &id).await
 }
 
-async fn read(server: &Shared, of: &OfUser, id: &str) -> Result<Response, Problem> {
+async fn read(server: &Shared, of: &UserPath, id: &str) -> Result<Response, Problem> {
     let memory = long_term(server, "way to read one")?;
     let record = memory.get(&of.app, &of.user, id).await?;
     ok(&MemoryBody::from(record.ok_or_else(|| not_found(id))?))
@@ -198,9 +199,9 @@ async fn read(server: &Shared, of: &OfUser, id: &str) -> Result<Response, Proble
 
 async fn change(
     State(server): State<Shared>,
-    OfMemory { of, id }: OfMemory,
+    MemoryPath { of, id }: MemoryPath,
     params: Params,
-    JsonBody(change): JsonBody<Change>,
+    JsonBody(change): JsonBody<MemoryUpdateBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     let update = MemoryUpdate {
@@ -217,7 +218,7 @@ async fn change(
 
 async fn delete(
     State(server): State<Shared>,
-    OfMemory { of, id }: OfMemory,
+    MemoryPath { of, id }: MemoryPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
@@ -228,7 +229,7 @@ async fn delete(
 
 async fn statistics(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
 ) -> Result<Response, Problem> {
     params.only(&[])?;

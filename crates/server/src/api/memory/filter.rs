@@ -10,7 +10,7 @@ use super::{
         query::{Kind, Param, Params},
         shapes::{FreeObject, Time},
     },
-    about::{KindName, OriginName},
+    info::{KindName, OriginName},
 };
 
 const FROM: Param = Param::new(

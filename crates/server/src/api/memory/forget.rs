@@ -10,7 +10,7 @@ use super::{
         Api,
         body::{JsonBody, ok},
         operation::Operation,
-        path::OfUser,
+        path::UserPath,
         problem::Problem,
         query::Params,
     },
@@ -28,7 +28,9 @@ pub(super) fn routes(api: Api) -> Api {
         "Delete memories permanently; later ingests do not restore them",
     );
     api.add(
-        forget_it.takes::<ForgetBody>().answers::<Forgotten>(200),
+        forget_it
+            .takes::<ForgetBody>()
+            .answers::<ForgetReceiptBody>(200),
         Access::Path(Scope::MemoryDelete),
         forget,
     )
@@ -53,7 +55,8 @@ struct ForgetBody {
 
 /// What was deleted.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Forgotten {
+#[schemars(rename = "ForgetReceipt")]
+struct ForgetReceiptBody {
     /// Number of deleted memories.
     memories: u64,
     /// Their size in bytes.
@@ -89,7 +92,7 @@ fn what(body: ForgetBody) -> Result<Forget, Problem> {
 
 async fn forget(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
     JsonBody(body): JsonBody<ForgetBody>,
 ) -> Result<Response, Problem> {
@@ -101,7 +104,7 @@ async fn forget(
         bytes,
         tombstones,
     } = memory.forget(&app, &user, what).await?;
-    ok(&Forgotten {
+    ok(&ForgetReceiptBody {
         memories,
         bytes,
         tombstones,

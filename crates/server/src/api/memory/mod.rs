@@ -3,11 +3,11 @@
 //! ADK's methods work with every memory service. The rest needs Retain's own and returns 501 with
 //! any other.
 
-mod about;
 mod add;
 mod entries;
 mod filter;
 mod forget;
+mod info;
 mod search;
 
 use std::sync::Arc;

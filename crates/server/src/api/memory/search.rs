@@ -14,13 +14,13 @@ use super::{
         Api,
         body::{JsonBody, ok},
         operation::Operation,
-        path::OfUser,
+        path::UserPath,
         problem::Problem,
         query::Params,
         shapes::{FreeObject, MemoryEntryObject, Score, SearchLimit, Time, Tokens},
     },
-    about::{About, KindName},
     filter::{Filter, Origins},
+    info::{KindName, MemoryInfoBody},
     long_term,
 };
 use crate::{guard::Scope, routes::Access, services::Shared};
@@ -94,18 +94,18 @@ struct HitBody {
     /// The score from 0 to 1; null if the service has none.
     score: Option<f32>,
     /// The source of the entry; null if the service does not record it.
-    about: Option<About>,
+    about: Option<MemoryInfoBody>,
     /// Why it matched, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    explanation: Option<Explained>,
+    explanation: Option<ExplanationBody>,
 }
 
 /// Why a memory matched. The signals add up to the score.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Explanation")]
-struct Explained {
+struct ExplanationBody {
     /// The words of the question that matched, highest weight first.
-    words: Vec<Word>,
+    words: Vec<MatchedWordBody>,
     /// Score from its own words, its neighbors, its author and its date.
     lexical: f32,
     /// Score from its session as a whole.
@@ -127,11 +127,11 @@ struct Explained {
 /// A word of the question that matched.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MatchedWord")]
-struct Word {
+struct MatchedWordBody {
     /// The word as written in the question.
     word: String,
     /// Where it matched: in the text, in a neighbor, in the author's name or in the date.
-    place: PlaceName,
+    place: MatchPlaceBody,
     /// Its share of the score.
     weight: f32,
 }
@@ -139,27 +139,27 @@ struct Word {
 /// Where a word matched.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "MatchedPlace")]
-enum PlaceName {
+#[schemars(rename = "MatchPlace")]
+enum MatchPlaceBody {
     Own,
     Near,
     Author,
     Date,
 }
 
-impl From<Explanation> for Explained {
-    fn from(it: Explanation) -> Explained {
-        let words = it.words.into_iter().map(|word| Word {
+impl From<Explanation> for ExplanationBody {
+    fn from(it: Explanation) -> ExplanationBody {
+        let words = it.words.into_iter().map(|word| MatchedWordBody {
             word: word.word,
             place: match word.place {
-                MatchPlace::Own => PlaceName::Own,
-                MatchPlace::Near => PlaceName::Near,
-                MatchPlace::Author => PlaceName::Author,
-                MatchPlace::Date => PlaceName::Date,
+                MatchPlace::Own => MatchPlaceBody::Own,
+                MatchPlace::Near => MatchPlaceBody::Near,
+                MatchPlace::Author => MatchPlaceBody::Author,
+                MatchPlace::Date => MatchPlaceBody::Date,
             },
             weight: word.weight,
         });
-        Explained {
+        ExplanationBody {
             words: words.collect(),
             lexical: it.lexical,
             session: it.session,
@@ -175,7 +175,7 @@ impl From<Explanation> for Explained {
 
 async fn search(
     State(server): State<Shared>,
-    OfUser { app, user }: OfUser,
+    UserPath { app, user }: UserPath,
     params: Params,
     JsonBody(search): JsonBody<Search>,
 ) -> Result<Response, Problem> {
@@ -218,7 +218,7 @@ fn found_body(found: MemoryHit, explain: bool) -> HitBody {
     HitBody {
         memory: found.entry,
         score: Some(found.score),
-        about: Some(found.about.into()),
+        about: Some(found.info.into()),
         explanation: explain.then(|| found.explanation.into()),
     }
 }

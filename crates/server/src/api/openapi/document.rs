@@ -10,7 +10,7 @@ use super::{
         shapes::ProblemObject,
     },
     adk_schemas,
-    others::{self, Other},
+    other_routes::{self, OtherRoute},
 };
 use crate::{guard::Scope, routes::Access, services::Server};
 
@@ -36,7 +36,7 @@ pub(super) fn document() -> Value {
         );
     }
     for route in Server::routes() {
-        if let Some(other) = others::find(&route.method, route.path) {
+        if let Some(other) = other_routes::find(&route.method, route.path) {
             let described = describe_other(other, route.path, route.access);
             insert(&mut paths, route.path, route.method.as_str(), described);
         }
@@ -228,7 +228,7 @@ fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-fn describe_other(other: Other, path: &str, access: Access) -> Value {
+fn describe_other(other: OtherRoute, path: &str, access: Access) -> Value {
     let mut parameters = path_parameters(path);
     parameters.extend(other.query.iter().map(|name| {
         json!({"name": name, "in": "query", "required": false, "schema": {"type": "string"}})

@@ -2,7 +2,7 @@
 
 mod adk_schemas;
 mod document;
-mod others;
+mod other_routes;
 
 use std::sync::LazyLock;
 

@@ -11,11 +11,11 @@ use super::{super::Guards, Keys, sent_key};
 
 /// The state of the API key that a request was admitted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum KeyStatus {
     /// Still valid.
-    Good,
+    Valid,
     /// Revoked, expired or deleted.
-    Refused(String),
+    Rejected(String),
     /// The key store is unavailable.
     Unknown,
 }
@@ -23,15 +23,15 @@ pub(crate) enum Standing {
 impl Keys {
     /// Verify the key of an admitted request. This neither counts as a request nor records a use. A
     /// caller without one of our keys stays admitted.
-    async fn standing(&self, headers: &HeaderMap, now_us: i64) -> Standing {
+    async fn status(&self, headers: &HeaderMap, now_us: i64) -> KeyStatus {
         let ours = |sent: &&str| KeyText::parse(sent).is_some() && !self.is_single(sent);
         let Some(sent) = sent_key(headers).filter(ours) else {
-            return Standing::Good;
+            return KeyStatus::Valid;
         };
         match self.stored(sent, now_us).await {
-            Ok(Ok(_)) => Standing::Good,
-            Ok(Err(refused)) => Standing::Refused(refused.to_string()),
-            Err(_) => Standing::Unknown,
+            Ok(Ok(_)) => KeyStatus::Valid,
+            Ok(Err(refused)) => KeyStatus::Rejected(refused.to_string()),
+            Err(_) => KeyStatus::Unknown,
         }
     }
 }
@@ -41,37 +41,37 @@ const KEY_HOLDS: Duration = Duration::from_secs(5);
 
 /// Watches the API key of a stream.
 pub(crate) struct KeyWatch {
-    look: Box<dyn Fn() -> BoxFuture<'static, Standing> + Send + Sync>,
-    looked: Instant,
+    lookup: Box<dyn Fn() -> BoxFuture<'static, KeyStatus> + Send + Sync>,
+    verified_at: Instant,
 }
 
 impl KeyWatch {
     /// Watch the key of a request that was just verified.
-    pub(crate) fn of(guards: &Arc<Guards>, headers: &HeaderMap) -> KeyWatch {
+    pub(crate) fn from_request(guards: &Arc<Guards>, headers: &HeaderMap) -> KeyWatch {
         let (guards, headers) = (Arc::clone(guards), headers.clone());
         KeyWatch::new(move || {
             let (guards, headers) = (Arc::clone(&guards), headers.clone());
-            async move { guards.keys.standing(&headers, guards.clock.now_us()).await }
+            async move { guards.keys.status(&headers, guards.clock.now_us()).await }
         })
     }
 
     /// Watch a key with this lookup.
-    pub(crate) fn new<F: Future<Output = Standing> + Send + 'static>(
-        look: impl Fn() -> F + Send + Sync + 'static,
+    pub(crate) fn new<F: Future<Output = KeyStatus> + Send + 'static>(
+        lookup: impl Fn() -> F + Send + Sync + 'static,
     ) -> KeyWatch {
         KeyWatch {
-            look: Box::new(move || look().boxed()),
-            looked: Instant::now(),
+            lookup: Box::new(move || lookup().boxed()),
+            verified_at: Instant::now(),
         }
     }
 
     /// Return the state of the key: verified now after a pause, or cached while events arrive.
-    pub(crate) async fn standing(&mut self, was_silent: bool) -> Standing {
-        if !was_silent && self.looked.elapsed() < KEY_HOLDS {
-            return Standing::Good;
+    pub(crate) async fn verify(&mut self, was_silent: bool) -> KeyStatus {
+        if !was_silent && self.verified_at.elapsed() < KEY_HOLDS {
+            return KeyStatus::Valid;
         }
-        let standing = (self.look)().await;
-        self.looked = Instant::now();
-        standing
+        let status = (self.lookup)().await;
+        self.verified_at = Instant::now();
+        status
     }
 }

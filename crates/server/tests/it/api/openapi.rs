@@ -28,7 +28,7 @@ fn every_route_is_described_and_nothing_else() {
     let stale: Vec<_> = described.difference(&routes).collect();
     assert!(
         missing.is_empty(),
-        "not described in api/openapi/others.rs: {missing:?}"
+        "not described in api/openapi/other_routes.rs: {missing:?}"
     );
     assert!(stale.is_empty(), "described, but no route: {stale:?}");
 }

@@ -36,7 +36,7 @@ impl Listening {
         let apps = Apps::new(services.clone())
             .agent(APP, Arc::new(agent))
             .auto_create_session(true)
-            .limit_runs(Runs::limited(1, 10));
+            .limit_runs(Runs::with_limits(1, 10));
         let server = Arc::new(Server { services, apps });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

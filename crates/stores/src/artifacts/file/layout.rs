@@ -7,7 +7,7 @@ use std::{
 };
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use retain_core::{ArtifactError, ArtifactPlace, BoxError};
+use retain_core::{ArtifactAddress, ArtifactError, BoxError};
 
 use super::{failed, folders_in, is_absent};
 
@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// The place of an artifact.
-    pub(super) fn shelf(&self, place: &ArtifactPlace) -> Result<Shelf, ArtifactError> {
+    pub(super) fn shelf(&self, place: &ArtifactAddress) -> Result<Shelf, ArtifactError> {
         let scope = self.scope(&place.app, &place.user, place.session.as_deref())?;
         let folder = descend(scope.clone(), &place.name)?;
         // Nothing below may be a link either; what is there is looked at when it is read.
@@ -232,7 +232,7 @@ impl Shelf {
 
     pub(super) fn corrupt(&self, version: u64, cause: impl Into<BoxError>) -> ArtifactError {
         ArtifactError::Corrupt {
-            place: self.relative_name(),
+            address: self.relative_name(),
             version,
             source: cause.into(),
         }

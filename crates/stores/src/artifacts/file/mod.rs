@@ -22,8 +22,8 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, Blob, NewArtifact,
-    Part, StoreArtifactService, StoredArtifact,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Blob,
+    NewArtifact, Part, StoreArtifactService, StoredArtifact,
 };
 
 use layout::{Layout, Shelf};
@@ -120,11 +120,11 @@ impl FileArtifactStore {
 
 #[async_trait]
 impl ArtifactStore for FileArtifactStore {
-    fn names(&self) -> ArtifactNames {
-        ArtifactNames::Paths
+    fn naming(&self) -> ArtifactNaming {
+        ArtifactNaming::Paths
     }
 
-    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let place = place.clone();
         let put = move |folder: &Folder| folder.put(&place, &new, None);
         self.blocking("save", put).await
@@ -132,7 +132,7 @@ impl ArtifactStore for FileArtifactStore {
 
     async fn put_at(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: u64,
         new: NewArtifact,
     ) -> Result<(), ArtifactError> {
@@ -143,7 +143,7 @@ impl ArtifactStore for FileArtifactStore {
 
     async fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let place = place.clone();
@@ -151,13 +151,16 @@ impl ArtifactStore for FileArtifactStore {
         self.blocking("load", get).await
     }
 
-    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    async fn versions(
+        &self,
+        place: &ArtifactAddress,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let place = place.clone();
         let versions = move |folder: &Folder| folder.versions(&place);
         self.blocking("list versions", versions).await
     }
 
-    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         let place = place.clone();
         let delete = move |folder: &Folder| folder.delete(&place);
         self.blocking("delete", delete).await
@@ -175,11 +178,11 @@ impl ArtifactStore for FileArtifactStore {
         self.blocking("list", list).await
     }
 
-    async fn places(
+    async fn addresses(
         &self,
-        after: Option<&ArtifactPlace>,
+        after: Option<&ArtifactAddress>,
         limit: usize,
-    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
         let after = after.map(Address::of);
         let list =
             move |folder: &Folder| places::behind(folder.layout.root(), after.as_ref(), limit);
@@ -196,7 +199,7 @@ impl ArtifactStore for FileArtifactStore {
 impl Folder {
     fn put(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         new: &NewArtifact,
         expected: Option<u64>,
     ) -> Result<u64, ArtifactError> {
@@ -218,7 +221,7 @@ impl Folder {
 
     fn get(
         &self,
-        place: &ArtifactPlace,
+        place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let shelf = self.layout.shelf(place)?;
@@ -252,7 +255,7 @@ impl Folder {
         Ok(Some(StoredArtifact { part, version }))
     }
 
-    fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+    fn versions(&self, place: &ArtifactAddress) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let shelf = self.layout.shelf(place)?;
         let numbers = shelf.numbers().map_err(|e| failed("list versions", e))?;
         let about = numbers.into_iter().map(|version| {
@@ -264,7 +267,7 @@ impl Folder {
     }
 
     /// Takes all versions away at once, then removes them.
-    fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+    fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.check_writable("delete")?;
         let _alone = self.deleting.write();
         let shelf = self.layout.shelf(place)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use retain_core::{ArtifactError, ArtifactPlace};
+use retain_core::{ArtifactAddress, ArtifactError};
 
 use super::{
     failed, folders_in,
@@ -20,7 +20,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn of(place: &ArtifactPlace) -> Address {
+    pub(super) fn of(place: &ArtifactAddress) -> Address {
         let place = place.clone();
         Address {
             app: place.app,
@@ -37,7 +37,7 @@ pub(super) fn behind(
     root: &Path,
     after: Option<&Address>,
     limit: usize,
-) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+) -> Result<Vec<ArtifactAddress>, ArtifactError> {
     let mut found = all(root)?;
     found.retain(|(address, _)| after.is_none_or(|after| address > after));
     found.sort_unstable();
@@ -81,7 +81,7 @@ fn place_at(
     root: &Path,
     address: Address,
     folder: &Path,
-) -> Result<Option<ArtifactPlace>, ArtifactError> {
+) -> Result<Option<ArtifactAddress>, ArtifactError> {
     let scope = root.join(scope_of(relative(root, folder)?, &address.name));
     let shelf = Shelf::found(&scope, folder);
     let numbers = shelf.numbers().map_err(|e| failed("list", e))?;
@@ -100,7 +100,7 @@ fn place_at(
         Some(_) => name.clone(),
         None => format!("user:{name}"),
     });
-    Ok(Some(ArtifactPlace {
+    Ok(Some(ArtifactAddress {
         app,
         user,
         session,

@@ -7,8 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
-    MemoryEdit, MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRestore,
+    ExistingMemory, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryInfo, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRestore,
     MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals, MemoryVectors,
     NewEmbedding, OriginKind, PreparedMemory, Tombstone, plan_batch, plan_edit, plan_edited,
     plan_growth, plan_restore,
@@ -75,18 +75,18 @@ impl MemoryTables {
 }
 
 impl ScopeTable {
-    fn known(&self, id: &str) -> Vec<KnownMemory> {
+    fn known(&self, id: &str) -> Vec<ExistingMemory> {
         let seqs = self.by_id.get(id).into_iter().flatten();
         let rows = seqs.filter_map(|seq| self.rows.get(seq));
-        rows.map(|row| KnownMemory {
-            seq: row.record.about.seq,
-            session: row.record.about.session.clone(),
+        rows.map(|row| ExistingMemory {
+            seq: row.record.info.seq,
+            session: row.record.info.session.clone(),
             body_hash: row.body_hash,
             metadata_json: row.metadata_json.clone(),
             bytes: row.bytes,
-            is_edited: row.record.about.updated_us.is_some(),
-            kind: row.record.about.kind,
-            expires_us: row.record.about.expires_us,
+            is_edited: row.record.info.updated_us.is_some(),
+            kind: row.record.info.kind,
+            expires_us: row.record.info.expires_us,
         })
         .collect()
     }
@@ -99,14 +99,14 @@ impl ScopeTable {
                 .contains(&Tombstone::of_entry(scope, session, id))
     }
 
-    fn add(&mut self, batch: &MemoryBatch) -> Result<MemoryAdded, MemoryError> {
+    fn add(&mut self, batch: &MemoryBatch) -> Result<IngestReceipt, MemoryError> {
         let look = |memory: &PreparedMemory| {
             let is_forgotten = self.is_forgotten(&batch.scope, memory);
             Ok((self.known(&memory.new.id), is_forgotten))
         };
         let plans = plan_batch::<MemoryError>(batch, self.mark.last_seq, look)?;
         self.totals = plan_growth(self.totals, batch, &plans)?;
-        let mut added = MemoryAdded::default();
+        let mut added = IngestReceipt::default();
         let revision = self.mark.revision + 1;
         let mut touched = Vec::new();
         for (memory, plan) in batch.memories.iter().zip(plans) {
@@ -136,8 +136,8 @@ impl ScopeTable {
 
     fn put(&mut self, seq: u64, revision: u64, memory: &PreparedMemory, now_us: i64) {
         let new = memory.new.clone();
-        let created_us = self.rows.get(&seq).map(|row| row.record.about.created_us);
-        let about = MemoryAbout {
+        let created_us = self.rows.get(&seq).map(|row| row.record.info.created_us);
+        let info = MemoryInfo {
             seq,
             id: new.id,
             revision,
@@ -155,7 +155,7 @@ impl ScopeTable {
         };
         let row = Row {
             record: MemoryRecord {
-                about,
+                info,
                 content: new.content,
                 vectors: new.vectors,
             },
@@ -173,7 +173,7 @@ impl ScopeTable {
             self.mark.last_seq = kept.seq;
             self.put(kept.seq, revision, &kept.memory, kept.created_us);
             if let Some(row) = self.rows.get_mut(&kept.seq) {
-                row.record.about.updated_us = kept.updated_us;
+                row.record.info.updated_us = kept.updated_us;
             }
             let same_id = self.by_id.entry(kept.memory.new.id.clone()).or_default();
             same_id.push(kept.seq);
@@ -198,19 +198,19 @@ impl ScopeTable {
         let mut receipt = ForgetReceipt::default();
         let before = self.tombstones.len();
         for row in seqs.iter().filter_map(|seq| self.rows.remove(seq)) {
-            let about = &row.record.about;
-            if let Some(same_id) = self.by_id.get_mut(&about.id) {
-                same_id.retain(|seq| *seq != about.seq);
+            let info = &row.record.info;
+            if let Some(same_id) = self.by_id.get_mut(&info.id) {
+                same_id.retain(|seq| *seq != info.seq);
                 if same_id.is_empty() {
-                    self.by_id.remove(&about.id);
+                    self.by_id.remove(&info.id);
                 }
             }
             self.tombstones.extend(match how {
-                Removal::ById => Some(Tombstone::of_id(scope, &about.id)),
-                Removal::Expiry if about.kind == MemoryKind::Direct => None,
+                Removal::ById => Some(Tombstone::of_id(scope, &info.id)),
+                Removal::Expiry if info.kind == MemoryKind::Direct => None,
                 Removal::ByAddress | Removal::Expiry => {
-                    let session = about.session.as_deref();
-                    Some(Tombstone::of_entry(scope, session, &about.id))
+                    let session = info.session.as_deref();
+                    Some(Tombstone::of_entry(scope, session, &info.id))
                 }
             });
             receipt.memories += 1;
@@ -228,22 +228,22 @@ impl ScopeTable {
     fn statistics(&self, now_us: i64) -> MemoryStatistics {
         let rows = || {
             let rows = self.rows.values();
-            rows.filter(move |row| row.record.about.is_alive(now_us))
+            rows.filter(move |row| row.record.info.is_alive(now_us))
         };
-        let about = || rows().map(|row| &row.record.about);
+        let info = || rows().map(|row| &row.record.info);
         let count =
             |is_meant: &dyn Fn(&Row) -> bool| rows().filter(|row| is_meant(row)).count() as u64;
-        let sessions: HashSet<&str> = about().filter_map(|it| it.session.as_deref()).collect();
+        let sessions: HashSet<&str> = info().filter_map(|it| it.session.as_deref()).collect();
         MemoryStatistics {
             entries: count(&|_| true),
             bytes: rows().map(|row| row.bytes).sum(),
             sessions: sessions.len() as u64,
-            from_tools: count(&|row| row.record.about.origin.kind() == OriginKind::Tool),
-            direct: count(&|row| row.record.about.kind == MemoryKind::Direct),
+            from_tools: count(&|row| row.record.info.origin.kind() == OriginKind::Tool),
+            direct: count(&|row| row.record.info.kind == MemoryKind::Direct),
             embedded: count(&|row| row.record.vectors.embedding.is_some()),
             tombstones: self.tombstones.len() as u64,
-            oldest: about().map(|it| it.timestamp).reduce(f64::min),
-            newest: about().map(|it| it.timestamp).reduce(f64::max),
+            oldest: info().map(|it| it.timestamp).reduce(f64::min),
+            newest: info().map(|it| it.timestamp).reduce(f64::max),
             revision: self.mark.revision,
         }
     }
@@ -255,7 +255,7 @@ impl ScopeTable {
         let Some(mut record) = plan_edited(id, same_id, edit)? else {
             return Ok(false);
         };
-        let Some(row) = self.rows.get_mut(&record.about.seq) else {
+        let Some(row) = self.rows.get_mut(&record.info.seq) else {
             return Ok(false);
         };
         let (changed, totals) = plan_edit(self.totals, &record, row.bytes, edit)?;
@@ -264,11 +264,11 @@ impl ScopeTable {
             record.vectors = MemoryVectors::default();
         }
         record.content = changed.new.content;
-        record.about.custom_metadata = changed.new.custom_metadata;
-        record.about.expires_us = changed.new.expires_us;
-        record.about.updated_us = Some(edit.now_us);
-        record.about.revision = self.mark.revision + 1;
-        let seq = record.about.seq;
+        record.info.custom_metadata = changed.new.custom_metadata;
+        record.info.expires_us = changed.new.expires_us;
+        record.info.updated_us = Some(edit.now_us);
+        record.info.revision = self.mark.revision + 1;
+        let seq = record.info.seq;
         row.record = record;
         self.totals = totals;
         self.touch(&[seq]);
@@ -278,7 +278,7 @@ impl ScopeTable {
 
 fn shown(row: &Row, with_vectors: bool) -> MemoryRecord {
     MemoryRecord {
-        about: row.record.about.clone(),
+        info: row.record.info.clone(),
         content: row.record.content.clone(),
         vectors: match with_vectors {
             true => row.record.vectors.clone(),
@@ -289,9 +289,9 @@ fn shown(row: &Row, with_vectors: bool) -> MemoryRecord {
 
 #[async_trait]
 impl MemoryStore for InMemoryMemoryStore {
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
         if batch.memories.is_empty() {
-            return Ok(MemoryAdded::default());
+            return Ok(IngestReceipt::default());
         }
         self.tables().scope(&batch.scope).add(&batch)
     }
@@ -383,9 +383,9 @@ impl MemoryStore for InMemoryMemoryStore {
                 table.remove(scope, &seqs, Removal::ById)
             }
             Forget::Matching(filter) => {
-                let rows = table.rows.values().map(|row| &row.record.about);
-                let meant = rows.filter(|about| filter.matches(&about.facts()));
-                let seqs: Vec<u64> = meant.map(|about| about.seq).collect();
+                let rows = table.rows.values().map(|row| &row.record.info);
+                let meant = rows.filter(|info| filter.matches(&info.filter_fields()));
+                let seqs: Vec<u64> = meant.map(|info| info.seq).collect();
                 table.remove(scope, &seqs, Removal::ByAddress)
             }
         }))
@@ -395,10 +395,10 @@ impl MemoryStore for InMemoryMemoryStore {
         let mut tables = self.tables();
         let mut removed = 0;
         for (scope, table) in &mut tables.scopes {
-            let rows = table.rows.values().map(|row| &row.record.about);
-            let over = rows.filter(|about| !about.is_alive(now_us));
+            let rows = table.rows.values().map(|row| &row.record.info);
+            let over = rows.filter(|info| !info.is_alive(now_us));
             let left = limit.saturating_sub(removed);
-            let seqs: Vec<u64> = over.map(|about| about.seq).take(left).collect();
+            let seqs: Vec<u64> = over.map(|info| info.seq).take(left).collect();
             removed += seqs.len();
             table.remove(scope, &seqs, Removal::Expiry);
         }
@@ -445,7 +445,7 @@ impl MemoryStore for InMemoryMemoryStore {
             let mut touched = Vec::new();
             for new in &*embeddings {
                 let row = table.rows.get_mut(&new.seq);
-                if let Some(row) = row.filter(|row| row.record.about.revision == new.revision) {
+                if let Some(row) = row.filter(|row| row.record.info.revision == new.revision) {
                     row.record.vectors.embedding = Some(new.vector.clone());
                     touched.push(new.seq);
                 }

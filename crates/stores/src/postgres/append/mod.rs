@@ -6,7 +6,7 @@ mod two_trips;
 use std::{collections::HashMap, sync::Arc};
 
 use retain_core::{
-    Batch, Event, LeaseUse, NewEvent, Plan, Result, SessionKey, Written, plan_append,
+    AppendOutcome, Batch, Event, LeaseUse, NewEvent, Plan, Result, SessionKey, plan_append,
 };
 use tokio_postgres::{Error, Row};
 
@@ -48,7 +48,7 @@ pub(super) async fn append(
     store: &PostgresStore,
     key: &SessionKey,
     batch: &Batch,
-) -> Result<Written> {
+) -> Result<AppendOutcome> {
     let mut sent = None;
     let mut failed = None;
     if let Some(head) = store.heads.take(key) {
@@ -89,7 +89,7 @@ struct AppendPlan<'a> {
     events: EventColumns<'a>,
     /// The new events: (position, index in the batch).
     fresh: Vec<(u64, usize)>,
-    answer: Written,
+    answer: AppendOutcome,
 }
 
 /// What is decided about a batch.
@@ -129,7 +129,7 @@ fn plan<'a>(
         head,
         events: EventColumns::default(),
         fresh: Vec::with_capacity(fresh.len()),
-        answer: Written::Done { events, token },
+        answer: AppendOutcome::Done { events, token },
     };
     for index in fresh {
         let new = &batch.events[index];
@@ -169,7 +169,7 @@ struct UnconfirmedAppend {
     /// Whether only the lease identifies the append: it takes the lease with an event whose id the
     /// caller gave, and a client that retries elsewhere may send the same event at the same time.
     is_told_by_lease: bool,
-    answer: Written,
+    answer: AppendOutcome,
 }
 
 impl UnconfirmedAppend {
@@ -299,7 +299,7 @@ mod tests {
             fresh: vec![(1, event)],
             head: head(3),
             is_told_by_lease: false,
-            answer: Written::Busy {
+            answer: AppendOutcome::Busy {
                 until_us: 0,
                 now_us: 0,
             },

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use retain_core::{Batch, Json, Lease, LeaseUse, Result, SessionKey, Written};
+use retain_core::{AppendOutcome, Batch, Json, Lease, LeaseUse, Result, SessionKey};
 use tokio_postgres::error::SqlState;
 
 use super::{AppendDecision, AppendPlan, StoredEvents, UnconfirmedAppend, plan};
@@ -99,7 +99,7 @@ pub(super) async fn append(
     head: CachedHead,
     now_us: Option<i64>,
     sent: &mut Option<UnconfirmedAppend>,
-) -> Result<Option<(Written, CachedHead)>, Failure> {
+) -> Result<Option<(AppendOutcome, CachedHead)>, Failure> {
     let old = OldHead {
         revision: head.revision,
         position: signed(head.row.position),

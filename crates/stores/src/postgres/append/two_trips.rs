@@ -4,7 +4,8 @@
 //! commit was not confirmed is looked for here before it is made again.
 
 use retain_core::{
-    Batch, Changes, LeaseUse, Limited, Result, SessionError, SessionKey, Written, check_growth,
+    AppendOutcome, Batch, Changes, LeaseUse, LimitKind, Result, SessionError, SessionKey,
+    check_growth,
 };
 use tokio::join;
 use tokio_postgres::Row;
@@ -17,7 +18,7 @@ use crate::postgres::{
     lease::{self, QueueStatements, first_ticket, queued_ticket},
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, CachedHead, unsigned},
-    state::{OwnKeys, OwnerKeys, StateStatements},
+    state::{OwnerKeys, SessionStateText, StateStatements},
 };
 
 /// What the first round trip returns.
@@ -36,13 +37,13 @@ struct AppendWrites<'a> {
     plan: AppendPlan<'a>,
     app: Option<OwnerKeys>,
     user: Option<OwnerKeys>,
-    own: OwnKeys,
+    own: SessionStateText,
 }
 
 /// What follows the first round trip.
 enum NextStep<'a> {
     /// Nothing is written.
-    Answer(Written),
+    Answer(AppendOutcome),
     /// Only the caller's ticket is written.
     Queue {
         number: i64,
@@ -60,7 +61,7 @@ pub(super) async fn append(
     batch: &Batch,
     now_us: Option<i64>,
     sent: &mut Option<UnconfirmedAppend>,
-) -> Result<(Written, Option<CachedHead>), Failure> {
+) -> Result<(AppendOutcome, Option<CachedHead>), Failure> {
     let transaction = database.transaction().await?;
     let (statements, state, queue) = join!(
         biased;
@@ -99,7 +100,7 @@ pub(super) async fn append(
             now_us,
         }) => {
             lease::queue(transaction, &queue, number, &batch.lease, now_us).await?;
-            Ok((Written::Busy { until_us, now_us }, None))
+            Ok((AppendOutcome::Busy { until_us, now_us }, None))
         }
         Ok(NextStep::Answer(answer)) => {
             transaction.roll_back().await?;
@@ -131,7 +132,7 @@ async fn read(
     let (app, user, id) = (&key.app, &key.user, &key.id);
     let app_keys = keys_of(batch, |changes| changes.app.keys());
     let user_keys = keys_of(batch, |changes| changes.user.keys());
-    let own_keys = keys_of(batch, |changes| {
+    let state_text = keys_of(batch, |changes| {
         changes.session.iter().map(|(key, _)| key.as_str())
     });
     // An id that was made just now is not stored, unless it was sent before.
@@ -144,7 +145,7 @@ async fn read(
     let clock = transaction.query(&statements.clock, []);
     let tickets = transaction.query(&queue.tickets, [app, user, id]);
     let events = transaction.query(&statements.events_by_id, [app, user, id, &known_ids]);
-    let own = transaction.query(&state.own_keys, [app, user, id, &own_keys]);
+    let own = transaction.query(&state.state_text, [app, user, id, &state_text]);
     // In the order in which everybody locks.
     let (begun, locked_app, locked_user, head, clock, tickets, events, own) = join!(
         biased;
@@ -155,7 +156,7 @@ async fn read(
         if_some(now_us.is_none().then_some(clock)),
         if_some(takes.then_some(tickets)),
         if_some((!known_ids.is_empty()).then_some(events)),
-        if_some((!own_keys.is_empty()).then_some(own)),
+        if_some((!state_text.is_empty()).then_some(own)),
     );
     begun?;
     let owner = |user: &str, found: Option<_>| {
@@ -218,7 +219,7 @@ fn decide<'a>(
         return Ok(NextStep::Answer(planned.answer));
     }
     let mut writes = AppendWrites {
-        own: OwnKeys::new(old_bytes, &answers.own)?,
+        own: SessionStateText::new(old_bytes, &answers.own)?,
         app: answers.app,
         user: answers.user,
         plan: planned,
@@ -253,7 +254,7 @@ impl AppendWrites<'_> {
         }
         let bytes = self.own.bytes;
         self.plan.head.row.state_bytes = bytes;
-        check_growth(Limited::SessionState, old_bytes, bytes, limit)
+        check_growth(LimitKind::SessionState, old_bytes, bytes, limit)
     }
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use retain_core::{
-    KnownMemory, MemoryAdded, MemoryBatch, MemoryPlan, MemoryTotals, MemoryVector, PreparedMemory,
-    Tombstone, plan_batch, plan_growth,
+    ExistingMemory, IngestReceipt, MemoryBatch, MemoryPlan, MemoryTotals, MemoryVector,
+    PreparedMemory, Tombstone, plan_batch, plan_growth,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -72,8 +72,8 @@ pub(super) async fn add(
     database: &Database,
     models: &ModelNumbers,
     batch: &MemoryBatch,
-    sent: &mut Option<MemoryAdded>,
-) -> Outcome<MemoryAdded> {
+    sent: &mut Option<IngestReceipt>,
+) -> Outcome<IngestReceipt> {
     models.meet(database, vectors(batch)).await?;
     let transaction = database.transaction().await?;
     let (scopes, statements) = join!(
@@ -119,7 +119,7 @@ fn vectors(batch: &MemoryBatch) -> Vec<&MemoryVector> {
 /// What there is already, as far as the batch asks.
 struct Look {
     row: Option<ScopeRow>,
-    known: HashMap<String, Vec<KnownMemory>>,
+    known: HashMap<String, Vec<ExistingMemory>>,
     buried: HashSet<Tombstone>,
 }
 

@@ -121,7 +121,7 @@ fn plan(
     let Some(record) = plan_edited(id, same_id.collect::<Outcome<_>>()?, edit)? else {
         return Ok(None);
     };
-    let seq = record.about.seq;
+    let seq = record.info.seq;
     let mut taken = 0;
     for row in bytes {
         if unsigned(row, 0)? == seq {
@@ -206,14 +206,14 @@ async fn victims(
         let page: [Param<'_>; _] = [&row.number, &after, &PAGE];
         let page = transaction.query(&statements.page, page).await?;
         for found in &page {
-            let about = rows::about(found)?;
-            after = signed(about.seq);
-            if filter.matches(&about.facts()) {
+            let info = rows::info(found)?;
+            after = signed(info.seq);
+            if filter.matches(&info.filter_fields()) {
                 victims.push(Victim {
-                    seq: about.seq,
-                    id: about.id,
-                    session: about.session,
-                    kind: kind_number(about.kind),
+                    seq: info.seq,
+                    id: info.id,
+                    session: info.session,
+                    kind: kind_number(info.kind),
                     bytes: unsigned(found, 15)?,
                 });
             }

@@ -17,7 +17,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
+    Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
     MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
     MemoryStore, NewEmbedding, Tombstone,
 };
@@ -121,9 +121,9 @@ impl PostgresMemoryStore {
 
 #[async_trait]
 impl MemoryStore for PostgresMemoryStore {
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
         if batch.memories.is_empty() {
-            return Ok(MemoryAdded::default());
+            return Ok(IngestReceipt::default());
         }
         self.apart(|store| async move {
             let _locked = store.lock(&batch.scope).await?;

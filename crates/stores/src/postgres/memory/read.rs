@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use retain_core::{
-    KnownMemory, MemoryChanges, MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics,
+    ExistingMemory, MemoryChanges, MemoryMark, MemoryRecord, MemoryRows, MemoryScope,
+    MemoryStatistics,
 };
 use tokio::{
     join,
@@ -44,8 +45,8 @@ pub(super) const KNOWN: &str = concat!(
 );
 
 /// By id, the memories that have it.
-pub(super) fn by_id(found: &[Row]) -> Outcome<HashMap<String, Vec<KnownMemory>>> {
-    let mut known: HashMap<String, Vec<KnownMemory>> = HashMap::new();
+pub(super) fn by_id(found: &[Row]) -> Outcome<HashMap<String, Vec<ExistingMemory>>> {
+    let mut known: HashMap<String, Vec<ExistingMemory>> = HashMap::new();
     for row in found {
         let id: String = row.try_get(1)?;
         known.entry(id).or_default().push(rows::known(row)?);

@@ -1,7 +1,7 @@
 //! What stands in the tables of the memory, and how it becomes ours.
 
 use retain_core::{
-    BoxError, Content, KnownMemory, MemoryAbout, MemoryRecord, MemoryTotals, MemoryVectors,
+    BoxError, Content, ExistingMemory, MemoryInfo, MemoryRecord, MemoryTotals, MemoryVectors,
 };
 use tokio_postgres::{Error, Row};
 
@@ -87,9 +87,9 @@ pub(super) fn scope(row: &Row) -> Result<ScopeRow, Error> {
 
 /// Reads `victim_columns` and behind them the hash of the body, whether it was changed by hand, when
 /// its time is up, and its notes.
-pub(super) fn known(row: &Row) -> Outcome<KnownMemory> {
+pub(super) fn known(row: &Row) -> Outcome<ExistingMemory> {
     let id: String = row.try_get(1)?;
-    Ok(KnownMemory {
+    Ok(ExistingMemory {
         seq: unsigned(row, 0)?,
         session: row.try_get(2)?,
         kind: known_kind(choice(row, 3)?),
@@ -114,14 +114,14 @@ pub(super) fn victim(row: &Row) -> Result<Victim, Error> {
 
 /// Reads `bare_columns` or `full_columns`.
 pub(super) fn record(row: &Row, models: &Models) -> Outcome<MemoryRecord> {
-    let about = about(row)?;
-    let content = content(row).map_err(|e| corrupt(&about.id, e))?;
+    let info = info(row)?;
+    let content = content(row).map_err(|e| corrupt(&info.id, e))?;
     let vectors = MemoryVectors {
         fixed: sql::vector(models, row.try_get(16)?, row.try_get(17)?),
         embedding: sql::vector(models, row.try_get(18)?, row.try_get(19)?),
     };
     Ok(MemoryRecord {
-        about,
+        info,
         content,
         vectors,
     })
@@ -133,13 +133,13 @@ fn content(row: &Row) -> Result<Content, BoxError> {
 
 /// Reads the number of a memory and `about_columns`. What cannot be read is said with its id: nothing
 /// is left out, and nothing is taken for something else.
-pub(super) fn about(row: &Row) -> Outcome<MemoryAbout> {
+pub(super) fn info(row: &Row) -> Outcome<MemoryInfo> {
     let id: String = row.try_get(1)?;
-    let about = about_of(row, &id);
-    Ok(about.map_err(|e| corrupt(&id, e))?)
+    let info = about_of(row, &id);
+    Ok(info.map_err(|e| corrupt(&id, e))?)
 }
 
-fn about_of(row: &Row, id: &str) -> Result<MemoryAbout, BoxError> {
+fn about_of(row: &Row, id: &str) -> Result<MemoryInfo, BoxError> {
     let raw = RawAbout {
         seq: unsigned(row, 0)?,
         id: id.to_owned(),

@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
+    Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
     MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
     MemoryStore, NewEmbedding, Tombstone,
 };
@@ -107,9 +107,9 @@ impl SqliteMemoryStore {
 
 #[async_trait]
 impl MemoryStore for SqliteMemoryStore {
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
         if batch.memories.is_empty() {
-            return Ok(MemoryAdded::default());
+            return Ok(IngestReceipt::default());
         }
         let add = move |connection: &Connection| write::add(connection, &batch);
         self.write("add memories", add).await

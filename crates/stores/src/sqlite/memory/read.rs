@@ -1,7 +1,7 @@
 //! What stands in the tables of the memory, and how it becomes ours.
 
 use retain_core::{
-    BoxError, Content, KnownMemory, MemoryAbout, MemoryChanges, MemoryMark, MemoryRecord,
+    BoxError, Content, ExistingMemory, MemoryChanges, MemoryInfo, MemoryMark, MemoryRecord,
     MemoryRows, MemoryScope, MemoryStatistics, MemoryTotals, MemoryVector, MemoryVectors,
     Tombstone,
 };
@@ -24,7 +24,7 @@ pub(super) fn seq_of(key: i64) -> u64 {
     key as u64 & SEQ_MAX
 }
 
-/// The columns of [`MemoryAbout`], in the order in which [`about`] reads them.
+/// The columns of [`MemoryInfo`], in the order in which [`info`] reads them.
 pub(super) const ABOUT: &str = concat!("key, ", about_columns!());
 
 /// How many bytes of a memory count against the limit.
@@ -68,7 +68,7 @@ pub(super) fn known(
     connection: &Connection,
     scope: i64,
     id: &str,
-) -> rusqlite::Result<Vec<KnownMemory>> {
+) -> rusqlite::Result<Vec<ExistingMemory>> {
     let sql = format!(
         "SELECT key, session, body_hash, updated_us IS NOT NULL, {BYTES}, kind, expires_us, \
          custom_metadata \
@@ -76,7 +76,7 @@ pub(super) fn known(
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((scope, id), |row| {
-        Ok(KnownMemory {
+        Ok(ExistingMemory {
             seq: seq_of(row.get(0)?),
             session: row.get(1)?,
             body_hash: row.get::<_, i64>(2)? as u64,
@@ -217,14 +217,14 @@ fn records(
 
 /// Reads the columns of [`ABOUT`], then content and vectors.
 pub(super) fn record(row: &Row<'_>, models: &Models) -> Outcome<MemoryRecord> {
-    let about = about(row)?;
-    let content = content(row).map_err(|e| corrupt(&about.id, e))?;
+    let info = info(row)?;
+    let content = content(row).map_err(|e| corrupt(&info.id, e))?;
     let vectors = MemoryVectors {
-        fixed: vector(row, 16, models).map_err(|e| corrupt(&about.id, e))?,
-        embedding: vector(row, 18, models).map_err(|e| corrupt(&about.id, e))?,
+        fixed: vector(row, 16, models).map_err(|e| corrupt(&info.id, e))?,
+        embedding: vector(row, 18, models).map_err(|e| corrupt(&info.id, e))?,
     };
     Ok(MemoryRecord {
-        about,
+        info,
         content,
         vectors,
     })
@@ -240,15 +240,15 @@ fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<
 
 /// Reads the columns of [`ABOUT`]. What cannot be read is said with the memory's id: nothing is left
 /// out, and nothing is taken for something else.
-pub(super) fn about(row: &Row<'_>) -> Outcome<MemoryAbout> {
+pub(super) fn info(row: &Row<'_>) -> Outcome<MemoryInfo> {
     let seq = seq_of(row.get(0)?);
     let id = row.get::<_, String>(1);
     let id = id.map_err(|e| corrupt(&format!("number {seq}"), e))?;
-    let about = about_of(row, seq, &id);
-    Ok(about.map_err(|e| corrupt(&id, e))?)
+    let info = about_of(row, seq, &id);
+    Ok(info.map_err(|e| corrupt(&id, e))?)
 }
 
-fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryAbout, BoxError> {
+fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryInfo, BoxError> {
     let raw = RawAbout {
         seq,
         id: id.to_owned(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use retain_core::{
-    Forget, ForgetReceipt, KnownMemory, MemoryAdded, MemoryBatch, MemoryEdit, MemoryPlan,
+    ExistingMemory, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryEdit, MemoryPlan,
     MemoryRestore, MemoryRows, MemoryScope, MemoryVector, NewEmbedding, PreparedMemory, Tombstone,
     plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
@@ -67,7 +67,7 @@ fn is_buried(connection: &Connection, row: &ScopeRow, hash: Tombstone) -> rusqli
         .exists((row.number, hash.0.as_slice()))
 }
 
-pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<MemoryAdded> {
+pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<IngestReceipt> {
     let found = find_scope(connection, &batch.scope)?;
     let last_seq = found.as_ref().map_or(0, |row| row.last_seq);
     let plans = plan_batch(batch, last_seq, |memory| match &found {
@@ -145,7 +145,7 @@ fn look(
     row: &ScopeRow,
     scope: &MemoryScope,
     memory: &PreparedMemory,
-) -> rusqlite::Result<(Vec<KnownMemory>, bool)> {
+) -> rusqlite::Result<(Vec<ExistingMemory>, bool)> {
     let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
     let is_forgotten = row.tombstones > 0
         && (is_buried(connection, row, Tombstone::of_entry(scope, session, id))?
@@ -264,7 +264,7 @@ pub(super) fn update(
     let Some(record) = plan_edited(id, same_id, edit)? else {
         return Ok(false);
     };
-    let seq = record.about.seq;
+    let seq = record.info.seq;
     let key = memory_key(row.number, seq);
     let sql = format!("SELECT {BYTES} FROM memories WHERE key = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -312,13 +312,13 @@ pub(super) fn forget(
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query(keys(&row))?;
             while let Some(found) = rows.next()? {
-                let about = read::about(found)?;
-                if filter.matches(&about.facts()) {
+                let info = read::info(found)?;
+                if filter.matches(&info.filter_fields()) {
                     victims.push(Victim {
-                        seq: about.seq,
-                        id: about.id,
-                        session: about.session,
-                        kind: kind_number(about.kind),
+                        seq: info.seq,
+                        id: info.id,
+                        session: info.session,
+                        kind: kind_number(info.kind),
                         bytes: found.get(15)?,
                     });
                 }

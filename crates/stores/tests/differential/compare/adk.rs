@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap, micros};
 
 use super::{
     our_window,
-    parts::{id_of, own_keys, put, time_of},
+    parts::{id_of, put, state_text, time_of},
 };
 
 /// A service of ADK.
@@ -118,7 +118,7 @@ pub(super) fn adk_rewind(log: &[Json], state: &JsonMap, invocation: &str) -> Jso
     let before = log.iter().take_while(|event| !is_first(event));
     let mut target = JsonMap::new();
     for event in before {
-        for (key, value) in &own_keys(&event["actions"]["stateDelta"]) {
+        for (key, value) in &state_text(&event["actions"]["stateDelta"]) {
             put(
                 &mut target,
                 key,

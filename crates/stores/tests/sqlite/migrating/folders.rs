@@ -3,8 +3,8 @@
 use std::{fs, path::Path, sync::Arc};
 
 use retain_core::{
-    ArtifactPlace, ArtifactStore as _, Migration, MigrationCounts, MigrationError, MigrationPhase,
-    MigrationSide, NewArtifact, Part,
+    ArtifactAddress, ArtifactStore as _, Migration, MigrationCounts, MigrationError,
+    MigrationPhase, MigrationSide, NewArtifact, Part,
 };
 use retain_stores::{FileArtifactStore, SqliteStore};
 use retain_testkit::TestClock;
@@ -30,8 +30,8 @@ fn alone(path: &Path) -> MigrationSide {
     of(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
 }
 
-fn place(name: &str) -> ArtifactPlace {
-    ArtifactPlace {
+fn place(name: &str) -> ArtifactAddress {
+    ArtifactAddress {
         app: "app".into(),
         user: "ada".into(),
         session: Some("long".into()),
@@ -80,7 +80,7 @@ async fn artifacts_migrate_to_a_folder_and_back() {
     let to_folder = Migration::new(only_artifacts(side(store)), folder());
     let refused = to_folder.run().await.unwrap_err();
     assert!(
-        matches!(refused, MigrationError::Refused { .. }),
+        matches!(refused, MigrationError::Rejected { .. }),
         "{refused}"
     );
     assert!(refused.to_string().contains("../x"), "{refused}");
@@ -167,7 +167,7 @@ async fn artifacts_a_folder_cannot_hold_are_rejected_before_writing() {
             migration.run().await.unwrap_err(),
         ] {
             let told = error.to_string();
-            assert!(matches!(error, MigrationError::Refused { .. }), "{told}");
+            assert!(matches!(error, MigrationError::Rejected { .. }), "{told}");
             assert!(told.contains(named), "{named}: {told}");
         }
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{named}");

@@ -15,12 +15,12 @@ use std::{
     time::Duration,
 };
 
-use retain_core::{ArtifactPlace, ArtifactStore as _};
+use retain_core::{ArtifactAddress, ArtifactStore as _};
 use retain_core::{
     Event, Forget, KeyStore as _, MemoryScope, MemoryStore as _, Migration, MigrationCounts,
-    MigrationError, MigrationPhase, MigrationReport, MigrationSide, MigrationWatch, NewArtifact,
-    Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _, StateOwner,
-    StoreSessionService, TransferStore as _, Unwatched,
+    MigrationError, MigrationObserver, MigrationPhase, MigrationReport, MigrationSide, NewArtifact,
+    NoObserver, Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
+    StateOwner, StoreSessionService, TransferStore as _,
 };
 use retain_stores::{SqliteOptions, SqliteStore};
 use retain_testkit::TestClock;
@@ -47,12 +47,12 @@ impl Move {
     }
 
     /// Migrate to a file of this name.
-    async fn to(&self, name: &str, watch: Arc<dyn MigrationWatch>) -> Outcome {
+    async fn to(&self, name: &str, watch: Arc<dyn MigrationObserver>) -> Outcome {
         self.run(&self.path("from.db"), &self.path(name), watch)
             .await
     }
 
-    async fn run(&self, from: &Path, to: &Path, watch: Arc<dyn MigrationWatch>) -> Outcome {
+    async fn run(&self, from: &Path, to: &Path, watch: Arc<dyn MigrationObserver>) -> Outcome {
         let from = source(from, &self.clock).await;
         let to = side(open(to, &self.clock).await);
         self.between(from, to, watch).await
@@ -62,12 +62,12 @@ impl Move {
         &self,
         from: MigrationSide,
         to: MigrationSide,
-        watch: Arc<dyn MigrationWatch>,
+        watch: Arc<dyn MigrationObserver>,
     ) -> Outcome {
         let clock = Arc::new(self.clock.clone());
         let migration = Migration::new(from, to).with_clock(clock);
         // A separate task, so that a panicking watch stops the migration as a crash would.
-        let run = tokio::spawn(async move { migration.with_watch(watch).run().await });
+        let run = tokio::spawn(async move { migration.with_observer(watch).run().await });
         match run.await {
             Ok(outcome) => outcome,
             Err(stopped) => {
@@ -107,7 +107,7 @@ fn at<F: Fn() + Send + Sync + 'static>(
     phase: MigrationPhase,
     step: u64,
     act: F,
-) -> Arc<dyn MigrationWatch> {
+) -> Arc<dyn MigrationObserver> {
     Arc::new(At {
         phase,
         step,
@@ -117,7 +117,7 @@ fn at<F: Fn() + Send + Sync + 'static>(
     })
 }
 
-impl<F: Fn() + Send + Sync + 'static> MigrationWatch for At<F> {
+impl<F: Fn() + Send + Sync + 'static> MigrationObserver for At<F> {
     fn begin(&self, phase: MigrationPhase, _steps: Option<u64>) {
         *self.now.lock().unwrap() = Some(phase);
         if phase == self.phase && self.step == 0 {
@@ -141,8 +141,8 @@ fn stopped() {
     std::panic::resume_unwind(Box::new("stopped on purpose"));
 }
 
-fn nobody() -> Arc<dyn MigrationWatch> {
-    Arc::new(Unwatched)
+fn nobody() -> Arc<dyn MigrationObserver> {
+    Arc::new(NoObserver)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +251,7 @@ async fn differing_target_record_is_named_and_kept() {
                 store.add_shared_state(&owner, &keys).await.unwrap();
             }
             "artifact" => {
-                let place = ArtifactPlace {
+                let place = ArtifactAddress {
                     app: "app".into(),
                     user: "ada".into(),
                     session: Some("long".into()),
@@ -433,7 +433,7 @@ async fn source_written_during_migration_is_an_error() {
         });
         let error = it.to(name, write).await.unwrap_err();
         assert!(
-            matches!(error, MigrationError::Moved { .. }),
+            matches!(error, MigrationError::SourceChanged { .. }),
             "{name}: {error}"
         );
     }
@@ -464,7 +464,7 @@ async fn same_database_under_another_name_is_rejected() {
     }
     for name in names {
         let error = it.run(&from, &name, nobody()).await.unwrap_err();
-        assert!(matches!(error, MigrationError::Same), "{error}");
+        assert!(matches!(error, MigrationError::SameStore), "{error}");
     }
 }
 
@@ -479,7 +479,7 @@ async fn survey_counts_and_writes_nothing() {
     let survey = Migration::new(from, to).with_clock(Arc::new(it.clock.clone()));
     let survey = survey.survey().await.unwrap();
     assert_eq!(survey.found.sessions, 15);
-    let there = survey.there.total();
+    let there = survey.present.total();
     assert!(there > 0 && there < survey.found.total(), "{survey:?}");
     assert_eq!(everything(&it.path("to.db"), &it.clock).await, before);
 }

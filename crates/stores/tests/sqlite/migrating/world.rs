@@ -8,8 +8,9 @@ use retain_core::{
     CreateSession, Event, ExportScope, Forget, Json, JsonMap, KeyScope, KeyStore as _, KeyText,
     MemoryBatch, MemoryEdit, MemoryKind, MemoryLimits, MemoryOrigin, MemoryRows, MemoryScope,
     MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, MigrationSide, NewMemory, Part,
-    PreparedMemory, Repeats, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
-    State, StateOwner, StoreArtifactService, StoreSessionService, TransferStore as _,
+    PreparedMemory, RepeatPolicy, SessionKey, SessionLog as _, SessionService as _,
+    SessionStore as _, State, StateOwner, StoreArtifactService, StoreSessionService,
+    TransferStore as _,
 };
 use retain_stores::{Durability, SqliteOptions, SqliteStore};
 use retain_testkit::{TestClock, TestIds};
@@ -195,7 +196,7 @@ async fn fill_memory(store: &SqliteStore) {
                 .into_iter()
                 .map(|it| PreparedMemory::new(it).unwrap())
                 .collect(),
-            repeats: Repeats::Keep,
+            repeats: RepeatPolicy::Keep,
             limits: MemoryLimits::default(),
             now_us,
         };
@@ -269,10 +270,10 @@ pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
             limit: 1000,
         };
         for mut row in memory.rows(&scope, after, true).await.unwrap() {
-            let ids = [row.about.id.clone()];
-            let session = row.about.session.clone();
+            let ids = [row.info.id.clone()];
+            let session = row.info.session.clone();
             let hash = memory.body_hashes(&scope, session.as_deref(), &ids).await;
-            row.about.revision = 0;
+            row.info.revision = 0;
             all.push(format!("{row:?} {:?}", hash.unwrap()));
         }
         let hashes = memory.tombstones(&scope, None, 1000).await.unwrap();
@@ -282,7 +283,7 @@ pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
         all.push(format!("{counted:?}"));
     }
     let artifacts = store.artifacts();
-    for place in artifacts.places(None, 1000).await.unwrap() {
+    for place in artifacts.addresses(None, 1000).await.unwrap() {
         for about in artifacts.versions(&place).await.unwrap() {
             let part = artifacts.get(&place, Some(about.version)).await.unwrap();
             all.push(format!("{about:?} {part:?}"));

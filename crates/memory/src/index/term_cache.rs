@@ -10,7 +10,7 @@ const LONGEST: usize = 15;
 
 /// Words and their terms in one index.
 #[derive(Debug, Default)]
-pub(crate) struct KnownWords {
+pub(crate) struct TermCache {
     /// Empty until the first word.
     places: Vec<(Key, Term)>,
     /// The index's count of deleted terms when these were cached.
@@ -20,7 +20,7 @@ pub(crate) struct KnownWords {
 /// The bytes of a word and their count. 0 means empty.
 type Key = u128;
 
-impl KnownWords {
+impl TermCache {
     /// The cached term of a word.
     #[inline]
     pub(crate) fn term(&self, word: &str, postings: &Postings) -> Option<Term> {
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn words_are_known_until_a_term_is_forgotten() {
         let mut postings = Postings::default();
-        let mut known = KnownWords::default();
+        let mut known = TermCache::default();
         assert_eq!(known.term("Teas", &postings), None);
         let (tea, milk) = (postings.number("tea"), postings.number("milk"));
         postings.insert(0, &[tea]);

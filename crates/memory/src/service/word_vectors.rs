@@ -9,21 +9,21 @@ use super::{cache::off_executor, text::spoken_text};
 use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 
 /// The word vectors, unless they are off.
-pub(super) type Table = Option<&'static StaticVectors>;
+pub(super) type WordVectors = Option<&'static StaticVectors>;
 
 /// Texts up to this size are embedded on the executor; moving them would take longer.
 const SHORT: usize = 16 * 1024;
 
 /// The table of this program. Parsed on first use, off the executor.
-pub(super) async fn table() -> Result<Table, MemoryError> {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+pub(super) async fn table() -> Result<WordVectors, MemoryError> {
+    static TABLE: OnceLock<WordVectors> = OnceLock::new();
     match TABLE.get() {
         Some(table) => Ok(*table),
         None => off_executor(|| *TABLE.get_or_init(read)).await,
     }
 }
 
-fn read() -> Table {
+fn read() -> WordVectors {
     match StaticVectors::get() {
         Ok(table) => Some(table),
         Err(error) => {
@@ -57,7 +57,7 @@ pub(super) async fn with_vectors(
 }
 
 /// The stored vector of a memory, if this table produced it.
-pub(super) fn stored(record: &MemoryRecord, table: Table) -> Option<Vec<i8>> {
+pub(super) fn stored(record: &MemoryRecord, table: WordVectors) -> Option<Vec<i8>> {
     let vector = record.vectors.fixed.as_ref()?;
     let is_ours = vector.model == table?.id();
     let vector = StaticVector::from_bytes(&vector.bytes).filter(|_| is_ours)?;

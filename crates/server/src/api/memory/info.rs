@@ -1,6 +1,6 @@
 //! A memory as the API returns it: ADK's entry and its source.
 
-use retain_core::{MemoryAbout, MemoryEntry, MemoryKind, MemoryRecord, OriginKind, seconds};
+use retain_core::{MemoryEntry, MemoryInfo, MemoryKind, MemoryRecord, OriginKind, seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +14,14 @@ pub(super) struct MemoryBody {
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,
     /// The source of the entry.
-    about: About,
+    about: MemoryInfoBody,
 }
 
 /// The source of a memory.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "MemoryAbout")]
-pub(super) struct About {
+#[schemars(rename = "MemoryInfo")]
+pub(super) struct MemoryInfoBody {
     /// Its sequence number among the user's memories.
     seq: u64,
     /// How it was created.
@@ -106,9 +106,9 @@ impl From<OriginName> for OriginKind {
     }
 }
 
-impl From<MemoryAbout> for About {
-    fn from(about: MemoryAbout) -> About {
-        About {
+impl From<MemoryInfo> for MemoryInfoBody {
+    fn from(about: MemoryInfo) -> MemoryInfoBody {
+        MemoryInfoBody {
             seq: about.seq,
             kind: about.kind.into(),
             position: Some(about.position).filter(|position| *position > 0),
@@ -128,7 +128,7 @@ impl From<MemoryRecord> for MemoryBody {
     fn from(record: MemoryRecord) -> MemoryBody {
         MemoryBody {
             memory: record.entry(),
-            about: record.about.into(),
+            about: record.info.into(),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) const SLACK_US: i64 = 60_000_000;
 
 /// A survey of a side.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Look {
+pub(super) struct SideSurvey {
     pub(super) counts: MigrationCounts,
     /// The sum of the hashes of all records, in any order.
     sum: u64,
@@ -23,7 +23,7 @@ pub(super) struct Look {
     is_marked: bool,
 }
 
-impl Look {
+impl SideSurvey {
     /// Adds a record by the fields that would reveal a change.
     pub(super) fn add(&mut self, parts: &[&[u8]], expires_us: Option<i64>) {
         let mut hash = Sha256::new();
@@ -47,11 +47,11 @@ impl Look {
     }
 
     /// The change between this survey and a later one, if any.
-    pub(super) fn moved(&self, later: &Look, now_us: i64) -> Option<String> {
+    pub(super) fn describe_change(&self, later: &SideSurvey, now_us: i64) -> Option<String> {
         let from = minute(now_us.saturating_add(SLACK_US)) + 1;
-        let still = |look: &Look| {
-            let expiring = look.expiring.range(from..);
-            expiring.fold(look.sum, |sum, (_, value)| sum.wrapping_add(*value))
+        let still = |survey: &SideSurvey| {
+            let expiring = survey.expiring.range(from..);
+            expiring.fold(survey.sum, |sum, (_, value)| sum.wrapping_add(*value))
         };
         if still(self) == still(later) {
             return None;
@@ -63,8 +63,8 @@ impl Look {
     }
 }
 
-impl AddAssign for Look {
-    fn add_assign(&mut self, other: Look) {
+impl AddAssign for SideSurvey {
+    fn add_assign(&mut self, other: SideSurvey) {
         self.counts += other.counts;
         self.sum = self.sum.wrapping_add(other.sum);
         for (minute, value) in other.expiring {
@@ -85,40 +85,44 @@ mod tests {
 
     const NOW_US: i64 = 1_000 * 60_000_000;
 
-    fn look(things: &[(&str, Option<i64>)]) -> Look {
-        let mut look = Look::default();
+    fn survey(things: &[(&str, Option<i64>)]) -> SideSurvey {
+        let mut survey = SideSurvey::default();
         for (thing, expires_us) in things {
-            look.add(&[thing.as_bytes()], *expires_us);
+            survey.add(&[thing.as_bytes()], *expires_us);
         }
-        look
+        survey
     }
 
     #[test]
     fn a_change_is_seen_and_the_order_is_not() {
-        let before = look(&[("a", None), ("b", None)]);
+        let before = survey(&[("a", None), ("b", None)]);
         assert_eq!(
-            before.moved(&look(&[("b", None), ("a", None)]), NOW_US),
+            before.describe_change(&survey(&[("b", None), ("a", None)]), NOW_US),
             None
         );
-        assert!(before.moved(&look(&[("a", None)]), NOW_US).is_some());
         assert!(
             before
-                .moved(&look(&[("a", None), ("c", None)]), NOW_US)
+                .describe_change(&survey(&[("a", None)]), NOW_US)
                 .is_some()
         );
-        assert!(Look::default().is_empty() && !before.is_empty());
+        assert!(
+            before
+                .describe_change(&survey(&[("a", None), ("c", None)]), NOW_US)
+                .is_some()
+        );
+        assert!(SideSurvey::default().is_empty() && !before.is_empty());
     }
 
     #[test]
     fn what_has_expired_is_no_change() {
         let soon = Some(NOW_US + SLACK_US / 2);
         let late = Some(NOW_US + 10 * SLACK_US);
-        let before = look(&[("a", None), ("b", soon), ("c", late)]);
-        let gone = look(&[("a", None), ("c", late)]);
-        assert_eq!(before.moved(&gone, NOW_US), None);
+        let before = survey(&[("a", None), ("b", soon), ("c", late)]);
+        let gone = survey(&[("a", None), ("c", late)]);
+        assert_eq!(before.describe_change(&gone, NOW_US), None);
         assert!(
             before
-                .moved(&look(&[("a", None), ("b", soon)]), NOW_US)
+                .describe_change(&survey(&[("a", None), ("b", soon)]), NOW_US)
                 .is_some()
         );
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::adk_schemas::{answer, reference, request};
 
 /// A route outside Retain's own API.
-pub(super) struct Other {
+pub(super) struct OtherRoute {
     method: Method,
     path: &'static str,
     pub(super) summary: &'static str,
@@ -29,9 +29,9 @@ pub(super) struct Other {
 
 const JSON: &str = "application/json";
 
-impl Other {
-    fn new(method: Method, path: &'static str, summary: &'static str) -> Other {
-        Other {
+impl OtherRoute {
+    fn new(method: Method, path: &'static str, summary: &'static str) -> OtherRoute {
+        OtherRoute {
             method,
             path,
             summary,
@@ -45,27 +45,27 @@ impl Other {
         }
     }
 
-    fn takes(mut self, schema: Value) -> Other {
+    fn takes(mut self, schema: Value) -> OtherRoute {
         self.takes = Some(schema);
         self
     }
 
-    fn example(mut self, body: Value) -> Other {
+    fn example(mut self, body: Value) -> OtherRoute {
         self.example = Some(body);
         self
     }
 
-    fn query(mut self, names: &'static [&'static str]) -> Other {
+    fn query(mut self, names: &'static [&'static str]) -> OtherRoute {
         self.query = names;
         self
     }
 
-    fn answers(mut self, schema: Value) -> Other {
+    fn answers(mut self, schema: Value) -> OtherRoute {
         self.answers = Some((JSON, schema));
         self
     }
 
-    fn streams(mut self, media_type: &'static str) -> Other {
+    fn streams(mut self, media_type: &'static str) -> OtherRoute {
         // An event stream has no JSON schema; the guide describes the events.
         let schema = match media_type {
             "text/event-stream" => json!(true),
@@ -75,12 +75,12 @@ impl Other {
         self
     }
 
-    fn succeeds(mut self, status: u16) -> Other {
+    fn succeeds(mut self, status: u16) -> OtherRoute {
         self.status = status;
         self
     }
 
-    fn fails(mut self, failures: &'static [u16]) -> Other {
+    fn fails(mut self, failures: &'static [u16]) -> OtherRoute {
         self.failures = failures;
         self
     }
@@ -127,10 +127,10 @@ fn run_example() -> Value {
     })
 }
 
-fn operations() -> Vec<Other> {
-    let get = |path, summary| Other {
+fn operations() -> Vec<OtherRoute> {
+    let get = |path, summary| OtherRoute {
         is_adk: false,
-        ..Other::new(Method::GET, path, summary)
+        ..OtherRoute::new(Method::GET, path, summary)
     };
     let status = object(&[("status", text())], 1);
     vec![
@@ -142,9 +142,9 @@ fn operations() -> Vec<Other> {
     ]
 }
 
-fn apps_and_runs() -> Vec<Other> {
-    let get = |path, summary| Other::new(Method::GET, path, summary);
-    let post = |path, summary| Other::new(Method::POST, path, summary);
+fn apps_and_runs() -> Vec<OtherRoute> {
+    let get = |path, summary| OtherRoute::new(Method::GET, path, summary);
+    let post = |path, summary| OtherRoute::new(Method::POST, path, summary);
     let version = [
         ("version", text()),
         ("language", text()),
@@ -176,27 +176,27 @@ fn apps_and_runs() -> Vec<Other> {
         .query(&["app_name", "user_id", "session_id"])
         .succeeds(101)
         .fails(&[404]),
-        Other::new(Method::PATCH, memory, "Take a session up into memory")
+        OtherRoute::new(Method::PATCH, memory, "Take a session up into memory")
             .takes(request(&table::UPDATE_MEMORY_REQUEST))
             .answers(json!({"type": "null"}))
             .fails(&[400, 404, 422]),
     ]
 }
 
-fn sessions() -> Vec<Other> {
+fn sessions() -> Vec<OtherRoute> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}";
     vec![
-        Other::new(Method::GET, ALL, "Sessions of a user, without events")
+        OtherRoute::new(Method::GET, ALL, "Sessions of a user, without events")
             .answers(array(session())),
-        Other::new(Method::POST, ALL, "Create a session")
+        OtherRoute::new(Method::POST, ALL, "Create a session")
             .takes(request(&table::CREATE_SESSION_REQUEST))
             .answers(session())
             .fails(&[400, 409, 422]),
-        Other::new(Method::GET, ONE, "Read a session")
+        OtherRoute::new(Method::GET, ONE, "Read a session")
             .answers(session())
             .fails(&[400, 404]),
-        Other::new(
+        OtherRoute::new(
             Method::POST,
             ONE,
             "Create a session of this id; the body is its state",
@@ -204,35 +204,35 @@ fn sessions() -> Vec<Other> {
         .takes(map())
         .answers(session())
         .fails(&[400, 409, 422]),
-        Other::new(Method::PATCH, ONE, "Change the state of a session")
+        OtherRoute::new(Method::PATCH, ONE, "Change the state of a session")
             .takes(request(&table::UPDATE_SESSION_REQUEST))
             .answers(session())
             .fails(&[400, 404, 422]),
-        Other::new(Method::DELETE, ONE, "Delete a session")
+        OtherRoute::new(Method::DELETE, ONE, "Delete a session")
             .answers(json!({"type": "null"}))
             .fails(&[400]),
     ]
 }
 
-fn artifacts() -> Vec<Other> {
+fn artifacts() -> Vec<OtherRoute> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
     const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
     let load = "Load an artifact, or below `/versions` what is known of its versions";
     vec![
-        Other::new(Method::GET, ALL, "Names of artifacts")
+        OtherRoute::new(Method::GET, ALL, "Names of artifacts")
             .answers(array(text()))
             .fails(&[400]),
-        Other::new(Method::POST, ALL, "Save a version of an artifact")
+        OtherRoute::new(Method::POST, ALL, "Save a version of an artifact")
             .takes(request(&table::SAVE_ARTIFACT_REQUEST))
             .answers(reference("ArtifactVersion"))
             .fails(&[400, 422]),
-        Other::new(Method::GET, UNNAMED, "An artifact without a name").fails(&[400, 404]),
-        Other::new(Method::DELETE, UNNAMED, "An artifact without a name").fails(&[400, 404]),
-        Other::new(Method::GET, ONE, load)
+        OtherRoute::new(Method::GET, UNNAMED, "An artifact without a name").fails(&[400, 404]),
+        OtherRoute::new(Method::DELETE, UNNAMED, "An artifact without a name").fails(&[400, 404]),
+        OtherRoute::new(Method::GET, ONE, load)
             .answers(json!(true))
             .fails(&[400, 404, 422]),
-        Other::new(Method::DELETE, ONE, "Delete an artifact")
+        OtherRoute::new(Method::DELETE, ONE, "Delete an artifact")
             .answers(json!({"type": "null"}))
             .fails(&[400]),
     ]
@@ -249,13 +249,13 @@ fn is_for_development(path: &str) -> bool {
 }
 
 /// The description of a route.
-pub(super) fn find(method: &Method, path: &'static str) -> Option<Other> {
+pub(super) fn find(method: &Method, path: &'static str) -> Option<OtherRoute> {
     let all = [operations(), apps_and_runs(), sessions(), artifacts()];
     let mut all = all.into_iter().flatten();
     let found = all.find(|other| other.method == method && other.path == path);
     found.or_else(|| {
         let summary = "For ADK's web UI; not described further";
-        let other = Other::new(method.clone(), path, summary);
+        let other = OtherRoute::new(method.clone(), path, summary);
         let other = other.fails(&[307, 400, 403, 404, 409, 422, 501]);
         is_for_development(path).then_some(other)
     })
