@@ -75,7 +75,7 @@ pub enum SessionError {
         invocation_id: String,
     },
     /// The log does not reach this position.
-    #[error("session {key} has no position {position}: its last one is {last}")]
+    #[error("session {key} has no position {position}: its last position is {last}")]
     PositionNotFound {
         /// The session.
         key: SessionKey,
@@ -183,7 +183,7 @@ pub enum Conflict {
         found: u64,
     },
     /// Another event already uses the event id.
-    #[error("event id {id:?} is taken by another event, at position {position}")]
+    #[error("event id {id:?} is already used by another event, at position {position}")]
     EventId {
         /// The event id.
         id: String,

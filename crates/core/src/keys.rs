@@ -77,7 +77,7 @@ impl FromStr for KeyScope {
             .find(|scope| scope.name() == name.trim());
         found.ok_or_else(|| {
             let known: Vec<_> = KeyScope::ALL.iter().map(|scope| scope.name()).collect();
-            let reason = format!("is not known; there are: {}", known.join(", "));
+            let reason = format!("is unknown; expected one of: {}", known.join(", "));
             SessionError::invalid(format!("scope {name:?}"), reason)
         })
     }
@@ -112,13 +112,13 @@ pub struct ApiKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRejection {
     /// The key does not exist, or the secret is wrong.
-    #[error("this key is not known")]
+    #[error("this API key is unknown")]
     Unknown,
     /// The key has expired.
-    #[error("this key has expired")]
+    #[error("this API key has expired")]
     Expired,
     /// The key was revoked.
-    #[error("this key was revoked")]
+    #[error("this API key was revoked")]
     Revoked,
 }
 
@@ -126,13 +126,13 @@ impl ApiKey {
     /// Checks that the key is valid. Call this before adding a key.
     pub fn check(&self) -> Result<()> {
         if self.scopes.is_empty() {
-            let reason = "are missing: a key without any is good for nothing";
+            let reason = "are missing; name at least one";
             return Err(SessionError::invalid("scopes", reason));
         }
         let is_bound = self.app.is_some() || self.user.is_some();
         if is_bound && self.scopes.contains(&KeyScope::Admin) {
             let reason =
-                "means everything of everybody; a key for it cannot be bound to an app or a user";
+                "covers all apps and users; a key with it cannot be bound to an app or a user";
             return Err(SessionError::invalid("scope admin", reason));
         }
         Ok(())
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_reads_as_it_was_shown() {
+    fn key_text_round_trips() {
         let text = KeyText::new("0a1b-2c3d-4e5f-6789-aaaa", [7; KEY_SECRET_BYTES]);
         assert_eq!(text.id, "0a1b2c3d4e5f6789");
         assert_eq!(KeyText::parse(&text.reveal()), Some(text.clone()));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_looked_up() {
+    fn text_that_is_not_a_key_does_not_parse() {
         let secret = "ab".repeat(KEY_SECRET_BYTES);
         for text in [
             "",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_secret_in_its_time_is_good() {
+    fn key_verifies_with_its_secret_before_expiry() {
         let text = KeyText::new("a", [1; KEY_SECRET_BYTES]);
         let other = KeyText::new("a", [2; KEY_SECRET_BYTES]);
         let mut key = key(&text);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_makes_no_sense_is_refused() {
+    fn invalid_key_is_rejected() {
         let mut key = key(&KeyText::new("a", [1; KEY_SECRET_BYTES]));
         assert!(key.check().is_ok());
         key.scopes = vec![KeyScope::Admin];
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_have_names() {
+    fn scope_names_round_trip() {
         for scope in KeyScope::ALL {
             assert_eq!(scope.name().parse::<KeyScope>().unwrap(), scope);
         }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_compared_as_wholes() {
+    fn secrets_are_compared_completely() {
         assert!(is_same_secret("abc", "abc"));
         assert!(!is_same_secret("abc", "abcd"));
         assert!(!is_same_secret("abc", ""));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lease_is_given_to_the_first_in_line() {
+    fn free_lease_is_granted_to_the_oldest_ticket() {
         let free = Lease::default();
         assert_eq!(free.admit(&take("a"), None, 10), granted(1, 110));
         assert_eq!(free.admit(&take("a"), Some("a"), 10), granted(1, 110));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lease_is_busy_until_it_expires() {
+    fn held_lease_is_busy_until_it_expires() {
         let held = Lease {
             token: 1,
             until_us: 110,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_renews_and_releases_and_an_older_token_is_lost() {
+    fn holder_renews_and_releases_and_older_token_is_lost() {
         let held = Lease {
             token: 2,
             until_us: 110,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_outside_a_run_disturb_nobody() {
+    fn append_outside_a_run_leaves_the_lease() {
         let held = Lease {
             token: 2,
             until_us: 110,

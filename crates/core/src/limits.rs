@@ -103,10 +103,7 @@ impl Limits {
     /// Fails unless every store can hold `id` exactly.
     pub fn check_id(&self, what: &'static str, id: &str) -> Result<()> {
         if id.is_empty() {
-            return Err(SessionError::invalid(
-                what,
-                "is empty; give it at least one character",
-            ));
+            return Err(SessionError::invalid(what, "must not be empty"));
         }
         self.check_text(what, id)
     }
@@ -114,13 +111,13 @@ impl Limits {
     /// Like [`check_id`](Self::check_id), but allows an empty id.
     pub(crate) fn check_text(&self, what: &'static str, id: &str) -> Result<()> {
         if id.contains('\0') {
-            let reason = "holds a NUL character, which not every database can store; leave it out";
+            let reason = "contains a NUL character, which some databases cannot store; remove it";
             return Err(SessionError::invalid(what, reason));
         }
         let limit = self.id_bytes.min(Limits::ID_BYTES_MAX);
         if id.len() > limit {
             let found = id.len();
-            let reason = format!("has {found} bytes; at most {limit} can be stored");
+            let reason = format!("has {found} bytes; the limit is {limit}");
             return Err(SessionError::invalid(what, reason));
         }
         Ok(())
@@ -129,7 +126,7 @@ impl Limits {
     /// Fails unless `key` is a valid state key.
     pub(crate) fn check_state_key(&self, key: &str) -> Result<()> {
         if key.contains('\0') {
-            let reason = "holds a NUL character, which not every database can store; leave it out";
+            let reason = "contains a NUL character, which some databases cannot store; remove it";
             return Err(SessionError::invalid(format!("state key {key:?}"), reason));
         }
         check(LimitKind::StateKey, key.len(), self.state_key_bytes)

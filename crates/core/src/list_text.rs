@@ -146,7 +146,7 @@ impl ListText {
             return Ok(());
         }
         if !session.last_update_time.is_finite() {
-            let error = JsonError::new("a time that is no number", 0);
+            let error = JsonError::new("a time that is not a number", 0);
             return Err(self.damaged(session.user, session.id, "lastUpdateTime", error));
         }
         let between = match self.between.take() {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_what_its_sessions_are() {
+    fn list_text_equals_the_sessions_as_json() {
         let nested = Json::parse(r#"{"deep":[1,1.0,"\u0000"]}"#).unwrap();
         let sessions = [
             meta("one", State::from([("k\"", nested)])),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_in_every_session_of_its_user_and_in_no_other() {
+    fn shared_state_is_in_each_session_of_its_user_only() {
         let mut text = ListText::new("a", &[]);
         let app = JsonMap::from([("x", 1)]);
         text.share("u", &app, &[("y", 2)].into()).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_json_form_is_an_error_that_names_its_place() {
+    fn unwritable_value_is_an_error_that_names_its_place() {
         let mut text = ListText::new("a", &[]);
         let error = text.add_meta(&meta("s", State::from([("k", f64::NAN)])));
         let error = error.unwrap_err().to_string();

@@ -394,7 +394,7 @@ pub struct ListCursor {
     pub id: String,
 }
 
-const NO_CURSOR: &str = "is not one that a list gave out; leave it away to start over";
+const NO_CURSOR: &str = "is not a cursor that a list returned; omit it to start from the beginning";
 
 impl ListCursor {
     /// Rejects a cursor with a NUL character. No address holds one, and not every store can compare

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_said_by_prefix() {
+    fn prefix_decides_the_scope() {
         let delta = StateDelta::from([
             ("app:a", 1),
             ("user:b", 2),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_in_place_are_tracked_and_mere_looks_are_not() {
+    fn change_in_place_is_tracked_and_read_is_not() {
         let list: Json = vec![Json::from(1)].into();
         let mut state = TrackedState::new(State::from([("a", list.clone()), ("b", list)]));
         state

@@ -279,7 +279,7 @@ impl MemoryService for VectorMemoryService {
             .iter()
             .any(|it| spoken_text(&it.content).is_empty())
         {
-            let reason = "has no text; give it some";
+            let reason = "has no text; expected at least one text part";
             return Err(MemoryError::invalid_input("memory", reason));
         }
         let memories = memories.iter().map(complete).collect();

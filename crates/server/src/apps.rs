@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     /// The app does not exist. Ask for the list.
-    #[error("there is no app {app:?}; there are: {known}")]
+    #[error("app {app:?} not found; available apps: {known}")]
     NotFound {
         /// The requested app.
         app: String,
@@ -40,7 +40,7 @@ pub enum AppError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// Reading it was interrupted. Try again.
-    #[error("app {app:?} was not read to the end: {reason}")]
+    #[error("app {app:?} failed to load: {reason}")]
     BrokenOff {
         /// The requested app; empty for the list.
         app: String,
@@ -267,7 +267,7 @@ impl Apps {
             }
         };
         if timeout(patience, sealed).await.is_err() {
-            tracing::warn!("a run was not stored as interrupted in time; its lease expires");
+            tracing::warn!("failed to record a run as interrupted in time; its lease will expire");
         }
         let closed = join_all(runners.iter().map(close));
         if timeout(CLOSING, closed).await.is_err() {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_runners_are_kept_and_not_without_end() {
+    fn replaced_runners_are_kept_up_to_a_limit() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
         for made in 1..=2 * REPLACED_KEPT {

@@ -98,16 +98,8 @@ impl Metrics {
     pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
         let mut text = String::new();
         let now = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
-        let streams = (
-            "retain_streams_active",
-            "gauge",
-            "Event streams that are open.",
-        );
-        let connections = (
-            "retain_connections_active",
-            "gauge",
-            "Connections that are open.",
-        );
+        let streams = ("retain_streams_active", "gauge", "Open event streams.");
+        let connections = ("retain_connections_active", "gauge", "Open connections.");
         let own = [
             (streams.0, streams.1, streams.2, now(&self.streams)),
             (
@@ -133,7 +125,7 @@ impl Metrics {
             text,
             name,
             "histogram",
-            "Time until the head of an answer, by route and status.",
+            "Time until the response headers, by route and status.",
         );
         for ((method, route, status), series) in answers.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
@@ -153,7 +145,7 @@ impl Metrics {
             text,
             name,
             "counter",
-            "Requests answered, by route and status.",
+            "Responses sent, by route and status.",
         );
         for ((method, route, status), series) in answers.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
@@ -172,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_in_ranges_that_add_up() {
+    fn histogram_buckets_are_cumulative() {
         let metrics = Metrics::default();
         for micros in [400, 500, 501, 200_000_000] {
             let took = Duration::from_micros(micros);

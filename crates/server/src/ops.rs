@@ -58,19 +58,19 @@ async fn metrics(
         (
             "retain_runs_total",
             "counter",
-            "Turns of agents that were begun.",
+            "Agent runs started.",
             runs.begun(),
         ),
         (
             "retain_runs_active",
             "gauge",
-            "Turns of agents that are running.",
+            "Agent runs in progress.",
             runs.running() as u64,
         ),
         (
             "retain_events_appended_total",
             "counter",
-            "Events that were stored and acknowledged.",
+            "Events stored and acknowledged.",
             server.services.sessions.appended_events(),
         ),
     ]);

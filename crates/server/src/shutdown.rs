@@ -99,7 +99,7 @@ impl Shutdown {
 
 /// The last frame of an interrupted run's stream, in ADK's format for late errors.
 const LAST_WORDS: &[u8] =
-    b"data: {\"error\": \"the server is shutting down; the turn was cut off\"}\n\n";
+    b"data: {\"error\": \"the server is shutting down; the run was interrupted\"}\n\n";
 
 /// The last frame of a live tail. Not `end`, which means that the session was deleted: the client
 /// may reconnect.

@@ -138,10 +138,10 @@ pub(super) fn check_segment(
         return refuse("must not begin with a drive");
     }
     if value == "." || segments().any(|segment| segment == "..") {
-        return refuse("must not lead upwards");
+        return refuse("must not contain `..`");
     }
     if segments().count() > 1 && segments().any(|segment| RESERVED.contains(&&*fold(segment))) {
-        return refuse("must not contain a word that addresses are made of");
+        return refuse("must not contain a path segment that artifact URIs reserve");
     }
     if naming == ArtifactNaming::Paths {
         // On a disk `a//b` is `a/b`, which is another user or app.
@@ -149,7 +149,7 @@ pub(super) fn check_segment(
             .split('/')
             .any(|segment| segment.is_empty() || segment == ".")
         {
-            return refuse("must not have empty parts: it would share a folder with another");
+            return refuse("must not contain empty path segments");
         }
         check_lengths(what, value)?;
     }
@@ -159,8 +159,9 @@ pub(super) fn check_segment(
 fn check_lengths(what: &str, path: &str) -> Result<(), ArtifactError> {
     let too_long = path.split('/').any(|segment| segment.len() > SEGMENT_MAX);
     if too_long || path.len() > PATH_MAX {
-        let reason =
-            format!("is too long for a file: a part may have {SEGMENT_MAX} bytes, all {PATH_MAX}");
+        let reason = format!(
+            "is too long for a path: at most {SEGMENT_MAX} bytes per segment, {PATH_MAX} in total"
+        );
         return Err(ArtifactError::invalid(what, reason));
     }
     Ok(())
@@ -183,7 +184,7 @@ fn normal_path(filename: &str) -> Result<String, ArtifactError> {
         return refuse("must not contain null bytes");
     }
     if stripped.split(['/', '\\']).any(|segment| segment == "..") {
-        return refuse("must not lead upwards");
+        return refuse("must not contain `..`");
     }
     let segments = stripped.split(['/', '\\']);
     let kept: Vec<&str> = segments
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_cannot_lead_elsewhere() {
+    fn owner_that_changes_a_path_is_rejected() {
         let check = |value| check_segment("user id", value, ArtifactNaming::Exact);
         for value in ["ada", "a/b", "a b", "users", "Ärger", "a.b", "..a", "a//b"] {
             check(value).unwrap();

@@ -85,12 +85,12 @@ impl ArtifactReference {
             reason,
         };
         let parsed = ArtifactReference::parse(uri);
-        let parsed = parsed.ok_or_else(|| refused("is not the address of an artifact"))?;
+        let parsed = parsed.ok_or_else(|| refused("is not an artifact URI"))?;
         if (&parsed.key.app_name, &parsed.key.user_id) != (&key.app_name, &key.user_id) {
-            return Err(refused("leads to another app or user"));
+            return Err(refused("points to another app or user"));
         }
         if parsed.key.session_id.is_some() && parsed.key.session_id != key.session_id {
-            return Err(refused("leads to another session"));
+            return Err(refused("points to another session"));
         }
         Ok(parsed)
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_they_are_written() {
+    fn uri_round_trips() {
         for uri in [
             "artifact://apps/a/users/u/artifacts/user:x/versions/0",
             "artifact://apps/a/b/users/u/sessions/s t/artifacts/x/versions/y/versions/12",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn malformed_uri_is_rejected() {
         for uri in [
             "",
             "artifact://",

@@ -126,7 +126,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
             if followed == REFERENCES_MAX {
                 return Err(ArtifactError::Reference {
                     uri: uri.to_owned(),
-                    reason: "stands at the end of too many references, or they lead in a circle",
+                    reason: "ends a chain of too many references, or a cycle",
                 });
             }
             followed += 1;
@@ -219,7 +219,7 @@ fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>
     } else if let Some(file) = &part.file_data {
         file.mime_type.clone()
     } else {
-        let reason = "must have data, text or the address of a file";
+        let reason = "must have inline data, text or a file URI";
         return Err(ArtifactError::invalid("artifact", reason));
     };
     Ok((part, mime_type))
@@ -231,7 +231,7 @@ fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
         let Some(data) = blob.data else {
             return Err(ArtifactError::invalid(
                 "artifact",
-                "has no data in its inline data",
+                "has inline data without bytes",
             ));
         };
         let mime_type = blob.mime_type.filter(|mime_type| !mime_type.is_empty());
@@ -243,7 +243,7 @@ fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
         Some(text) => Ok((Part::text(text), None)),
         None => Err(ArtifactError::invalid(
             "artifact",
-            "must have data or text to be a file",
+            "must have inline data or text",
         )),
     }
 }

@@ -224,7 +224,7 @@ impl ArtifactError {
 
     /// The conflict error for a version that must be `expected` but would be `next`.
     pub fn other_version(expected: u64, next: u64) -> ArtifactError {
-        let reason = format!("{expected} cannot be saved: the next one here is {next}");
+        let reason = format!("{expected} cannot be saved: the next version is {next}");
         ArtifactError::invalid("version", reason)
     }
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_no_difference() {
+    fn maps_are_equal_in_any_order() {
         let a = JsonMap::from([("x", 1), ("y", 2)]);
         let b = JsonMap::from([("y", 2), ("x", 1)]);
         assert_eq!(a, b);

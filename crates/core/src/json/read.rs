@@ -361,11 +361,11 @@ impl<'a> Reader<'a> {
         let bytes = self.text.as_bytes();
         let start = self.at;
         let Some(run) = super::plain_len(&bytes[start..]) else {
-            return Err(JsonError::new("text without an end", start));
+            return Err(JsonError::new("unterminated string", start));
         };
         self.at = start + run;
         if bytes[self.at] < 0x20 {
-            return Err(JsonError::new("control character in a text", self.at));
+            return Err(JsonError::new("control character in a string", self.at));
         }
         Ok(&self.text[start..self.at])
     }
@@ -383,7 +383,7 @@ impl<'a> Reader<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => self.unicode_escape()?,
-            _ => return Err(JsonError::new("unknown escape in a text", self.at - 2)),
+            _ => return Err(JsonError::new("unknown escape in a string", self.at - 2)),
         });
         Ok(())
     }
@@ -398,9 +398,7 @@ impl<'a> Reader<'a> {
                 code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
             }
         }
-        char::from_u32(code).ok_or_else(|| {
-            JsonError::new("half of a surrogate pair, which is not a character", start)
-        })
+        char::from_u32(code).ok_or_else(|| JsonError::new("lone surrogate in a \\u escape", start))
     }
 
     fn four_hex(&mut self) -> Result<u32> {
@@ -437,13 +435,13 @@ mod tests {
             "expected `,` or `]`, found a number (byte 3)"
         );
         assert_eq!(fails(r#"{"a" 1}"#), "expected `:`, found a number (byte 5)");
-        assert_eq!(fails("\"a"), "text without an end (byte 1)");
+        assert_eq!(fails("\"a"), "unterminated string (byte 1)");
         assert!(fails(r#""\ud800""#).contains("surrogate"));
         assert!(fails(r#""\ud800\u0041""#).contains("surrogate"));
     }
 
     #[test]
-    fn malformed_texts_are_refused() {
+    fn malformed_text_is_rejected() {
         for text in [
             "",
             " ",
@@ -480,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_limited_and_not_the_stack() {
+    fn deep_nesting_is_an_error_without_stack_overflow() {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(Json::parse(&deep(DEPTH_MAX)).is_ok());
         assert!(fails(&deep(DEPTH_MAX + 1)).contains("nested deeper"));

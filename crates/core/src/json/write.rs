@@ -2,7 +2,7 @@
 
 use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX, number::push_float};
 
-const NO_FORM: &str = "NaN and infinities have no JSON form; store null or a text instead";
+const NO_FORM: &str = "NaN and infinity cannot be written as JSON; store null or a string instead";
 
 /// The spelling of field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,13 +257,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_values_read_back() {
         let text = r#"{"a":[1,1.0,[],{}],"é\"\\\n\u0001":null,"":true}"#;
         assert_eq!(Json::parse(text).unwrap().to_string(), text);
     }
 
     #[test]
-    fn non_finite_numbers_are_refused() {
+    fn non_finite_number_is_rejected() {
         let value = Json::from(vec![Json::from(1), Json::from(f64::NAN)]);
         let message = value.to_json().unwrap_err().to_string();
         assert!(message.contains("NaN"), "{message}");

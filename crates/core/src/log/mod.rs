@@ -185,7 +185,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let changes = self.initial_changes(&initial)?;
         let ttl = new.ttl.or(settings.session_ttl);
         if ttl.is_some_and(|ttl| ttl.is_zero()) {
-            let reason = "is zero; give a time to live, or none for a session that stays";
+            let reason = "must be greater than 0; omit it for a session that never expires";
             return Err(SessionError::invalid("ttl", reason));
         }
         Ok(NewSession {

@@ -88,11 +88,11 @@ impl<S: SessionStore> StoreSessionService<S> {
         head: &Head,
         first: u64,
     ) -> Result<Vec<ChangedFile>> {
-        let since = self.versions_told(head, first, head.position).await?;
+        let since = self.artifact_versions(head, first, head.position).await?;
         if since.is_empty() {
             return Ok(Vec::new());
         }
-        let then = self.versions_told(head, 1, first - 1).await?;
+        let then = self.artifact_versions(head, 1, first - 1).await?;
         // ADK orders the files by the first event that names them.
         let mut now = then.clone();
         for (filename, version) in &since {
@@ -113,7 +113,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Returns the newest version of each of the session's files that a range of events names.
-    async fn versions_told(&self, head: &Head, mut first: u64, last: u64) -> Result<JsonMap> {
+    async fn artifact_versions(&self, head: &Head, mut first: u64, last: u64) -> Result<JsonMap> {
         let mut versions = JsonMap::new();
         while first <= last {
             let page = Window::range(first, last.min(first + PAGE - 1));
@@ -124,7 +124,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             let read = read.filter(|read| read.head.incarnation == head.incarnation);
             let read = read.ok_or_else(|| SessionError::not_found(&head.key))?;
             for (_, event) in &read.events {
-                take_up(&mut versions, event);
+                collect_versions(&mut versions, event);
             }
             first += PAGE;
         }
@@ -138,13 +138,14 @@ fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> 
         key: session.clone(),
         filename: filename.to_owned(),
         source: {
-            let reason = format!("an event tells of version {told}, which is no version");
+            let reason =
+                format!("an event names version {told}, which is not a valid version number");
             Box::new(ArtifactError::invalid("version", reason))
         },
     })
 }
 
-fn take_up(versions: &mut JsonMap, event: &Event) {
+fn collect_versions(versions: &mut JsonMap, event: &Event) {
     for (filename, version) in &event.actions.artifact_delta {
         // A rewind does not restore files that belong to the user.
         if !filename.starts_with(USER_ARTIFACT_PREFIX) {

@@ -273,7 +273,7 @@ impl<S: SessionStore> Import<'_, S> {
                 if map["version"].as_i64() != Some(VERSION) {
                     let version = &map["version"];
                     return Err(
-                        self.wrong(format!("is of version {version}, this reads {VERSION}"))
+                        self.wrong(format!("has format version {version}; expected {VERSION}"))
                     );
                 }
                 self.close().await?;
@@ -391,13 +391,13 @@ impl<S: SessionStore> Import<'_, S> {
             .and_then(|text| Event::from_json(&text));
         let event = event.map_err(|e| self.wrong(e.to_string()))?;
         let Some(log) = &mut self.open else {
-            return Err(self.wrong("is an event that follows no session"));
+            return Err(self.wrong("is an event without a session line before it"));
         };
         let position = log.next;
         let known = &event.id;
         if map["position"].as_u64() != Some(position) || position > log.header.head.position {
             let found = map["position"].clone();
-            return Err(self.wrong(format!("has position {found} where {position} comes next")));
+            return Err(self.wrong(format!("has position {found}; expected {position}")));
         }
         if known.is_empty() || event.timestamp == 0.0 || !log.ids.insert(known.clone()) {
             return Err(self.wrong("has an event without id or time, or with an id used before"));
@@ -424,7 +424,8 @@ impl<S: SessionStore> Import<'_, S> {
         if log.next != expected + 1 {
             let found = log.next - 1;
             let key = &log.header.head.key;
-            let reason = format!("session {key} has {expected} events, only {found} came");
+            let reason =
+                format!("session {key} is incomplete: expected {expected} events, found {found}");
             return Err(self.wrong(reason));
         }
         let store = self.service.store.transfer()?;

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_run_together_stay_apart() {
+    fn ambiguous_concatenations_have_different_hashes() {
         let scope = |app, user| MemoryScope::new(app, user);
         let all = [
             Tombstone::of_entry(&scope("a", "b"), Some("c"), "d"),

@@ -231,11 +231,11 @@ pub fn plan_batch<E>(
         match plan {
             MemoryPlan::Insert => {
                 last_seq += 1;
-                same_id.push(taken_up(memory, last_seq));
+                same_id.push(as_existing(memory, last_seq));
             }
             MemoryPlan::Replace { seq, .. } => {
                 same_id.retain(|known| known.seq != seq);
-                same_id.push(taken_up(memory, seq));
+                same_id.push(as_existing(memory, seq));
             }
             MemoryPlan::Known | MemoryPlan::Forgotten => {}
         }
@@ -244,7 +244,7 @@ pub fn plan_batch<E>(
     Ok(plans)
 }
 
-fn taken_up(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
+fn as_existing(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
     ExistingMemory {
         seq,
         session: memory.new.session.clone(),
@@ -317,7 +317,7 @@ pub fn plan_edited(
     if alive.len() > 1 {
         let what = format!("memory id {id:?}");
         let count = alive.len();
-        let reason = format!("is that of {count} memories; forget the others first");
+        let reason = format!("matches {count} memories; forget all but one first");
         return Err(MemoryError::invalid_input(what, reason));
     }
     Ok(alive.pop())
@@ -422,7 +422,7 @@ impl Growth {
                 limits.bytes,
             ),
             (
-                "memories taken up for a user within a minute",
+                "memories ingested for a user within a minute",
                 before.in_minute,
                 after.in_minute,
                 limits.entries_per_minute,
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_taken_up_once() {
+    fn existing_memory_is_ingested_once() {
         let (s1, s2) = (Some("s1"), Some("s2"));
         let replaced = MemoryPlan::Replace { seq: 7, bytes: 50 };
         for (same_id, repeats, plan) in [
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_id_twice_is_as_if_it_came_twice() {
+    fn repeated_id_in_a_batch_is_applied_in_order() {
         let red = || new(None, "red");
         let (other, insert) = (new(None, "scarlet"), MemoryPlan::Insert);
         let bytes = |seq, bytes| MemoryPlan::Replace { seq, bytes };
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_time_is_up_is_as_good_as_gone() {
+    fn expired_memory_is_replaced() {
         let expired = |session, kind| ExistingMemory {
             kind,
             expires_us: Some(NOW_US),
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_none_are_refused() {
+    fn non_finite_time_is_rejected() {
         for timestamp in [f64::NAN, f64::INFINITY] {
             let new = NewMemory {
                 timestamp,
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_by_hand_are_limited_too() {
+    fn edit_is_checked_against_the_limits() {
         let record = MemoryRecord {
             content: Content::user("red"),
             ..MemoryRecord::default()
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_stop_growth_and_nothing_else() {
+    fn limits_reject_growth_only() {
         let batch = |limits| MemoryBatch {
             scope: MemoryScope::new("app", "ada"),
             memories: vec![new(None, "red")],

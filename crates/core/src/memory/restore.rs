@@ -43,7 +43,7 @@ pub fn plan_restore(
         if kept.seq <= last {
             let what = format!("memory {:?}", kept.memory.new.id);
             let reason = format!(
-                "has number {}, and the store knows numbers up to {last}",
+                "has number {}, but the store already has numbers up to {last}",
                 kept.seq
             );
             return Err(MemoryError::invalid_input(what, reason));

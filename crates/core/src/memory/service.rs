@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_cannot_do_is_said_by_name() {
+    fn unsupported_method_is_named_in_the_error() {
         let service: &dyn MemoryService = &MinimalService;
         let unsupported = [
             (

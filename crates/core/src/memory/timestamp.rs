@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_python_writes_them() {
+    fn time_is_written_as_python_writes_it() {
         // What datetime.fromtimestamp(…).isoformat() gives in UTC.
         for (seconds, text) in [
             (0.0, "1970-01-01T00:00:00"),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_read_as_they_are_written() {
+    fn dates_round_trip() {
         let (first, last) = (day_of_date(1, 1, 1), day_of_date(9999, 12, 31));
         assert_eq!((first, last), (-719_162, 2_932_896));
         // Eleven shares no factor with the days of an era: every date of the calendar comes up.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_others_are_read() {
+    fn foreign_time_formats_are_read() {
         for (text, seconds) in [
             ("2023-11-14", 1_699_920_000.0),
             ("2023-11-14 22:13", 1_699_999_980.0),

@@ -195,8 +195,8 @@ impl Artifacts {
         let kept = as_kept(naming, &key_of(&pair.to), &pair.to, part.clone());
         let (kept, mime_type) = kept.map_err(|error| refused(error.to_string()))?;
         if kept != part {
-            let reason = "the target keeps bytes with a media type and a display name, or text, and \
-                          would lose what else there is";
+            let reason = "the target stores only bytes with a media type and a display name, or text; \
+                          other fields would be lost";
             return Err(refused(reason.to_owned()));
         }
         Ok((kept, mime_type))
@@ -226,7 +226,8 @@ impl Artifacts {
                 let ArtifactPair { what, to, .. } = pair;
                 let to = (to.app, to.user, to.session, to.name);
                 if let Some(other) = taken.insert(to, what.clone()) {
-                    let reason = format!("in the target it would be one with {other}");
+                    let reason =
+                        format!("the target would store it at the same address as {other}");
                     return Err(MigrationError::Rejected { what, reason });
                 }
             }

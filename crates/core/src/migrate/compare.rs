@@ -80,7 +80,7 @@ impl HashPair {
                         "{name}: {} in the source, {} in the target",
                         from.text, to.text
                     ),
-                    false => format!("{name} is different"),
+                    false => format!("{name} differs"),
                 });
             }
         }
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_named_and_nothing_told() {
+    fn compare_names_the_first_difference_without_its_text() {
         let from = lines(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
         let mut other = from.clone();
         other[1].text = "x".to_owned();
         let differs = |to: &[RecordField]| HashPair::default().compare(&from, to);
         assert_eq!(differs(&from), None);
-        assert_eq!(differs(&other).unwrap(), "event 2 is different");
+        assert_eq!(differs(&other).unwrap(), "event 2 differs");
         assert_eq!(
             differs(&from[..2]).unwrap(),
             "event 3 is in the source only"
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_of_each_side_by_itself() {
+    fn each_side_has_its_own_hash() {
         let (one, other) = (lines(&[("a", "bc")]), lines(&[("ab", "c")]));
         let mut both = HashPair::default();
         assert!(both.compare(&one, &other).is_some());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_makes_no_difference() {
+    fn order_of_keys_does_not_change_the_hash() {
         let of = |text: &str| {
             let map = Json::parse(text).unwrap().as_object().cloned().unwrap();
             RecordField::of_keys("state", &map).unwrap()

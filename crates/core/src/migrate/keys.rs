@@ -46,7 +46,7 @@ fn lines(keys: &[ApiKey]) -> Vec<RecordField> {
 }
 
 fn mark(had_any: bool) -> RecordField {
-    RecordField::plain("that there was ever a key", had_any)
+    RecordField::plain("whether there ever was a key", had_any)
 }
 
 fn count(keys: usize) -> MigrationCounts {
@@ -83,7 +83,7 @@ impl Section for Keys {
             return Err(MigrationError::differs(WHAT, difference));
         }
         if to_had && !from_had {
-            let what = "the mark that there were API keys once".to_owned();
+            let what = "the mark that API keys once existed".to_owned();
             return Err(MigrationError::Extra { what });
         }
         Ok(count(to.len()))

@@ -38,7 +38,7 @@ impl Memories {
         pages(move |after: Option<MemoryScope>| {
             Box::pin(async move {
                 let scopes = self.stores.at(side).scopes(after.as_ref(), PAGE).await;
-                scopes.map_err(failed("the list of those who have memories"))
+                scopes.map_err(failed("the list of users with memories"))
             })
         })
     }
@@ -84,7 +84,12 @@ impl Memories {
             let found = store.body_hashes(scope, session, &ids).await;
             let found = found.map_err(failed(name_of(scope)))?;
             for (place, hash) in places.into_iter().zip(found) {
-                let gone = || format!("memory {:?} has gone meanwhile", rows[place].info.id);
+                let gone = || {
+                    format!(
+                        "memory {:?} was deleted during the migration",
+                        rows[place].info.id
+                    )
+                };
                 hashes[place] = hash.ok_or_else(|| failed(name_of(scope))(gone()))?;
             }
         }
@@ -118,7 +123,8 @@ impl Memories {
             .mark(scope)
             .await
             .map_err(failed(name_of(scope)))?;
-        let difference = (mark.last_seq != seq).then(|| "some were removed there".to_owned());
+        let difference =
+            (mark.last_seq != seq).then(|| "the target removed some of them".to_owned());
         Ok((count, difference))
     }
 

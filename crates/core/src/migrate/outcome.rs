@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_told_without_what_is_not_there() {
+    fn display_omits_zero_counts() {
         let mut counts = MigrationCounts::default();
         assert_eq!(counts.to_string(), "nothing");
         (counts.sessions, counts.memories) = (1, 2);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_does_not_take_is_not_to_be_tried_again() {
+    fn error_of_rejected_data_does_not_suggest_a_retry() {
         let told = |error: BoxError| failed("it")(error).to_string();
         let too_large = SessionError::TooLarge {
             what: crate::limits::LimitKind::Log,

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pace_follows_the_size() {
+    fn batch_size_adapts_to_the_size_of_records() {
         let mut batch_size = BatchSize::new();
         for _ in 0..5 {
             batch_size.learn(batch_size.step(), 100 * batch_size.step());

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_and_the_order_is_not() {
+    fn survey_detects_a_change_but_not_another_order() {
         let before = survey(&[("a", None), ("b", None)]);
         assert_eq!(
             before.describe_change(&survey(&[("b", None), ("a", None)]), NOW_US),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_no_change() {
+    fn expiry_is_not_a_change() {
         let soon = Some(NOW_US + SLACK_US / 2);
         let late = Some(NOW_US + 10 * SLACK_US);
         let before = survey(&[("a", None), ("b", soon), ("c", late)]);

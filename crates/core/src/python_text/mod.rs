@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_escaped() {
+    fn invisible_characters_are_escaped() {
         let text = "a\0\t\u{7f}\u{a0}\u{ad}é\u{200b}\u{1F600}\u{e0001}\u{10ffff}";
         let printed = r"'a\x00\t\x7f\xa0\xadé\u200b😀\U000e0001\U0010ffff'";
         assert_eq!(python_repr(&text.into()), printed);

@@ -72,7 +72,7 @@ fn unknown_fields_round_trip_at_every_depth() {
     );
     for recording in recordings::events() {
         if recording.again.contains_key("camel_from_snake") && !recording.name.contains("-auth-") {
-            // ADK itself does not give these back; `wire.rs` says why.
+            // ADK itself drops these fields; `wire.rs` says why.
             continue;
         }
         let camel = with_models(&recording.camel, add);
@@ -558,7 +558,7 @@ fn nan_set_in_rust_is_an_error_with_its_path() {
         assert_eq!(error.path(), "actions.stateDelta.user:score.list.1");
         let error = event.to_snake_json().unwrap_err();
         assert_eq!(error.path(), "actions.state_delta.user:score.list.1");
-        assert!(error.to_string().contains("NaN and infinities"), "{error}");
+        assert!(error.to_string().contains("NaN and infinity"), "{error}");
 
         let event = Event {
             timestamp: float,

@@ -113,7 +113,7 @@ mod tests {
     use crate::index::Language;
 
     #[test]
-    fn authors_are_found_by_the_words_of_their_names_while_they_have_said_something() {
+    fn author_is_found_by_words_of_the_name_until_removed() {
         let stem = Language::English.stemmer();
         let mut authors = Authors::default();
         let ada = authors.insert(&"Ada Lovelace".into(), &stem);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_dates_are_the_same_both_ways() {
+    fn day_numbers_and_dates_round_trip() {
         for day in (-1_000_000..1_000_000).step_by(37) {
             let date = date_of(day);
             assert_eq!(day_at(date.year, date.month, date.day), day, "{date:?}");
@@ -159,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn months_are_counted_over_the_ends_of_years() {
+    fn month_arithmetic_crosses_years() {
         let date = date_of(day_at(2023, 1, 31));
         assert_eq!(month_start(date, -1), day_at(2022, 12, 1));
         assert_eq!(month_start(date, 13), day_at(2024, 2, 1));
     }
 
     #[test]
-    fn a_word_meets_the_dates_that_it_names() {
+    fn date_word_matches_the_dates_it_names() {
         // Monday, 8 May 2023.
         let date = PackedDate::of(1_683_554_160.0);
         for (word, is) in [
@@ -182,7 +182,7 @@ mod tests {
         ] {
             let part = DatePart::of_word(word).unwrap();
             assert_eq!(part.matches(date), is, "{word}");
-            assert!(!part.matches(PackedDate::of(0.0)), "no time is no date");
+            assert!(!part.matches(PackedDate::of(0.0)), "no time is not a date");
             assert!(!part.matches(PackedDate::of(f64::NAN)));
         }
         assert_eq!(DatePart::of_word("32"), None);

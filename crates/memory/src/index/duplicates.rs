@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn no_duplicate_is_missed_by_comparing_only_some() {
+    fn candidate_search_finds_every_duplicate() {
         for seed in 0..40 {
             let mut random = Random::new(seed);
             let base: Vec<Term> = (0..10 + random.below(60) as Term)

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_vectors_of_one_length_and_with_a_direction_are_compared() {
+    fn vectors_of_another_length_or_zero_are_not_compared() {
         let mut embeddings = Embeddings::default();
         embeddings.set(0, vec![0.0, 2.0]);
         embeddings.set(2, vec![1.0; 3]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_in_lanes_are_sums() {
+    fn sum_in_lanes_equals_the_plain_sum() {
         for count in [1, 15, 16, 17, 40] {
             let a: Vec<f32> = (0..count).map(|it| it as f32).collect();
             let plain: f32 = a.iter().map(|it| it * it).sum();

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_a_word_are_one_and_other_scripts_stay() {
+    fn word_forms_share_a_stem_and_other_scripts_are_unchanged() {
         let english = Language::English.stemmer();
         assert_eq!(english.of("painting"), english.of("painted"));
         assert_eq!(english.of("бегущий"), "бегущий");

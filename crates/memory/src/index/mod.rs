@@ -4,11 +4,11 @@
 //!
 //! ```text
 //! insert   scan → terms, term_cache          words of a text, their stems
-//!          → postings, sessions, authors      who has a term; who stands next to whom; who spoke
-//!          → vectors                          what it means
-//! search   question → lexical, time           words without those that only ask; times
+//!          → postings, sessions, authors      documents of a term; neighbors in a session; authors
+//!          → vectors                          word vectors
+//! search   question → lexical, time           words without question words; times
 //!          → fuse                             signals to one score
-//!          → select → explain                 each thing once; why it was found
+//!          → select → explain                 hits without duplicates; the score explained
 //! ```
 //!
 //! The order of inserts and removals does not matter: the index always equals one that is built

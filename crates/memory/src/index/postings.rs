@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memories_come_in_any_order_and_go() {
+    fn postings_accept_any_order_and_removal() {
         let mut postings = Postings::default();
         let (tea, milk) = (postings.number("tea"), postings.number("milk"));
         postings.insert(7, &[tea, tea, milk]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_end_at_their_greatest() {
+    fn counts_saturate() {
         let mut postings = Postings::default();
         let term = postings.number("x");
         postings.insert(3, &vec![term; 1_000]);

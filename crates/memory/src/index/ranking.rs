@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn length_counts_little_among_short_texts_and_much_among_long_ones() {
+    fn length_weight_grows_with_the_average_length() {
         let ranking = Ranking::default();
         let worth = |words: u32| ranking.worth(words) as f32 / SAYING as f32;
         assert!(worth(1) / worth(45) < 1.3);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn among_few_memories_less_is_asked_of_a_meaning() {
+    fn meaning_threshold_is_lower_for_few_memories() {
         let ranking = Ranking::default();
         let floor = |memories| ranking.meaning_floor_among(memories) / ranking.meaning_floor;
         assert_eq!((floor(0), floor(1), floor(10)), (0.5, 0.5, 0.5));

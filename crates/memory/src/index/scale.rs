@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_memory_is_judged_by_what_is_expected() {
+    fn single_memory_is_scaled_by_the_prior() {
         assert!(scale(&[0.8]).level(0.8) > 0.5);
         assert!(scale(&[0.1]).level(0.1) < 0.05);
         assert!(scale(&[]).level(0.5) > 0.4);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_inside_words_and_numbers_part_nothing() {
+    fn signs_inside_words_and_numbers_do_not_split_them() {
         assert_eq!(
             pieces("don't Anna’s 'quoted' 10,000 3.14, end. 5.a"),
             [
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_without_spaces_are_runs_of_their_own() {
+    fn script_without_spaces_is_a_run_of_its_own() {
         assert_eq!(pieces("iPhoneを買う ok"), ["iPhone", "を買う", "ok"]);
         assert_eq!(scan("東京").next(), Some((0..6, Script::Unspaced)));
         assert_eq!(pieces("서울에서 만나요"), ["서울에서", "만나요"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emoji_is_a_word_and_its_skin_is_not() {
+    fn emoji_is_a_word_without_its_skin_tone() {
         assert_eq!(pieces("ok👍🏽🎉yes"), ["ok", "👍", "🎉", "yes"]);
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_memory_stands_where_its_order_says() {
+    fn memories_are_sorted_by_their_order() {
         let mut sessions = Sessions::default();
         let name: Arc<str> = "a".into();
         let mut put = |place, slot| sessions.insert(&name, place, slot, 10).1;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_is_empty_is_forgotten() {
+    fn empty_conversation_is_removed() {
         let mut sessions = Sessions::default();
         let (a, _) = sessions.insert(&"a".into(), (1, 1), 0, 30);
         let (b, _) = sessions.insert(&"b".into(), (1, 2), 1, 10);

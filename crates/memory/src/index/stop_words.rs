@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_so_that_all_of_it_is_found() {
+    fn stop_words_are_sorted_for_binary_search() {
         assert!(ENGLISH.is_sorted());
         assert!(ENGLISH.iter().all(|it| is_question_word(it)));
         assert!(!is_question_word("paint"));

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_known_until_a_term_is_forgotten() {
+    fn cached_term_is_dropped_when_a_term_is_deleted() {
         let mut postings = Postings::default();
         let mut known = TermCache::default();
         assert_eq!(known.term("Teas", &postings), None);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn words_lose_case_endings_signs_and_accents() {
+    fn terms_drop_case_endings_signs_and_accents() {
         assert_eq!(
             terms("Anna’s PAINTINGS don't cost 10,000 on the 8th; José ﬁts"),
             [
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_spaces_give_letters_and_pairs() {
+    fn run_without_spaces_yields_letters_and_pairs() {
         assert_eq!(terms("東京都"), ["東", "京", "東京", "都", "京都"]);
         assert_eq!(terms("ｶﾞ"), ["ガ"], "composed before it is parted");
         assert_eq!(terms("น้ำใจ").len(), 7, "marks stay with their letter");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_megabyte_without_a_space_is_no_key() {
+    fn very_long_word_is_cut() {
         let long = "x".repeat(1 << 20);
         assert_eq!(terms(&long)[0].len(), LONGEST_WORD);
         assert_eq!(terms(&"я".repeat(1 << 16)), ["я".repeat(LONGEST_WORD)]);

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_of_time_are_understood() {
+    fn time_expressions_are_parsed() {
         for (question, expected) in [
             ("What did I do yesterday?", "2023-06-13"),
             ("the day before yesterday", "2023-06-12"),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_times_are_left_alone() {
+    fn words_that_look_like_times_are_not_times() {
         for question in [
             "may I march home",
             "who fell in the fall of the tower 2000 times",
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_depend_on_the_asker_are_taken_out() {
+    fn only_relative_time_words_are_removed_from_the_query() {
         let words = ["in", "march", "or", "two", "weeks", "ago"];
         let times = find_times(&words, day_at(2023, 6, 14));
         assert_eq!(times.relative, [3, 4, 5]);

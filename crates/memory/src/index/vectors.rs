@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn no_product_overflows_and_directions_stay() {
+    fn narrow_products_do_not_overflow() {
         let mut random = Random::new(11);
         for count in [1, 15, 16, 17, 64, 192, 250].repeat(20) {
             let cut = |it: i8| it.max(-LARGEST);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_of_nothing_are_like_nothing() {
+    fn zero_vectors_have_no_similarity() {
         let mut vectors = Vectors::new(256);
         vectors.set(0, &[1; 256]);
         vectors.set(1, &[0; 256]);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_side_by_side_and_by_links_are_the_same() {
+    fn sums_by_slice_and_by_links_are_equal() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let count = random.below(60) as usize;

@@ -146,9 +146,9 @@ impl<S: MemoryStore> EmbeddingTask<S> {
                     let (scope, now_us) = (&self.scope, self.clock.now_us());
                     self.embedding.failed().insert(scope.clone(), now_us);
                     // Log neither the scope nor the server's message: both may contain user data.
-                    tracing::warn!("memories stay without vectors for now");
+                    tracing::warn!("failed to embed memories; retrying later");
                     let (scope, error) = (scope.to_string(), error.to_string());
-                    tracing::debug!(?scope, ?error, "memories stay without vectors for now");
+                    tracing::debug!(?scope, ?error, "failed to embed memories; retrying later");
                 }
             }
             if !self.embedding.again(&self.scope) {
@@ -238,15 +238,18 @@ pub(crate) async fn embed(
     let vectors = embedder.embed(texts).await?;
     let (dims, asked, given) = (embedder.dims(), texts.len(), vectors.len());
     if given != asked {
-        return Err(format!("the embedder gave {given} vectors for {asked} texts").into());
+        return Err(format!("the embedder returned {given} vectors for {asked} texts").into());
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
-        return Err("the embedder gave a vector with numbers that are none".into());
+        return Err("the embedder returned a vector with NaN or infinite components".into());
     }
     match vectors.iter().find(|vector| vector.len() != dims) {
         Some(other) => {
             let found = other.len();
-            Err(format!("the embedder gave a vector of {found} dimensions, not {dims}").into())
+            Err(
+                format!("the embedder returned a vector of {found} dimensions; expected {dims}")
+                    .into(),
+            )
         }
         None => Ok(vectors),
     }
@@ -259,9 +262,9 @@ pub(super) async fn embed_question(embedder: &dyn Embedder, question: &str) -> V
     let answer = match asked.await {
         Ok(Ok(mut vectors)) => return vectors.pop().unwrap_or_default(),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "it took too long".to_owned(),
+        Err(_) => "timed out".to_owned(),
     };
-    tracing::warn!("a search goes by words only: its question has no vector");
-    tracing::debug!(error = ?answer, "a search goes by words only");
+    tracing::warn!("failed to embed a query; searching by words only");
+    tracing::debug!(error = ?answer, "failed to embed a query; searching by words only");
     Vec::new()
 }

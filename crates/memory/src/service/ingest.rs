@@ -88,7 +88,7 @@ impl Ingest<'_> {
         new_id: impl FnOnce() -> String,
     ) -> Result<NewMemory, MemoryError> {
         if spoken_text(&entry.content).is_empty() {
-            let reason = "has no text; give it some";
+            let reason = "has no text; expected at least one text part";
             return Err(MemoryError::invalid_input("memory", reason));
         }
         let mut custom_metadata = self.custom_metadata.clone();

@@ -287,7 +287,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             .as_ref()
             .is_some_and(|it| spoken_text(it).is_empty())
         {
-            let reason = "would have no text; give it some, or forget it";
+            let reason = "would have no text; keep at least one text part, or forget the memory";
             return Err(MemoryError::invalid_input("memory", reason));
         }
         let scope = known_scope(app_name, user_id)?;
@@ -335,9 +335,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         if let Err(error) = self.up_to_date(scope).await {
             // The change is stored. Evict an index that fails to refresh.
             self.views.evict(scope);
-            tracing::warn!("an index is to be built anew");
+            tracing::warn!("failed to refresh an index; rebuilding it");
             let (scope, error) = (scope.to_string(), error.to_string());
-            tracing::debug!(?scope, ?error, "an index is to be built anew");
+            tracing::debug!(?scope, ?error, "failed to refresh an index; rebuilding it");
         }
     }
 
@@ -441,7 +441,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         match self.expire().await {
             Ok(removed) => removed > 0,
             Err(error) => {
-                tracing::warn!(%error, "memories whose time is up stay for now");
+                tracing::warn!(%error, "failed to delete expired memories; retrying later");
                 false
             }
         }
@@ -515,7 +515,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             // There may be more: the next call continues.
             Ok(swept) if swept >= SWEEP as u64 => self.swept_us.store(i64::MIN, Ordering::Relaxed),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "memories whose time is up stay for now"),
+            Err(error) => {
+                tracing::warn!(%error, "failed to delete expired memories; retrying later")
+            }
         }
     }
 

@@ -27,7 +27,7 @@ fn read() -> WordVectors {
     match StaticVectors::get() {
         Ok(table) => Some(table),
         Err(error) => {
-            tracing::warn!(%error, "memories are found by their words only");
+            tracing::warn!(%error, "word vectors are unavailable; memories are found by words only");
             None
         }
     }

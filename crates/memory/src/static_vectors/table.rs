@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_table_is_read() {
+    fn complete_table_is_read() {
         let table = read(small()).unwrap();
         assert_eq!(table.row(1), Some((&[2; DIMS], 0.25)));
         assert_eq!(table.row(2), None);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damaged_byte_is_found() {
+    fn every_corrupt_byte_is_detected() {
         for at in 0..small().len() {
             let mut file = small();
             file[at] ^= 0x40;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_cut_off_is_damaged() {
+    fn truncated_table_is_corrupt() {
         for length in 0..small().len() {
             let file = small()[..length].to_vec();
             let error = read(file).unwrap_err();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_gives_what_single_products_give() {
+    fn scan_equals_single_products() {
         let mut random = Random::new(7);
         let mut vector = || StaticVector::from_numbers(random_numbers(&mut random));
         let (query, mut vectors) = (vector(), vec![StaticVector::ZERO]);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_vector() {
+    fn bytes_round_trip() {
         let mut random = Random::new(11);
         let vector = StaticVector::from_numbers(random_numbers(&mut random));
         let bytes = vector.to_bytes();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_stands_between_its_parts() {
+    fn mixed_vector_lies_between_its_parts() {
         let mut random = Random::new(13);
         let mut vector = || StaticVector::from_numbers(random_numbers(&mut random));
         let (a, b) = (vector(), vector());

@@ -73,7 +73,7 @@ fn ends_final(text: String) -> bool {
 }
 
 #[test]
-fn every_code_point_is_what_it_is_in_python() {
+fn every_code_point_has_the_class_of_python() {
     let Some(output) = ask_python("facts") else {
         return;
     };
@@ -125,7 +125,7 @@ fn every_code_point_is_what_it_is_in_python() {
 }
 
 #[test]
-fn the_tables_are_what_the_script_prints() {
+fn committed_tables_equal_the_output_of_the_script() {
     let Some(output) = ask_python("tables") else {
         return;
     };

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn many_words_find_what_each_of_them_finds() {
+    fn search_of_many_words_equals_single_searches() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let words = random.below(400);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_megabytes_is_looked_up() {
+    fn query_of_megabytes_is_searched() {
         let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
         let question = QueryWords::new(&numbers.join(" "));
         let searchable = SearchableText::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));

@@ -71,8 +71,7 @@ impl Otlp {
         let protocol = set("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
             .or_else(|| set("OTEL_EXPORTER_OTLP_PROTOCOL"));
         if let Some(other) = protocol.filter(|it| it.trim() != "http/protobuf") {
-            let reason =
-                format!("{other:?} is no protocol that is spoken here, only http/protobuf");
+            let reason = format!("unsupported OTLP protocol {other:?}; expected http/protobuf");
             return Err(OtlpError(reason));
         }
         Otlp::start().map(Some)

@@ -160,7 +160,7 @@ impl From<RunError> for AdkError {
             E::Session(error) => error.into(),
             E::InvalidMessage { .. } => AdkError::bad_request(error.to_string()),
             E::NotResumable { invocation_id } => AdkError::bad_request(format!(
-                "run {invocation_id:?} cannot be taken up again: this server is not set to. Start \
+                "run {invocation_id:?} cannot be resumed: this server is not resumable. Start \
                  `retain serve` with --resumable, or with RETAIN_RESUMABLE=true."
             )),
             E::LlmCallsLimitExceeded { .. }

@@ -146,7 +146,7 @@ async fn nothing_to_run(runner: &Runner, user: &str, session: &str) -> AdkError 
     let found = sessions.get_session(runner.app_name(), user, session, none);
     match found.await {
         Ok(Some(_)) => AdkError::bad_request(
-            "Running an agent requires either newMessage, or invocationId to take a run up again.",
+            "Running an agent requires either newMessage, or invocationId to resume a run.",
         ),
         Ok(None) => AdkError::not_found(format!("Session not found: {session}")),
         Err(error) => error.into(),

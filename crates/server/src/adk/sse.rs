@@ -121,11 +121,11 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
 /// The last frame of a stream with an event that has no JSON form. Only partial events can get
 /// here; others fail their run when they are stored.
 const UNWRITABLE: &[u8] =
-    b"data: {\"error\": \"an event cannot be written as JSON; the turn was cut off\"}\n\n";
+    b"data: {\"error\": \"an event cannot be written as JSON; the run was interrupted\"}\n\n";
 
 /// The last frame of a run whose API key is no longer valid.
 fn cut_off(reason: &str) -> Bytes {
-    let told = format!("{reason}; the turn was cut off");
+    let told = format!("{reason}; the run was interrupted");
     let told = JsonMap::from([("error", Json::from(told))]);
     Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
 }

@@ -204,7 +204,7 @@ struct ArtifactVersionsBody {
 
 fn not_found(key: &ArtifactKey) -> Problem {
     let detail = format!(
-        "there is no artifact {:?}, or not this version",
+        "artifact {:?} not found, or not in this version",
         key.filename
     );
     Problem::not_found("artifact_not_found", detail)

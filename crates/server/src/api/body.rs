@@ -55,7 +55,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 
 /// The error for a body whose type is not `wanted`.
 pub(super) fn unsupported_media_type(wanted: &str) -> Problem {
-    let detail = format!("the body must come with content-type: {wanted}");
+    let detail = format!("unsupported content type; expected {wanted}");
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Problem::new(status, "unsupported_media_type", detail)
 }

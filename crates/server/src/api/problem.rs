@@ -308,132 +308,112 @@ mod tests {
         BoxError::from("the secret of the house")
     }
 
-    fn session_errors() -> Vec<(SessionError, u16, &'static str)> {
+    /// An error with the status and the code of its response.
+    type ErrorCase = (SessionError, u16, &'static str);
+
+    fn conflict_errors() -> Vec<ErrorCase> {
+        let (key, waited) = (key(), Duration::from_millis(5));
         let conflict = |conflict| SessionError::Conflict {
-            key: key(),
+            key: key.clone(),
             conflict,
         };
-        let position = Conflict::Position {
+        let position = conflict(Conflict::Position {
             expected: 1,
             found: 2,
-        };
-        let event_id = Conflict::EventId {
+        });
+        let event_id = conflict(Conflict::EventId {
             id: "e".into(),
             position: 1,
+        });
+        let exists = SessionError::AlreadyExists { key: key.clone() };
+        let busy = SessionError::RunBusy {
+            key: key.clone(),
+            waited,
         };
-        let waited = Duration::from_millis(5);
-        let (store, operation) = ("sqlite", "read");
-        let what = LimitKind::Event;
+        let cancelled = SessionError::Cancelled { key: key.clone() };
+        let lost = SessionError::RunLost {
+            key: key.clone(),
+            token: 1,
+        };
+        let nested = SessionError::NestedRun { key };
         vec![
-            (
-                SessionError::NotFound { key: key() },
-                404,
-                "session_not_found",
-            ),
-            (
-                SessionError::AlreadyExists { key: key() },
-                409,
-                "session_exists",
-            ),
-            (conflict(position), 409, "position_conflict"),
-            (conflict(event_id), 409, "event_id_taken"),
-            (
-                SessionError::RunBusy { key: key(), waited },
-                409,
-                "run_busy",
-            ),
-            (SessionError::Cancelled { key: key() }, 409, "run_cancelled"),
-            (
-                SessionError::RunLost {
-                    key: key(),
-                    token: 1,
-                },
-                409,
-                "run_lost",
-            ),
-            (SessionError::NestedRun { key: key() }, 409, "run_nested"),
-            (
-                SessionError::InvocationNotFound {
-                    key: key(),
-                    invocation_id: "i".into(),
-                },
-                404,
-                "invocation_not_found",
-            ),
-            (
-                SessionError::PositionNotFound {
-                    key: key(),
-                    position: 2,
-                    last: 1,
-                },
-                404,
-                "position_not_found",
-            ),
-            (SessionError::invalid("user id", "is empty"), 400, "invalid"),
-            (
-                SessionError::TooLarge {
-                    what,
-                    limit: 1,
-                    found: 2,
-                },
-                413,
-                "too_large",
-            ),
-            (
-                SessionError::Corrupt {
-                    key: key(),
-                    place: "event 1".into(),
-                    source: cause(),
-                },
-                500,
-                "corrupt",
-            ),
-            (
-                SessionError::Import {
-                    line: 1,
-                    reason: "no".into(),
-                },
-                400,
-                "import_invalid",
-            ),
-            (
-                SessionError::Open {
-                    uri: "sqlite:///secret".into(),
-                    reason: "no".into(),
-                    source: None,
-                },
-                503,
-                "store_failed",
-            ),
-            (
-                SessionError::Full {
-                    store,
-                    operation,
-                    source: cause(),
-                },
-                507,
-                "store_full",
-            ),
-            (
-                SessionError::Unsupported { store, operation },
-                501,
-                "unsupported",
-            ),
-            (
-                SessionError::Store {
-                    store,
-                    operation,
-                    source: cause(),
-                },
-                503,
-                "store_failed",
-            ),
+            (position, 409, "position_conflict"),
+            (event_id, 409, "event_id_taken"),
+            (exists, 409, "session_exists"),
+            (busy, 409, "run_busy"),
+            (cancelled, 409, "run_cancelled"),
+            (lost, 409, "run_lost"),
+            (nested, 409, "run_nested"),
+        ]
+    }
+
+    fn request_errors() -> Vec<ErrorCase> {
+        let not_found = SessionError::NotFound { key: key() };
+        let no_invocation = SessionError::InvocationNotFound {
+            key: key(),
+            invocation_id: "i".into(),
+        };
+        let no_position = SessionError::PositionNotFound {
+            key: key(),
+            position: 2,
+            last: 1,
+        };
+        let invalid = SessionError::invalid("user id", "is empty");
+        let too_large = SessionError::TooLarge {
+            what: LimitKind::Event,
+            limit: 1,
+            found: 2,
+        };
+        let import = SessionError::Import {
+            line: 1,
+            reason: "no".into(),
+        };
+        vec![
+            (not_found, 404, "session_not_found"),
+            (no_invocation, 404, "invocation_not_found"),
+            (no_position, 404, "position_not_found"),
+            (invalid, 400, "invalid"),
+            (too_large, 413, "too_large"),
+            (import, 400, "import_invalid"),
+        ]
+    }
+
+    fn store_errors() -> Vec<ErrorCase> {
+        let (store, operation) = ("sqlite", "read");
+        let corrupt = SessionError::Corrupt {
+            key: key(),
+            place: "event 1".into(),
+            source: cause(),
+        };
+        let open = SessionError::Open {
+            uri: "sqlite:///secret".into(),
+            reason: "no".into(),
+            source: None,
+        };
+        let full = SessionError::Full {
+            store,
+            operation,
+            source: cause(),
+        };
+        let unsupported = SessionError::Unsupported { store, operation };
+        let failed = SessionError::Store {
+            store,
+            operation,
+            source: cause(),
+        };
+        vec![
+            (corrupt, 500, "corrupt"),
+            (open, 503, "store_failed"),
+            (full, 507, "store_full"),
+            (unsupported, 501, "unsupported"),
+            (failed, 503, "store_failed"),
         ]
     }
 
     #[test]
-    fn every_error_has_its_status_and_tells_nothing_from_below() {
-        let sessions = session_errors().into_iter();
+    fn every_error_has_its_status_and_hides_its_cause() {
+        let sessions = [conflict_errors(), request_errors(), store_errors()];
+        let sessions = sessions.into_iter().flatten();
         let sessions = sessions.map(|(error, status, code)| (Problem::from(error), status, code));
         let memory = [
             (MemoryError::unsupported("add_memory"), 501, "unsupported"),

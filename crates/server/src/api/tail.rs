@@ -52,7 +52,7 @@ pub(super) fn routes(api: Api) -> Api {
         PATH,
         "tailSession",
         "Events as they are stored; `event: end` when the session is deleted, `event: restart` when \
-         the server stops, `event: error` when the key is not good any more",
+         the server stops, `event: error` when the API key is no longer valid",
     );
     let tail_it = tail_it
         .query(TAIL)
@@ -104,7 +104,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     };
     let position = value.to_str().ok().and_then(|text| text.parse().ok());
     let position = position.filter(|position| *position <= INTEGER_MAX);
-    let reason = "must be the id of an event of this stream, which is a position";
+    let reason = "must be a position: the id of an event of this stream";
     let wrong = || Problem::invalid_parameter("Last-Event-ID", reason);
     position.ok_or_else(wrong).map(Some)
 }

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_the_own_origin_is_what_a_proxy_says() {
+    fn forwarded_host_is_the_own_origin_behind_a_proxy() {
         let public = origins(!LOCAL, &[]);
         let page = ("origin", "https://shop.example");
         assert_eq!(status(&public, &[("host", "shop.example"), page]), 403);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn named_origins_are_let_in() {
+    fn configured_origin_is_allowed() {
         let named = origins(
             LOCAL,
             &["https://a.example", "regex:https://.*\\.b\\.example"],
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn cors_is_off_unless_named() {
+    fn cors_is_off_by_default() {
         let page = [HERE, ("origin", "http://127.0.0.1:8000")];
         let mut headers = HeaderMap::new();
         let cors = origins(LOCAL, &[]).check(&request(&page)).unwrap();

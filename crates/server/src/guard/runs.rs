@@ -39,10 +39,10 @@ pub struct RunPermit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyRuns {
     /// Of this user.
-    #[error("{0} turns of this user are running already; try again when one has ended")]
+    #[error("this user has {0} active runs, the maximum; try again when one has ended")]
     OfUser(usize),
     /// Of all users together.
-    #[error("{0} turns are running already; try again when one has ended")]
+    #[error("the server has {0} active runs, the maximum; try again when one has ended")]
     OfAll(usize),
 }
 

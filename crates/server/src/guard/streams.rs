@@ -103,7 +103,7 @@ pub(super) async fn admit(
     let held = guards.streams.hold(holders);
     held.map(Some).map_err(|holder| {
         let (status, detail) = match holder {
-            StreamOwner::All => (503, "too many streams and turns are open; see Retry-After"),
+            StreamOwner::All => (503, "too many open streams and runs; see Retry-After"),
             StreamOwner::Key(_) => (429, "this key has too many streams; see Retry-After"),
             StreamOwner::User(..) => (429, "this user has too many streams; see Retry-After"),
         };

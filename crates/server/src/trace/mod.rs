@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn names_count_and_are_cut() {
+    fn span_names_are_truncated_and_counted() {
         let traces = Traces::default();
         let root = begun(&traces, run_of("ada", "e-1"), 1);
         let before = traces.kept().bytes;

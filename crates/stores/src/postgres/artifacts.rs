@@ -131,7 +131,7 @@ impl<'a> Address<'a> {
         ] {
             let (found, limit) = (text.len(), Limits::ID_BYTES_MAX);
             if found > limit {
-                let reason = format!("has {found} bytes; at most {limit} can be stored");
+                let reason = format!("has {found} bytes; the limit is {limit}");
                 return Err(ArtifactError::invalid(what, reason));
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Address<'a> {
 fn check_size(data: usize, texts: usize) -> Result<(), ArtifactError> {
     let found = data + texts;
     if found > BYTES_MAX {
-        let reason = format!("has {found} bytes; at most {BYTES_MAX} can be stored");
+        let reason = format!("has {found} bytes; the limit is {BYTES_MAX}");
         return Err(ArtifactError::invalid("artifact", reason));
     }
     Ok(())

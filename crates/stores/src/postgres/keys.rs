@@ -161,7 +161,7 @@ impl KeyStore for PostgresKeyStore {
     async fn add(&self, key: &ApiKey) -> Result<()> {
         key.check()?;
         if key.id.contains('\0') {
-            return Err(SessionError::invalid("key id", "holds a NUL character"));
+            return Err(SessionError::invalid("key id", "contains a NUL character"));
         }
         let mut is_sent = false;
         let added = tried!(add(&self.database, key, &mut is_sent));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_word_is_found_in_all_its_forms_and_rare_words_count_more() {
+fn word_matches_in_all_forms_and_rare_words_weigh_more() {
     let index = index_of([
         note(1, "I painted the fence."),
         note(2, "We like the garden fence."),
@@ -16,7 +16,7 @@ fn a_word_is_found_in_all_its_forms_and_rare_words_count_more() {
 }
 
 #[test]
-fn nothing_asked_finds_nothing() {
+fn empty_query_finds_nothing() {
     let index = with_groups([note(1, "Some text, with signs?!")]);
     for text in ["", " ", "?!…", "\0", "\u{200d}\u{fe0f}", "---"] {
         assert!(ask(&index, text).is_empty(), "{text:?}");
@@ -26,7 +26,7 @@ fn nothing_asked_finds_nothing() {
 }
 
 #[test]
-fn a_question_of_question_words_means_them() {
+fn query_of_question_words_only_matches_them() {
     let index = index_of([note(1, "To be or not to be"), note(2, "A cup of tea")]);
     assert_eq!(found(&index, "to be, or not to be?")[0], 1);
     let found = found(&index, "What is tea about?");
@@ -34,7 +34,7 @@ fn a_question_of_question_words_means_them() {
 }
 
 #[test]
-fn words_of_neighbours_lead_to_the_answer() {
+fn words_of_neighbors_find_the_answer() {
     let index = index_of([
         said(1, "a", "Ada", "Which instrument do you play?"),
         said(2, "a", "Bob", "The cello, since I was six."),
@@ -46,11 +46,11 @@ fn words_of_neighbours_lead_to_the_answer() {
     assert_eq!(hits[1].seq, 2);
     assert_eq!(hits[0].explanation.words[0].place, MatchPlace::Own);
     assert_eq!(hits[1].explanation.words[0].place, MatchPlace::Near);
-    assert_eq!(hits.len(), 2, "other conversations are no neighbors");
+    assert_eq!(hits.len(), 2, "other conversations are not neighbors");
 }
 
 #[test]
-fn neighbours_lend_less_with_distance_and_nothing_far_away() {
+fn neighbor_weight_falls_with_distance() {
     let index = index_of((1..=10).map(|seq| {
         let text = if seq == 5 {
             "zebra"
@@ -59,12 +59,12 @@ fn neighbours_lend_less_with_distance_and_nothing_far_away() {
         };
         said(seq, "a", &format!("person {seq}"), text)
     }));
-    // Three after, two before: who answers comes after.
+    // Three after, two before: an answer follows its question.
     assert_eq!(found(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
 }
 
 #[test]
-fn a_long_text_is_not_found_for_being_long() {
+fn long_text_does_not_rank_higher_for_its_length() {
     let long = "word ".repeat(400) + "cello and much more";
     let index = index_of([note(1, &long), note(2, "I play the cello.")]);
     assert_eq!(found(&index, "cello"), [2, 1]);
@@ -79,7 +79,7 @@ fn a_long_text_is_not_found_for_being_long() {
 }
 
 #[test]
-fn authors_and_dates_are_words_too_and_never_filters() {
+fn author_and_date_words_boost_but_do_not_filter() {
     let mut march = said(1, "a", "Ada", "I adopted a dog.");
     march.timestamp = A_MONDAY - 60.0 * DAY;
     let index = index_of([
@@ -105,7 +105,7 @@ fn authors_and_dates_are_words_too_and_never_filters() {
 }
 
 #[test]
-fn times_are_seen_from_where_the_question_is_asked() {
+fn relative_times_use_the_reference_time() {
     let at = |seq: u64, days_ago: f64, text: &str| Document {
         timestamp: A_MONDAY - days_ago * DAY,
         ..note(seq, text)
@@ -150,7 +150,7 @@ fn scripts_without_spaces_emoji_and_names_are_found() {
 }
 
 #[test]
-fn meaning_finds_what_shares_no_word_and_only_what_stands_out() {
+fn meaning_finds_outliers_without_a_common_word() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
     let index = with_groups(others.chain([note(1, "a kitten"), note(2, "the engine")]));
@@ -161,7 +161,7 @@ fn meaning_finds_what_shares_no_word_and_only_what_stands_out() {
 }
 
 #[test]
-fn a_meaning_that_is_known_is_not_worked_out_again() {
+fn given_vector_is_not_computed_again() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
     let known = |seq, text: &str, meaning: Vec<i8>| Document {
@@ -176,7 +176,7 @@ fn a_meaning_that_is_known_is_not_worked_out_again() {
 }
 
 #[test]
-fn neighbors_are_part_of_the_meaning() {
+fn neighbors_contribute_to_the_meaning() {
     let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
     let index = with_groups(others.chain([
         said(1, "a", "", "puppy puppy puppy"),
@@ -194,7 +194,7 @@ fn neighbors_are_part_of_the_meaning() {
 }
 
 #[test]
-fn the_given_embedder_is_one_more_signal() {
+fn embedder_adds_a_signal() {
     let with = |seq: u64, text: &str, embedding: [f32; 2]| Document {
         embedding: embedding.into(),
         ..note(seq, text)
@@ -254,7 +254,7 @@ fn signals_add_up_to_the_score() {
 }
 
 #[test]
-fn hostile_texts_are_only_texts() {
+fn hostile_texts_are_indexed_as_text() {
     let texts = [
         "\0\0\0".to_owned(),
         "x".repeat(1 << 20),

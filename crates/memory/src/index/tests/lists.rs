@@ -6,7 +6,7 @@ use retain_testkit::random::Random;
 use super::*;
 
 #[test]
-fn near_duplicates_are_one_hit_that_names_the_others() {
+fn near_duplicates_collapse_into_one_hit() {
     let index = index_of([
         said(1, "a", "Ada", "I like green tea."),
         said(2, "b", "Ada", "i LIKE green tea!!"),
@@ -29,7 +29,7 @@ fn near_duplicates_are_one_hit_that_names_the_others() {
 }
 
 #[test]
-fn nearly_all_words_in_common_is_a_duplicate_and_fewer_are_none() {
+fn duplicate_shares_nearly_all_words() {
     let words: Vec<String> = (0..40).map(|it| format!("word{it}")).collect();
     let text = words.join(" ");
     let one_more = format!("{text} extra");
@@ -46,7 +46,7 @@ fn nearly_all_words_in_common_is_a_duplicate_and_fewer_are_none() {
 }
 
 #[test]
-fn a_flood_of_copies_hides_nothing() {
+fn many_copies_do_not_hide_other_hits() {
     let flood = (1..=2_000).map(|seq| said(seq, "flood", "Eve", "The secret code is cello."));
     let index = index_of(flood.chain([note(5_000, "My cello is in the attic.")]));
     let hits = ask(&index, "cello code secret");
@@ -56,7 +56,7 @@ fn a_flood_of_copies_hides_nothing() {
 }
 
 #[test]
-fn one_conversation_cannot_fill_the_list_while_others_are_nearly_as_good() {
+fn one_conversation_does_not_crowd_out_close_hits_of_others() {
     let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq} is here")));
     let others =
         (31..=33).map(|seq| said(seq, "", "", &format!("old cello of type x{seq} somewhere")));
@@ -72,7 +72,7 @@ fn one_conversation_cannot_fill_the_list_while_others_are_nearly_as_good() {
 }
 
 #[test]
-fn poor_hits_of_others_do_not_push_out_good_ones() {
+fn poor_hits_of_others_do_not_displace_good_ones() {
     let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("blue cello number {seq}")));
     let others =
         (31..=33).map(|seq| note(seq, &format!("{} number x{seq}", "and so on ".repeat(80))));
@@ -82,14 +82,14 @@ fn poor_hits_of_others_do_not_push_out_good_ones() {
 }
 
 #[test]
-fn a_list_of_everything_can_be_asked_for() {
+fn unlimited_search_returns_everything() {
     // Comparing each with each would take long.
     let index = index_of((1..=5_000).map(|seq| note(seq, &format!("cello number {seq} of many"))));
     assert_eq!(ask_for(&index, "cello", usize::MAX).len(), 5_000);
 }
 
 #[test]
-fn filters_choose_who_may_be_found_and_change_no_score() {
+fn filter_restricts_hits_without_changing_scores() {
     let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
     let all = ask_for(&index, "cello number", 200);
     let hits = index.search(&query("cello number").limit(5), &[], &|seq| seq % 50 == 0);
@@ -103,7 +103,7 @@ fn filters_choose_who_may_be_found_and_change_no_score() {
 }
 
 #[test]
-fn a_short_list_is_the_beginning_of_the_long_one() {
+fn shorter_list_is_a_prefix_of_the_longer() {
     // What is left out early to save time must not be what belongs into the list.
     let ranking = Ranking {
         largest_share: 1.0,
@@ -148,7 +148,7 @@ fn a_short_list_is_the_beginning_of_the_long_one() {
 }
 
 #[test]
-fn a_least_score_cuts_the_list() {
+fn min_score_cuts_the_list() {
     let index = index_of([
         note(1, "blue cello"),
         note(2, "blue sky"),
@@ -161,7 +161,7 @@ fn a_least_score_cuts_the_list() {
 }
 
 #[test]
-fn a_document_with_the_same_number_is_replaced() {
+fn document_with_the_same_number_is_replaced() {
     let mut index = index_of([note(1, "cello"), note(2, "drum")]);
     index.insert(note(1, "flute"));
     assert_eq!(index.len(), 2);
@@ -173,7 +173,7 @@ fn a_document_with_the_same_number_is_replaced() {
 }
 
 #[test]
-fn of_many_that_are_equally_good_the_newest_come_first() {
+fn newest_comes_first_among_equal_scores() {
     let notes = (1..=300).map(|seq| note(seq, &format!("tea x{seq}")));
     let index = index_of(notes);
     let newest: Vec<u64> = ask_for(&index, "tea", 3).iter().map(|it| it.seq).collect();

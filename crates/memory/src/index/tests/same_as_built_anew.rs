@@ -58,7 +58,7 @@ fn assert_same(random: &mut Random, index: &UserIndex, anew: &UserIndex, seed: u
 }
 
 #[test]
-fn index_equals_one_built_anew_after_random_changes() {
+fn index_equals_a_rebuilt_one_after_random_changes() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let with_local_embedder = random.chance(50);
@@ -83,7 +83,7 @@ fn index_equals_one_built_anew_after_random_changes() {
 }
 
 #[test]
-fn more_memories_than_are_looked_at_for_the_scale_are_no_exception() {
+fn index_larger_than_the_sample_equals_a_rebuilt_one() {
     let mut random = Random::new(7);
     let documents: Vec<_> = (1..4_200).map(|seq| document(&mut random, seq)).collect();
     let forward = with_groups(documents.iter().cloned());
@@ -96,7 +96,7 @@ fn more_memories_than_are_looked_at_for_the_scale_are_no_exception() {
 }
 
 #[test]
-fn an_index_that_was_emptied_takes_hardly_any_room() {
+fn emptied_index_takes_little_memory() {
     let mut random = Random::new(3);
     let mut index = with_groups((1..300).map(|seq| document(&mut random, seq)));
     let full = index.bytes();

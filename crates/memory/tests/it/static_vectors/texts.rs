@@ -35,7 +35,7 @@ const WORDS: &[&str] = &[
     "#hashtag",
     "@someone",
     "50%",
-    "«quoted»",
+    "\u{ab}quoted\u{bb}",
     "“smart”",
     "it’s",
     "…",

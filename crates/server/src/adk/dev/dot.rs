@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_a_frame_and_goes_back_to_its_first() {
+    fn loop_is_drawn_as_a_frame_with_a_back_edge() {
         let writer: Arc<dyn Agent> = Arc::new(agent("writer"));
         let critic: Arc<dyn Agent> = Arc::new(agent("critic"));
         let looped = LoopAgent::builder("refine");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_break_out_of_their_quotes() {
+    fn quotes_in_names_are_escaped() {
         assert_eq!(quoted("a\"] -> b\\\n"), "\"a\\\"] -> b\\\\ \"");
         assert_eq!(in_html("<b>&\""), "&lt;b&gt;&amp;&quot;");
     }

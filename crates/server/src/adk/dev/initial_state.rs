@@ -23,7 +23,7 @@ pub(in crate::adk) async fn seeded(server: &Shared, app: &str, given: JsonMap) -
     let read = tokio::task::spawn_blocking(move || read(&folder)).await;
     let read = read.unwrap_or_else(|error| Err(error.to_string()));
     let mut state = read.unwrap_or_else(|reason| {
-        tracing::warn!(app, reason, "{FILE} is passed over");
+        tracing::warn!(app, reason, "ignoring {FILE}");
         JsonMap::new()
     });
     state.extend(given);

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_nothing_outside_of_the_folder() {
+    fn path_outside_the_folder_is_not_served() {
         let folder = Path::new("ui");
         assert_eq!(
             inside(folder, "assets/a.js"),

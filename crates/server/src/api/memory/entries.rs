@@ -175,7 +175,9 @@ async fn list(
         limit: params.count(&LIMIT)?.unwrap_or(default.limit),
         after: params.integer(&AFTER)?,
     };
-    let page = long_term(&server, "list")?.list(&app, &user, list).await?;
+    let page = long_term(&server, "listing memories")?
+        .list(&app, &user, list)
+        .await?;
     ok(&Page {
         memories: page.memories.into_iter().map(MemoryBody::from).collect(),
         next: page.next.map(|next| next.to_string()),
@@ -192,7 +194,7 @@ async fn get(
 }
 
 async fn read(server: &Shared, of: &UserPath, id: &str) -> Result<Response, Problem> {
-    let memory = long_term(server, "way to read one")?;
+    let memory = long_term(server, "reading a memory")?;
     let record = memory.get(&of.app, &of.user, id).await?;
     ok(&MemoryBody::from(record.ok_or_else(|| not_found(id))?))
 }
@@ -209,7 +211,7 @@ async fn change(
         custom_metadata: change.custom_metadata,
         expires_us: change.expires_at.map(|at| at.map(|at| micros(at.0))),
     };
-    let memory = long_term(&server, "way to change one")?;
+    let memory = long_term(&server, "updating a memory")?;
     match memory.update(&of.app, &of.user, &id, update).await? {
         true => read(&server, &of, &id).await,
         false => Err(not_found(&id)),

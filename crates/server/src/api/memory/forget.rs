@@ -98,7 +98,7 @@ async fn forget(
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     let what = what(body)?;
-    let memory = long_term(&server, "way to forget by condition")?;
+    let memory = long_term(&server, "forgetting by condition")?;
     let ForgetReceipt {
         memories,
         bytes,

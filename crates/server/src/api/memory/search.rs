@@ -183,7 +183,7 @@ async fn search(
     let explain = search.explain.unwrap_or(false);
     let query = MemoryQuery::from(search);
     if explain || !query.is_plain() {
-        long_term(&server, "search by more than words")?;
+        long_term(&server, "search options")?;
     }
     let services = &server.services;
     let Some(memory) = &services.long_term_memory else {

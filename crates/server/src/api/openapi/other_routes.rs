@@ -134,11 +134,14 @@ fn operations() -> Vec<OtherRoute> {
     };
     let status = object(&[("status", text())], 1);
     vec![
-        get("/health", "Whether the server is there").answers(status.clone()),
-        get("/ready", "Whether the server can work")
-            .answers(status)
-            .fails(&[503]),
-        get("/metrics", "Counters for Prometheus").streams("text/plain"),
+        get("/health", "Check that the server runs").answers(status.clone()),
+        get(
+            "/ready",
+            "Check that the server and its store can serve requests",
+        )
+        .answers(status)
+        .fails(&[503]),
+        get("/metrics", "Metrics for Prometheus").streams("text/plain"),
     ]
 }
 
@@ -153,30 +156,30 @@ fn apps_and_runs() -> Vec<OtherRoute> {
     let memory = "/apps/{app}/users/{user}/memory";
     vec![
         get("/version", "What serves").answers(object(&version, 3)),
-        get("/list-apps", "The apps there are")
+        get("/list-apps", "List the apps")
             .answers(json!(true))
             .fails(&[422]),
-        get("/apps/{app}/app-info", "The agents of an app")
+        get("/apps/{app}/app-info", "Describe the agents of an app")
             .answers(map())
             .fails(&[400, 404]),
-        post("/run", "Run an agent, and answer with all its events")
+        post("/run", "Run an agent and return all its events")
             .takes(request(&table::RUN_AGENT_REQUEST))
             .example(run_example())
             .answers(array(reference("Event")))
             .fails(&[400, 404, 409, 422, 501]),
-        post("/run_sse", "Run an agent, and send its events as they come")
+        post("/run_sse", "Run an agent and stream its events")
             .takes(request(&table::RUN_AGENT_REQUEST))
             .example(run_example())
             .streams("text/event-stream")
             .fails(&[400, 404, 409, 422, 501]),
         get(
             "/run_live",
-            "A WebSocket that says that live runs are not supported",
+            "WebSocket for live runs, which are not supported: it closes with an error",
         )
         .query(&["app_name", "user_id", "session_id"])
         .succeeds(101)
         .fails(&[404]),
-        OtherRoute::new(Method::PATCH, memory, "Take a session up into memory")
+        OtherRoute::new(Method::PATCH, memory, "Ingest a session into memory")
             .takes(request(&table::UPDATE_MEMORY_REQUEST))
             .answers(json!({"type": "null"}))
             .fails(&[400, 404, 422]),
@@ -187,8 +190,12 @@ fn sessions() -> Vec<OtherRoute> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}";
     vec![
-        OtherRoute::new(Method::GET, ALL, "Sessions of a user, without events")
-            .answers(array(session())),
+        OtherRoute::new(
+            Method::GET,
+            ALL,
+            "List the sessions of a user, without events",
+        )
+        .answers(array(session())),
         OtherRoute::new(Method::POST, ALL, "Create a session")
             .takes(request(&table::CREATE_SESSION_REQUEST))
             .answers(session())
@@ -199,12 +206,12 @@ fn sessions() -> Vec<OtherRoute> {
         OtherRoute::new(
             Method::POST,
             ONE,
-            "Create a session of this id; the body is its state",
+            "Create a session with this id; the body is its state",
         )
         .takes(map())
         .answers(session())
         .fails(&[400, 409, 422]),
-        OtherRoute::new(Method::PATCH, ONE, "Change the state of a session")
+        OtherRoute::new(Method::PATCH, ONE, "Update the state of a session")
             .takes(request(&table::UPDATE_SESSION_REQUEST))
             .answers(session())
             .fails(&[400, 404, 422]),
@@ -218,17 +225,18 @@ fn artifacts() -> Vec<OtherRoute> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
     const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
-    let load = "Load an artifact, or below `/versions` what is known of its versions";
+    let load = "Load an artifact; below `/versions`, the metadata of its versions";
     vec![
-        OtherRoute::new(Method::GET, ALL, "Names of artifacts")
+        OtherRoute::new(Method::GET, ALL, "List the names of artifacts")
             .answers(array(text()))
             .fails(&[400]),
         OtherRoute::new(Method::POST, ALL, "Save a version of an artifact")
             .takes(request(&table::SAVE_ARTIFACT_REQUEST))
             .answers(reference("ArtifactVersion"))
             .fails(&[400, 422]),
-        OtherRoute::new(Method::GET, UNNAMED, "An artifact without a name").fails(&[400, 404]),
-        OtherRoute::new(Method::DELETE, UNNAMED, "An artifact without a name").fails(&[400, 404]),
+        OtherRoute::new(Method::GET, UNNAMED, "Load an artifact without a name").fails(&[400, 404]),
+        OtherRoute::new(Method::DELETE, UNNAMED, "Load an artifact without a name")
+            .fails(&[400, 404]),
         OtherRoute::new(Method::GET, ONE, load)
             .answers(json!(true))
             .fails(&[400, 404, 422]),

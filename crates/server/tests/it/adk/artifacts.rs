@@ -5,7 +5,7 @@ use retain_core::Json;
 use crate::adk::support::{Gated, ask, gated_agent, server, with_session};
 
 #[tokio::test]
-async fn names_may_hold_slashes() {
+async fn artifact_name_may_contain_slashes() {
     let server = server(gated_agent(&Gated::new()));
     let base = format!("{}/artifacts", with_session(&server).await);
     let save = |text: &str| {

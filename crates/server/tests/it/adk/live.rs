@@ -42,7 +42,7 @@ async fn closed_with(query: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn live_runs_are_refused_in_words() {
+async fn live_run_is_rejected_with_a_reason() {
     let (code, reason) = closed_with("?app_name=desk&user_id=u&session_id=s").await;
     assert_eq!(code, 1011);
     assert!(reason.contains("not supported"), "{reason}");

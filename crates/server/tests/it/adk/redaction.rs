@@ -12,7 +12,7 @@ use crate::adk::support::{
 const SESSIONS: &str = "/apps/desk/users/ada/sessions";
 
 #[tokio::test]
-async fn credentials_are_kept_and_not_shown() {
+async fn credentials_are_stored_but_not_returned() {
     let server = server(gated_agent(&Gated::new()));
     with_session(&server).await;
     let body = r#"{"sessionId":"c",

@@ -16,7 +16,7 @@ fn server(resumable: bool) -> Arc<Server> {
 }
 
 /// Make a run and resume it.
-async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
+async fn run_and_resume(server: &Arc<Server>) -> (Vec<Json>, Answer) {
     with_session(server).await;
     let answer = ask(server, "POST", "/run", &message("hi", "")).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -30,7 +30,7 @@ async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
 
 #[tokio::test]
 async fn run_resumes_if_the_server_is_resumable() {
-    let (events, again) = taken_up(&server(true)).await;
+    let (events, again) = run_and_resume(&server(true)).await;
     assert_eq!(again.status, 200, "{again:?}");
     // The run was complete, so nothing is left to do.
     assert_eq!(again.text, "[]");
@@ -40,7 +40,7 @@ async fn run_resumes_if_the_server_is_resumable() {
 
 #[tokio::test]
 async fn resume_without_the_setting_names_it() {
-    let (events, again) = taken_up(&server(false)).await;
+    let (events, again) = run_and_resume(&server(false)).await;
     assert_eq!(events.len(), 3, "no events beside ADK's: {events:?}");
     assert_eq!(again.status, 400, "{again:?}");
     for said in ["--resumable", "RETAIN_RESUMABLE"] {

@@ -66,7 +66,7 @@ async fn pieces_have_the_id_of_their_whole_and_are_not_stored() {
 }
 
 #[tokio::test]
-async fn an_event_with_content_and_artifacts_is_sent_as_two_and_stored_as_one() {
+async fn event_with_content_and_artifacts_is_sent_twice_and_stored_once() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let events = ask(&server, "POST", "/run_sse", &message("hi", "")).await;
@@ -140,7 +140,7 @@ async fn unserializable_partial_event_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_filled_with_comments() {
+async fn silent_run_sends_heartbeat_comments() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;

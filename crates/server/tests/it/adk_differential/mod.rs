@@ -50,7 +50,7 @@ async fn requests_are_answered_as_google_answers_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_that_is_the_default_need_not_be_named() {
+async fn default_app_is_used_when_none_is_named() {
     compare(&cases::without_app(), Some("plain")).await;
 }
 

@@ -44,7 +44,7 @@ async fn fill(client: &Client, user: &str) {
 }
 
 #[tokio::test]
-async fn everything_goes_wherever_it_is_kept() {
+async fn erase_deletes_from_every_store() {
     // In memory each service has its own data; in SQLite all are in one database.
     for client in [Client::volatile(), Client::sqlite().await] {
         fill(&client, "ada").await;
@@ -119,7 +119,7 @@ fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
 }
 
 #[tokio::test]
-async fn artifacts_go_whose_session_is_not_there() {
+async fn erase_deletes_artifacts_without_a_session() {
     let folder = retain_testkit::scratch::folder();
     let in_folder = FileArtifactStore::open(folder.path()).unwrap();
     let database = SqliteSessionService::connect("sqlite::memory:").await;

@@ -30,7 +30,7 @@ async fn append_returns_the_stored_events() {
 }
 
 #[tokio::test]
-async fn the_same_event_again_changes_nothing_and_another_with_its_id_conflicts() {
+async fn repeated_event_is_accepted_and_changed_one_conflicts() {
     let client = Client::volatile().with_session().await;
     let first = client.say(SESSION, "e1", "once").await;
     client.say(SESSION, "e2", "twice").await;
@@ -136,7 +136,7 @@ async fn run_is_ended_without_events() {
 }
 
 #[tokio::test]
-async fn events_are_read_in_steps() {
+async fn events_are_read_in_pages() {
     let client = Client::volatile().with_session().await;
     for n in 1..=5 {
         client.say(SESSION, &format!("e{n}"), "text").await;

@@ -69,7 +69,7 @@ fn filled(method: &Method, path: &str) -> (&'static str, &'static str) {
 }
 
 /// Every route of every API answers every id in every parameter without an internal error.
-async fn every_route_stands(client: &Client) {
+async fn assert_routes_handle_hostile_ids(client: &Client) {
     let mut count = 0;
     for route in Server::routes() {
         let is_ours = route.path.starts_with("/api/");
@@ -97,14 +97,14 @@ async fn every_route_stands(client: &Client) {
 }
 
 #[tokio::test]
-async fn on_volatile_services() {
-    every_route_stands(&Client::volatile()).await;
-    every_route_stands(&Client::with_adk_memory()).await;
+async fn hostile_ids_are_handled_on_in_memory_services() {
+    assert_routes_handle_hostile_ids(&Client::volatile()).await;
+    assert_routes_handle_hostile_ids(&Client::with_adk_memory()).await;
 }
 
 #[tokio::test]
-async fn on_sqlite() {
-    every_route_stands(&Client::sqlite().await).await;
+async fn hostile_ids_are_handled_on_sqlite() {
+    assert_routes_handle_hostile_ids(&Client::sqlite().await).await;
 }
 
 #[tokio::test]

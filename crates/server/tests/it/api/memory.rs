@@ -90,7 +90,7 @@ async fn session_in_the_body_is_ingested() {
 }
 
 #[tokio::test]
-async fn events_and_entries_are_taken_up_with_notes() {
+async fn events_and_entries_are_ingested_with_metadata() {
     let client = Client::volatile();
     let events = format!(
         r#"{{"events":[{}],"sessionId":"s9"}}"#,
@@ -117,7 +117,7 @@ async fn events_and_entries_are_taken_up_with_notes() {
 }
 
 #[tokio::test]
-async fn a_search_takes_options_and_explains() {
+async fn search_applies_options_and_explains_hits() {
     let client = remembering(Client::volatile()).await;
     client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)
@@ -236,7 +236,7 @@ async fn entries_are_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn forgetting_takes_exactly_one_condition() {
+async fn forget_requires_exactly_one_condition() {
     let client = Client::volatile();
     let path = format!("{MEMORY}/forget");
     let filled = async || {

@@ -69,7 +69,7 @@ fn committed_document_matches_the_code() {
 }
 
 #[tokio::test]
-async fn the_document_is_served() {
+async fn openapi_document_is_served() {
     let answer = Client::volatile().get("/openapi.json").await;
     assert_eq!(
         (answer.status.as_u16(), answer.content_type()),
@@ -79,7 +79,7 @@ async fn the_document_is_served() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_names_are_used_once() {
+fn every_reference_resolves_and_schema_names_are_unique() {
     let document = Json::parse(openapi_json()).unwrap();
     let text = openapi_json();
     for reference in text.split("\"$ref\": \"#").skip(1) {

@@ -111,7 +111,7 @@ async fn other_content_types_are_rejected() {
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_are_none_are_problems_too() {
+async fn unknown_path_or_method_returns_a_problem() {
     let client = Client::volatile();
     client
         .get("/api/v1/nothing")

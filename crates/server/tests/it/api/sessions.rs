@@ -5,7 +5,7 @@ use retain_core::Json;
 use crate::api::client::{Client, SESSION, SESSIONS, event};
 
 #[tokio::test]
-async fn a_session_is_created_read_and_deleted() {
+async fn session_is_created_read_and_deleted() {
     let client = Client::volatile();
     let body =
         r#"{"sessionId":"s1","state":{"n":123456789012345678901234567890,"user:name":"Ada"}}"#;
@@ -28,7 +28,7 @@ async fn a_session_is_created_read_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_body_gets_an_id() {
+async fn session_created_without_a_body_gets_an_id() {
     let client = Client::volatile();
     let created = client.post(SESSIONS, "").await.expect(201);
     let id = created["id"].as_str().unwrap();
@@ -90,7 +90,7 @@ async fn read_returns_the_requested_events() {
 }
 
 #[tokio::test]
-async fn lists_go_page_by_page_over_one_user_or_all() {
+async fn list_pages_over_one_user_or_all() {
     let client = Client::volatile();
     for user in ["ada", "bob"] {
         let path = format!("/api/v1/apps/demo/users/{user}/sessions");
@@ -141,7 +141,7 @@ async fn lists_go_page_by_page_over_one_user_or_all() {
 }
 
 #[tokio::test]
-async fn a_fork_shares_the_log_up_to_a_position() {
+async fn fork_copies_the_log_up_to_a_position() {
     let client = Client::volatile().with_session().await;
     for n in 1..=3 {
         client.say(SESSION, &format!("e{n}"), "text").await;
@@ -182,7 +182,7 @@ async fn a_fork_shares_the_log_up_to_a_position() {
 }
 
 #[tokio::test]
-async fn state_is_read_now_and_as_it_was() {
+async fn state_is_read_now_and_at_an_earlier_position() {
     let client = Client::volatile();
     let body = r#"{"sessionId":"s1","state":{"a":1,"user:u":2,"app:p":3}}"#;
     client.post(SESSIONS, body).await.expect(201);

@@ -59,7 +59,7 @@ impl Frames {
 }
 
 #[tokio::test]
-async fn history_comes_first_and_then_each_new_event_until_the_session_is_deleted() {
+async fn tail_sends_history_then_new_events_until_the_session_is_deleted() {
     for client in [Client::volatile(), Client::sqlite().await] {
         let client = client.with_session().await;
         client.say(SESSION, "e1", "before").await;

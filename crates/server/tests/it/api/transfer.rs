@@ -54,7 +54,7 @@ async fn export_of_any_scope_imports_unchanged() {
 }
 
 #[tokio::test]
-async fn a_body_in_small_pieces_is_the_same_body() {
+async fn import_accepts_a_body_in_small_chunks() {
     let from = filled().await;
     let export = from.get(&format!("{SESSION}/export")).await.body;
     let pieces: Vec<_> = export
@@ -104,7 +104,7 @@ async fn import_with_another_content_type_is_rejected() {
 }
 
 #[tokio::test]
-async fn there_may_be_nothing_to_export() {
+async fn export_without_sessions_is_empty() {
     let client = Client::volatile();
     let none = client.get(&format!("{SESSION}/export")).await;
     none.problem(404, "session_not_found");

@@ -38,7 +38,7 @@ fn config(dir: &Path, mode: &str) -> String {
 }
 
 #[tokio::test]
-async fn recordings_are_answered_from_only_where_it_was_asked_for() {
+async fn recordings_are_replayed_only_when_requested() {
     let folder = agents();
     write(folder.path(), "solo/root_agent.yaml", SOLO);
     write(folder.path(), "case/generated-recordings.yaml", RECORDINGS);

@@ -19,7 +19,7 @@ use crate::dev::support::{HERE, agents, ask_from, get, post, say, server, write}
 
 fn text<'a>(value: &'a Json, key: &str) -> &'a str {
     let found = value[key].as_str();
-    found.unwrap_or_else(|| panic!("{key} is no text in {value}"))
+    found.unwrap_or_else(|| panic!("{key} is not a string in {value}"))
 }
 
 /// Captured log output.
@@ -126,7 +126,7 @@ async fn run_with_a_tool_records_spans() {
 }
 
 #[tokio::test]
-async fn both_families_of_paths_give_the_same() {
+async fn both_trace_routes_return_the_same() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
@@ -159,7 +159,7 @@ async fn both_families_of_paths_give_the_same() {
 }
 
 #[tokio::test]
-async fn agents_that_run_others_are_above_them() {
+async fn spans_of_sub_agents_are_children() {
     let folder = agents();
     let both = "agent_class: ParallelAgent\nname: both\nsub_agents:\n  - config_path: a.yaml\n  \
                 - config_path: b.yaml\n";
@@ -204,7 +204,7 @@ async fn agents_that_run_others_are_above_them() {
 }
 
 #[tokio::test]
-async fn traces_go_with_the_session_and_with_the_user() {
+async fn traces_are_deleted_with_the_session_and_the_user() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     let traces = "/dev/apps/chat/debug/trace/session/s";
@@ -244,7 +244,7 @@ async fn session_deleted_elsewhere_has_no_traces() {
 }
 
 #[tokio::test]
-async fn users_with_sessions_of_one_id_are_not_mixed() {
+async fn traces_of_equal_session_ids_of_two_users_are_separate() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Ada speaks.", "").await;
@@ -297,7 +297,7 @@ async fn exported_spans_contain_no_content() {
 }
 
 #[tokio::test]
-async fn with_capture_the_web_ui_shows_the_same() {
+async fn capturing_content_does_not_change_the_web_ui() {
     let folder = agents();
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());

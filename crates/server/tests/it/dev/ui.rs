@@ -32,7 +32,7 @@ async fn production_server_has_no_developer_routes() {
 }
 
 #[tokio::test]
-async fn files_of_the_ui_are_served_and_no_others() {
+async fn only_files_of_the_ui_are_served() {
     let folder = agents();
     write(folder.path(), "ui/index.html", "<html>ui</html>");
     write(folder.path(), "ui/main-1.js", "let x;");
@@ -135,7 +135,7 @@ async fn agents_are_shown_on_this_machine_only() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_lead_to_nothing_outside_of_a_folder() {
+async fn link_outside_the_folder_is_not_followed() {
     use std::os::unix::fs::symlink;
 
     let folder = agents();

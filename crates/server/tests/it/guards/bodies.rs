@@ -47,7 +47,7 @@ async fn status(router: &Router, request: Request<Body>) -> u16 {
 }
 
 #[tokio::test]
-async fn a_body_has_a_limit_on_every_route_but_the_import() {
+async fn body_size_is_limited_on_every_route_but_import() {
     let world = World::new();
     let limits = ServerLimits {
         body_bytes: LIMIT,

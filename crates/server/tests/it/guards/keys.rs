@@ -15,7 +15,7 @@ use crate::guards::support::{APP, World, ask, get, request};
 const LIST: &str = "/list-apps";
 
 #[tokio::test]
-async fn a_key_is_good_until_it_expires_or_is_revoked() {
+async fn key_is_valid_until_it_expires_or_is_revoked() {
     let world = World::new();
     let router = world.router(|_| ());
     let start = world.clock.now_us();
@@ -59,13 +59,13 @@ async fn wrong_secret_is_rejected() {
     ] {
         let refused = get(&router, LIST, key).await;
         assert_eq!(refused.status, 401, "{key}");
-        assert_eq!(refused.body, r#"{"detail":"this key is not known"}"#);
+        assert_eq!(refused.body, r#"{"detail":"this API key is unknown"}"#);
     }
     assert_eq!(get(&router, LIST, &key).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_key_comes_in_either_header() {
+async fn key_is_accepted_in_either_header() {
     let world = World::new();
     let router = world.router(|_| ());
     let key = world.key("a", None, |_| ()).await;
@@ -87,7 +87,7 @@ async fn a_key_comes_in_either_header() {
 }
 
 #[tokio::test]
-async fn scopes_say_what_for() {
+async fn scope_limits_what_a_key_may_do() {
     let world = World::new();
     let router = world.router(|_| ());
     let reads = world
@@ -111,7 +111,7 @@ async fn scopes_say_what_for() {
 }
 
 #[tokio::test]
-async fn refusals_are_in_the_manner_of_the_face() {
+async fn rejections_have_the_error_format_of_their_api() {
     let world = World::new();
     let router = world.router(|_| ());
     let problem = get(&router, &format!("/api/v1/apps/{APP}/sessions"), "").await;
@@ -182,7 +182,7 @@ async fn requests_per_key_are_limited() {
 }
 
 #[tokio::test]
-async fn so_many_wrong_keys_come_from_one_address() {
+async fn wrong_keys_per_address_are_limited() {
     let world = World::new();
     let good = world.key("a", None, |_| ()).await;
     let fresh = world.key("b", None, |_| ()).await;

@@ -10,7 +10,7 @@ use retain_stores::{SqliteArtifactService, SqliteSessionService};
 use crate::guards::support::{APP, World, ask, get, request, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_ready_only_with_a_store_that_is_there_and_known() {
+async fn ready_fails_while_the_store_is_unavailable() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let uri = format!("sqlite:///{}", file.display());

@@ -214,7 +214,7 @@ async fn users_cannot_see_one_another_on_any_route() {
 }
 
 #[tokio::test]
-async fn without_a_key_only_what_is_public_is_answered() {
+async fn request_without_a_key_reaches_only_public_routes() {
     let world = World::new();
     seed(&world.server.services, "ada").await;
     for route in Server::routes() {
@@ -231,7 +231,7 @@ async fn without_a_key_only_what_is_public_is_answered() {
 
 /// Without this test, the two above would also pass on a server that rejects everything.
 #[tokio::test]
-async fn with_the_right_key_the_same_requests_show_what_is_there() {
+async fn valid_key_sees_its_own_data_on_every_route() {
     let mut shown = 0;
     let mut routes = 0;
     for route in Server::routes() {

@@ -195,7 +195,7 @@ async fn compressed_body_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_are_neither_too_large_nor_too_many() {
+async fn large_or_many_headers_are_rejected() {
     let server = Listening::with(ServerLimits::default()).await;
     let large = format!(
         "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}\r\n\r\n",
@@ -278,7 +278,7 @@ async fn disconnected_client_releases_its_resources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_so_many_connections() {
+async fn connections_are_limited() {
     let limits = ServerLimits {
         connections: 1,
         ..ServerLimits::default()
@@ -353,7 +353,7 @@ async fn runs_per_user_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_stop_it_waits_and_then_cuts_off() {
+async fn shutdown_waits_for_requests_and_then_interrupts_them() {
     let limits = ServerLimits {
         shutdown_grace: MOMENT,
         ..ServerLimits::default()

@@ -36,7 +36,7 @@ async fn tailed(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> St
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tail_ends_when_its_key_is_revoked_or_expires() {
+async fn tail_ends_when_its_key_is_revoked_or_expires() {
     let revoked = tailed(None, async |world| {
         assert!(world.keys.revoke("a", 1).await.unwrap());
     });
@@ -105,7 +105,7 @@ fn world_that_hangs() -> World {
 async fn run_is_cancelled_when_its_key_is_revoked() {
     let world = world_that_hangs();
     let said = ran(&world, true).await;
-    let told = "data: {\"error\": \"this key was revoked; the turn was cut off\"}\n\n";
+    let told = "data: {\"error\": \"this API key was revoked; the run was interrupted\"}\n\n";
     assert_eq!(said, told);
     let sessions = &world.server.services.sessions;
     let aborted = async {

@@ -130,7 +130,7 @@ async fn version_number_taken_by_another_writer_is_not_skipped() {
     let store = FileArtifactStore::open(&root).unwrap();
     let refused = it.between(from, of(Some(Arc::new(store.clone()))), nobody());
     let refused = told(refused.await);
-    assert!(refused.contains("the next one here is 1"), "{refused}");
+    assert!(refused.contains("the next version is 1"), "{refused}");
     assert_eq!(store.versions(&place("a.txt")).await.unwrap(), []);
 }
 
