@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_memory_is_replaced() {
+    fn plan_for_an_expired_memory_depends_on_kind_and_session() {
         let expired = |session, kind| ExistingMemory {
             kind,
             expires_us: Some(NOW_US),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn length_weight_grows_with_the_average_length() {
+    fn word_weight_falls_with_length_slowly_for_short_texts() {
         let ranking = Ranking::default();
         let worth = |words: u32| ranking.worth(words) as f32 / SAYING as f32;
         assert!(worth(1) / worth(45) < 1.3);
