@@ -112,11 +112,11 @@ impl Rule {
             }
             Rule::NulIsRefused => ours.status == 400 && said("NUL"),
             Rule::LongIdsAreRefused => {
-                (ours.status == 400 && said("at most 512"))
+                (ours.status == 400 && said("the limit is 512"))
                     // A request for a file name that is too long.
                     || (both(ours, theirs, 404, 500) && case.path.len() > 600)
             }
-            Rule::EmptyNamesAreRefused => ours.status == 400 && said("is empty"),
+            Rule::EmptyNamesAreRefused => ours.status == 400 && said("must not be empty"),
         }
     }
 }
