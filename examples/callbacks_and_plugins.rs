@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .app_name("app")
         .agent(agent)
         .session_service(Arc::new(InMemorySessionService::new()))
-        .plugin(plugin)
+        .plugin(Arc::new(plugin))
         .auto_create_session(true)
         .build()?;
 

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Error> {
         .session_service(sessions.clone())
         .auto_create_session(true)
         // Every two turns, those two and one before them.
-        .compaction(CompactionConfig::new().sliding_window(2, 1))
+        .compaction(CompactionConfig::new().with_sliding_window(2, 1))
         .build()?;
 
     say(&runner, "When do trains go to Oslo tomorrow?").await?;

@@ -82,7 +82,9 @@ async fn remember(memory: &SqliteMemoryService) -> Result<u64, Error> {
 async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     for question in ["Which floor for my hotels?", "Do I own an automobile?"] {
         println!("{question}");
-        let search = MemoryQuery::new(question).limit(2).token_budget(500);
+        let search = MemoryQuery::new(question)
+            .with_limit(2)
+            .with_token_budget(500);
         for found in memory.search_memory_with(APP, USER, search).await? {
             let (info, why) = (&found.info, &found.explanation);
             let words: Vec<&str> = why.words.iter().map(|it| it.word.as_str()).collect();
@@ -108,7 +110,7 @@ async fn leave_tools_out(memory: &SqliteMemoryService) -> Result<(), Error> {
         origins: vec![OriginKind::Person, OriginKind::Agent],
         ..MemoryFilter::default()
     };
-    let search = search.filter(people);
+    let search = search.with_filter(people);
     let found = memory.search_memory_with(APP, USER, search).await?;
     assert!(found.iter().all(|it| it.info.origin.tool().is_none()));
     Ok(())

@@ -38,7 +38,7 @@ fn runner(sessions: &Arc<InMemorySessionService>, agent: LlmAgent) -> Result<Run
 
 /// Pieces are only shown; the whole answer comes at the end, and is stored before it comes.
 async fn whole_answer(runner: &Runner) -> Result<(), Error> {
-    let request = RunRequest::new("I live in Oslo.").config(RunConfig::streaming());
+    let request = RunRequest::new("I live in Oslo.").with_config(RunConfig::streaming());
     let mut run = runner.run_with("ada", Some("s1"), request).await?;
     // Known before the first event.
     let invocation_id = run.invocation_id().to_owned();
@@ -59,7 +59,7 @@ async fn whole_answer(runner: &Runner) -> Result<(), Error> {
 
 /// A handle cancels from anywhere: another task, a stop button.
 async fn cancelled(runner: &Runner) -> Result<(), Error> {
-    let request = RunRequest::new("Count.").config(RunConfig::streaming());
+    let request = RunRequest::new("Count.").with_config(RunConfig::streaming());
     let mut run = runner.run_with("ada", Some("s1"), request).await?;
     let stop = run.handle();
     let mut last = None;

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Error> {
     );
     let runner = Runner::builder()
         .app_name("travel")
-        .shared_agent(Arc::clone(&travel))
+        .agent(Arc::clone(&travel))
         .session_service(Arc::new(InMemorySessionService::new()))
         .auto_create_session(true)
         .build()?;

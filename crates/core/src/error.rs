@@ -15,8 +15,8 @@ pub type Result<T, E = SessionError> = std::result::Result<T, E>;
 /// A failed operation changes nothing, with two exceptions. After [`SessionError::Store`] the
 /// outcome of a write may be unknown: append the same events again, and they are stored once. A
 /// failed rewind may leave new artifact versions.
-// Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionError {
     /// The session does not exist, was deleted or has expired. Create it.
     #[error("session {key} not found")]
@@ -173,6 +173,7 @@ pub enum SessionError {
 
 /// Why a write conflicts with stored data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Conflict {
     /// The log has changed since the caller read it.
     #[error("expected the log to end at position {expected}, found {found}")]

@@ -110,6 +110,7 @@ pub struct ApiKey {
 
 /// Why a key was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyRejection {
     /// The key does not exist, or the secret is wrong.
     #[error("this API key is unknown")]

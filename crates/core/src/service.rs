@@ -375,7 +375,7 @@ impl RunOptions {
     }
 
     /// Marks the run as part of the run of `session`.
-    pub fn within(mut self, session: SessionKey) -> RunOptions {
+    pub fn with_outer_session(mut self, session: SessionKey) -> RunOptions {
         self.within.push(session);
         self
     }

@@ -88,13 +88,13 @@ pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<Mc
         set = set.tool_filter(names);
     }
     if let Some(prefix) = fields.text("tool_name_prefix")? {
-        set = set.tool_name_prefix(prefix);
+        set = set.with_tool_name_prefix(prefix);
     }
     if let Some(ttl) = fields.seconds("tool_list_cache_ttl_seconds")? {
-        set = set.tool_list_cache_ttl(ttl);
+        set = set.with_tool_list_cache_ttl(ttl);
     }
     if fields.flag("use_mcp_resources")? == Some(true) {
-        set = set.use_mcp_resources();
+        set = set.with_mcp_resources();
     }
     if fields.flag("require_confirmation")? == Some(true) {
         set = set.require_confirmation();
@@ -132,7 +132,7 @@ fn stdio(args: &JsonMap) -> Result<StdioServer, String> {
     let fields = Fields::of(STDIO, args, &[&["server_params", "timeout"]])?;
     let server = stdio_server(&fields.object("server_params")?, "server_params")?;
     Ok(match fields.seconds("timeout")? {
-        Some(timeout) => server.timeout(timeout),
+        Some(timeout) => server.with_timeout(timeout),
         None => server,
     })
 }
@@ -154,12 +154,12 @@ fn stdio_server(args: &JsonMap, name: &str) -> Result<StdioServer, String> {
     {
         return Err("`encoding` can only be utf-8".to_owned());
     }
-    let mut server = StdioServer::new(command).args(fields.texts("args")?.unwrap_or_default());
+    let mut server = StdioServer::new(command).with_args(fields.texts("args")?.unwrap_or_default());
     for (name, value) in fields.pairs("env")? {
-        server = server.env(name, value);
+        server = server.with_env(name, value);
     }
     Ok(match fields.text("cwd")? {
-        Some(folder) => server.cwd(folder),
+        Some(folder) => server.with_cwd(folder),
         None => server,
     })
 }
@@ -182,16 +182,16 @@ fn http(args: &JsonMap) -> Result<HttpServer, String> {
     check_headers(&headers)?;
     let mut server = HttpServer::new(url);
     for (name, value) in headers {
-        server = server.header(name, value);
+        server = server.with_header(name, value);
     }
     if let Some(timeout) = fields.seconds("timeout")? {
-        server = server.timeout(timeout);
+        server = server.with_timeout(timeout);
     }
     if let Some(timeout) = fields.seconds("sse_read_timeout")? {
-        server = server.call_timeout(timeout);
+        server = server.with_call_timeout(timeout);
     }
     let terminates = fields.flag("terminate_on_close")?;
-    Ok(server.terminate_on_close(terminates.unwrap_or(true)))
+    Ok(server.with_terminate_on_close(terminates.unwrap_or(true)))
 }
 
 /// The arguments of one map in the configuration. A null value counts as missing.
@@ -282,8 +282,12 @@ mod tests {
         let args = r#"{"stdio_connection_params":{"timeout":7.5,"server_params":
             {"command":"npx","args":["-y","pkg"],"env":{"K":"v"},"cwd":"/srv","encoding":"utf-8"}}}"#;
         let set = made(args, ChildProcesses::Allowed).unwrap();
-        let server = StdioServer::new("npx").args(["-y", "pkg"]).env("K", "v");
-        let server = server.cwd("/srv").timeout(Duration::from_millis(7500));
+        let server = StdioServer::new("npx")
+            .with_args(["-y", "pkg"])
+            .with_env("K", "v");
+        let server = server
+            .with_cwd("/srv")
+            .with_timeout(Duration::from_millis(7500));
         assert_eq!(*set.server(), McpServer::Stdio(server));
         let args = r#"{"stdio_server_params":{"command":"serve"},"tool_filter":null}"#;
         let set = made(args, ChildProcesses::Allowed).unwrap();
@@ -295,10 +299,10 @@ mod tests {
         let args = r#"{"streamable_http_connection_params":{"url":"http://h/mcp","headers":{"X":"y"},
             "timeout":2,"sse_read_timeout":9,"terminate_on_close":false}}"#;
         let set = made(args, ChildProcesses::Refused).unwrap();
-        let server = HttpServer::new("http://h/mcp").header("X", "y");
-        let server = server.timeout(Duration::from_secs(2));
-        let server = server.call_timeout(Duration::from_secs(9));
-        assert_eq!(*set.server(), server.terminate_on_close(false).into());
+        let server = HttpServer::new("http://h/mcp").with_header("X", "y");
+        let server = server.with_timeout(Duration::from_secs(2));
+        let server = server.with_call_timeout(Duration::from_secs(9));
+        assert_eq!(*set.server(), server.with_terminate_on_close(false).into());
     }
 
     #[test]

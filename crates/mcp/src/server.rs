@@ -78,32 +78,32 @@ impl StdioServer {
     }
 
     /// Adds arguments.
-    pub fn args<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> StdioServer {
+    pub fn with_args<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> StdioServer {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
     /// Sets an environment variable.
-    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> StdioServer {
+    pub fn with_env(mut self, name: impl Into<String>, value: impl Into<String>) -> StdioServer {
         self.env.push((name.into(), value.into()));
         self
     }
 
     /// Sets the working directory.
-    pub fn cwd(mut self, folder: impl Into<PathBuf>) -> StdioServer {
+    pub fn with_cwd(mut self, folder: impl Into<PathBuf>) -> StdioServer {
         self.cwd = Some(folder.into());
         self
     }
 
     /// Sets the timeout for startup and, as in ADK, for answers (default: 5 seconds). A program
     /// that must be downloaded first needs more.
-    pub fn timeout(mut self, timeout: Duration) -> StdioServer {
+    pub fn with_timeout(mut self, timeout: Duration) -> StdioServer {
         self.timeout = timeout;
         self
     }
 
     /// Sets the timeout for answers to calls, if it differs from the startup timeout.
-    pub fn call_timeout(mut self, timeout: Duration) -> StdioServer {
+    pub fn with_call_timeout(mut self, timeout: Duration) -> StdioServer {
         self.call_timeout = Some(timeout);
         self
     }
@@ -150,25 +150,25 @@ impl HttpServer {
 
     /// Adds a header to every request, for example `Authorization`. It is sent only to this server:
     /// redirects to other hosts are not followed.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> HttpServer {
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> HttpServer {
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// Sets the timeout for connecting and listing (default: 5 seconds).
-    pub fn timeout(mut self, timeout: Duration) -> HttpServer {
+    pub fn with_timeout(mut self, timeout: Duration) -> HttpServer {
         self.timeout = timeout;
         self
     }
 
     /// Sets the timeout for a call and for reading from a stream (default: 5 minutes).
-    pub fn call_timeout(mut self, timeout: Duration) -> HttpServer {
+    pub fn with_call_timeout(mut self, timeout: Duration) -> HttpServer {
         self.call_timeout = timeout;
         self
     }
 
     /// Sets whether the session is terminated on the server when it closes (default: true).
-    pub fn terminate_on_close(mut self, terminate: bool) -> HttpServer {
+    pub fn with_terminate_on_close(mut self, terminate: bool) -> HttpServer {
         self.terminates_on_close = terminate;
         self
     }
@@ -303,14 +303,14 @@ mod tests {
     #[test]
     fn debug_output_hides_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?key=canary-2#canary-3")
-            .header("Authorization", "Bearer canary-4");
+            .with_header("Authorization", "Bearer canary-4");
         let shown = format!("{server:?}");
         assert!(!shown.contains("canary"), "{shown}");
         assert!(shown.contains("https://host:8/mcp"), "{shown}");
         assert!(shown.contains("Authorization"), "{shown}");
         let server = StdioServer::new("serve")
-            .args(["--key=canary-1"])
-            .env("KEY", "canary-2");
+            .with_args(["--key=canary-1"])
+            .with_env("KEY", "canary-2");
         let shown = format!("{server:?}");
         assert!(!shown.contains("canary"), "{shown}");
         assert!(shown.contains("serve") && shown.contains("KEY"), "{shown}");
@@ -319,8 +319,8 @@ mod tests {
     #[test]
     fn error_texts_contain_no_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?n=1&key=canary-2#f")
-            .header("Authorization", "Bearer canary-4")
-            .header("X-Short", "on");
+            .with_header("Authorization", "Bearer canary-4")
+            .with_header("X-Short", "on");
         let secrets = Secrets::of(&server.into());
         let said = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
         assert_eq!(secrets.without(said), "… … […] (…) on 1");
@@ -336,22 +336,22 @@ mod tests {
         assert_eq!(secrets.without("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
         // The server can decode the login in a header.
         let basic = HttpServer::new("https://host/")
-            .header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
+            .with_header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
         let secrets = Secrets::of(&basic.into());
         assert_eq!(secrets.without("canary-5 canary-6"), "… …");
-        let process = StdioServer::new("serve").env("FOLDER", "documents");
+        let process = StdioServer::new("serve").with_env("FOLDER", "documents");
         let said = "no documents";
         assert_eq!(Secrets::of(&process.into()).without(said), said);
     }
 
     #[test]
     fn child_process_call_timeout_defaults_to_its_timeout() {
-        let server = StdioServer::new("x").timeout(Duration::from_secs(9));
+        let server = StdioServer::new("x").with_timeout(Duration::from_secs(9));
         assert_eq!(
             McpServer::from(server.clone()).call_timeout(),
             Duration::from_secs(9)
         );
-        let server = server.call_timeout(Duration::from_secs(70));
+        let server = server.with_call_timeout(Duration::from_secs(70));
         assert_eq!(
             McpServer::from(server).call_timeout(),
             Duration::from_secs(70)

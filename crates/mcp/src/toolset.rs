@@ -106,7 +106,7 @@ impl McpToolset {
 
     /// Prefixes the name of each tool, joined with an underscore, so that tools of two servers may
     /// have the same name.
-    pub fn tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
+    pub fn with_tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into()).filter(|prefix| !prefix.is_empty());
         self
     }
@@ -126,13 +126,13 @@ impl McpToolset {
     }
 
     /// Caches the tool list for this long. Without it, each run requests the list once.
-    pub fn tool_list_cache_ttl(mut self, ttl: Duration) -> Self {
+    pub fn with_tool_list_cache_ttl(mut self, ttl: Duration) -> Self {
         self.list_is_good_for = Some(ttl);
         self
     }
 
     /// Adds the tool `load_mcp_resource`, with which the model reads the server's resources.
-    pub fn use_mcp_resources(mut self) -> Self {
+    pub fn with_mcp_resources(mut self) -> Self {
         self.uses_resources = true;
         self
     }

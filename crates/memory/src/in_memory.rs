@@ -68,14 +68,14 @@ impl InMemoryMemoryService {
     }
 
     /// Take the time of events without one from `clock`.
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
         self
     }
 
     /// Take the ids of events without one from `ids`.
-    pub fn with_ids(mut self, ids: impl Ids) -> Self {
-        self.ids = Arc::new(ids);
+    pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
+        self.ids = ids;
         self
     }
 

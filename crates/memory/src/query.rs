@@ -8,8 +8,8 @@ use retain_core::MemoryFilter;
 /// use retain_core::MemoryFilter;
 /// use retain_memory::MemoryQuery;
 /// let query = MemoryQuery::new("Which floor?")
-///     .limit(5)
-///     .filter(MemoryFilter { author: Some("user".into()), ..MemoryFilter::default() });
+///     .with_limit(5)
+///     .with_filter(MemoryFilter { author: Some("user".into()), ..MemoryFilter::default() });
 /// assert_eq!(query.limit, 5);
 /// ```
 #[derive(Debug, Clone)]
@@ -43,31 +43,31 @@ impl MemoryQuery {
     }
 
     /// Set the maximum number of hits.
-    pub fn limit(mut self, limit: usize) -> MemoryQuery {
+    pub fn with_limit(mut self, limit: usize) -> MemoryQuery {
         self.limit = limit;
         self
     }
 
     /// Set the approximate token budget of all hits together.
-    pub fn token_budget(mut self, tokens: usize) -> MemoryQuery {
+    pub fn with_token_budget(mut self, tokens: usize) -> MemoryQuery {
         self.token_budget = Some(tokens);
         self
     }
 
     /// Set which memories may be returned.
-    pub fn filter(mut self, filter: MemoryFilter) -> MemoryQuery {
+    pub fn with_filter(mut self, filter: MemoryFilter) -> MemoryQuery {
         self.filter = filter;
         self
     }
 
     /// Set the minimum score.
-    pub fn min_score(mut self, score: f32) -> MemoryQuery {
+    pub fn with_min_score(mut self, score: f32) -> MemoryQuery {
         self.min_score = score;
         self
     }
 
     /// Set what "yesterday" is relative to.
-    pub fn reference_time(mut self, seconds: f64) -> MemoryQuery {
+    pub fn with_reference_time(mut self, seconds: f64) -> MemoryQuery {
         self.reference_time = Some(seconds);
         self
     }

@@ -4,7 +4,7 @@
 pub use retain_runtime::{ScriptedModel, ScriptedReply};
 #[cfg(feature = "testing")]
 pub use retain_testkit::{
-    ArtifactHarness, Durability, Harness, MemoryHarness, MemoryStoreHarness, Settings, SharedStore,
-    TestClock, TestIds, artifact_promises, memory_promises, memory_store_promises, promises,
-    scratch, session_promises,
+    ArtifactHarness, Harness, MemoryHarness, MemoryStoreHarness, Persistence, Settings,
+    SharedStore, TestClock, TestIds, artifact_promises, memory_promises, memory_store_promises,
+    promises, scratch, session_promises,
 };

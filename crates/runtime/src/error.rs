@@ -10,6 +10,7 @@ pub type Result<T, E = RunError> = std::result::Result<T, E>;
 /// Why a run failed. Events stored before the failure stay. The failure itself is stored as an
 /// event of the agent, so that the session records it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The session could not be read or written; see the cause for what to do.
     #[error(transparent)]

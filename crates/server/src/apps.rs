@@ -24,6 +24,7 @@ use crate::{
 
 /// Why an app is unavailable, by what a caller can do next.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AppError {
     /// The app does not exist. Ask for the list.
     #[error("app {app:?} not found; available apps: {known}")]
@@ -150,43 +151,43 @@ impl Apps {
     }
 
     /// Add the agents of a folder.
-    pub fn dir(mut self, dir: AgentsDir) -> Apps {
+    pub fn with_dir(mut self, dir: AgentsDir) -> Apps {
         self.dir = Some(dir);
         self
     }
 
     /// Add the agents of the folder at `path`. A folder with its own `root_agent.yaml` is the only
     /// app, and requests need not name it.
-    pub fn agents_at(self, path: &Path, registry: ConfigRegistry) -> Result<Apps, AppError> {
+    pub fn with_agents_at(self, path: &Path, registry: ConfigRegistry) -> Result<Apps, AppError> {
         if !path.join("root_agent.yaml").is_file() {
-            return Ok(self.dir(AgentsDir::open(path, registry)?));
+            return Ok(self.with_dir(AgentsDir::open(path, registry)?));
         }
         // `.` has a name too.
         let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let name = whole.file_name().and_then(|name| name.to_str());
         let name = name.unwrap_or_default().to_owned();
         let folder = whole.parent().unwrap_or(&whole);
-        let mut apps = self.dir(AgentsDir::open(folder, registry)?);
+        let mut apps = self.with_dir(AgentsDir::open(folder, registry)?);
         apps.only = Some(name.clone());
         apps.default_app.get_or_insert(name);
         Ok(apps)
     }
 
     /// Add an agent of the program.
-    pub fn agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
+    pub fn with_agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
         self.given.insert(app.into(), agent);
         self
     }
 
     /// Add a plugin for all runs.
-    pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
+    pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
         self.plugins.push(plugin);
         self
     }
 
     /// Set where message content may be recorded. Defaults to the environment, see
     /// [`Telemetry::from_env`].
-    pub fn telemetry(mut self, telemetry: Telemetry) -> Apps {
+    pub fn with_telemetry(mut self, telemetry: Telemetry) -> Apps {
         self.telemetry.content_in_spans = telemetry.content_in_spans;
         self.telemetry.content_in_process |= telemetry.content_in_process;
         self
@@ -194,7 +195,7 @@ impl Apps {
 
     /// Add the developer tools: the web UI, graphs of agents and traces of runs. Traces need [their
     /// layer](crate::Traces::layer) in the program's `tracing` subscriber.
-    pub fn dev(mut self, dev: Dev) -> Apps {
+    pub fn with_dev(mut self, dev: Dev) -> Apps {
         self.telemetry.content_in_process = true;
         self.dev = Some(dev);
         self
@@ -215,39 +216,39 @@ impl Apps {
     }
 
     /// Set whether each run is ingested into memory.
-    pub fn ingest_after_turns(mut self, ingest: bool) -> Apps {
+    pub fn with_ingest_after_turns(mut self, ingest: bool) -> Apps {
         self.ingests_turns = ingest;
         self
     }
 
     /// Set whether changed files are reloaded when an app is used.
-    pub fn reload_agents(mut self, reload: bool) -> Apps {
+    pub fn with_reload_agents(mut self, reload: bool) -> Apps {
         self.reloads = reload;
         self
     }
 
     /// Set whether a run creates a missing session.
-    pub fn auto_create_session(mut self, create: bool) -> Apps {
+    pub fn with_auto_create_session(mut self, create: bool) -> Apps {
         self.creates_sessions = create;
         self
     }
 
     /// Set whether runs are resumable: a request that names a run continues it. Runs then store
     /// checkpoints as events that clients see.
-    pub fn resumable(mut self, resumable: bool) -> Apps {
+    pub fn with_resumable(mut self, resumable: bool) -> Apps {
         self.is_resumable = resumable;
         self
     }
 
     /// Set the maximum number of model calls per run; unlimited if `None`. Defaults to that of
     /// [`RunConfig`](retain_runtime::RunConfig).
-    pub fn max_llm_calls(mut self, limit: Option<u32>) -> Apps {
+    pub fn with_max_llm_calls(mut self, limit: Option<u32>) -> Apps {
         self.max_llm_calls = Some(limit);
         self
     }
 
     /// Limit the number of concurrent runs.
-    pub fn limit_runs(mut self, runs: Runs) -> Apps {
+    pub fn with_runs(mut self, runs: Runs) -> Apps {
         self.runs = runs;
         self
     }
@@ -376,7 +377,7 @@ impl Apps {
         let services = &self.services;
         let mut builder = Runner::builder()
             .app_name(app)
-            .shared_agent(agent)
+            .agent(agent)
             .session_service(services.session_service())
             .memory_service(Arc::clone(&services.memory))
             .artifact_service(Arc::clone(&services.artifacts))
@@ -388,7 +389,7 @@ impl Apps {
             builder = builder.max_llm_calls(limit);
         }
         for plugin in &self.plugins {
-            builder = builder.shared_plugin(Arc::clone(plugin));
+            builder = builder.plugin(Arc::clone(plugin));
         }
         Ok(builder.build()?)
     }
@@ -442,7 +443,7 @@ mod tests {
             long_term_memory: None,
             artifacts: Arc::new(InMemoryArtifactService::new()),
         };
-        Apps::new(services).agent("desk", Arc::new(agent.build().unwrap()))
+        Apps::new(services).with_agent("desk", Arc::new(agent.build().unwrap()))
     }
 
     #[test]

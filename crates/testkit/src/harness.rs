@@ -17,11 +17,11 @@ use crate::clock::{TestClock, TestIds};
 
 /// Whether a store keeps its data after it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum Persistence {
     /// Data survives: promises close the store and reopen it.
     Durable,
     /// Data is lost: promises about reopening do not apply.
-    Forgets,
+    Volatile,
 }
 
 /// The settings of a service beside its store.
@@ -56,7 +56,7 @@ type Another = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
 pub struct Harness {
     /// The clock of the store and the services.
     pub clock: TestClock,
-    durability: Durability,
+    persistence: Persistence,
     open: Open,
     open_store: OpenStore,
     service: Option<Arc<dyn SessionLog>>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Harness {
 impl Harness {
     /// Create a harness. It calls `open` once for each service, and every call must open the same
     /// data the way another process would.
-    pub async fn new<S, F, Opened>(durability: Durability, open: F) -> Harness
+    pub async fn new<S, F, Opened>(persistence: Persistence, open: F) -> Harness
     where
         S: TransferStore,
         F: Fn(TestClock) -> Opened + Send + Sync + 'static,
@@ -97,8 +97,8 @@ impl Harness {
             let (opened, clock, ids) = (open(time.clone()), time.clone(), ids.clone());
             Box::pin(async move {
                 let service = StoreSessionService::over(opened.await)
-                    .with_clock(clock)
-                    .with_ids(ids)
+                    .with_clock(Arc::new(clock))
+                    .with_ids(Arc::new(ids))
                     .with_limits(settings.limits)
                     .with_run_ttl(settings.run_ttl);
                 let service: Arc<dyn SessionLog> = match settings.session_ttl {
@@ -111,7 +111,7 @@ impl Harness {
         let service = open(Settings::default()).await;
         Harness {
             clock,
-            durability,
+            persistence,
             open: Box::new(open),
             open_store: Box::new(open_store),
             service: Some(service),
@@ -158,7 +158,7 @@ impl Harness {
 
     /// Whether stored data survives [`reopen`](Self::reopen).
     pub fn is_durable(&self) -> bool {
-        self.durability == Durability::Durable
+        self.persistence == Persistence::Durable
     }
 
     /// Close the service and reopen the data. The caller must have dropped every service.

@@ -340,6 +340,7 @@ pub(crate) fn error_kind(error: &SessionError) -> String {
         SessionError::Conflict { conflict, .. } => match conflict {
             Conflict::Position { expected, found } => format!("Position({expected}, {found})"),
             Conflict::EventId { id, position } => format!("EventId({id}, {position})"),
+            other => format!("{other:?}"),
         },
         SessionError::RunBusy { .. } => "RunBusy".to_owned(),
         SessionError::Cancelled { .. } => "Cancelled".to_owned(),

@@ -26,6 +26,6 @@ pub mod wrapper;
 
 pub use artifacts::ArtifactHarness;
 pub use clock::{TestClock, TestIds};
-pub use harness::{Durability, Harness, Settings};
+pub use harness::{Harness, Persistence, Settings};
 pub use memory::{MemoryHarness, MemoryStoreHarness};
 pub use wrapper::SharedStore;

@@ -50,7 +50,7 @@ impl Memory for Retain {
     }
 
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>> {
-        let mut search = MemoryQuery::new(question.text).limit(question.limit);
+        let mut search = MemoryQuery::new(question.text).with_limit(question.limit);
         search.reference_time = question.time;
         let memory = self.memory()?;
         let found = memory.search_memory_with(APP, user, search);

@@ -44,7 +44,7 @@ async fn main() -> Res<()> {
     };
     let agent = LlmAgent::builder(AGENT).model(MockModel);
     let agent = Arc::new(agent.instruction(INSTRUCTION).build()?);
-    let apps = Apps::new(services.clone()).agent("mock", agent);
+    let apps = Apps::new(services.clone()).with_agent("mock", agent);
     let server = Arc::new(Server { services, apps });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     serve(server, listener, std::future::pending()).await?;

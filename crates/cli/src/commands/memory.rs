@@ -190,8 +190,8 @@ impl Search {
     async fn run(self) -> anyhow::Result<()> {
         let UserOptions { app, user, .. } = &self.user;
         let memory = self.user.open().await?;
-        let search = MemoryQuery::new(self.question).limit(self.limit);
-        let search = search.filter(self.filters.filter());
+        let search = MemoryQuery::new(self.question).with_limit(self.limit);
+        let search = search.with_filter(self.filters.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
                 say!("{}", found.entry.to_json()?);

@@ -73,8 +73,8 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
     }
 
     /// Takes the time of versions from `clock`.
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
         self
     }
 

@@ -159,8 +159,8 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Why an artifact operation failed, grouped by what the caller can do next.
-// Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ArtifactError {
     /// The runner has no artifact service. Give it one when it is built.
     #[error("there is no artifact service; give the runner one with `artifact_service`")]

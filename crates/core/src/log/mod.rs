@@ -128,14 +128,14 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Takes event times from `clock`.
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        Arc::make_mut(&mut self.settings).clock = Arc::new(clock);
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        Arc::make_mut(&mut self.settings).clock = clock;
         self
     }
 
     /// Takes new ids from `ids`.
-    pub fn with_ids(mut self, ids: impl Ids) -> Self {
-        Arc::make_mut(&mut self.settings).ids = Arc::new(ids);
+    pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
+        Arc::make_mut(&mut self.settings).ids = ids;
         self
     }
 

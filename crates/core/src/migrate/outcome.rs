@@ -143,6 +143,7 @@ impl MigrationObserver for NoObserver {
 /// Why a migration failed, grouped by what the user can do next. The source and the earlier data of
 /// the target are unchanged in every case.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MigrationError {
     /// Source and target are the same store.
     #[error("source and target are the same store; choose another target")]

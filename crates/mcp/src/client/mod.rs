@@ -314,7 +314,9 @@ done
     #[tokio::test]
     async fn completed_requests_are_not_remembered() {
         let long = Duration::from_secs(60);
-        let server = StdioServer::new("sh").args(["-c", SILENT]).timeout(long);
+        let server = StdioServer::new("sh")
+            .with_args(["-c", SILENT])
+            .with_timeout(long);
         let session = Session::connect(&server.into()).await.unwrap();
         let sent = session.sent.clone().unwrap();
         assert_eq!(session.tools(long).await.unwrap(), []);

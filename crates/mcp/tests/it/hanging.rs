@@ -38,9 +38,9 @@ answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
 
 fn script(folder: &Path, lines: &str) -> StdioServer {
     StdioServer::new("sh")
-        .args(["-c", &format!("{HELLO}{lines}")])
-        .cwd(folder)
-        .timeout(LONG)
+        .with_args(["-c", &format!("{HELLO}{lines}")])
+        .with_cwd(folder)
+        .with_timeout(LONG)
 }
 
 fn pids(folder: &Path) -> Vec<String> {
@@ -58,7 +58,7 @@ async fn server_that_reads_nothing_is_terminated() {
     for is_closed in [true, false] {
         let folder = retain_testkit::scratch::folder();
         let lines = format!("{LISTED}\nexec sleep 600");
-        let server = script(folder.path(), &lines).call_timeout(Duration::from_millis(100));
+        let server = script(folder.path(), &lines).with_call_timeout(Duration::from_millis(100));
         let set = Arc::new(McpToolset::new(server));
         let turn = Turn::calling(&set, "echo", &large_arguments()).await;
         let expected = "MCP tool execution failed: Request 'tools/call' timed out";
@@ -81,7 +81,7 @@ async fn server_that_reads_nothing_is_terminated() {
 #[tokio::test]
 async fn runs_waiting_for_a_failed_server_fail() {
     let folder = retain_testkit::scratch::folder();
-    let silent = script(folder.path(), "exec sleep 600").timeout(Duration::from_secs(3));
+    let silent = script(folder.path(), "exec sleep 600").with_timeout(Duration::from_secs(3));
     let set = Arc::new(McpToolset::new(silent));
     let runs = (0..5).map(|_| {
         let model = ScriptedModel::new("m").otherwise(|_| "Done.");
@@ -120,8 +120,8 @@ async fn hanging_server_is_replaced() {
         let folder = retain_testkit::scratch::folder();
         // One line is one message.
         let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
-        let server = script(folder.path(), &lines).timeout(Duration::from_secs(3));
-        let set = Arc::new(McpToolset::new(server).use_mcp_resources());
+        let server = script(folder.path(), &lines).with_timeout(Duration::from_secs(3));
+        let set = Arc::new(McpToolset::new(server).with_mcp_resources());
         let poem = call("load_mcp_resource", r#"{"resource_names":["poem"]}"#);
         let model = ScriptedModel::new("m").reply(poem);
         let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
@@ -148,7 +148,7 @@ async fn tool_whose_prefixed_name_is_reserved_is_left_out() {
         r#""inputSchema":{"type":"object"}},{"name":"echo","inputSchema":{"type":"object"}}"#,
     );
     let server = script(folder.path(), &format!("{lines}\nexec sleep 600"));
-    let set = McpToolset::new(server).tool_name_prefix("transfer");
+    let set = McpToolset::new(server).with_tool_name_prefix("transfer");
     let model = ScriptedModel::new("m").otherwise(|_| "Done.");
     let turn = Turn::of(&Arc::new(set), model).await;
     assert_eq!(turn.tools(), ["transfer_echo"]);

@@ -81,7 +81,7 @@ fn app(folder: &Path) -> Router {
 }
 
 fn toolset(url: String) -> Arc<McpToolset> {
-    Arc::new(McpToolset::new(HttpServer::new(url).timeout(LONG)))
+    Arc::new(McpToolset::new(HttpServer::new(url).with_timeout(LONG)))
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn session_is_deleted_when_the_toolset_closes() {
     set.close().await;
     assert!(methods.lock().unwrap().contains(&"DELETE".to_owned()));
     methods.lock().unwrap().clear();
-    let polite = HttpServer::new(server.url()).terminate_on_close(false);
+    let polite = HttpServer::new(server.url()).with_terminate_on_close(false);
     let set = Arc::new(McpToolset::new(polite));
     Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
     set.close().await;
@@ -175,9 +175,9 @@ async fn unreachable_server_fails_calls_and_offers_no_tools() {
     let server = Running::start(ANYWHERE, app(folder.path()));
     let address = server.address;
     let url = format!("http://user:canary-1@{address}/mcp?key=canary-2");
-    let secret = HttpServer::new(url).header("Authorization", "Bearer canary-3");
-    let set = McpToolset::new(secret.timeout(Duration::from_secs(2)));
-    let set = Arc::new(set.tool_list_cache_ttl(LONG));
+    let secret = HttpServer::new(url).with_header("Authorization", "Bearer canary-3");
+    let set = McpToolset::new(secret.with_timeout(Duration::from_secs(2)));
+    let set = Arc::new(set.with_tool_list_cache_ttl(LONG));
     let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
     assert_eq!(turn.text(), "hello");
     drop(server);
@@ -221,8 +221,8 @@ async fn interrupted_call_fails_and_is_not_retried() {
 async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
-    let slow = HttpServer::new(server.url()).timeout(LONG);
-    let set = McpToolset::new(slow.call_timeout(Duration::from_secs(3)));
+    let slow = HttpServer::new(server.url()).with_timeout(LONG);
+    let set = McpToolset::new(slow.with_call_timeout(Duration::from_secs(3)));
     let turn = Turn::calling(&Arc::new(set), "hang", "{}").await;
     let error = turn.error();
     assert!(
@@ -245,8 +245,8 @@ async fn headers_are_not_sent_to_a_redirect_target() {
     };
     let target = Running::start(ANYWHERE, app(folder.path()).layer(notes_headers(&seen)));
     let keyed = |url: String| {
-        let server = HttpServer::new(url).header("X-Api-Key", "canary");
-        Arc::new(McpToolset::new(server.timeout(LONG)))
+        let server = HttpServer::new(url).with_header("X-Api-Key", "canary");
+        Arc::new(McpToolset::new(server.with_timeout(LONG)))
     };
     let set = keyed(target.url());
     assert_eq!(
@@ -292,8 +292,8 @@ async fn refusal_is_reported_without_secrets() {
             "http://canary-user:canary%2Dword@{}/mcp?key=canary-of-the-url",
             server.address
         );
-        let keyed = HttpServer::new(url).header("X-Key", "canary-of-the-header");
-        let set = McpToolset::new(keyed.timeout(LONG)).tool_list_cache_ttl(LONG);
+        let keyed = HttpServer::new(url).with_header("X-Key", "canary-of-the-header");
+        let set = McpToolset::new(keyed.with_timeout(LONG)).with_tool_list_cache_ttl(LONG);
         let set = Arc::new(set);
         Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
         *refuses.lock().unwrap() = true;
@@ -314,8 +314,8 @@ async fn protocol_error_is_reported_without_secrets() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     // The header has the same text as the tool's answer.
-    let keyed = HttpServer::new(server.url()).header("X-Key", "not like this");
-    let set = Arc::new(McpToolset::new(keyed.timeout(LONG)));
+    let keyed = HttpServer::new(server.url()).with_header("X-Key", "not like this");
+    let set = Arc::new(McpToolset::new(keyed.with_timeout(LONG)));
     let turn = Turn::calling(&set, "refuse", "{}").await;
     assert_eq!(turn.error(), "MCP tool execution failed: …");
 }

@@ -72,7 +72,7 @@ async fn filter_gets_server_names_and_model_gets_prefixed_names() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()))
         .tool_filter(["weather", "echo", "unknown"])
-        .tool_name_prefix("far");
+        .with_tool_name_prefix("far");
     let set = Arc::new(set);
     let turn = Turn::calling(&set, "far_echo", r#"{"text":"x"}"#).await;
     assert_eq!(turn.tools(), ["far_echo", "far_weather"]);
@@ -89,13 +89,13 @@ async fn filter_gets_server_names_and_model_gets_prefixed_names() {
 async fn expired_tool_list_is_fetched_again() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
-    let set = Arc::new(set.tool_list_cache_ttl(Duration::from_secs(3600)));
+    let set = Arc::new(set.with_tool_list_cache_ttl(Duration::from_secs(3600)));
     for _ in 0..3 {
         Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
     }
     assert_eq!(lists(folder.path()), 2);
     let set = McpToolset::new(child_process(folder.path()));
-    let set = Arc::new(set.tool_list_cache_ttl(Duration::from_nanos(1)));
+    let set = Arc::new(set.with_tool_list_cache_ttl(Duration::from_nanos(1)));
     for _ in 0..3 {
         Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
     }
@@ -119,7 +119,7 @@ async fn call_waits_for_confirmation_if_required() {
 #[tokio::test]
 async fn model_reads_resources() {
     let folder = retain_testkit::scratch::folder();
-    let set = McpToolset::new(child_process(folder.path())).use_mcp_resources();
+    let set = McpToolset::new(child_process(folder.path())).with_mcp_resources();
     let set = Arc::new(set.tool_filter(["echo"]));
     let model = ScriptedModel::new("m").reply(call(
         "load_mcp_resource",
@@ -192,7 +192,7 @@ async fn filtered_tools_are_not_shared_between_users_with_the_same_run_id() {
         .build()
         .unwrap();
     for user in ["ada", "bob"] {
-        let request = RunRequest::new("Hi").invocation_id("e-1");
+        let request = RunRequest::new("Hi").with_invocation_id("e-1");
         let run = runner.run_with(user, Some("s"), request).await.unwrap();
         run.collect_events().await.unwrap();
     }

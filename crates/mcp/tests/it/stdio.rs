@@ -161,10 +161,10 @@ async fn unsent_call_is_retried_once() {
     let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let server = StdioServer::new("sh")
-        .args(["-c", DEAF, itself.to_str().unwrap()])
-        .env(crate::server::FOLDER, folder.path().to_str().unwrap())
-        .cwd(folder.path())
-        .timeout(LONG);
+        .with_args(["-c", DEAF, itself.to_str().unwrap()])
+        .with_env(crate::server::FOLDER, folder.path().to_str().unwrap())
+        .with_cwd(folder.path())
+        .with_timeout(LONG);
     let set = Arc::new(McpToolset::new(server));
     let turn = Turn::calling(&set, "echo", r#"{"text":"heard"}"#).await;
     assert_eq!(turn.text(), "heard");
@@ -193,7 +193,7 @@ async fn sent_call_is_not_retried() {
 #[tokio::test]
 async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
-    let server = child_process(folder.path()).call_timeout(Duration::from_secs(2));
+    let server = child_process(folder.path()).with_call_timeout(Duration::from_secs(2));
     let set = Arc::new(McpToolset::new(server));
     let turn = Turn::calling(&set, "hang", "{}").await;
     let expected = "MCP tool execution failed: Request 'tools/call' timed out";
@@ -223,7 +223,7 @@ async fn call_of_a_dropped_caller_is_cancelled() {
 #[tokio::test]
 async fn server_process_inherits_few_environment_variables() {
     let folder = retain_testkit::scratch::folder();
-    let server = child_process(folder.path()).env("OF_ITS_OWN", "1");
+    let server = child_process(folder.path()).with_env("OF_ITS_OWN", "1");
     let set = Arc::new(McpToolset::new(server));
     let turn = Turn::calling(&set, "environment", "{}").await;
     let inherited = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
@@ -241,9 +241,9 @@ async fn agent_runs_without_tools_of_an_unreachable_server() {
         StdioServer::new("retain-no-such-program"),
         StdioServer::new("false"),
         StdioServer::new("sleep")
-            .args(["600"])
-            .timeout(Duration::from_millis(100)),
-        StdioServer::new("cat").cwd("/no/such/folder"),
+            .with_args(["600"])
+            .with_timeout(Duration::from_millis(100)),
+        StdioServer::new("cat").with_cwd("/no/such/folder"),
     ] {
         let set = Arc::new(McpToolset::new(server.clone()));
         let model = retain_runtime::ScriptedModel::new("m").otherwise(|_| "Done.");

@@ -16,9 +16,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) fn child_process(folder: &Path) -> StdioServer {
     let itself = std::env::current_exe().unwrap();
     StdioServer::new(itself.to_str().unwrap())
-        .args(["--exact", "server::serve_as_a_child_process", "--nocapture"])
-        .env(FOLDER, folder.to_str().unwrap())
-        .timeout(LONG)
+        .with_args(["--exact", "server::serve_as_a_child_process", "--nocapture"])
+        .with_env(FOLDER, folder.to_str().unwrap())
+        .with_timeout(LONG)
 }
 
 pub(crate) fn call(tool: &str, args: &str) -> FunctionCall {

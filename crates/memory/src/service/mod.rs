@@ -66,7 +66,7 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 /// session.events.push(1, Event::user_text("I prefer rooms on high floors."));
 /// memory.add_session_to_memory(&session).await?;
 ///
-/// let search = MemoryQuery::new("high floors").limit(3);
+/// let search = MemoryQuery::new("high floors").with_limit(3);
 /// let found = memory.search_memory_with("travel", "ada", search).await?;
 /// assert_eq!(found[0].info.session.as_deref(), Some("monday"));
 /// assert_eq!(found[0].info.position, 1);
@@ -136,14 +136,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Take the time from `clock`.
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
         self
     }
 
     /// Take the ids of memories without one from `ids`.
-    pub fn with_ids(mut self, ids: impl Ids) -> Self {
-        self.ids = Arc::new(ids);
+    pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
+        self.ids = ids;
         self
     }
 

@@ -56,11 +56,11 @@ pub(crate) async fn replay(
     let agent = root_agent(case.app(), move |name| models.model(name, None));
     let mut runner = Runner::builder()
         .app_name(case.app())
-        .shared_agent(agent)
+        .agent(agent)
         .session_service(Arc::clone(&sessions))
         // ADK was recorded with an empty artifact service.
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
-        .shared_plugin(replay.plugin());
+        .plugin(replay.plugin());
     let memory = InMemoryMemoryService::new();
     if let Some(seed) = &case.seed {
         fill(&memory, seed).await;
@@ -109,11 +109,8 @@ async fn converse(
         script.set_message(number);
         let delta = message["state_delta"].as_object();
         let request = RunRequest::new(open.answer(message))
-            .state_delta(delta.cloned().unwrap_or_default())
-            .config(RunConfig {
-                streaming_mode: mode,
-                ..RunConfig::default()
-            });
+            .with_state_delta(delta.cloned().unwrap_or_default())
+            .with_config(RunConfig::default().with_streaming_mode(mode));
         let events = match runner.run_with(USER, Some(session), request).await {
             Ok(run) => run.collect_events().await,
             Err(error) => Err(error),

@@ -29,8 +29,8 @@ pub struct TokenThreshold {
 /// ```
 /// use retain_runtime::CompactionConfig;
 /// let config = CompactionConfig::new()
-///     .sliding_window(5, 1)
-///     .token_threshold(100_000, 20);
+///     .with_sliding_window(5, 1)
+///     .with_token_threshold(100_000, 20);
 /// ```
 #[must_use]
 #[derive(Debug, Clone)]
@@ -53,20 +53,21 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// Creates a configuration without triggers; add [`sliding_window`](Self::sliding_window),
-    /// [`token_threshold`](Self::token_threshold), or both.
+    /// Creates a configuration without triggers; add
+    /// [`with_sliding_window`](Self::with_sliding_window),
+    /// [`with_token_threshold`](Self::with_token_threshold), or both.
     pub fn new() -> CompactionConfig {
         CompactionConfig::default()
     }
 
     /// After every `interval` runs, summarizes those and `overlap` runs before them.
-    pub fn sliding_window(mut self, interval: usize, overlap: usize) -> Self {
+    pub fn with_sliding_window(mut self, interval: usize, overlap: usize) -> Self {
         self.window = Some(SlidingWindow { interval, overlap });
         self
     }
 
     /// When a prompt has `tokens` tokens, summarizes all but the newest `retained_events` events.
-    pub fn token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
+    pub fn with_token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
         self.threshold = Some(TokenThreshold {
             tokens,
             retained_events,
@@ -75,12 +76,7 @@ impl CompactionConfig {
     }
 
     /// The summarizer. By default the model of the runner's agent writes the summaries.
-    pub fn summarizer(self, summarizer: impl EventSummarizer) -> Self {
-        self.shared_summarizer(Arc::new(summarizer))
-    }
-
-    /// The summarizer, where other code shares it.
-    pub fn shared_summarizer(mut self, summarizer: Arc<dyn EventSummarizer>) -> Self {
+    pub fn with_summarizer(mut self, summarizer: Arc<dyn EventSummarizer>) -> Self {
         self.summarizer = Some(summarizer);
         self
     }
@@ -88,7 +84,7 @@ impl CompactionConfig {
     /// The time limit of one summary. On a timeout nothing is stored, the history is unchanged, and
     /// the next run may try again. By default 2 minutes, several times what a model takes for a
     /// long history. `Duration::MAX` disables the limit.
-    pub fn time_limit(mut self, limit: Duration) -> Self {
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
@@ -97,7 +93,7 @@ impl CompactionConfig {
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
         let refused = |reason| Err(BuildError::new("compaction", reason));
         if self.window.is_none() && self.threshold.is_none() {
-            return refused("has no trigger; give it `sliding_window` or `token_threshold`");
+            return refused("has no trigger; call `with_sliding_window` or `with_token_threshold`");
         }
         if self.window.is_some_and(|window| window.interval == 0) {
             return refused("has a sliding window with an interval of 0; give it 1 or more");
@@ -113,7 +109,9 @@ impl CompactionConfig {
             (Some(summarizer), _) => summarizer,
             (None, Some(model)) => Arc::new(LlmEventSummarizer::new(Arc::clone(model))),
             (None, None) => {
-                return refused("has nobody to sum up: the agent has no model; give `summarizer`");
+                return refused(
+                    "has no summarizer: the agent has no model; call `with_summarizer`",
+                );
             }
         };
         Ok(Compactor {

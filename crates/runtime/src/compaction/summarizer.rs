@@ -87,7 +87,7 @@ impl LlmEventSummarizer {
 
     /// Sets another prompt. The events replace `{conversation_history}`; other braces stay.
     #[must_use]
-    pub fn prompt_template(mut self, template: impl Into<String>) -> Self {
+    pub fn with_prompt_template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());
         self
     }
@@ -138,7 +138,7 @@ pub(crate) struct Compactor {
 #[non_exhaustive]
 pub enum CompactionError {
     /// The summarizer timed out. The next run tries again; if the error persists, raise
-    /// [`time_limit`](crate::CompactionConfig::time_limit) or find out why the summarizer hangs.
+    /// [`with_time_limit`](crate::CompactionConfig::with_time_limit) or find out why the summarizer hangs.
     #[error("the summariser did not finish within {limit:?} (see CompactionConfig::time_limit)")]
     OutOfTime {
         /// The limit.

@@ -130,7 +130,7 @@ pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<To
     let tree = AgentTree::new(Arc::clone(&agent));
     tree.map_err(|error| place.error(error.to_string()))?;
     let tool = AgentTool::new(agent)
-        .skip_summarization(fields.bool("skip_summarization")?.unwrap_or(false))
-        .include_plugins(fields.bool("include_plugins")?.unwrap_or(true));
+        .with_skip_summarization(fields.bool("skip_summarization")?.unwrap_or(false))
+        .with_plugins(fields.bool("include_plugins")?.unwrap_or(true));
     Ok(tool.into())
 }

@@ -27,7 +27,7 @@ const SCHEMES: [&str; 3] = ["gs", "https", "http"];
 /// ```
 /// # fn add(runner: retain_runtime::RunnerBuilder) -> retain_runtime::RunnerBuilder {
 /// use retain_runtime::SaveFilesAsArtifactsPlugin;
-/// runner.plugin(SaveFilesAsArtifactsPlugin::new())
+/// runner.plugin(std::sync::Arc::new(SaveFilesAsArtifactsPlugin::new()))
 /// # }
 /// ```
 #[derive(Debug)]
@@ -52,13 +52,13 @@ impl SaveFilesAsArtifactsPlugin {
     }
 
     /// Sets the plugin's name.
-    pub fn named(mut self, name: impl Into<String>) -> SaveFilesAsArtifactsPlugin {
+    pub fn with_name(mut self, name: impl Into<String>) -> SaveFilesAsArtifactsPlugin {
         self.name = name.into();
         self
     }
 
     /// Sets whether the URI of a file follows the text if models can read that URI (default: true).
-    pub fn attach_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
+    pub fn with_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
         self.attach_file_reference = attach;
         self
     }

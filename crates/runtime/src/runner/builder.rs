@@ -13,7 +13,7 @@ use super::{
     drive::{active_runs::GoingOn, leases::Leases},
 };
 use crate::{
-    agents::{Agent, AgentTree},
+    agents::{Agent, AgentTree, IntoAgent},
     compaction::CompactionConfig,
     error::BuildError,
     plugins::{Plugin, Plugins},
@@ -79,14 +79,9 @@ impl RunnerBuilder {
         self
     }
 
-    /// The root agent.
-    pub fn agent(self, agent: impl Agent) -> Self {
-        self.shared_agent(Arc::new(agent))
-    }
-
-    /// The root agent, where other code shares it.
-    pub fn shared_agent(mut self, agent: Arc<dyn Agent>) -> Self {
-        self.agent = Some(agent);
+    /// The root agent, or an `Arc` of it.
+    pub fn agent(mut self, agent: impl IntoAgent) -> Self {
+        self.agent = Some(agent.into_agent());
         self
     }
 
@@ -109,12 +104,7 @@ impl RunnerBuilder {
     }
 
     /// Adds a plugin. The runner calls plugins in the order in which they were added.
-    pub fn plugin(self, plugin: impl Plugin) -> Self {
-        self.shared_plugin(Arc::new(plugin))
-    }
-
-    /// Adds a plugin that other code shares.
-    pub fn shared_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
+    pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
         self
     }

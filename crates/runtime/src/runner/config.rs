@@ -15,7 +15,13 @@ pub enum StreamingMode {
 }
 
 /// The configuration of a run.
+///
+/// ```
+/// use retain_runtime::RunConfig;
+/// let config = RunConfig::streaming().with_max_llm_calls(Some(20));
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RunConfig {
     /// Whether answers are streamed.
     pub streaming_mode: StreamingMode,
@@ -64,6 +70,60 @@ impl RunConfig {
             ..RunConfig::default()
         }
     }
+
+    /// Sets whether answers are streamed.
+    pub fn with_streaming_mode(mut self, mode: StreamingMode) -> RunConfig {
+        self.streaming_mode = mode;
+        self
+    }
+
+    /// Sets the maximum number of model calls; unlimited if `None`.
+    pub fn with_max_llm_calls(mut self, limit: Option<u32>) -> RunConfig {
+        self.max_llm_calls = limit;
+        self
+    }
+
+    /// Sets which events of the session the run loads.
+    pub fn with_get_session_config(mut self, config: GetSessionConfig) -> RunConfig {
+        self.get_session_config = Some(config);
+        self
+    }
+
+    /// Sets the metadata that the run adds to each of its events.
+    pub fn with_custom_metadata(mut self, metadata: JsonMap) -> RunConfig {
+        self.custom_metadata = metadata;
+        self
+    }
+
+    /// Sets the labels of every model call.
+    pub fn with_labels(mut self, labels: JsonMap) -> RunConfig {
+        self.labels = labels;
+        self
+    }
+
+    /// Sets contents that the model sees before the user's message, in this run only.
+    pub fn with_model_input_context(mut self, contents: Vec<Content>) -> RunConfig {
+        self.model_input_context = contents;
+        self
+    }
+
+    /// Sets whether agents see the thoughts of other agents.
+    pub fn with_thoughts_from_other_agents(mut self, include: bool) -> RunConfig {
+        self.include_thoughts_from_other_agents = include;
+        self
+    }
+
+    /// Sets the time limit of one tool call.
+    pub fn with_tool_time_limit(mut self, limit: Duration) -> RunConfig {
+        self.tool_time_limit = Some(limit);
+        self
+    }
+
+    /// Sets how long the run waits for another run, and what cancels it.
+    pub fn with_run_options(mut self, options: RunOptions) -> RunConfig {
+        self.run_options = options;
+        self
+    }
 }
 
 /// A message with the configuration of its run, or a run to resume.
@@ -71,10 +131,11 @@ impl RunConfig {
 /// ```
 /// use retain_runtime::{RunConfig, RunRequest};
 /// let request = RunRequest::new("Hello!")
-///     .state_delta([("user:name", "Ada")].into())
-///     .config(RunConfig::streaming());
+///     .with_state_delta([("user:name", "Ada")].into())
+///     .with_config(RunConfig::streaming());
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RunRequest {
     /// The user's message; `None` to resume a run without one.
     pub message: Option<Content>,
@@ -113,32 +174,32 @@ impl RunRequest {
 
     /// Sets the id of the run. If a run with this id has begun with the same message, it is
     /// resumed, so that a client can retry the request.
-    pub fn invocation_id(mut self, id: impl Into<String>) -> RunRequest {
+    pub fn with_invocation_id(mut self, id: impl Into<String>) -> RunRequest {
         self.invocation_id = Some(id.into());
         self
     }
 
     /// Adds state changes.
-    pub fn state_delta(mut self, delta: StateDelta) -> RunRequest {
+    pub fn with_state_delta(mut self, delta: StateDelta) -> RunRequest {
         self.state_delta = delta;
         self
     }
 
     /// Sets the configuration.
-    pub fn config(mut self, config: RunConfig) -> RunRequest {
+    pub fn with_config(mut self, config: RunConfig) -> RunRequest {
         self.config = config;
         self
     }
 
     /// Sets the options of the wait for the lease. A tool, callback or plugin that starts a run
     /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
-    pub fn run_options(mut self, options: RunOptions) -> RunRequest {
+    pub fn with_run_options(mut self, options: RunOptions) -> RunRequest {
         self.config.run_options = options;
         self
     }
 
     /// Yields the stored message as the first event of the stream.
-    pub fn yielding_user_message(mut self) -> RunRequest {
+    pub fn with_yielded_user_message(mut self) -> RunRequest {
         self.yield_user_message = true;
         self
     }

@@ -55,20 +55,20 @@ impl AgentTool {
     }
 
     /// Returns the agent's answer to the user without asking the calling model to summarize it.
-    pub fn skip_summarization(mut self, skip: bool) -> AgentTool {
+    pub fn with_skip_summarization(mut self, skip: bool) -> AgentTool {
         self.skip_summarization = skip;
         self
     }
 
     /// Sets whether the caller's plugins also run inside the agent's run (default: true).
-    pub fn include_plugins(mut self, include: bool) -> AgentTool {
+    pub fn with_plugins(mut self, include: bool) -> AgentTool {
         self.include_plugins = include;
         self
     }
 
     /// Limits the duration of one call of the agent. There is no limit by default, because an agent
     /// runs many steps and each tool call inside it has its own limit.
-    pub fn time_limited(mut self, limit: Duration) -> AgentTool {
+    pub fn with_time_limit(mut self, limit: Duration) -> AgentTool {
         self.time_limit = limit;
         self
     }
@@ -81,7 +81,7 @@ impl AgentTool {
         let shared = &ctx.invocation.shared;
         let mut runner = Runner::builder()
             .app_name(ctx.app_name())
-            .shared_agent(Arc::clone(&self.agent))
+            .agent(Arc::clone(&self.agent))
             .session_service(sessions)
             .tool_time_limit(shared.tool_time_limit)
             .host(shared.outermost_scheduler())
@@ -93,7 +93,7 @@ impl AgentTool {
         }
         if self.include_plugins {
             for plugin in shared.plugins.iter() {
-                runner = runner.shared_plugin(Arc::clone(plugin));
+                runner = runner.plugin(Arc::clone(plugin));
             }
         }
         let runner = runner.build();
@@ -176,7 +176,7 @@ impl AgentTool {
             ..ctx.invocation.run_config().clone()
         };
         let message = self.message(&args)?;
-        let request = RunRequest::new(message).config(config);
+        let request = RunRequest::new(message).with_config(config);
         let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
         let mut run = run.map_err(failed)?;
         let mut heard = Heard::default();

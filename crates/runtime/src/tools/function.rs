@@ -131,7 +131,7 @@ impl FunctionTool {
 
     /// Sets the timeout of a call, overriding that of the run. `Duration::MAX` disables the
     /// timeout.
-    pub fn time_limited(mut self, limit: Duration) -> FunctionTool {
+    pub fn with_time_limit(mut self, limit: Duration) -> FunctionTool {
         self.time_limit = Some(limit);
         self
     }

@@ -50,7 +50,7 @@ pub fn preload_memory_tool(max_entries: usize) -> PreloadMemoryTool {
 
 impl PreloadMemoryTool {
     /// Limits the recalled text to about `max_tokens` tokens, at four characters per token.
-    pub fn max_tokens(mut self, max_tokens: usize) -> PreloadMemoryTool {
+    pub fn with_max_tokens(mut self, max_tokens: usize) -> PreloadMemoryTool {
         self.max_tokens = max_tokens;
         self
     }
@@ -361,14 +361,14 @@ mod tests {
             .collect();
         let lines = |tool: PreloadMemoryTool| tool.text(&many).lines().count();
         assert_eq!(lines(preload_memory_tool(3)), 6);
-        assert_eq!(lines(preload_memory_tool(3).max_tokens(20)), 4);
-        assert_eq!(lines(preload_memory_tool(3).max_tokens(1)), 0);
+        assert_eq!(lines(preload_memory_tool(3).with_max_tokens(20)), 4);
+        assert_eq!(lines(preload_memory_tool(3).with_max_tokens(1)), 0);
     }
 
     #[test]
     fn one_long_memory_does_not_hide_the_others() {
         let long = memory("user", &"long ".repeat(4_000));
-        let tool = preload_memory_tool(5).max_tokens(200);
+        let tool = preload_memory_tool(5).with_max_tokens(200);
         let text = tool.text(&[
             long.clone(),
             memory("user", "short"),

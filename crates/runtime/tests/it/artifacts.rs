@@ -248,7 +248,7 @@ async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> St
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = Arc::new(ScriptedModel::new("scripted").reply("Hi."));
     let agent = LlmAgent::builder("agent").model(Arc::clone(&model));
-    let mut runner = runner(&sessions, agent.build().unwrap()).plugin(plugin);
+    let mut runner = runner(&sessions, agent.build().unwrap()).plugin(Arc::new(plugin));
     if with_service {
         let web = StoreArtifactService::over(Web::default());
         runner = runner.artifact_service(Arc::new(web));
@@ -284,7 +284,7 @@ async fn message_files_are_saved_rejected_or_left_inline() {
                     smaller file.]
 Some(\"cursed\")";
     assert_eq!(sent, expected);
-    let plugin = SaveFilesAsArtifactsPlugin::new().attach_file_reference(false);
+    let plugin = SaveFilesAsArtifactsPlugin::new().with_file_reference(false);
     assert!(!sent_with(plugin, true).await.contains("HTTPS"));
     let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), false).await;
     assert_eq!(sent.lines().count(), 3, "{sent}");
@@ -311,8 +311,8 @@ async fn message_event_records_its_saved_files() {
     for (name, sessions) in services().await {
         let artifacts = Arc::new(InMemoryArtifactService::new());
         let agent = LlmAgent::builder("agent").model(ScriptedModel::new("m"));
-        let runner = runner(&sessions, agent.build().unwrap()).plugin(Answers);
-        let runner = runner.plugin(SaveFilesAsArtifactsPlugin::new());
+        let runner = runner(&sessions, agent.build().unwrap()).plugin(Arc::new(Answers));
+        let runner = runner.plugin(Arc::new(SaveFilesAsArtifactsPlugin::new()));
         let runner = runner.artifact_service(Arc::<InMemoryArtifactService>::clone(&artifacts));
         let runner = runner.build().unwrap();
         let message = Content::new("user", vec![upload("n.bin", 3)]);

@@ -200,8 +200,8 @@ async fn observe(
     let (_, sessions) = services().await.remove(0);
     let diary = Diary::default();
     let runner = runner(&sessions, observed(&diary, tool_fails))
-        .plugin(Observer::new("p1", &diary, answers_at))
-        .plugin(Observer::new("p2", &diary, ""));
+        .plugin(Arc::new(Observer::new("p1", &diary, answers_at)))
+        .plugin(Arc::new(Observer::new("p2", &diary, "")));
     let runner = runner.build().unwrap();
     let failed = match runner.run(USER, Some(SESSION), "Hi").await {
         Ok(run) => run.collect_events().await.err(),
@@ -331,7 +331,7 @@ async fn plugin_changes_an_event_but_not_its_id() {
     let diary = Diary::default();
     let runner = runner(&sessions, observed(&diary, false));
     let runner = runner
-        .plugin(Observer::new("p1", &diary, "on_event"))
+        .plugin(Arc::new(Observer::new("p1", &diary, "on_event")))
         .build()
         .unwrap();
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();

@@ -323,7 +323,10 @@ async fn cancel_releases_the_session_from_a_hanging_plugin() {
         Arc::new(retain_stores::InMemorySessionService::new());
     let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");
     let agent = LlmAgent::builder("a").model(model()).build().unwrap();
-    let stuck = runner(&sessions, agent).plugin(Hanging).build().unwrap();
+    let stuck = runner(&sessions, agent)
+        .plugin(Arc::new(Hanging))
+        .build()
+        .unwrap();
     let run = stuck.run(USER, Some(SESSION), "Hi").await.unwrap();
     let handle = run.handle();
     tokio::spawn(async move {

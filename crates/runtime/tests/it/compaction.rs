@@ -119,7 +119,7 @@ async fn sliding_window_summarizes_every_second_turn() {
             .reply("Yes.");
         let model = Arc::new(model);
         let runner = runner(&sessions, &clock, agent(&model))
-            .compaction(CompactionConfig::new().sliding_window(2, 1))
+            .compaction(CompactionConfig::new().with_sliding_window(2, 1))
             .build()
             .unwrap();
         turn(&runner, "Is blue a colour?").await;
@@ -161,9 +161,9 @@ async fn turns_continue_while_a_summary_is_in_progress() {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
         let gated = Gated::closed();
-        let config = CompactionConfig::new().sliding_window(1, 0);
+        let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&model))
-            .compaction(config.shared_summarizer(gated.clone()))
+            .compaction(config.with_summarizer(gated.clone()))
             .build()
             .unwrap();
         turn(&runner, "one").await;
@@ -199,9 +199,9 @@ async fn compaction_works_without_a_session_log() {
     let model = answers(3);
     let open = Gated::closed();
     open.gate.add_permits(9);
-    let config = CompactionConfig::new().sliding_window(2, 0);
+    let config = CompactionConfig::new().with_sliding_window(2, 0);
     let runner = runner(&sessions, &clock, agent(&model))
-        .compaction(config.shared_summarizer(open))
+        .compaction(config.with_summarizer(open))
         .build()
         .unwrap();
     for text in ["one", "two"] {
@@ -219,9 +219,9 @@ async fn compaction_covers_events_outside_the_loaded_window() {
         let clock = Arc::new(Ticking::default());
         let open = Gated::closed();
         open.gate.add_permits(9);
-        let config = CompactionConfig::new().sliding_window(2, 0);
+        let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent(&answers(2)))
-            .compaction(config.shared_summarizer(open))
+            .compaction(config.with_summarizer(open))
             .build()
             .unwrap();
         for text in ["one", "two"] {
@@ -229,11 +229,8 @@ async fn compaction_covers_events_outside_the_loaded_window() {
                 num_recent_events: Some(1),
                 ..GetSessionConfig::default()
             };
-            let config = RunConfig {
-                get_session_config: Some(newest),
-                ..RunConfig::default()
-            };
-            let request = RunRequest::new(text).config(config);
+            let config = RunConfig::default().with_get_session_config(newest);
+            let request = RunRequest::new(text).with_config(config);
             let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
             run.collect_events().await.unwrap();
             runner.flush_compaction().await;
@@ -249,9 +246,9 @@ async fn turns_ending_during_compaction_are_summarized_next() {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
         let gated = Gated::closed();
-        let config = CompactionConfig::new().sliding_window(1, 0);
+        let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&model))
-            .compaction(config.shared_summarizer(gated.clone()))
+            .compaction(config.with_summarizer(gated.clone()))
             .build()
             .unwrap();
         turn(&runner, "one").await;
@@ -271,9 +268,9 @@ async fn summary_of_rewound_events_is_dropped() {
         let clock = Arc::new(Ticking::default());
         let model = answers(2);
         let gated = Gated::closed();
-        let config = CompactionConfig::new().sliding_window(2, 0);
+        let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent(&model))
-            .compaction(config.shared_summarizer(gated.clone()))
+            .compaction(config.with_summarizer(gated.clone()))
             .build()
             .unwrap();
         turn(&runner, "one").await;
@@ -294,9 +291,9 @@ async fn summary_of_already_summarized_events_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let gated = Gated::closed();
-        let config = CompactionConfig::new().sliding_window(1, 0);
+        let config = CompactionConfig::new().with_sliding_window(1, 0);
         let slow = runner(&sessions, &clock, agent(&answers(1)))
-            .compaction(config.clone().shared_summarizer(gated.clone()))
+            .compaction(config.clone().with_summarizer(gated.clone()))
             .build()
             .unwrap();
         turn(&slow, "one").await;
@@ -304,7 +301,7 @@ async fn summary_of_already_summarized_events_is_dropped() {
         let open = Gated::closed();
         open.gate.add_permits(1);
         let quick = runner(&sessions, &clock, agent(&answers(1)))
-            .compaction(config.shared_summarizer(open))
+            .compaction(config.with_summarizer(open))
             .build()
             .unwrap();
         turn(&quick, "two").await;
@@ -341,9 +338,9 @@ async fn broken_summarizer_does_not_fail_runs() {
         let model = answers(6);
         for broken in [Broken::Fails, Broken::Panics, Broken::SaysNothing] {
             let config = CompactionConfig::new()
-                .sliding_window(1, 0)
-                .token_threshold(1, 0)
-                .summarizer(broken);
+                .with_sliding_window(1, 0)
+                .with_token_threshold(1, 0)
+                .with_summarizer(Arc::new(broken));
             let runner = runner(&sessions, &clock, agent(&model))
                 .compaction(config)
                 .build()
@@ -378,12 +375,12 @@ async fn oversized_prompt_is_summarized_before_the_model_call() {
         let model = Arc::new(model);
         let runner = runner(&sessions, &clock, agent(&model))
             // The check after the run finds nothing to do, because the newest events are kept.
-            .compaction(CompactionConfig::new().token_threshold(100, 3))
+            .compaction(CompactionConfig::new().with_token_threshold(100, 3))
             .build()
             .unwrap();
         turn(&runner, "first question").await;
         // The prompt is too long from here on, but no event is old enough after the run.
-        let kept = CompactionConfig::new().token_threshold(100, 10);
+        let kept = CompactionConfig::new().with_token_threshold(100, 10);
         let patient = self::runner(&sessions, &clock, agent(&model));
         let patient = patient.compaction(kept).build().unwrap();
         turn(&patient, "second question").await;
@@ -424,9 +421,9 @@ async fn pending_call_is_not_summarized() {
         let agent = LlmAgent::builder("assistant").model(model).tool(choice);
         let open = Gated::closed();
         open.gate.add_permits(9);
-        let config = CompactionConfig::new().sliding_window(2, 0);
+        let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent.build().unwrap())
-            .compaction(config.shared_summarizer(open))
+            .compaction(config.with_summarizer(open))
             .build()
             .unwrap();
         turn(&runner, "one").await;
@@ -495,9 +492,9 @@ async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
             .tool(weather);
         let open = Gated::closed();
         open.gate.add_permits(9);
-        let config = CompactionConfig::new().token_threshold(1, 3);
+        let config = CompactionConfig::new().with_token_threshold(1, 3);
         let runner = runner(&sessions, &clock, agent.build().unwrap())
-            .compaction(config.shared_summarizer(open))
+            .compaction(config.with_summarizer(open))
             .build()
             .unwrap();
         let answer = [("choice", "tea")].into();
@@ -542,10 +539,12 @@ async fn invalid_compaction_config_is_rejected() {
     };
     let config = CompactionConfig::new;
     assert!(refused(true, config()).contains("no trigger"));
-    assert!(refused(true, config().sliding_window(0, 1)).contains("interval of 0"));
-    assert!(refused(true, config().token_threshold(0, 1)).contains("0 tokens"));
-    assert!(refused(false, config().sliding_window(1, 1)).contains("`summarizer`"));
-    let own = config().sliding_window(1, 1).summarizer(Broken::Fails);
+    assert!(refused(true, config().with_sliding_window(0, 1)).contains("interval of 0"));
+    assert!(refused(true, config().with_token_threshold(0, 1)).contains("0 tokens"));
+    assert!(refused(false, config().with_sliding_window(1, 1)).contains("`with_summarizer`"));
+    let own = config()
+        .with_sliding_window(1, 1)
+        .with_summarizer(Arc::new(Broken::Fails));
     assert!(
         runner(&sessions, &clock, Silent)
             .compaction(own)
@@ -563,9 +562,9 @@ async fn summary_of_a_deleted_session_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let gated = Gated::closed();
-        let config = CompactionConfig::new().sliding_window(1, 0);
+        let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&answers(1)))
-            .compaction(config.shared_summarizer(gated.clone()))
+            .compaction(config.with_summarizer(gated.clone()))
             .build()
             .unwrap();
         turn(&runner, "one").await;

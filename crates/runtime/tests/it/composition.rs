@@ -151,11 +151,8 @@ async fn thousand_parallel_agents_answer_once_and_see_only_their_branch() {
             crowd = crowd.sub_agent(one.build().unwrap());
         }
         let runner = runner(&sessions, crowd.build().unwrap()).build().unwrap();
-        let config = RunConfig {
-            max_llm_calls: None,
-            ..RunConfig::default()
-        };
-        let request = RunRequest::new("Who is there?").config(config);
+        let config = RunConfig::default().with_max_llm_calls(None);
+        let request = RunRequest::new("Who is there?").with_config(config);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let events = run.collect_events().await.unwrap();
         assert_eq!(events.len(), 1000, "{name}");

@@ -79,14 +79,11 @@ async fn tool_timeout_can_be_set_per_run_or_per_tool() {
     for (name, sessions) in services().await {
         let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
         let of_run = runner(&sessions, agent).build().unwrap();
-        let config = RunConfig {
-            tool_time_limit: Some(SHORT),
-            ..RunConfig::default()
-        };
-        let said = told(&of_run, RunRequest::new("Hi").config(config)).await;
+        let config = RunConfig::default().with_tool_time_limit(SHORT);
+        let said = told(&of_run, RunRequest::new("Hi").with_config(config)).await;
         assert!(said[1].contains("time limit of 5ms"), "{name}: {}", said[1]);
 
-        let tool = hanging().time_limited(SHORT * 2);
+        let tool = hanging().with_time_limit(SHORT * 2);
         let agent = patient().tool(tool).tool(noting()).build().unwrap();
         let of_tool = runner(&sessions, agent).build().unwrap();
         let said = told(&of_tool, RunRequest::new("Hi")).await;
@@ -110,7 +107,7 @@ async fn tool_timeout_defaults_to_ten_minutes_unless_the_tool_sets_one() {
     let cases = [
         (slow(9), true),
         (slow(11), false),
-        (slow(60 * 24).time_limited(Duration::MAX), true),
+        (slow(60 * 24).with_time_limit(Duration::MAX), true),
     ];
     for (number, (tool, in_time)) in cases.into_iter().enumerate() {
         let agent = patient().tool(tool).tool(noting()).build().unwrap();
@@ -206,14 +203,11 @@ fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<Stri
     let agent = LlmAgent::builder("b").model(model).build().unwrap();
     let other = Runner::builder().app_name(APP).agent(agent);
     let other = other.session_service(sessions).build().unwrap();
-    let config = RunConfig {
-        run_options: RunOptions::default().with_wait(wait),
-        ..RunConfig::default()
-    };
+    let config = RunConfig::default().with_run_options(RunOptions::default().with_wait(wait));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
     runtime.block_on(async {
-        let request = RunRequest::new("x").config(config);
+        let request = RunRequest::new("x").with_config(config);
         let run = other.run_with(USER, Some(SESSION), request).await?;
         run.answer().await
     })
@@ -591,8 +585,10 @@ async fn hanging_summarizer_times_out_and_the_next_turn_retries() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
         let agent = LlmAgent::builder("a").model(model).build().unwrap();
-        let compaction = CompactionConfig::new().sliding_window(1, 0);
-        let compaction = compaction.summarizer(Slow::default()).time_limit(SHORT);
+        let compaction = CompactionConfig::new().with_sliding_window(1, 0);
+        let compaction = compaction
+            .with_summarizer(Arc::new(Slow::default()))
+            .with_time_limit(SHORT);
         let runner = runner(&sessions, agent).compaction(compaction);
         let runner = runner.build().unwrap();
         let says = "A long story. ".repeat(200);
@@ -631,8 +627,10 @@ async fn hanging_summarizer_does_not_block_the_model_call() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
         let agent = LlmAgent::builder("a").model(model).build().unwrap();
-        let compaction = CompactionConfig::new().token_threshold(1, 0);
-        let compaction = compaction.summarizer(Slow::default()).time_limit(SHORT);
+        let compaction = CompactionConfig::new().with_token_threshold(1, 0);
+        let compaction = compaction
+            .with_summarizer(Arc::new(Slow::default()))
+            .with_time_limit(SHORT);
         let runner = runner(&sessions, agent).compaction(compaction);
         let runner = runner.build().unwrap();
         let says = "A long story. ".repeat(200);

@@ -57,7 +57,7 @@ fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>
     let dying = tokio::runtime::Runtime::new().unwrap();
     let told = dying.block_on(async {
         let sessions = open(uri).await;
-        let runner = runner(&sessions, worker("unused")).shared_agent(team());
+        let runner = runner(&sessions, worker("unused")).agent(team());
         // The rest of the run in this process must not renew its lease.
         let runner = runner.idle_limit(Duration::ZERO).resumable(is_resumable);
         let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
@@ -85,7 +85,7 @@ fn run_is_resumed_after_a_crash_at_any_event() {
         let next = tokio::runtime::Runtime::new().unwrap();
         next.block_on(async {
             let sessions = open(&uri).await;
-            let runner = runner(&sessions, worker("unused")).shared_agent(team());
+            let runner = runner(&sessions, worker("unused")).agent(team());
             let runner = runner.clock(Arc::new(SystemClock)).resumable(true);
             let runner = runner.build().unwrap();
             let run = runner.resume(USER, SESSION, &id).await.unwrap();
@@ -135,7 +135,7 @@ fn next_turn_works_after_a_crash_at_any_event() {
                 counted,
                 "after {taken}"
             );
-            let runner = runner(&sessions, worker("unused")).shared_agent(team());
+            let runner = runner(&sessions, worker("unused")).agent(team());
             let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
             let run = runner.run(USER, Some(SESSION), "again").await.unwrap();
             let events = run.collect_events().await.unwrap();

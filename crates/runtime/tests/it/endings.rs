@@ -18,10 +18,9 @@ fn saying(text: &'static str) -> LlmAgent {
 
 /// A request that does not wait for the session.
 fn at_once(message: &str) -> RunRequest {
-    RunRequest::new(message).config(RunConfig {
-        run_options: RunOptions::default().with_wait(Duration::ZERO),
-        ..RunConfig::default()
-    })
+    RunRequest::new(message).with_config(
+        RunConfig::default().with_run_options(RunOptions::default().with_wait(Duration::ZERO)),
+    )
 }
 
 /// Run on the session, which must be free.
@@ -207,7 +206,7 @@ impl Plugin for Naughty {
 
     async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
         if let Some(runner) = self.runs_again.as_ref().and_then(|slot| slot.get()) {
-            let again = RunRequest::new("again").run_options(ctx.run_options());
+            let again = RunRequest::new("again").with_run_options(ctx.run_options());
             let nested = runner.run_with(USER, Some(SESSION), again).await;
             self.seen
                 .lock()
@@ -228,7 +227,7 @@ async fn failing_plugin_is_reported_and_releases_the_session() {
                 ..Naughty::default()
             };
             let bad = runner(&sessions, saying("Hello!"))
-                .plugin(plugin)
+                .plugin(Arc::new(plugin))
                 .build()
                 .unwrap();
             let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
@@ -262,8 +261,11 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
             replaces: true,
             ..Naughty::default()
         };
-        let runner = runner(&sessions, agent).plugin(plugin).build().unwrap();
-        let request = RunRequest::new("Hi").config(RunConfig::streaming());
+        let runner = runner(&sessions, agent)
+            .plugin(Arc::new(plugin))
+            .build()
+            .unwrap();
+        let request = RunRequest::new("Hi").with_config(RunConfig::streaming());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let told = run.collect_events().await.unwrap();
         assert_eq!(
@@ -294,11 +296,11 @@ async fn hook_cannot_start_a_nested_run_or_read_temp_state_of_another_run() {
         };
         let seen = Arc::clone(&plugin.seen);
         let runner = runner(&sessions, saying("Hello!"))
-            .plugin(plugin)
+            .plugin(Arc::new(plugin))
             .build()
             .unwrap();
         slot.set(runner.clone()).unwrap();
-        let request = RunRequest::new("Hi").state_delta([("temp:secret", "of run 1")].into());
+        let request = RunRequest::new("Hi").with_state_delta([("temp:secret", "of run 1")].into());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.collect_events().await.unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();

@@ -169,11 +169,8 @@ async fn model_call_loop_ends_at_the_limit() {
             .build()
             .unwrap();
         let runner = runner(&sessions, agent).build().unwrap();
-        let config = RunConfig {
-            max_llm_calls: Some(3),
-            ..RunConfig::default()
-        };
-        let request = RunRequest::new("Hi").config(config);
+        let config = RunConfig::default().with_max_llm_calls(Some(3));
+        let request = RunRequest::new("Hi").with_config(config);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let error = run.collect_events().await.unwrap_err();
         assert!(

@@ -270,7 +270,7 @@ async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
                     ])
                     .reply("Done."),
             )
-            .tool(AgentTool::new(inner.build().unwrap()).skip_summarization(true))
+            .tool(AgentTool::new(inner.build().unwrap()).with_skip_summarization(true))
             .tool(returning("dump", 1000));
         let runner = runner(&sessions, outer.build().unwrap()).build().unwrap();
         let told = told(name, &runner).await;
@@ -393,7 +393,10 @@ async fn irreducible_event_fails_the_run_and_releases_the_session() {
     for (name, sessions) in small_services().await {
         let tools = || vec![returning("dump", 2000), writing("note", "noted", 3)];
         let agent = calling(&[&["dump", "note"]], tools());
-        let bad = runner(&sessions, agent).plugin(Talkative).build().unwrap();
+        let bad = runner(&sessions, agent)
+            .plugin(Arc::new(Talkative))
+            .build()
+            .unwrap();
         let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
         assert_eq!(failure(error).0, LimitKind::Event, "{name}");

@@ -221,7 +221,7 @@ async fn run_once(
         None => Gates::open(),
     };
     let runner = runner(sessions, Root(tree(&gates))).build().unwrap();
-    let request = RunRequest::new("Go").config(config.clone());
+    let request = RunRequest::new("Go").with_config(config.clone());
     let run = runner.run_with(USER, Some(session), request).await.unwrap();
     let run = tokio::spawn(run.collect_events());
     for name in script.unwrap_or_default().split_whitespace() {

@@ -258,7 +258,7 @@ impl Scene {
     }
 
     async fn found(&self, app: &str, user: &str) -> Vec<MemoryHit> {
-        let search = MemoryQuery::new(QUESTION).limit(1000);
+        let search = MemoryQuery::new(QUESTION).with_limit(1000);
         let found = self.memory.search_memory_with(app, user, search).await;
         found.unwrap()
     }

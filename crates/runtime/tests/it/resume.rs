@@ -318,7 +318,7 @@ fn runner_after(
         said: HashMap::new(),
     }
     .done("unused");
-    let runner = runner(sessions, unused).shared_agent(root).resumable(true);
+    let runner = runner(sessions, unused).agent(root).resumable(true);
     runner.build().unwrap()
 }
 

@@ -95,10 +95,8 @@ async fn invalid_resume_is_rejected_and_releases_the_session() {
         );
         assert!(error.to_string().contains("resumable(true)"), "{error}");
 
-        let nothing = RunRequest {
-            message: None,
-            ..RunRequest::new("")
-        };
+        let mut nothing = RunRequest::new("");
+        nothing.message = None;
         let error = runner
             .run_with(USER, Some(SESSION), nothing)
             .await
@@ -128,7 +126,7 @@ async fn request_with_an_id_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
         let runner = resumable(&sessions, model.otherwise(|_| "Here."));
-        let request = || RunRequest::new("go").invocation_id("e-mine");
+        let request = || RunRequest::new("go").with_invocation_id("e-mine");
         let run = runner
             .run_with(USER, Some(SESSION), request())
             .await
@@ -144,7 +142,7 @@ async fn request_with_an_id_is_idempotent() {
         let said = before.iter().filter(|line| line.starts_with("user:"));
         assert_eq!(said.count(), 1, "{name}: {before:?}");
 
-        let other = RunRequest::new("something else").invocation_id("e-mine");
+        let other = RunRequest::new("something else").with_invocation_id("e-mine");
         let error = runner
             .run_with(USER, Some(SESSION), other)
             .await
@@ -159,7 +157,7 @@ async fn state_delta_of_a_resume_is_stored_first() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let delta = || [("order", "42")].into();
-        let unknown = RunRequest::resume("e-unknown").state_delta(delta());
+        let unknown = RunRequest::resume("e-unknown").with_state_delta(delta());
         runner
             .run_with(USER, Some(SESSION), unknown)
             .await
@@ -168,7 +166,7 @@ async fn state_delta_of_a_resume_is_stored_first() {
             !stored(&sessions).await.state.contains_key("order"),
             "{name}"
         );
-        let request = RunRequest::resume(&id).state_delta(delta());
+        let request = RunRequest::resume(&id).with_state_delta(delta());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.collect_events().await.unwrap();
         let session = stored(&sessions).await;
@@ -433,15 +431,15 @@ async fn repeated_request_changes_nothing_and_calls_no_model() {
             .reply("Paid.");
         let runner = resumable(&sessions, model);
         let request = || {
-            let request = RunRequest::new("go").invocation_id("e-mine");
-            request.state_delta([("k", 1)].into())
+            let request = RunRequest::new("go").with_invocation_id("e-mine");
+            request.with_state_delta([("k", 1)].into())
         };
         let run = runner
             .run_with(USER, Some(SESSION), request())
             .await
             .unwrap();
         let asked = run.collect_events().await.unwrap();
-        let answer = || RunRequest::new(answer(&asked[0], "pay")).invocation_id("e-mine");
+        let answer = || RunRequest::new(answer(&asked[0], "pay")).with_invocation_id("e-mine");
         let run = runner
             .run_with(USER, Some(SESSION), answer())
             .await
@@ -453,7 +451,7 @@ async fn repeated_request_changes_nothing_and_calls_no_model() {
             assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
         }
         assert_eq!(told(&sessions).await, before, "{name}");
-        let empty = RunRequest::new("go").invocation_id("");
+        let empty = RunRequest::new("go").with_invocation_id("");
         let error = runner
             .run_with(USER, Some(SESSION), empty)
             .await
@@ -472,7 +470,7 @@ async fn concurrent_identical_requests_are_one_run() {
         for round in 0..10 {
             let id = format!("e-{round}");
             let send = || async {
-                let request = RunRequest::new("go").invocation_id(&id);
+                let request = RunRequest::new("go").with_invocation_id(&id);
                 let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
                 run.collect_events().await.unwrap().len()
             };
@@ -508,9 +506,9 @@ async fn request_changed_by_a_plugin_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Here.");
         let runner = runner(&sessions, clerk(model)).resumable(true);
-        let runner = runner.plugin(Polite).build().unwrap();
+        let runner = runner.plugin(Arc::new(Polite)).build().unwrap();
         for told in [2, 0] {
-            let request = RunRequest::new("go").invocation_id("e-mine");
+            let request = RunRequest::new("go").with_invocation_id("e-mine");
             let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
             assert_eq!(run.collect_events().await.unwrap().len(), told, "{name}");
         }
@@ -531,14 +529,13 @@ async fn resume_finds_checkpoints_outside_the_loaded_window() {
             .iter()
             .find(|it| !it.function_calls().is_empty())
             .unwrap();
-        let config = retain_runtime::RunConfig {
-            get_session_config: Some(retain_core::GetSessionConfig {
+        let config = retain_runtime::RunConfig::default().with_get_session_config(
+            retain_core::GetSessionConfig {
                 num_recent_events: Some(1),
                 ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let request = RunRequest::new(answer(asked, "pay")).config(config);
+            },
+        );
+        let request = RunRequest::new(answer(asked, "pay")).with_config(config);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.collect_events().await.unwrap();
         let told = told(&sessions).await;
@@ -647,7 +644,7 @@ async fn event_after_an_approval_does_not_undo_it() {
         approval.invocation_id = id.clone();
         approval.response.content = Some(Content::new("user", vec![response.into()]));
         sessions.append_event(&mut session, approval).await.unwrap();
-        let request = RunRequest::resume(&id).state_delta([("k", 1)].into());
+        let request = RunRequest::resume(&id).with_state_delta([("k", 1)].into());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Paid.", "{name}");
         assert_eq!(paid.load(std::sync::atomic::Ordering::Relaxed), 1, "{name}");

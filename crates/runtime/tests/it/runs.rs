@@ -81,7 +81,7 @@ async fn partial_events_are_streamed_but_not_stored() {
         ];
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply(reply)));
         let runner = runner.build().unwrap();
-        let request = RunRequest::new("Hi").config(RunConfig::streaming());
+        let request = RunRequest::new("Hi").with_config(RunConfig::streaming());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let told = run.collect_events().await.unwrap();
         let partial: Vec<_> = told.iter().map(Event::is_partial).collect();
@@ -132,7 +132,7 @@ async fn state_delta_of_a_request_is_visible_to_the_run() {
             ("user:name", Json::from("Ada")),
             ("count", Json::from(3)),
         ]);
-        let request = RunRequest::new("Hi").state_delta(delta);
+        let request = RunRequest::new("Hi").with_state_delta(delta);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.answer().await.unwrap();
         runner
@@ -307,14 +307,11 @@ async fn get_session_config_limits_the_events_a_run_loads() {
                 .await
                 .unwrap();
         }
-        let config = RunConfig {
-            get_session_config: Some(GetSessionConfig {
-                num_recent_events: Some(3),
-                ..GetSessionConfig::default()
-            }),
-            ..RunConfig::default()
-        };
-        let request = RunRequest::new("last").config(config);
+        let config = RunConfig::default().with_get_session_config(GetSessionConfig {
+            num_recent_events: Some(3),
+            ..GetSessionConfig::default()
+        });
+        let request = RunRequest::new("last").with_config(config);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.answer().await.unwrap();
         let requests = model.requests();
@@ -329,11 +326,11 @@ async fn run_metadata_is_added_to_every_event() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("ok")));
         let runner = runner.build().unwrap();
-        let config = RunConfig {
-            custom_metadata: [("ticket", "T1"), ("__adk_internal_x", "no")].into(),
-            ..RunConfig::default()
-        };
-        let request = RunRequest::new("Hi").config(config).yielding_user_message();
+        let config = RunConfig::default()
+            .with_custom_metadata([("ticket", "T1"), ("__adk_internal_x", "no")].into());
+        let request = RunRequest::new("Hi")
+            .with_config(config)
+            .with_yielded_user_message();
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let told = run.collect_events().await.unwrap();
         assert_eq!(told.len(), 2, "{name}");

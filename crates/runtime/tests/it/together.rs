@@ -92,11 +92,9 @@ async fn run_with_a_zero_wait_is_rejected_while_the_session_is_busy() {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
         let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
-        let config = RunConfig {
-            run_options: RunOptions::default().with_wait(std::time::Duration::ZERO),
-            ..RunConfig::default()
-        };
-        let request = RunRequest::new("second").config(config);
+        let config = RunConfig::default()
+            .with_run_options(RunOptions::default().with_wait(std::time::Duration::ZERO));
+        let request = RunRequest::new("second").with_config(config);
         let refused = runner
             .run_with(USER, Some(SESSION), request.clone())
             .await
@@ -148,7 +146,7 @@ async fn nested_run_on_the_same_session_fails_without_deadlock() {
             let runner = inner.get().cloned();
             async move {
                 let runner = runner.ok_or_else(|| ToolError::new("no runner"))?;
-                let request = RunRequest::new("nested").run_options(ctx.run_options());
+                let request = RunRequest::new("nested").with_run_options(ctx.run_options());
                 let nested = runner.run_with(USER, Some(SESSION), request).await;
                 let nested = nested.map(|_| ()).map_err(|error| error.to_string());
                 Ok::<_, ToolError>(serde_json::json!({"error": nested.unwrap_err()}))

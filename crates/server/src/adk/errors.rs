@@ -114,9 +114,8 @@ impl From<SessionError> for AdkError {
             E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
-            E::Artifact { .. } | E::Corrupt { .. } | E::Open { .. } | E::Store { .. } => {
-                return AdkError::internal(&error);
-            }
+            // Artifact, Corrupt, Open and Store.
+            _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
     }
@@ -129,7 +128,8 @@ impl From<ArtifactError> for AdkError {
             E::Invalid { .. } | E::Reference { .. } => StatusCode::BAD_REQUEST,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::NoService => StatusCode::NOT_IMPLEMENTED,
-            E::Corrupt { .. } | E::Store { .. } => return AdkError::internal(&error),
+            // Corrupt and Store.
+            _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
     }
@@ -143,7 +143,8 @@ impl From<MemoryError> for AdkError {
             E::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             E::LimitExceeded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
-            E::Corrupt { .. } | E::Backend(_) => return AdkError::internal(&error),
+            // Corrupt and Backend.
+            _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
     }
@@ -160,20 +161,10 @@ impl From<RunError> for AdkError {
             E::Session(error) => error.into(),
             E::InvalidMessage { .. } => AdkError::bad_request(error.to_string()),
             E::NotResumable { invocation_id } => AdkError::bad_request(format!(
-                "run {invocation_id:?} cannot be resumed: this server is not resumable. Start \
-                 `retain serve` with --resumable, or with RETAIN_RESUMABLE=true."
+                "cannot resume run {invocation_id:?}: this server is not resumable; start \
+                 `retain serve` with --resumable, or with RETAIN_RESUMABLE=true"
             )),
-            E::LlmCallsLimitExceeded { .. }
-            | E::Model { .. }
-            | E::Tool { .. }
-            | E::Callback { .. }
-            | E::Plugin { .. }
-            | E::Template { .. }
-            | E::Output { .. }
-            | E::Agent { .. }
-            | E::Memory(_)
-            | E::BrokenOff { .. }
-            | E::Cancelled => AdkError::internal(&error),
+            _ => AdkError::internal(&error),
         }
     }
 }

@@ -112,17 +112,14 @@ impl RunInput {
         streaming_mode: StreamingMode,
     ) -> Result<(RunStream, RunPermit), AdkError> {
         let body = self.body;
-        let request = RunRequest {
-            message: body.content("newMessage")?,
-            invocation_id: body.text("invocationId").filter(|id| !id.is_empty()),
-            state_delta: body.map("stateDelta").unwrap_or_default(),
-            config: RunConfig {
-                streaming_mode,
-                custom_metadata: body.map("customMetadata").unwrap_or_default(),
-                ..RunConfig::default()
-            },
-            yield_user_message: false,
-        };
+        let config = RunConfig::default()
+            .with_streaming_mode(streaming_mode)
+            .with_custom_metadata(body.map("customMetadata").unwrap_or_default());
+        let mut request = RunRequest::new("")
+            .with_state_delta(body.map("stateDelta").unwrap_or_default())
+            .with_config(config);
+        request.message = body.content("newMessage")?;
+        request.invocation_id = body.text("invocationId").filter(|id| !id.is_empty());
         let (user, session) = (
             body.required_text("userId")?,
             body.required_text("sessionId")?,

@@ -52,6 +52,14 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, code, detail)
     }
 
+    /// An error that this server does not know: it is logged, and the caller does not see its text.
+    /// A test asserts that all variants are mapped.
+    fn unmapped(error: &(dyn std::error::Error + 'static)) -> Problem {
+        log_cause(error);
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Problem::new(status, "internal", "an internal error occurred")
+    }
+
     /// The error for something that the services of this server do not support.
     pub(super) fn unsupported(detail: impl ToString) -> Problem {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
@@ -115,6 +123,7 @@ impl From<SessionError> for Problem {
                     let problem = problem(StatusCode::CONFLICT, "event_id_taken");
                     problem.with("eventId", id).with("position", position)
                 }
+                _ => problem(StatusCode::CONFLICT, "conflict"),
             },
             SessionError::RunBusy { waited, .. } => {
                 let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -164,6 +173,7 @@ impl From<SessionError> for Problem {
                 log_cause(&error);
                 problem(StatusCode::SERVICE_UNAVAILABLE, "store_failed")
             }
+            error => Problem::unmapped(&error),
         }
     }
 }
@@ -205,6 +215,7 @@ impl From<MemoryError> for Problem {
                 log_cause(&error);
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
             }
+            error => Problem::unmapped(&error),
         }
     }
 }
@@ -233,6 +244,7 @@ impl From<ArtifactError> for Problem {
                 log_cause(&error);
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
             }
+            error => Problem::unmapped(&error),
         }
     }
 }
@@ -524,6 +536,38 @@ mod tests {
         for (problem, status) in cases {
             assert_eq!(problem.status.as_u16(), status);
             assert_eq!(problem.code, "artifact_not_restored");
+        }
+    }
+
+    /// The errors are `#[non_exhaustive]`, so the compiler does not ask for a new variant.
+    #[test]
+    fn problem_maps_every_variant_of_every_error() {
+        let mapped = include_str!("problem.rs");
+        for (error, source) in [
+            ("SessionError", include_str!("../../../core/src/error.rs")),
+            ("Conflict", include_str!("../../../core/src/error.rs")),
+            (
+                "MemoryError",
+                include_str!("../../../core/src/memory/service.rs"),
+            ),
+            (
+                "ArtifactError",
+                include_str!("../../../core/src/artifacts/service.rs"),
+            ),
+        ] {
+            let start = format!("pub enum {error} {{");
+            let (_, body) = source.split_once(&start).expect("the enum is there");
+            let (body, _) = body.split_once("\n}").expect("the enum ends");
+            let variants = body.lines().filter_map(|line| line.strip_prefix("    "));
+            let variants =
+                variants.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));
+            let names = variants.filter_map(|line| line.split([' ', ',', '(']).next());
+            let names: Vec<&str> = names.collect();
+            assert!(names.len() > 1, "{error}: {names:?}");
+            for name in names {
+                let arm = format!("{error}::{name}");
+                assert!(mapped.contains(&arm), "{arm} has no status and code");
+            }
         }
     }
 }

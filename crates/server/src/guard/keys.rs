@@ -61,13 +61,13 @@ impl Keys {
     }
 
     /// Limit the requests per second of each key.
-    pub fn limited(mut self, requests_per_second: f64) -> Keys {
+    pub fn with_rate_limit(mut self, requests_per_second: f64) -> Keys {
         self.requests_per_second = Some(requests_per_second);
         self
     }
 
     /// Limit the failed attempts per second of each address.
-    pub fn limited_wrong(mut self, per_second: f64) -> Keys {
+    pub fn with_rejection_limit(mut self, per_second: f64) -> Keys {
         self.wrong_per_second = Some(per_second);
         self
     }

@@ -66,7 +66,7 @@ impl Origins {
     }
 
     /// Add the host name that the server was started with.
-    pub fn called(mut self, host: &str) -> Origins {
+    pub fn with_host(mut self, host: &str) -> Origins {
         self.hosts.insert(plain(host));
         self
     }
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn configured_host_name_is_accepted() {
-        let named = origins(LOCAL, &[]).called("Box.example");
+        let named = origins(LOCAL, &[]).with_host("Box.example");
         assert_eq!(status(&named, &[("host", "box.example:8000")]), 200);
         let page = ("origin", "http://box.example:8000");
         assert_eq!(status(&named, &[("host", "box.example:8000"), page]), 200);

@@ -37,6 +37,7 @@ pub struct RunPermit {
 
 /// Too many active runs. Try again in about a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TooManyRuns {
     /// Of this user.
     #[error("this user has {0} active runs, the maximum; try again when one has ended")]

@@ -8,7 +8,7 @@ use retain_core::{
     StoredArtifact,
 };
 use retain_stores::{FileArtifactStore, InMemoryArtifactStore};
-use retain_testkit::{ArtifactHarness, Durability};
+use retain_testkit::{ArtifactHarness, Persistence};
 
 /// A store shared by several services.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl ArtifactStore for Shared {
 
 async fn in_memory_harness() -> ArtifactHarness {
     let store = Shared(Arc::default());
-    ArtifactHarness::new(Durability::Forgets, move || {
+    ArtifactHarness::new(Persistence::Volatile, move || {
         std::future::ready(store.clone())
     })
     .await
@@ -72,7 +72,7 @@ async fn in_memory_harness() -> ArtifactHarness {
 /// A second service opens the folder as another process would.
 async fn folder_harness() -> ArtifactHarness {
     let folder = retain_testkit::scratch::folder();
-    ArtifactHarness::new(Durability::Durable, move || {
+    ArtifactHarness::new(Persistence::Durable, move || {
         std::future::ready(FileArtifactStore::open(folder.path()).expect("a folder"))
     })
     .await
@@ -83,7 +83,7 @@ async fn sqlite_harness() -> ArtifactHarness {
     use retain_stores::{SqliteOptions, SqliteStore};
 
     let folder = Arc::new(retain_testkit::scratch::folder());
-    ArtifactHarness::new(Durability::Durable, move || {
+    ArtifactHarness::new(Persistence::Durable, move || {
         let folder = Arc::clone(&folder);
         async move {
             let options = SqliteOptions::file(folder.path().join("sessions.db"));
@@ -101,7 +101,7 @@ async fn postgres_harness() -> ArtifactHarness {
     use retain_testkit::postgres::TestDatabase;
 
     let database = Arc::new(TestDatabase::new().await);
-    ArtifactHarness::new(Durability::Durable, move || {
+    ArtifactHarness::new(Persistence::Durable, move || {
         let database = Arc::clone(&database);
         async move {
             let options = PostgresOptions::from_uri(&database.uri()).expect("an address");

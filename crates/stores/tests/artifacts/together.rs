@@ -30,7 +30,9 @@ async fn databases() -> Vec<Both> {
         databases.push(Both {
             name: "sqlite",
             artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
-            sessions: Arc::new(StoreSessionService::over(store).with_clock(clock.clone())),
+            sessions: Arc::new(
+                StoreSessionService::over(store).with_clock(Arc::new(clock.clone())),
+            ),
             clock,
             _until_the_end: None,
         });
@@ -47,7 +49,9 @@ async fn databases() -> Vec<Both> {
         databases.push(Both {
             name: "postgres",
             artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
-            sessions: Arc::new(StoreSessionService::over(store).with_clock(clock.clone())),
+            sessions: Arc::new(
+                StoreSessionService::over(store).with_clock(Arc::new(clock.clone())),
+            ),
             clock,
             _until_the_end: Some(Box::new(database)),
         });

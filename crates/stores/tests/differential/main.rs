@@ -7,6 +7,8 @@ mod compare;
 mod run;
 mod script;
 
+use std::sync::Arc;
+
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
@@ -126,15 +128,15 @@ impl Ours {
 async fn ours(folder: &Path) -> [(&'static str, Ours); 2] {
     let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
     let memory = InMemorySessionService::new()
-        .with_clock(clock.clone())
-        .with_ids(ids.clone());
+        .with_clock(Arc::new(clock.clone()))
+        .with_ids(Arc::new(ids.clone()));
     let memory = Ours::Memory(memory, clock, ids);
     let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
     let options = SqliteOptions::file(folder.join("retain.db")).with_durability(Durability::Off);
     let store = SqliteStore::open(options).await.expect("a new database");
     let sqlite = SqliteSessionService::over(store)
-        .with_clock(clock.clone())
-        .with_ids(ids.clone());
+        .with_clock(Arc::new(clock.clone()))
+        .with_ids(Arc::new(ids.clone()));
     [
         ("memory", memory),
         ("sqlite", Ours::Sqlite(sqlite, clock, ids)),

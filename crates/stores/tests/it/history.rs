@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use retain_stores::InMemoryStore;
 use retain_testkit::{
-    Durability, Harness, TestClock,
+    Harness, Persistence, TestClock,
     broken::{Fault, FaultInjector},
     history::{Report, check_history, usual_operations},
     wrapper::WrappedStore,
@@ -44,7 +44,7 @@ async fn sqlite_has_no_anomalies() {
 
 async fn broken(fault: Fault) -> Harness {
     let store = OnceLock::new();
-    Harness::new(Durability::Forgets, move |clock: TestClock| {
+    Harness::new(Persistence::Volatile, move |clock: TestClock| {
         let new = || {
             let store = InMemoryStore::with_clock(Arc::new(clock));
             WrappedStore::with(store, FaultInjector::new(fault, 50))

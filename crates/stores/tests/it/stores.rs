@@ -3,12 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use retain_stores::InMemoryStore;
-use retain_testkit::{Durability, Harness, SharedStore, TestClock};
+use retain_testkit::{Harness, Persistence, SharedStore, TestClock};
 
 /// The in-memory store. A second instance is a second service on the same store.
 pub(crate) async fn in_memory() -> Harness {
     let store = OnceLock::new();
-    Harness::new(Durability::Forgets, move |clock: TestClock| {
+    Harness::new(Persistence::Volatile, move |clock: TestClock| {
         let new = || SharedStore::new(InMemoryStore::with_clock(Arc::new(clock)));
         std::future::ready(store.get_or_init(new).clone())
     })
@@ -22,7 +22,7 @@ pub(crate) async fn postgres() -> Harness {
     use retain_testkit::postgres::TestDatabase;
 
     let database = Arc::new(TestDatabase::new().await);
-    Harness::new(Durability::Durable, move |clock: TestClock| {
+    Harness::new(Persistence::Durable, move |clock: TestClock| {
         let database = Arc::clone(&database);
         async move {
             let options = PostgresOptions::from_uri(&database.uri()).expect("an address");
@@ -39,7 +39,7 @@ pub(crate) async fn sqlite() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};
 
     let folder = Arc::new(retain_testkit::scratch::folder());
-    Harness::new(Durability::Durable, move |clock: TestClock| {
+    Harness::new(Persistence::Durable, move |clock: TestClock| {
         let folder = Arc::clone(&folder);
         async move {
             let options = SqliteOptions::file(folder.path().join("sessions.db"));
@@ -58,7 +58,7 @@ pub(crate) async fn sqlite_in_memory() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};
 
     let store = Arc::new(tokio::sync::OnceCell::new());
-    Harness::new(Durability::Forgets, move |clock: TestClock| {
+    Harness::new(Persistence::Volatile, move |clock: TestClock| {
         let store = Arc::clone(&store);
         async move {
             let open = || async {

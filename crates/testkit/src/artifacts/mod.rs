@@ -23,7 +23,7 @@ pub use keeping::*;
 pub use references::*;
 pub use scopes::*;
 
-use crate::{clock::TestClock, harness::Durability, random::Random};
+use crate::{clock::TestClock, harness::Persistence, random::Random};
 
 type Open = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactService>> + Send + Sync>;
 
@@ -34,7 +34,7 @@ pub struct ArtifactHarness {
     /// The clock that the services use.
     pub clock: TestClock,
     names: ArtifactNaming,
-    durability: Durability,
+    persistence: Persistence,
     open: Open,
     open_store: OpenStore,
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for ArtifactHarness {
 
 impl ArtifactHarness {
     /// Create a harness; every call of `open` must return a store on the same data.
-    pub async fn new<S, F, Opened>(durability: Durability, open: F) -> ArtifactHarness
+    pub async fn new<S, F, Opened>(persistence: Persistence, open: F) -> ArtifactHarness
     where
         S: ArtifactStore,
         F: Fn() -> Opened + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl ArtifactHarness {
         let open = move || -> BoxFuture<'static, Arc<dyn ArtifactService>> {
             let (opened, clock) = (open(), time.clone());
             Box::pin(async move {
-                let service = StoreArtifactService::over(opened.await).with_clock(clock);
+                let service = StoreArtifactService::over(opened.await).with_clock(Arc::new(clock));
                 let service: Arc<dyn ArtifactService> = Arc::new(service);
                 service
             })
@@ -76,7 +76,7 @@ impl ArtifactHarness {
         ArtifactHarness {
             clock,
             names,
-            durability,
+            persistence,
             open: Box::new(open),
             open_store: Box::new(open_store),
         }
@@ -98,7 +98,7 @@ impl ArtifactHarness {
     }
 
     fn is_durable(&self) -> bool {
-        self.durability == Durability::Durable
+        self.persistence == Persistence::Durable
     }
 }
 

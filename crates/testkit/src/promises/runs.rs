@@ -337,7 +337,7 @@ pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
     let log = harness.service();
     let (key, other) = (create(&log, "s").await, create(&log, "other").await);
     let run = begin(&log, &key, event("e1")).await.unwrap();
-    let inside = RunOptions::default().within(key.clone());
+    let inside = RunOptions::default().with_outer_session(key.clone());
     let begins = |options: &RunOptions| Append::from(event("e2")).beginning_run(options.clone());
     let nested = log.append(&key, begins(&inside)).await;
     assert_fails!(nested, SessionError::NestedRun { key: found } if found == key);
@@ -351,7 +351,7 @@ pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
         .unwrap()
         .run
         .unwrap();
-    let inside = inside.within(other.clone());
+    let inside = inside.with_outer_session(other.clone());
     for key in [&other, &key] {
         let nested = log.append(key, begins(&inside)).await;
         assert_fails!(nested, SessionError::NestedRun { .. });

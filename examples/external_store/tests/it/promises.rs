@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use external_store::JournalStore;
-use retain::testing::{Durability, Harness, TestClock, scratch};
+use retain::testing::{Harness, Persistence, TestClock, scratch};
 
 /// A new journal. The harness calls the closure for each service: like another process, it opens the
 /// same file again.
 async fn open() -> Harness {
     let folder = scratch::folder();
-    Harness::new(Durability::Durable, move |clock: TestClock| {
+    Harness::new(Persistence::Durable, move |clock: TestClock| {
         let store = JournalStore::open(folder.path().join("sessions.jsonl"));
         let store = store.expect("a journal").with_clock(Arc::new(clock));
         std::future::ready(store)

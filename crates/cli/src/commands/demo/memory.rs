@@ -40,7 +40,7 @@ pub(super) async fn recall_fact(sessions: &SqliteSessionService) -> anyhow::Resu
     run(sessions, ready, "saturday", QUESTION).await?;
     say!("  this agent got matching memories with the request and needed no call");
 
-    let search = MemoryQuery::new(QUESTION).limit(1);
+    let search = MemoryQuery::new(QUESTION).with_limit(1);
     let memory = memory(sessions);
     let found = memory.search_memory_with(APP, USER, search).await?;
     print_explanation(found.first().context("the memory was not found")?)?;

@@ -57,7 +57,7 @@ impl Serve {
         let settings = Settings::resolve(self.options, self.config.as_deref())?;
         let exports = TelemetryExport::from_env()?;
         let dev = settings.ui_dir.as_ref();
-        let dev = dev.map(|dir| Dev::new().ui_dir(dir));
+        let dev = dev.map(|dir| Dev::new().with_ui_dir(dir));
         logs::start(&settings, dev.as_ref(), &exports)?;
         exports.warn();
         open_files::allow_many();
@@ -114,21 +114,21 @@ fn apps(
 ) -> anyhow::Result<Apps> {
     let runs = Runs::with_limits(settings.max_runs_per_user, settings.max_runs);
     let mut apps = Apps::new(services.clone())
-        .limit_runs(runs)
-        .auto_create_session(settings.auto_create_session)
-        .resumable(settings.resumable)
-        .reload_agents(settings.reload_agents);
+        .with_runs(runs)
+        .with_auto_create_session(settings.auto_create_session)
+        .with_resumable(settings.resumable)
+        .with_reload_agents(settings.reload_agents);
     if let Some(calls) = settings.max_llm_calls {
-        apps = apps.max_llm_calls(calls.limit);
+        apps = apps.with_max_llm_calls(calls.limit);
     }
     if let Some(app) = &settings.default_app {
         apps = apps.with_default_app(app);
     }
     if let Some(dev) = dev {
-        apps = apps.dev(dev);
+        apps = apps.with_dev(dev);
     }
     if let Some(content_in_spans) = settings.capture_message_content {
-        apps = apps.telemetry(Telemetry {
+        apps = apps.with_telemetry(Telemetry {
             content_in_spans,
             ..Telemetry::default()
         });
@@ -137,11 +137,11 @@ fn apps(
     if settings.conformance {
         let conformance = Conformance::default();
         registry = conformance.registry(registry, models.registry.clone());
-        apps = apps.plugin(conformance.plugin());
+        apps = apps.with_plugin(conformance.plugin());
     }
     if let Some(dir) = &settings.agents_dir {
-        let apps = apps.ingest_after_turns(settings.ingest_after_turns);
-        return Ok(apps.agents_at(dir, registry)?);
+        let apps = apps.with_ingest_after_turns(settings.ingest_after_turns);
+        return Ok(apps.with_agents_at(dir, registry)?);
     }
     let agent = LlmAgent::builder(BUILT_IN_APP)
         .description("Remembers what it is told, across sessions.")
@@ -152,9 +152,9 @@ fn apps(
         .tool(preload_memory_tool(5))
         .build()?;
     Ok(apps
-        .ingest_after_turns(true)
-        .auto_create_session(true)
-        .agent(BUILT_IN_APP, Arc::new(agent)))
+        .with_ingest_after_turns(true)
+        .with_auto_create_session(true)
+        .with_agent(BUILT_IN_APP, Arc::new(agent)))
 }
 
 /// Keys, origins and limits. An address that others can reach requires an API key; `has_key` says that
@@ -184,10 +184,10 @@ async fn guards(
     let origins = Origins::new(address.is_loopback(), &settings.allow_origins);
     let origins = origins.context("invalid --allow-origins")?;
     Ok(Guards {
-        origins: origins.called(&settings.host),
+        origins: origins.with_host(&settings.host),
         keys: keys
-            .limited(settings.limits.requests_per_key)
-            .limited_wrong(settings.limits.wrong_keys_per_peer),
+            .with_rate_limit(settings.limits.requests_per_key)
+            .with_rejection_limit(settings.limits.wrong_keys_per_peer),
         limits: settings.limits,
         ..Guards::default()
     })

@@ -52,7 +52,7 @@ impl Caller {
         let agent = AgentConfig::load(&file, &registry).unwrap();
         let runner = Runner::builder()
             .app_name("app")
-            .shared_agent(agent)
+            .agent(agent)
             .session_service(Arc::new(InMemorySessionService::new()))
             .auto_create_session(true);
         Caller {

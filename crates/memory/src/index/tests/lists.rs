@@ -92,7 +92,9 @@ fn unlimited_search_returns_everything() {
 fn filter_restricts_hits_without_changing_scores() {
     let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
     let all = ask_for(&index, "cello number", 200);
-    let hits = index.search(&query("cello number").limit(5), &[], &|seq| seq % 50 == 0);
+    let hits = index.search(&query("cello number").with_limit(5), &[], &|seq| {
+        seq % 50 == 0
+    });
     let mut found: Vec<u64> = hits.iter().map(|it| it.seq).collect();
     found.sort_unstable();
     assert_eq!(found, [50, 100, 150, 200]);
@@ -156,7 +158,7 @@ fn min_score_cuts_the_list() {
     ]);
     let all = ask(&index, "blue cello");
     assert_eq!(all.len(), 3);
-    let query = query("blue cello").min_score((all[0].score + all[1].score) / 2.0);
+    let query = query("blue cello").with_min_score((all[0].score + all[1].score) / 2.0);
     assert_eq!(index.search(&query, &[], &|_| true).len(), 1);
 }
 

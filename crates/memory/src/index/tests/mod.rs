@@ -49,11 +49,11 @@ fn fill(mut index: UserIndex, documents: impl IntoIterator<Item = Document>) -> 
 
 /// A query on [`A_MONDAY`].
 fn query(text: &str) -> MemoryQuery {
-    MemoryQuery::new(text).reference_time(A_MONDAY)
+    MemoryQuery::new(text).with_reference_time(A_MONDAY)
 }
 
 fn ask_for(index: &UserIndex, text: &str, limit: usize) -> Vec<Hit> {
-    index.search(&query(text).limit(limit), &[], &|_| true)
+    index.search(&query(text).with_limit(limit), &[], &|_| true)
 }
 
 fn ask(index: &UserIndex, text: &str) -> Vec<Hit> {

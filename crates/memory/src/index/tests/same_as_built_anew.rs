@@ -45,7 +45,7 @@ fn assert_same(random: &mut Random, index: &UserIndex, anew: &UserIndex, seed: u
     for _ in 0..6 {
         let text = text(random);
         let has_embedding = random.chance(50);
-        let query = query(&text).limit(1 + random.below(20) as usize);
+        let query = query(&text).with_limit(1 + random.below(20) as usize);
         let embedding: &[f32] = if has_embedding { &embedding } else { &[] };
         let search = |index: &UserIndex| index.search(&query, embedding, &|seq| seq % 7 != 0);
         let shown = |hits: Vec<Hit>| -> Vec<_> {

@@ -1,5 +1,7 @@
 //! Which events are stored as memories, how scopes are separated, and what a deletion does.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use retain_core::{
@@ -171,8 +173,8 @@ async fn add_memory_is_unsupported() {
 async fn event_without_id_and_time_gets_both() {
     let clock = TestClock::default();
     let memory = InMemoryMemoryService::new()
-        .with_clock(clock.clone())
-        .with_ids(TestIds::new("made"));
+        .with_clock(Arc::new(clock.clone()))
+        .with_ids(Arc::new(TestIds::new("made")));
     clock.tick(Duration::from_secs(60));
     let events = shared(vec![Event::user_text("red"), Event::user_text("red wine")]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);

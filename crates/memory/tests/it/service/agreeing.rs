@@ -26,10 +26,10 @@ struct Process<S> {
 
 fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestClock) -> Process<S> {
     let memory = StoreMemoryService::over(store)
-        .with_clock(clock.clone())
+        .with_clock(Arc::new(clock.clone()))
         // Search by words only, so that every hit has a matching word.
         .with_static_vectors(false)
-        .with_ids(TestIds::new("m"));
+        .with_ids(Arc::new(TestIds::new("m")));
     Process {
         sessions: Arc::new(sessions),
         memory,
@@ -60,7 +60,7 @@ async fn seen<S: MemoryStore>(
     }
     let mut found = Vec::new();
     for word in WORDS {
-        let search = MemoryQuery::new(word).limit(1000);
+        let search = MemoryQuery::new(word).with_limit(1000);
         let hits = memory.search_memory_with("app", "ada", search).await;
         found.push(hits.unwrap().into_iter().map(|it| it.info.id).collect());
     }

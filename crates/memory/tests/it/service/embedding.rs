@@ -112,7 +112,7 @@ async fn failing_embedder_is_retried_after_a_minute() {
     let (store, clock) = (InMemoryMemoryStore::default(), TestClock::default());
     let embedder = Lengths::new(1);
     let memory = StoreMemoryService::over(store.clone())
-        .with_clock(clock.clone())
+        .with_clock(Arc::new(clock.clone()))
         .with_embedder(embedder.clone());
     embedder.is_broken.store(true, Ordering::SeqCst);
     let texts = (0..500).map(|n| Event::user_text(format!("text {n}")));

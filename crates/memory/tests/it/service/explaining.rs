@@ -1,5 +1,7 @@
 //! Search options with the real index on SQLite, and the explanation of each hit.
 
+use std::sync::Arc;
+
 use retain_core::{
     Content, Event, FunctionResponse, Json, JsonMap, MemoryFilter, MemoryKind, MemoryOrigin,
     MemoryService as _, OriginKind, Part,
@@ -54,7 +56,7 @@ async fn talks(memory: &Memory) {
 async fn with_talks() -> (Memory, tempfile::TempDir) {
     let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
-    let memory = StoreMemoryService::over(store).with_clock(TestClock::default());
+    let memory = StoreMemoryService::over(store).with_clock(Arc::new(TestClock::default()));
     talks(&memory).await;
     (memory, folder)
 }
@@ -110,10 +112,10 @@ async fn explanation_names_neighbors_and_times() {
     assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == MatchPlace::Near));
 
     let asked = MemoryQuery::new("What did I say about the hotel yesterday?");
-    let on_tuesday = search(&memory, asked.clone().reference_time(MONDAY + DAY)).await;
+    let on_tuesday = search(&memory, asked.clone().with_reference_time(MONDAY + DAY)).await;
     assert_eq!(on_tuesday[0].info.id, "monday-1");
     assert!(on_tuesday[0].explanation.time > 0.0);
-    let on_saturday = search(&memory, asked.reference_time(MONDAY + 5.0 * DAY)).await;
+    let on_saturday = search(&memory, asked.with_reference_time(MONDAY + 5.0 * DAY)).await;
     assert_eq!(on_saturday[0].info.id, "friday-1");
     assert!(on_saturday[0].explanation.time > 0.0);
 }
@@ -130,11 +132,11 @@ async fn hits_below_min_score_are_dropped() {
     );
     assert!(scores[0] > scores[2], "{scores:?}");
     for least in [scores[2], scores[1], scores[0]] {
-        let found = search(&memory, asked.clone().min_score(least)).await;
+        let found = search(&memory, asked.clone().with_min_score(least)).await;
         let expected = scores.iter().filter(|it| **it >= least).count();
         assert_eq!(found.len(), expected, "{least} of {scores:?}");
     }
-    assert!(search(&memory, asked.min_score(1.0)).await.is_empty());
+    assert!(search(&memory, asked.with_min_score(1.0)).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,15 +145,15 @@ async fn limit_and_token_budget_keep_the_best_hits() {
     let asked = MemoryQuery::new("high floors in hotels");
     let all = search(&memory, asked.clone()).await;
     for limit in 0..=all.len() {
-        let found = search(&memory, asked.clone().limit(limit)).await;
+        let found = search(&memory, asked.clone().with_limit(limit)).await;
         assert_eq!(ids(&found), ids(&all[..limit]));
     }
     // Nine tokens are 36 bytes: exactly the first message of Monday.
     let first = all[0].entry.content.text_concat();
     assert_eq!(first.len(), 36);
-    let found = search(&memory, asked.clone().token_budget(9)).await;
+    let found = search(&memory, asked.clone().with_token_budget(9)).await;
     assert_eq!(ids(&found), ["monday-1"]);
-    let found = search(&memory, asked.token_budget(8)).await;
+    let found = search(&memory, asked.with_token_budget(8)).await;
     let bytes: usize = found
         .iter()
         .map(|it| it.entry.content.text_concat().len())
@@ -162,7 +164,8 @@ async fn limit_and_token_budget_keep_the_best_hits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_apply_regardless_of_ranking() {
     let (memory, _folder) = with_talks().await;
-    let asked = |filter: MemoryFilter| MemoryQuery::new("high floors in hotels").filter(filter);
+    let asked =
+        |filter: MemoryFilter| MemoryQuery::new("high floors in hotels").with_filter(filter);
     let any = MemoryFilter::default;
     let later = MemoryFilter {
         since: Some(MONDAY + DAY),
@@ -221,6 +224,6 @@ async fn tool_responses_can_be_filtered_out() {
         origins: vec![OriginKind::Person, OriginKind::Agent],
         ..MemoryFilter::default()
     };
-    let found = search(&memory, asked.filter(people)).await;
+    let found = search(&memory, asked.with_filter(people)).await;
     assert!(found.len() >= 3 && !ids(&found).contains(&"tools-1#0"));
 }

@@ -98,7 +98,7 @@ async fn search_and_list_apply_each_filter() {
             vec!["s2-1"],
         ),
     ] {
-        let search = MemoryQuery::new("apples").filter(filter.clone());
+        let search = MemoryQuery::new("apples").with_filter(filter.clone());
         assert_eq!(ids(&memory, search).await, expected, "{filter:?}");
         let list = ListMemories {
             filter,
@@ -122,15 +122,15 @@ async fn search_respects_limit_and_token_budget() {
         .await
         .unwrap();
     let search = || MemoryQuery::new("apples");
-    assert!(ids(&memory, search().limit(2)).await.len() <= 2);
-    assert!(ids(&memory, search().limit(0)).await.is_empty());
+    assert!(ids(&memory, search().with_limit(2)).await.len() <= 2);
+    assert!(ids(&memory, search().with_limit(0)).await.is_empty());
     // A budget that is too small for the long message still admits short ones.
-    let fits = ids(&memory, search().token_budget(4)).await;
+    let fits = ids(&memory, search().with_token_budget(4)).await;
     assert!(
         !fits.is_empty() && !fits.contains(&"s1-2".to_owned()),
         "{fits:?}"
     );
-    assert!(ids(&memory, search().token_budget(1)).await.is_empty());
+    assert!(ids(&memory, search().with_token_budget(1)).await.is_empty());
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn index_follows_changes_by_another_service() {
         one.add_session_to_memory(&session(round)).await.unwrap();
         let list = || ListMemories::default();
         let there = one.list("app", "ada", list()).await.unwrap().memories.len();
-        let search = MemoryQuery::new("apples").limit(100);
+        let search = MemoryQuery::new("apples").with_limit(100);
         let found = two
             .search_memory_with("app", "ada", search.clone())
             .await

@@ -1,5 +1,7 @@
 //! How an index follows its store: after failures, concurrent changes, erasures and unknown users.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use retain_core::{
@@ -43,7 +45,7 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
     // A stale entry would be the best hit and would be missing in the store.
-    let search = MemoryQuery::new("golden apples").limit(1);
+    let search = MemoryQuery::new("golden apples").with_limit(1);
     let hits = memory
         .search_memory_with("app", "ada", search)
         .await
@@ -91,7 +93,7 @@ async fn filter_applies_to_concurrent_edits() {
         metadata: notes("red"),
         ..MemoryFilter::default()
     };
-    let search = || MemoryQuery::new("tea").filter(filter.clone());
+    let search = || MemoryQuery::new("tea").with_filter(filter.clone());
     let before = memory.search_memory_with("app", "ada", search()).await;
     assert_eq!(before.unwrap().len(), 1);
     let update = MemoryUpdate {
@@ -140,7 +142,7 @@ async fn edited_text_leaves_the_index_at_once() {
 /// After `sessions` erases a user, the cache holds no index of that user's memories in `store`.
 async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
     let clock = TestClock::default();
-    let memory = StoreMemoryService::over(store).with_clock(clock.clone());
+    let memory = StoreMemoryService::over(store).with_clock(Arc::new(clock.clone()));
     let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
     memory.add_session_to_memory(&tea).await.unwrap();
     let mut other = session_with("s2", vec![Event::user_text("Grace likes tea.")]);

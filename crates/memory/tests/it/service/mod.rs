@@ -32,8 +32,8 @@ type InMemory = StoreMemoryService<InMemoryMemoryStore>;
 fn in_memory() -> (InMemory, TestClock) {
     let clock = TestClock::default();
     let memory = StoreMemoryService::over(InMemoryMemoryStore::default())
-        .with_clock(clock.clone())
-        .with_ids(TestIds::new("m"));
+        .with_clock(Arc::new(clock.clone()))
+        .with_ids(Arc::new(TestIds::new("m")));
     (memory, clock)
 }
 

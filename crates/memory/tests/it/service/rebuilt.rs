@@ -1,6 +1,8 @@
 //! An index that has followed any sequence of changes gives the same results as one that is
 //! rebuilt.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use retain_core::{
@@ -46,7 +48,7 @@ async fn answers<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     query: &str,
 ) -> Vec<(String, u32, Vec<u64>)> {
-    let search = MemoryQuery::new(query).limit(7);
+    let search = MemoryQuery::new(query).with_limit(7);
     let found = memory.search_memory_with("app", "ada", search).await;
     let found = found.unwrap().into_iter();
     found
@@ -135,8 +137,8 @@ async fn change<S: MemoryStore>(
 async fn follows<S: MemoryStore + Clone>(store: S, seed: u64) {
     let mut random = Random::new(seed);
     let clock = TestClock::default();
-    let service = || StoreMemoryService::over(store.clone()).with_clock(clock.clone());
-    let memory = service().with_ids(TestIds::new("m"));
+    let service = || StoreMemoryService::over(store.clone()).with_clock(Arc::new(clock.clone()));
+    let memory = service().with_ids(Arc::new(TestIds::new("m")));
     for step in 0..25 {
         change(&memory, &clock, &mut random).await;
         let query = text(&mut random);

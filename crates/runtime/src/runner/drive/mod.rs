@@ -137,7 +137,7 @@ impl Driver {
         let is_windowed = request.config.get_session_config.is_some();
         let mut config = request.config;
         let options = config.run_options.clone();
-        config.run_options = options.clone().within(key.clone());
+        config.run_options = options.clone().with_outer_session(key.clone());
         let invocation = Invocation {
             id: begin.invocation_id,
             key,

@@ -178,7 +178,7 @@ async fn play(script: &Json) -> Json {
         .agent(root.build().unwrap())
         .session_service(Arc::<InMemorySessionService>::clone(&sessions))
         .artifact_service(Arc::clone(&artifacts))
-        .plugin(SaveFilesAsArtifactsPlugin::new())
+        .plugin(Arc::new(SaveFilesAsArtifactsPlugin::new()))
         .build()
         .unwrap();
     let key = SessionKey::new("app", "ada", "s1");

@@ -88,7 +88,7 @@ async fn registered_class_builds_the_agent_of_its_file() {
     assert_eq!(agent.sub_agents()[0].name(), "below");
     let runner = Runner::builder()
         .app_name("shop")
-        .shared_agent(agent)
+        .agent(agent)
         .session_service(Arc::new(InMemorySessionService::new()))
         .auto_create_session(true)
         .build()

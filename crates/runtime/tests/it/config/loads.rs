@@ -29,7 +29,7 @@ async fn ask(agent: Arc<dyn Agent>) -> Vec<Event> {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let runner = Runner::builder()
         .app_name("app")
-        .shared_agent(agent)
+        .agent(agent)
         .session_service(sessions)
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .auto_create_session(true)

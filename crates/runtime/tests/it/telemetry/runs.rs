@@ -139,7 +139,7 @@ pub(crate) fn broken() -> Arc<dyn Agent> {
 pub(crate) fn runner(agent: Arc<dyn Agent>, telemetry: Telemetry) -> Runner {
     let runner = Runner::builder()
         .app_name(APP)
-        .shared_agent(agent)
+        .agent(agent)
         .session_service(Arc::new(InMemorySessionService::new()))
         .auto_create_session(true)
         .telemetry(telemetry);

@@ -143,11 +143,8 @@ async fn stream_span_has_the_values_of_the_last_chunk() {
     let agent = LlmAgent::builder("a").model(model("m", replies));
     let (collected, _listening) = Collected::listening();
     let runner = runner(Arc::new(agent.build().expect("an agent")), IN_PROCESS);
-    let config = RunConfig {
-        streaming_mode: StreamingMode::Sse,
-        ..RunConfig::default()
-    };
-    let request = RunRequest::new(MESSAGE).config(config);
+    let config = RunConfig::default().with_streaming_mode(StreamingMode::Sse);
+    let request = RunRequest::new(MESSAGE).with_config(config);
     let run = runner.run_with(USER, Some(SESSION), request).await;
     let events = run
         .expect("it begins")
@@ -277,7 +274,7 @@ async fn compaction_span_belongs_to_its_run() {
         .agent(agent.build().expect("an agent"))
         .session_service(Arc::new(retain_stores::InMemorySessionService::new()))
         .auto_create_session(true)
-        .compaction(CompactionConfig::new().sliding_window(1, 0))
+        .compaction(CompactionConfig::new().with_sliding_window(1, 0))
         .build()
         .expect("a runner");
     let long = "word ".repeat(500);

@@ -32,7 +32,7 @@ pub(crate) async fn turns(
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let runner = Runner::builder()
         .app_name("app")
-        .shared_agent(agent)
+        .agent(agent)
         .session_service(Arc::clone(&sessions))
         .resumable(script["resumable"] == true);
     let runner = runner.build().expect("the runner can be built");
@@ -81,15 +81,16 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
         false => StreamingMode::None,
     };
     let config = RunConfig::default();
+    let max_llm_calls = config.max_llm_calls;
     let limit = said["maxLlmCalls"].as_u64().map(|limit| limit as u32);
     let request = RunRequest::new(user.message(said))
-        .state_delta(map(&said["stateDelta"]))
-        .config(RunConfig {
-            streaming_mode: mode,
-            max_llm_calls: limit.or(config.max_llm_calls),
-            custom_metadata: map(&said["metadata"]),
-            ..config
-        });
+        .with_state_delta(map(&said["stateDelta"]))
+        .with_config(
+            config
+                .with_streaming_mode(mode)
+                .with_max_llm_calls(limit.or(max_llm_calls))
+                .with_custom_metadata(map(&said["metadata"])),
+        );
     let mut run = match runner.run_with(USER, Some("s1"), request).await {
         Ok(run) => run,
         Err(error) => return (Vec::new(), Some(error.code().to_owned())),

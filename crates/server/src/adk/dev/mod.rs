@@ -49,7 +49,7 @@ impl Dev {
     }
 
     /// Add the files of the web UI: the folder `browser` of an installed google-adk.
-    pub fn ui_dir(mut self, dir: impl Into<PathBuf>) -> Dev {
+    pub fn with_ui_dir(mut self, dir: impl Into<PathBuf>) -> Dev {
         self.ui_dir = Some(dir.into());
         self
     }

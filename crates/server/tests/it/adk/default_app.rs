@@ -10,7 +10,7 @@ use crate::adk::support::{Gated, ask, filing_agent, gated_agent, request, send, 
 #[tokio::test]
 async fn default_app_may_be_omitted() {
     let services = services();
-    let apps = Apps::new(services.clone()).agent("desk", Arc::new(filing_agent()));
+    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(filing_agent()));
     let apps = apps.with_default_app("desk");
     let server = Arc::new(Server { services, apps });
     let created = ask(
@@ -92,7 +92,7 @@ async fn agent_folder_is_the_only_app() {
     let apps = Apps::new(services.clone());
     let folder = agents.path().join("mine");
     let apps = apps
-        .agents_at(&folder, ConfigRegistry::new())
+        .with_agents_at(&folder, ConfigRegistry::new())
         .expect("apps");
     let server = Arc::new(Server { services, apps });
     assert_eq!(

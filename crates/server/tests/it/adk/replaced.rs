@@ -20,8 +20,8 @@ fn reloading(folder: &std::path::Path, model: &Gated) -> Arc<Server> {
     let registry = ConfigRegistry::new();
     let registry = registry.model_of(move |_, _| Ok(Arc::new(model.clone()) as Arc<dyn Model>));
     let services = services();
-    let apps = Apps::new(services.clone()).agents_at(folder, registry);
-    let apps = apps.expect("a folder").reload_agents(true);
+    let apps = Apps::new(services.clone()).with_agents_at(folder, registry);
+    let apps = apps.expect("a folder").with_reload_agents(true);
     Arc::new(Server { services, apps })
 }
 

@@ -10,8 +10,8 @@ use crate::adk::support::{Answer, ask, filing_agent, message, services, with_ses
 /// A server whose runs are resumable or not.
 fn server(resumable: bool) -> Arc<Server> {
     let services = services();
-    let apps = Apps::new(services.clone()).agent("desk", Arc::new(filing_agent()));
-    let apps = apps.resumable(resumable);
+    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(filing_agent()));
+    let apps = apps.with_resumable(resumable);
     Arc::new(Server { services, apps })
 }
 

@@ -178,7 +178,7 @@ pub(crate) fn gated_agent(model: &Gated) -> LlmAgent {
 /// A server with the app `desk`.
 pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     let services = services();
-    let apps = Apps::new(services.clone()).agent("desk", Arc::new(agent));
+    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(agent));
     Arc::new(Server { services, apps })
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
         sessions: Arc::new(sessions.expect("a database")),
         ..services()
     };
-    let apps = Apps::new(services.clone()).agent("desk", Arc::new(agent()));
+    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(agent()));
     [server(agent()), Arc::new(Server { services, apps })]
 }
 

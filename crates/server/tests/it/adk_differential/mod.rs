@@ -106,7 +106,7 @@ fn ours(default_app: Option<&str>) -> Arc<Server> {
     };
     let registry = ConfigRegistry::new().model_of(|_, _| Ok(Arc::new(echo::Echo)));
     let dir = AgentsDir::open(here("agents"), registry).expect("agents");
-    let mut apps = Apps::new(services.clone()).dir(dir);
+    let mut apps = Apps::new(services.clone()).with_dir(dir);
     if let Some(app) = default_app {
         apps = apps.with_default_app(app);
     }

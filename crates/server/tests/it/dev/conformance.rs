@@ -46,7 +46,7 @@ async fn recordings_are_replayed_only_when_requested() {
     let conformance = Conformance::default();
     let registry = conformance.registry(ConfigRegistry::new(), ModelRegistry::default());
     let replaying = server(folder.path(), registry, |apps| {
-        apps.plugin(conformance.plugin())
+        apps.with_plugin(conformance.plugin())
     });
 
     let said = say(&replaying, "solo", "Hello!", &config(&case, "none")).await;
@@ -79,7 +79,7 @@ async fn unreplayable_run_is_reported() {
     let conformance = Conformance::default();
     let registry = conformance.registry(ConfigRegistry::new(), ModelRegistry::default());
     let server = server(folder.path(), registry, |apps| {
-        apps.plugin(conformance.plugin())
+        apps.with_plugin(conformance.plugin())
     });
     for (case, mode, expected) in [
         ("missing", "none", "generated-recordings.yaml"),

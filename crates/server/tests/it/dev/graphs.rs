@@ -10,7 +10,7 @@ async fn app_is_described_and_drawn() {
     let folder = agents();
     write(folder.path(), "chat/README.md", "Chat.");
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
+        apps.with_dev(Dev::new())
     });
     let described = get(&server, "/dev/apps/chat/build_graph").await;
     let expected = concat!(
@@ -40,7 +40,7 @@ async fn app_is_described_and_drawn() {
 async fn event_graph_highlights_its_edges() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
+        apps.with_dev(Dev::new())
     });
     say(&server, "chat", "What is the name of my cat?", "").await;
     let session = get(&server, "/apps/chat/users/ada/sessions/s").await.json();

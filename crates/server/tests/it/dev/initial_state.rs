@@ -12,7 +12,7 @@ const SESSIONS: &str = "/apps/chat/users/ada/sessions";
 const FILE: &str = "chat/initial_state.json";
 
 fn dev(apps: Apps) -> Apps {
-    apps.dev(Dev::new())
+    apps.with_dev(Dev::new())
 }
 
 /// The state of a new session, from the response and from the store.

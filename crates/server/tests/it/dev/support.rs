@@ -50,7 +50,7 @@ pub(crate) fn server(
         artifacts: Arc::new(InMemoryArtifactService::new()),
     };
     let agents = AgentsDir::open(agents, registry).expect("a folder of agents");
-    let apps = more(Apps::new(services.clone()).dir(agents));
+    let apps = more(Apps::new(services.clone()).with_dir(agents));
     Arc::new(Server { services, apps })
 }
 

@@ -50,7 +50,7 @@ fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
     let subscriber = Registry::default().with(dev.traces().layer());
     retain_testkit::callsites::enable_for_all_threads();
     let listening = tracing::subscriber::set_default(subscriber);
-    let server = server(agents, ConfigRegistry::new(), |apps| apps.dev(dev));
+    let server = server(agents, ConfigRegistry::new(), |apps| apps.with_dev(dev));
     (server, listening)
 }
 
@@ -284,7 +284,9 @@ async fn exported_spans_contain_no_content() {
         .with(everything);
     retain_testkit::callsites::enable_for_all_threads();
     let _listening = tracing::subscriber::set_default(subscriber);
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| apps.dev(dev));
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.with_dev(dev)
+    });
     say(&server, "chat", "Where is my cat?", "").await;
     let shown = get(&server, "/debug/trace/session/s").await.text;
     assert!(shown.contains("Where is my cat?"), "the web UI has it");
@@ -308,7 +310,7 @@ async fn capturing_content_does_not_change_the_web_ui() {
         ..Telemetry::default()
     };
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(dev).telemetry(capture)
+        apps.with_dev(dev).with_telemetry(capture)
     });
     say(&server, "chat", "Where is my cat?", "").await;
     let shown = get(&server, "/debug/trace/session/s").await.text;

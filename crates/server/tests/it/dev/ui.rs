@@ -42,7 +42,7 @@ async fn only_files_of_the_ui_are_served() {
     write(folder.path(), stale, "{\"backendUrl\":\"stale\"}");
     let ui = folder.path().join("ui");
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new().ui_dir(ui))
+        apps.with_dev(Dev::new().with_ui_dir(ui))
     });
 
     for path in ["/", "/dev-ui"] {
@@ -101,7 +101,7 @@ async fn agents_are_shown_on_this_machine_only() {
     write(folder.path(), "chat/sub.yaml", "name: sub\n");
     write(folder.path(), "secret.yaml", "secret");
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
+        apps.with_dev(Dev::new())
     });
     for path in ["/dev/apps/chat/builder?ts=1", "/builder/app/chat?ts=1"] {
         let shown = get(&server, path).await;
@@ -161,7 +161,7 @@ async fn link_outside_the_folder_is_not_followed() {
         symlink(at(from), at(to)).expect("a link");
     }
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new().ui_dir(at("ui")))
+        apps.with_dev(Dev::new().with_ui_dir(at("ui")))
     });
     for name in ["link.txt", "folder/secret.txt", "shown.txt"] {
         let answer = get(&server, &format!("/dev-ui/{name}")).await;
@@ -183,7 +183,7 @@ async fn link_outside_the_folder_is_not_followed() {
 async fn writes_are_rejected() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
+        apps.with_dev(Dev::new())
     });
     for path in [
         "/dev/apps/chat/builder/save",

@@ -168,7 +168,7 @@ async fn requests_per_key_are_limited() {
     let other = world.key("b", None, |_| ()).await;
     let keys = world.keys.clone();
     let router = world.router(|guards| {
-        guards.keys = Keys::new(Arc::new(keys), None, true).limited(2.0);
+        guards.keys = Keys::new(Arc::new(keys), None, true).with_rate_limit(2.0);
     });
     for _ in 0..4 {
         assert_eq!(get(&router, LIST, &key).await.status, 200);
@@ -188,7 +188,7 @@ async fn wrong_keys_per_address_are_limited() {
     let fresh = world.key("b", None, |_| ()).await;
     let keys = world.keys.clone();
     let router = world.router(|guards| {
-        guards.keys = Keys::new(Arc::new(keys), None, true).limited_wrong(2.0);
+        guards.keys = Keys::new(Arc::new(keys), None, true).with_rejection_limit(2.0);
     });
     let ask_from = async |peer: &str, key: &str| {
         let mut asked = request(&Method::GET, LIST, key, None);
@@ -226,7 +226,7 @@ async fn guessing_the_settings_key_is_limited() {
     let keys = world.keys.clone();
     let router = world.router(|guards| {
         let single = Some("open sesame".to_owned());
-        guards.keys = Keys::new(Arc::new(keys), single, true).limited_wrong(2.0);
+        guards.keys = Keys::new(Arc::new(keys), single, true).with_rejection_limit(2.0);
     });
     let ask_from = async |peer: &str, key: &str| {
         let mut asked = request(&Method::GET, LIST, key, None);
@@ -335,7 +335,7 @@ async fn public_routes_ignore_the_key() {
     let keys = world.keys.clone();
     let router = world.router(|guards| {
         let keys = Keys::new(Arc::new(keys), None, true);
-        guards.keys = keys.limited(1.0).limited_wrong(1.0);
+        guards.keys = keys.with_rate_limit(1.0).with_rejection_limit(1.0);
     });
     // A key allows two requests at once, and an address two failed attempts.
     for _ in 0..5 {

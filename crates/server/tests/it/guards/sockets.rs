@@ -34,9 +34,9 @@ impl Listening {
         let agent = LlmAgent::builder("clerk").model(Hanging).build().unwrap();
         let services = services();
         let apps = Apps::new(services.clone())
-            .agent(APP, Arc::new(agent))
-            .auto_create_session(true)
-            .limit_runs(Runs::with_limits(1, 10));
+            .with_agent(APP, Arc::new(agent))
+            .with_auto_create_session(true)
+            .with_runs(Runs::with_limits(1, 10));
         let server = Arc::new(Server { services, apps });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

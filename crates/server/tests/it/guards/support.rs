@@ -60,7 +60,7 @@ pub(crate) fn server(services: Services) -> Arc<Server> {
 
 /// A server with one app.
 pub(crate) fn server_of(services: Services, agent: Arc<LlmAgent>) -> Arc<Server> {
-    let apps = Apps::new(services.clone()).agent(APP, agent);
+    let apps = Apps::new(services.clone()).with_agent(APP, agent);
     Arc::new(Server { services, apps })
 }
 

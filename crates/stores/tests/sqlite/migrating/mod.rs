@@ -182,7 +182,7 @@ async fn target_behaves_as_the_source_after_migration() {
     let mut states = Vec::new();
     for name in ["from.db", "to.db"] {
         let store = open(&it.path(name), &it.clock).await;
-        let sessions = StoreSessionService::over(store).with_clock(it.clock.clone());
+        let sessions = StoreSessionService::over(store).with_clock(Arc::new(it.clock.clone()));
         // A known event is known in the target too, and a rewind restores the same state.
         let read = sessions
             .read(&long, retain_core::Window::ALL)

@@ -76,10 +76,11 @@ pub(super) async fn fill(path: &Path, clock: &TestClock) {
     let store = open(path, clock).await;
     fill_memory(&store).await;
     fill_keys(&store).await;
-    let artifacts = StoreArtifactService::over(store.artifacts()).with_clock(clock.clone());
+    let artifacts =
+        StoreArtifactService::over(store.artifacts()).with_clock(Arc::new(clock.clone()));
     let sessions = StoreSessionService::over(store)
-        .with_clock(clock.clone())
-        .with_ids(TestIds::default());
+        .with_clock(Arc::new(clock.clone()))
+        .with_ids(Arc::new(TestIds::default()));
     for app in APPS {
         fill_app(&sessions, app).await;
     }
@@ -296,7 +297,7 @@ pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
         keys.had_any().await.unwrap()
     ));
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
-    let sessions = StoreSessionService::over(store).with_clock(clock.clone());
+    let sessions = StoreSessionService::over(store).with_clock(Arc::new(clock.clone()));
     for app in APPS {
         let lines = sessions.export(ExportScope::App { app: app.into() });
         all.extend(lines.try_collect::<Vec<_>>().await.unwrap());
