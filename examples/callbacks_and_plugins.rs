@@ -12,7 +12,7 @@ use retain::{
     CallbackContext, Content, Event, InMemorySessionService, LlmAgent, Runner, ScriptedModel,
     agent::{BeforeModel, InvocationContext},
     model::{LlmRequest, LlmResponse},
-    runner::{Hooked, Plugin},
+    runner::{HookResult, Plugin},
 };
 
 /// A callback before the model: some questions are answered without asking it.
@@ -55,13 +55,13 @@ impl Plugin for Counting {
         &self,
         _ctx: &CallbackContext,
         _request: &mut LlmRequest,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         self.model_calls.fetch_add(1, Ordering::Relaxed);
         // Nothing: the agent's own callbacks are asked next, and then the model.
         Ok(None)
     }
 
-    async fn on_event(&self, _ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, _ctx: &InvocationContext, event: &Event) -> HookResult<Event> {
         let text = event.content().map(|content| content.text_concat());
         println!("plugin sees {}: {}", event.author, text.unwrap_or_default());
         Ok(None)

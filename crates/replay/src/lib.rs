@@ -181,7 +181,7 @@ impl Replay {
         match self.scripts.script(state).await? {
             None => Ok(false),
             Some(_) => Err(format!(
-                "the recording of this run was given up: more than {RUNS_MAX} runs are replayed at \
+                "the recording of this run was evicted: more than {RUNS_MAX} runs are replayed at \
                  once"
             )
             .into()),
@@ -310,10 +310,10 @@ mod tests {
 
     /// Requests a replay for sessions but has no recordings.
     #[derive(Debug)]
-    struct Asked;
+    struct ScriptedByState;
 
     #[async_trait]
-    impl Scripts for Asked {
+    impl Scripts for ScriptedByState {
         async fn script(&self, state: &State) -> Result<Option<Script>, BoxError> {
             Ok(state.get("replay").map(|_| nothing()))
         }
@@ -331,8 +331,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_lost_its_place_fails_and_never_comes_to_the_real_model() {
-        let replay = Replay::new(Asked);
+    async fn evicted_replay_fails_without_calling_the_real_model() {
+        let replay = Replay::new(ScriptedByState);
         for run in 0..=RUNS_MAX {
             replay.begin(&format!("e-{run}"), nothing());
         }
@@ -345,9 +345,9 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_kept_only_where_they_are_asked_for() {
+    fn differences_are_kept_only_on_request() {
         for keep in [false, true] {
-            let replay = Replay::new(Asked).keep_differences(keep);
+            let replay = Replay::new(ScriptedByState).keep_differences(keep);
             for _ in 0..3 {
                 let found = Difference::of("here".to_owned(), "a", "b");
                 assert!(replay.check(vec![found]).is_err());

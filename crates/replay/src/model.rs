@@ -37,7 +37,7 @@ impl Model for ReplayModel {
             return match &self.otherwise {
                 Some(model) => model.generate(request, stream),
                 None => failed(format!(
-                    "model {:?} is not there; this run is not replayed from a recording",
+                    "model {:?} does not exist; this run is not replayed from a recording",
                     self.name
                 )),
             };

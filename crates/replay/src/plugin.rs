@@ -8,7 +8,7 @@ use super::{
     model::{AGENT_LABEL, RUN_LABEL},
 };
 use retain_runtime::{
-    CallbackContext, Hooked, InvocationContext, LlmRequest, Plugin, RunError, Tool, ToolContext,
+    CallbackContext, HookResult, InvocationContext, LlmRequest, Plugin, RunError, Tool, ToolContext,
 };
 
 /// Checks tool calls, lets the tools run, and replaces their results by the recorded ones.
@@ -21,7 +21,7 @@ impl Plugin for ReplayPlugin {
         "replay"
     }
 
-    async fn before_run(&self, ctx: &InvocationContext) -> Hooked<Content> {
+    async fn before_run(&self, ctx: &InvocationContext) -> HookResult<Content> {
         let state = ctx.readonly().state();
         if let Some(script) = self.0.scripts.script(&state).await? {
             self.0.begin(ctx.invocation_id(), script);
@@ -29,7 +29,7 @@ impl Plugin for ReplayPlugin {
         Ok(None)
     }
 
-    async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
+    async fn after_run(&self, ctx: &InvocationContext) -> HookResult<()> {
         if let Some(run) = self.0.end(ctx.invocation_id()) {
             let found = self.0.unused(&run);
             self.0.check(found.into_iter().collect())?;
@@ -50,7 +50,7 @@ impl Plugin for ReplayPlugin {
         &self,
         ctx: &CallbackContext,
         request: &mut LlmRequest,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         let state = ctx.readonly().state();
         if self.0.is_replayed(ctx.invocation_id(), &state).await? {
             let labels = request.config.labels.get_or_insert_default();
@@ -65,7 +65,7 @@ impl Plugin for ReplayPlugin {
         ctx: &ToolContext,
         tool: &dyn Tool,
         args: &mut JsonMap,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         let run = ctx.invocation_id();
         if !self.0.is_replayed(run, &ctx.readonly().state()).await? {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Plugin for ReplayPlugin {
         tool: &dyn Tool,
         _args: &JsonMap,
         result: &Json,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         let id = ctx.function_call_id().unwrap_or_default();
         let running = match self.0.runs().by_id.get_mut(ctx.invocation_id()) {
             Some(run) => run.running.remove(id),

@@ -8,6 +8,6 @@ pub use retain_runtime::{
     BuiltInPlanner, CallbackContext, ConfigError, ConfigRegistry, ContentsOptions,
     CustomAgentConfig, FinishedCall, IncludeContents, Instruction, IntoAgent, InvocationContext,
     LiveState, LoopAgent, LoopAgentBuilder, OutputSchema, ParallelAgent, ParallelAgentBuilder,
-    Planner, ReadonlyContext, Reloaded, SequentialAgent, SequentialAgentBuilder, Template,
+    Planner, ReadonlyContext, ReloadedAgent, SequentialAgent, SequentialAgentBuilder, Template,
     TemplateError, ToolCall, contents::assemble_contents,
 };

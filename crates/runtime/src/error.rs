@@ -23,9 +23,7 @@ pub enum RunError {
     },
     /// The request resumes a run, but the runner is not resumable. Nothing was stored. Build the
     /// runner with `resumable(true)`.
-    #[error(
-        "run {invocation_id:?} cannot be taken up again: build the runner with resumable(true)"
-    )]
+    #[error("cannot resume run {invocation_id:?}: build the runner with resumable(true)")]
     NotResumable {
         /// The run.
         invocation_id: String,
@@ -100,7 +98,7 @@ pub enum RunError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The run was interrupted for a reason outside the agent.
-    #[error("the run broke off: {reason}")]
+    #[error("the run was interrupted: {reason}")]
     BrokenOff {
         /// What happened.
         reason: String,

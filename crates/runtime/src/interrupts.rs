@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_waits_until_the_user_has_answered_it() {
+    fn call_waits_until_the_user_answers() {
         let pay = long_running("1");
         let status = answer("agent", "1", None);
         assert!(is_waiting(&[&pay, &status], "agent"));
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_waits_even_if_its_event_does_not_say_so() {
+    fn question_waits_without_a_long_running_id() {
         assert_eq!(waiting_calls(&call("1", "adk_request_input")).len(), 1);
         assert_eq!(waiting_calls(&call("1", "look")).len(), 0);
     }
 
     #[test]
-    fn an_answer_on_a_branch_that_the_call_opened_is_one() {
+    fn answer_on_a_branch_of_the_call_counts() {
         let pay = long_running("ab");
         let below = answer("user", "other", Some("root.pay@ab.x@1"));
         let elsewhere = answer("user", "other", Some("root.pay@abc"));

@@ -40,7 +40,7 @@ pub use compaction::{
 #[doc(hidden)]
 pub use config::yaml_to_json;
 pub use config::{
-    AgentConfig, AgentsDir, ConfigError, ConfigRegistry, CustomAgentConfig, Reloaded,
+    AgentConfig, AgentsDir, ConfigError, ConfigRegistry, CustomAgentConfig, ReloadedAgent,
 };
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
@@ -49,7 +49,7 @@ pub use models::{
     LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
     ScriptedModel, ScriptedReply, StreamAggregator,
 };
-pub use plugins::{Hooked, Plugin, ReadMessage, SaveFilesAsArtifactsPlugin};
+pub use plugins::{HookResult, Plugin, ReadMessage, SaveFilesAsArtifactsPlugin};
 pub use runner::{
     BlockingRun, RunConfig, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, StreamingMode,
 };

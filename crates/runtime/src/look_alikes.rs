@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_alike_is_alike() {
+    fn look_alike_letters_are_recognized() {
         for text in [
             "past_conversations",
             "РАЅТ СОΝVЕRЅАТІОΝЅ",

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The result of a hook: its own answer, or `None`.
-pub type Hooked<T> = std::result::Result<Option<T>, BoxError>;
+pub type HookResult<T> = std::result::Result<Option<T>, BoxError>;
 
 /// Hooks around a run. By default each does nothing.
 #[async_trait]
@@ -39,33 +39,33 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Called when the user's message arrives. An answer replaces it.
-    async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> Hooked<Content> {
+    async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> HookResult<Content> {
         Ok(None)
     }
 
     /// Called before the run. An answer ends it.
-    async fn before_run(&self, ctx: &InvocationContext) -> Hooked<Content> {
+    async fn before_run(&self, ctx: &InvocationContext) -> HookResult<Content> {
         Ok(None)
     }
 
     /// Called before an event is stored and sent. An answer replaces it, except its id, timestamp
     /// and run id.
-    async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> HookResult<Event> {
         Ok(None)
     }
 
     /// Called after a run that did not fail.
-    async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
+    async fn after_run(&self, ctx: &InvocationContext) -> HookResult<()> {
         Ok(None)
     }
 
     /// Called before an agent. An answer replaces the agent's.
-    async fn before_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
+    async fn before_agent(&self, ctx: &CallbackContext) -> HookResult<Content> {
         Ok(None)
     }
 
     /// Called after an agent. An answer is added.
-    async fn after_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
+    async fn after_agent(&self, ctx: &CallbackContext) -> HookResult<Content> {
         Ok(None)
     }
 
@@ -74,7 +74,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         &self,
         ctx: &CallbackContext,
         request: &mut LlmRequest,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         Ok(None)
     }
 
@@ -83,7 +83,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         &self,
         ctx: &CallbackContext,
         response: &LlmResponse,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         Ok(None)
     }
 
@@ -93,7 +93,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         ctx: &CallbackContext,
         request: &LlmRequest,
         error: &ModelError,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         Ok(None)
     }
 
@@ -103,7 +103,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         ctx: &ToolContext,
         tool: &dyn Tool,
         args: &mut JsonMap,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         Ok(None)
     }
 
@@ -114,7 +114,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         tool: &dyn Tool,
         args: &JsonMap,
         result: &Json,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         Ok(None)
     }
 
@@ -125,7 +125,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         tool: &dyn Tool,
         args: &JsonMap,
         error: &ToolError,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         Ok(None)
     }
 

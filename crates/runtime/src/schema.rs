@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_a_choice_and_numbers_have_no_width() {
+    fn optional_fields_are_nullable_and_numbers_have_no_width() {
         let expected = serde_json::json!({
             "type": "object",
             "properties": {

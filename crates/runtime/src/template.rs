@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_as_it_is_written() {
+    fn missing_value_is_named_as_in_the_template() {
         let error = render("Hi {{ user:x }}").unwrap_err();
         let expected = TemplateError::MissingKey {
             key: "user:x".into(),

@@ -17,7 +17,7 @@ use crate::{
 
 /// Selects the callbacks before or after an agent's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CallbackPhase {
     Before,
     After,
 }
@@ -49,7 +49,7 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
         ctx.end_of_agent().await?;
         return after(ctx).await;
     }
-    if let Some(mut event) = around(ctx, End::Before).await? {
+    if let Some(mut event) = around(ctx, CallbackPhase::Before).await? {
         ctx.agent.stamp_output(&mut event)?;
         ctx.emit(event).await?;
     }
@@ -87,7 +87,7 @@ async fn run_body(ctx: &InvocationContext) -> Result<()> {
 }
 
 async fn after(ctx: &InvocationContext) -> Result<()> {
-    if let Some(event) = around(ctx, End::After).await? {
+    if let Some(event) = around(ctx, CallbackPhase::After).await? {
         ctx.emit(event).await?;
     }
     Ok(())
@@ -98,7 +98,7 @@ pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
     if ctx.is_ended() {
         return;
     }
-    if let Err(error) = around(ctx, End::After).await {
+    if let Err(error) = around(ctx, CallbackPhase::After).await {
         let (agent, kind) = (ctx.agent_name(), error_kind(&error));
         tracing::error!(agent, kind, "a callback failed after a cancelled run");
         tracing::debug!(error = ?error.to_string(), "a callback failed after a cancelled run");
@@ -106,7 +106,7 @@ pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
 }
 
 /// Runs plugins and callbacks. Returns the event for their content or their writes, if any.
-async fn around(ctx: &InvocationContext, end: End) -> Result<Option<Event>> {
+async fn around(ctx: &InvocationContext, end: CallbackPhase) -> Result<Option<Event>> {
     if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {
         return Ok(None);
     }
@@ -116,7 +116,7 @@ async fn around(ctx: &InvocationContext, end: End) -> Result<Option<Event>> {
     if content.is_none() && actions.state_delta.is_empty() && actions.artifact_delta.is_empty() {
         return Ok(None);
     }
-    if content.is_some() && end == End::Before {
+    if content.is_some() && end == CallbackPhase::Before {
         ctx.end_invocation();
     }
     Ok(Some(Event {
@@ -132,12 +132,12 @@ async fn around(ctx: &InvocationContext, end: End) -> Result<Option<Event>> {
 async fn ask(
     ctx: &InvocationContext,
     callback: &CallbackContext,
-    end: End,
+    end: CallbackPhase,
 ) -> Result<Option<Content>> {
     let plugins = &ctx.shared.plugins;
     let answer = match end {
-        End::Before => ask_plugins!(plugins, before_agent(callback)),
-        End::After => ask_plugins!(plugins, after_agent(callback)),
+        CallbackPhase::Before => ask_plugins!(plugins, before_agent(callback)),
+        CallbackPhase::After => ask_plugins!(plugins, after_agent(callback)),
     };
     if answer.is_some() {
         return Ok(answer);
@@ -147,8 +147,8 @@ async fn ask(
         return Ok(None);
     };
     let (list, name) = match end {
-        End::Before => (&callbacks.before, "before_agent"),
-        End::After => (&callbacks.after, "after_agent"),
+        CallbackPhase::Before => (&callbacks.before, "before_agent"),
+        CallbackPhase::After => (&callbacks.after, "after_agent"),
     };
     for ask in list {
         let answer = guarded(async { ask(callback.clone()).await }).await;

@@ -52,7 +52,7 @@ impl AgentTree {
         if let Some(twin) = self.by_name.insert(name, at) {
             let reason = match Arc::ptr_eq(&self.nodes[twin].agent, &agent) {
                 true => "is in the tree twice; an agent has one parent: build a second one",
-                false => "is there twice; give each agent of a tree a name of its own",
+                false => "occurs twice; give each agent of a tree a unique name",
             };
             return Err(BuildError::new(what, reason));
         }

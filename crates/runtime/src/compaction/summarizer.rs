@@ -139,16 +139,18 @@ pub(crate) struct Compactor {
 pub enum CompactionError {
     /// The summarizer timed out. The next run tries again; if the error persists, raise
     /// [`with_time_limit`](crate::CompactionConfig::with_time_limit) or find out why the summarizer hangs.
-    #[error("the summariser did not finish within {limit:?} (see CompactionConfig::time_limit)")]
+    #[error(
+        "the summarizer did not finish within {limit:?} (see CompactionConfig::with_time_limit)"
+    )]
     OutOfTime {
         /// The limit.
         limit: Duration,
     },
     /// The summarizer failed.
-    #[error("the summariser failed: {0}")]
+    #[error("the summarizer failed: {0}")]
     Failed(#[source] BoxError),
     /// The summarizer panicked.
-    #[error("the summariser panicked: {0}")]
+    #[error("the summarizer panicked: {0}")]
     Panicked(String),
     /// The summary has no text. Storing it would remove the history from prompts.
     #[error("the summary is empty")]

@@ -26,18 +26,18 @@ const ROOT_AGENT: &str = "root_agent.yaml";
 pub struct AgentsDir {
     root: PathBuf,
     registry: ConfigRegistry,
-    kept: Mutex<BTreeMap<String, Kept>>,
+    kept: Mutex<BTreeMap<String, CachedAgent>>,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedAgent {
     agent: Arc<dyn Agent>,
     stamps: Vec<FileStamp>,
 }
 
 /// The result of [`AgentsDir::reload`].
 #[derive(Debug, Clone)]
-pub struct Reloaded {
+pub struct ReloadedAgent {
     /// The agent according to its current files.
     pub agent: Arc<dyn Agent>,
     /// Whether the agent was loaded again.
@@ -92,18 +92,18 @@ impl AgentsDir {
 
     /// Returns the agent of an app and loads it again if one of its files has changed. If loading
     /// fails, [`load`](AgentsDir::load) still returns the previous agent.
-    pub fn reload(&self, app: &str) -> Result<Reloaded, ConfigError> {
+    pub fn reload(&self, app: &str) -> Result<ReloadedAgent, ConfigError> {
         let kept = self.kept().get(app).cloned();
-        if let Some(Kept { agent, stamps }) = kept
+        if let Some(CachedAgent { agent, stamps }) = kept
             && stamps.iter().all(FileStamp::is_current)
         {
-            return Ok(Reloaded {
+            return Ok(ReloadedAgent {
                 agent,
                 changed: false,
             });
         }
         self.check_app(app)?;
-        Ok(Reloaded {
+        Ok(ReloadedAgent {
             agent: self.read(app)?,
             changed: true,
         })
@@ -112,7 +112,7 @@ impl AgentsDir {
     fn read(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
         let file = self.root.join(app).join(ROOT_AGENT);
         let (agent, stamps) = loader::load(&file, &self.registry)?;
-        let kept = Kept {
+        let kept = CachedAgent {
             agent: Arc::clone(&agent),
             stamps,
         };
@@ -131,7 +131,7 @@ impl AgentsDir {
         Err(ConfigError::of_file(&self.root, problem))
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, CachedAgent>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     error::ConfigError,
     llm_agent::callbacks,
     loader::{Loader, WorkflowClass},
-    place::{Fields, Place},
+    value::{ConfigValue, Fields},
 };
 use crate::{
     agents::{
@@ -44,7 +44,7 @@ fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dy
 }
 
 /// Fields that all workflow and custom agents have.
-pub(super) struct Common {
+pub(super) struct CommonFields {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) sub_agents: Vec<Arc<dyn Agent>>,
@@ -52,8 +52,8 @@ pub(super) struct Common {
 }
 
 /// Reads the common fields; other fields are ignored.
-pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Common> {
-    Ok(Common {
+pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<CommonFields> {
+    Ok(CommonFields {
         name: fields.required("name")?.text()?.to_owned(),
         description: fields.text("description")?.unwrap_or_default().to_owned(),
         callbacks: agent_callbacks(loader, fields)?,
@@ -70,7 +70,7 @@ pub(super) fn is_common(key: &str) -> bool {
 pub(super) fn build(
     loader: &mut Loader<'_>,
     class: WorkflowClass,
-    place: &Place<'_>,
+    place: &ConfigValue<'_>,
 ) -> Result<Arc<dyn Agent>> {
     let fields = match class {
         WorkflowClass::Sequential => {
@@ -81,8 +81,11 @@ pub(super) fn build(
         }
         WorkflowClass::Loop => place.fields("a LoopAgent", &table::LOOP_AGENT_CONFIG)?,
     };
-    let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
-    let Common {
+    let rounds = fields
+        .get("max_iterations")
+        .map(ConfigValue::count)
+        .transpose()?;
+    let CommonFields {
         name,
         description,
         sub_agents,
@@ -122,7 +125,7 @@ fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCall
 }
 
 /// Builds an `AgentTool`.
-pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
+pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &ConfigValue<'_>) -> Result<ToolSource> {
     let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
     let agent = loader.reference(place)?;

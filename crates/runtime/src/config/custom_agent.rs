@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use retain_core::{BoxError, Json, JsonMap};
 use serde::de::DeserializeOwned;
 
-use super::{composed, error::ConfigError, loader::Loader, place::Place};
+use super::{composed, error::ConfigError, loader::Loader, value::ConfigValue};
 use crate::agents::{Agent, AgentCallbacks};
 
 /// Creates an agent from its configuration.
@@ -52,7 +52,7 @@ impl fmt::Debug for CustomAgentConfig {
 pub(super) fn build(
     loader: &mut Loader<'_>,
     make: &MakeAgent,
-    place: &Place<'_>,
+    place: &ConfigValue<'_>,
 ) -> Result<Arc<dyn Agent>, ConfigError> {
     let common = composed::common(loader, &place.some_fields("an agent")?)?;
     let mut fields = JsonMap::new();

@@ -50,7 +50,7 @@ pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
 /// Describes why a file is unreadable, as the end of a sentence about it.
 pub(super) fn unreadable(error: io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "is not there".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
         io::ErrorKind::InvalidData => "is not a text in UTF-8".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder".to_owned(),
         _ => format!("cannot be read: {error}"),

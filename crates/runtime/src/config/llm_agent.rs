@@ -9,9 +9,9 @@ use super::{
     error::ConfigError,
     loader::Loader,
     model_settings,
-    place::{Fields, Place},
     registry::{ConfigRegistry, Names},
     tools,
+    value::{ConfigValue, Fields},
 };
 use crate::{
     agents::{Agent, IncludeContents, LlmAgent, LlmAgentBuilder, OutputSchema},
@@ -21,7 +21,7 @@ use crate::{
 type Result<T> = std::result::Result<T, ConfigError>;
 
 /// Builds the agent that the file describes.
-pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+pub(super) fn build(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
     let keys = place.pairs("an LlmAgent")?;
     if let Some((_, global)) = keys.iter().find(|(key, _)| *key == "global_instruction") {
         return Err(global.error(GLOBAL_INSTRUCTION));
@@ -87,7 +87,7 @@ fn model(
 }
 
 /// Resolves a name that starts with a dot relative to the folder of its file.
-fn local_name(name: &Place<'_>) -> Result<Option<String>> {
+fn local_name(name: &ConfigValue<'_>) -> Result<Option<String>> {
     let text = name.name()?;
     let folder = name.file().parent().and_then(Path::file_name);
     let folder = folder.map(|folder| folder.to_string_lossy());
@@ -97,7 +97,7 @@ fn local_name(name: &Place<'_>) -> Result<Option<String>> {
 }
 
 /// Returns the name in a code reference.
-fn code_name<'a>(place: &Place<'a>) -> Result<Place<'a>> {
+fn code_name<'a>(place: &ConfigValue<'a>) -> Result<ConfigValue<'a>> {
     let fields = place.fields("a code reference", &table::CODE_CONFIG)?;
     fields.required("name").cloned()
 }

@@ -16,8 +16,8 @@ use super::{
     files::FileStamp,
     llm_agent,
     nearest::did_you_mean,
-    place::Place,
     registry::{ConfigRegistry, Names},
+    value::ConfigValue,
     yaml,
 };
 use crate::agents::{Agent, AgentTree};
@@ -94,12 +94,12 @@ impl Loader<'_> {
         self.stamps.push(stamp);
         self.open.push(real);
         let node = yaml::parse(file, &text)?;
-        let agent = self.agent(&Place::root(file, &node))?;
+        let agent = self.agent(&ConfigValue::root(file, &node))?;
         self.open.pop();
         Ok(agent)
     }
 
-    fn agent(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+    fn agent(&mut self, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
         let keys = place.pairs("an agent")?;
         let class = keys.iter().find(|(key, _)| *key == "agent_class");
         if let Some((_, class)) = class
@@ -115,7 +115,7 @@ impl Loader<'_> {
     }
 
     /// Resolves an agent reference: `config_path` or `code`.
-    pub(super) fn reference(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+    pub(super) fn reference(&mut self, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
         let fields = place.fields("an agent reference", &table::AGENT_REF_CONFIG)?;
         match (fields.get("config_path"), fields.get("code")) {
             (Some(path), None) => self.config_path(path),
@@ -127,7 +127,7 @@ impl Loader<'_> {
         }
     }
 
-    fn config_path(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+    fn config_path(&mut self, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
         let path = place.name()?;
         let folder = place.file().parent().unwrap_or(Path::new(""));
         if Path::new(path).is_absolute() {
@@ -149,7 +149,7 @@ impl Loader<'_> {
         self.file(&file, real, unreadable)
     }
 
-    fn check_cycle(&self, place: &Place<'_>, real: &Path) -> Result<()> {
+    fn check_cycle(&self, place: &ConfigValue<'_>, real: &Path) -> Result<()> {
         if self.open.len() >= DEPTH_MAX {
             return Err(place.error(format!("agents are nested deeper than {DEPTH_MAX} files")));
         }
@@ -181,7 +181,7 @@ fn leads_out(path: &Path) -> bool {
     })
 }
 
-fn class_of(place: &Place<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
+fn class_of(place: &ConfigValue<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
     // As in ADK, an empty class means `LlmAgent`.
     let name = match place.text()? {
         "" => return Ok(AgentClass::Llm),
@@ -198,6 +198,6 @@ fn class_of(place: &Place<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
     class.map(|(.., class)| *class).ok_or_else(|| {
         let known = CLASSES.iter().map(|(class, ..)| *class).chain(own.names());
         let hint = did_you_mean(name, known, "classes");
-        place.error(format!("{name:?} is no agent class; {hint}"))
+        place.error(format!("{name:?} is not an agent class; {hint}"))
     })
 }

@@ -15,17 +15,17 @@ mod llm_agent;
 mod loader;
 mod model_settings;
 mod nearest;
-mod place;
 mod registry;
 mod scalar;
 mod schemas;
 mod setting_keys;
 mod tools;
+mod value;
 mod yaml;
 
 use std::{path::Path, sync::Arc};
 
-pub use agents_dir::{AgentsDir, Reloaded};
+pub use agents_dir::{AgentsDir, ReloadedAgent};
 pub use custom_agent::CustomAgentConfig;
 pub use error::ConfigError;
 pub use registry::ConfigRegistry;

@@ -5,8 +5,8 @@ use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part
 
 use super::{
     error::ConfigError,
-    place::{Place, unknown_key},
     setting_keys,
+    value::{ConfigValue, unknown_key},
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
@@ -19,7 +19,7 @@ const AGENT_KEYS: [(&str, &str); 3] = [
 ];
 
 /// Reads `generate_content_config`.
-pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
+pub(super) fn settings(place: &ConfigValue<'_>) -> Result<GenerateContentConfig> {
     const WHAT: &str = "generate_content_config";
     let mut all = JsonMap::new();
     for (key, value) in place.pairs(WHAT)? {
@@ -55,7 +55,7 @@ fn settings_keys() -> Vec<&'static str> {
 
 /// Reads one setting. A number may be given as a string, because YAML 1.1 reads numbers such as
 /// `1e-3` as strings.
-fn setting(key: &str, place: &Place<'_>) -> Result<(Json, GenerateContentConfig)> {
+fn setting(key: &str, place: &ConfigValue<'_>) -> Result<(Json, GenerateContentConfig)> {
     let read = |json: &Json| {
         let alone = Json::from(JsonMap::from([(key, json.clone())]));
         GenerateContentConfig::from_json(&alone.to_string())
@@ -76,7 +76,7 @@ fn setting(key: &str, place: &Place<'_>) -> Result<(Json, GenerateContentConfig)
 }
 
 /// As in ADK, an agent must not set the base URL of its model.
-fn check_transport(settings: &GenerateContentConfig, place: &Place<'_>) -> Result<()> {
+fn check_transport(settings: &GenerateContentConfig, place: &ConfigValue<'_>) -> Result<()> {
     let options = settings.http_options.as_ref();
     let url = options.and_then(|it| it.get("base_url").or_else(|| it.get("baseUrl")));
     match url {
@@ -86,7 +86,7 @@ fn check_transport(settings: &GenerateContentConfig, place: &Place<'_>) -> Resul
 }
 
 /// Reads a content: a string, parts, or a content with its role.
-pub(super) fn content_or_text(place: &Place<'_>) -> Result<Content> {
+pub(super) fn content_or_text(place: &ConfigValue<'_>) -> Result<Content> {
     if let Some(text) = place.as_text() {
         return Ok(Content::user(text));
     }
@@ -108,7 +108,7 @@ fn with_parts(parts: Vec<Part>) -> Content {
 }
 
 /// Reads a content with role and parts.
-pub(super) fn content(place: &Place<'_>) -> Result<Content> {
+pub(super) fn content(place: &ConfigValue<'_>) -> Result<Content> {
     let fields = place.fields("a content", &table::CONTENT)?;
     for place in fields.list("parts")? {
         part(&place)?;
@@ -117,14 +117,14 @@ pub(super) fn content(place: &Place<'_>) -> Result<Content> {
     content.map_err(|error| place.error(problem(&error)))
 }
 
-fn part_or_text(place: &Place<'_>) -> Result<Part> {
+fn part_or_text(place: &ConfigValue<'_>) -> Result<Part> {
     match place.as_text() {
         Some(text) => Ok(Part::text(text)),
         None => part(place),
     }
 }
 
-fn part(place: &Place<'_>) -> Result<Part> {
+fn part(place: &ConfigValue<'_>) -> Result<Part> {
     let keys = place.pairs("a part")?;
     let part = Part::from_json(&place.json().to_string());
     let part = part.map_err(|error| place.error(problem(&error)))?;

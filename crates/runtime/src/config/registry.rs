@@ -13,8 +13,8 @@ use super::{
     custom_agent::{CustomAgentConfig, MakeAgent},
     error::ConfigError,
     nearest::did_you_mean,
-    place::Place,
     schemas,
+    value::ConfigValue,
 };
 use crate::{
     agents::{
@@ -289,7 +289,7 @@ impl<T> Names<T> {
     }
 
     /// Returns the object that the name at `place` refers to.
-    pub(super) fn find(&self, place: &Place<'_>) -> Result<&T, ConfigError> {
+    pub(super) fn find(&self, place: &ConfigValue<'_>) -> Result<&T, ConfigError> {
         let name = place.name()?;
         self.get(name).ok_or_else(|| {
             let hint = did_you_mean(name, self.names(), "registered ones");

@@ -5,14 +5,14 @@ use retain_core::adk::ValueType;
 
 use super::{
     error::ConfigError,
-    place::{Place, unknown_key},
+    value::{ConfigValue, unknown_key},
 };
 
 /// Returns an error if the value has an unknown key at any depth.
 pub(super) fn check(
     what: &str,
     expected: &ValueType,
-    place: &Place<'_>,
+    place: &ConfigValue<'_>,
 ) -> Result<(), ConfigError> {
     if place.is_null() {
         return Ok(());

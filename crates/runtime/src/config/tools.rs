@@ -10,8 +10,8 @@ use super::{
     loader::Loader,
     model_settings::content,
     nearest::did_you_mean,
-    place::{Fields, Place},
     registry::RegisteredTool,
+    value::{ConfigValue, Fields},
 };
 use crate::tools::{
     Example, ExampleTool, Examples, ToolSource, exit_loop_tool, get_user_choice_tool,
@@ -39,7 +39,7 @@ const BUILT_IN: [(&str, &str); 10] = [
 ];
 
 /// Resolves an item of `tools`.
-pub(super) fn tool(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<ToolSource> {
+pub(super) fn tool(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<ToolSource> {
     let fields = place.fields("a tool", &table::ADK_TOOL_CONFIG)?;
     let name = fields.required("name")?;
     if let Some(registered) = loader.registry.tools.get(name.name()?) {
@@ -76,7 +76,7 @@ fn built_in(name: &str) -> Option<&'static str> {
     known.map(|(bare, _)| *bare)
 }
 
-fn unknown(loader: &Loader<'_>, name: &Place<'_>) -> ConfigError {
+fn unknown(loader: &Loader<'_>, name: &ConfigValue<'_>) -> ConfigError {
     let built_in = BUILT_IN.iter().map(|(bare, _)| *bare);
     let known = built_in.chain(loader.registry.tools.names());
     let text = name.as_text().unwrap_or_default();
@@ -114,12 +114,12 @@ fn refuse_args(fields: &Fields<'_>) -> Result<()> {
     }
 }
 
-fn args_of<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f Place<'a>> {
+fn args_of<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f ConfigValue<'a>> {
     let missing = || fields.map().error("the tool needs `args`");
     fields.get("args").ok_or_else(missing)
 }
 
-fn example_tool(loader: &Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
+fn example_tool(loader: &Loader<'_>, args: &ConfigValue<'_>) -> Result<ToolSource> {
     let fields = args.fields("the arguments of ExampleTool", &table::EXAMPLE_TOOL_CONFIG)?;
     let examples = fields.required("examples")?;
     if examples.as_text().is_some() {
@@ -130,7 +130,7 @@ fn example_tool(loader: &Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
     Ok(ExampleTool::new(examples?).into())
 }
 
-fn example(place: &Place<'_>) -> Result<Example> {
+fn example(place: &ConfigValue<'_>) -> Result<Example> {
     let fields = place.fields("an example", &table::EXAMPLE)?;
     let output = fields.required("output")?.list()?;
     Ok(Example {

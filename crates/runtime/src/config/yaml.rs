@@ -215,7 +215,7 @@ impl<'t> Builder<'_, 't> {
                 continue;
             }
             if let Some(first) = entries.iter().find(|entry| entry.key == key) {
-                let problem = format!("is given twice; first on line {}", first.line);
+                let problem = format!("occurs twice; first on line {}", first.line);
                 return Err(ConfigError::at(self.file, line, &key, problem));
             }
             entries.push(Entry { key, line, value });

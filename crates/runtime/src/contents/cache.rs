@@ -23,7 +23,7 @@ use std::{collections::HashSet, sync::Arc};
 use retain_core::{Event, Events};
 
 use super::{
-    Body, ContentsOptions, IncludeContents, Listed, assemble_body, assemble_contents, is_set,
+    Body, ContentsOptions, IncludeContents, IndexedEvent, assemble_body, assemble_contents, is_set,
     listed, paths, task_input,
 };
 use crate::SharedContent;
@@ -97,7 +97,7 @@ impl ContentsCache {
     fn extend(
         &mut self,
         events: &Events,
-        rest: &[Listed<'_>],
+        rest: &[IndexedEvent<'_>],
         options: &ContentsOptions<'_>,
     ) -> Vec<SharedContent> {
         let body = assemble_body(events, rest, options);
@@ -118,7 +118,7 @@ impl ContentsCache {
     fn settle(
         &mut self,
         events: &Events,
-        rest: &[Listed<'_>],
+        rest: &[IndexedEvent<'_>],
         body: Body,
         options: &ContentsOptions<'_>,
     ) {
@@ -130,7 +130,7 @@ impl ContentsCache {
             return;
         }
         // Events before the user's newest message are most likely settled.
-        let is_message = |one: &Listed<'_>| {
+        let is_message = |one: &IndexedEvent<'_>| {
             one.event.author == "user" && !super::include::has_responses(one.event)
         };
         let (done, open) = rest.split_at(rest.iter().rposition(is_message).unwrap_or(0));
@@ -161,7 +161,7 @@ impl Prefix {
     fn take(
         &mut self,
         events: &Events,
-        rest: &[Listed<'_>],
+        rest: &[IndexedEvent<'_>],
         body: Body,
         reach: Reach,
         options: &ContentsOptions<'_>,
@@ -200,7 +200,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(listed: &[Listed<'_>], body: &Body, options: &ContentsOptions<'_>) -> Reach {
+    fn of(listed: &[IndexedEvent<'_>], body: &Body, options: &ContentsOptions<'_>) -> Reach {
         let mut found = Reach::default();
         let (mut called, mut answered) = (HashSet::new(), HashSet::new());
         for one in listed {
@@ -232,8 +232,8 @@ impl Reach {
     }
 
     /// Whether later events change the contents of these, or depend on them.
-    fn meets(&self, rest: &[Listed<'_>], options: &ContentsOptions<'_>) -> bool {
-        let is_break = |one: &Listed<'_>| {
+    fn meets(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
+        let is_break = |one: &IndexedEvent<'_>| {
             let actions = &one.event.actions;
             is_set(&actions.rewind_before_invocation_id) || actions.compaction.is_some()
         };
@@ -241,14 +241,15 @@ impl Reach {
     }
 
     /// Whether ordering by time would move the rest between these events, or reorder the rest.
-    fn is_passed(&self, rest: &[Listed<'_>]) -> bool {
-        let is_later = |one: &Listed<'_>| one.event.timestamp > self.newest;
-        let is_in_order = |pair: &[Listed<'_>]| pair[0].event.timestamp <= pair[1].event.timestamp;
+    fn is_passed(&self, rest: &[IndexedEvent<'_>]) -> bool {
+        let is_later = |one: &IndexedEvent<'_>| one.event.timestamp > self.newest;
+        let is_in_order =
+            |pair: &[IndexedEvent<'_>]| pair[0].event.timestamp <= pair[1].event.timestamp;
         let is_behind = rest.iter().all(is_later) && rest.windows(2).all(is_in_order);
         self.is_by_time && !is_behind
     }
 
-    fn has_link_to(&self, rest: &[Listed<'_>], options: &ContentsOptions<'_>) -> bool {
+    fn has_link_to(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
         let mut links = rest.iter().flat_map(|one| links(one.event, options));
         links.any(|link| match link {
             Link::Call(id) | Link::Response(id) | Link::AnsweredLater(id) => {
@@ -261,7 +262,7 @@ impl Reach {
 }
 
 /// The latest timestamp in the events, including the spans of summaries.
-fn latest_time(listed: &[Listed<'_>]) -> f64 {
+fn latest_time(listed: &[IndexedEvent<'_>]) -> f64 {
     let times = listed.iter().flat_map(|one| {
         let span = one.event.actions.compaction.as_ref();
         let span = span.map(|span| [span.start_timestamp, span.end_timestamp]);

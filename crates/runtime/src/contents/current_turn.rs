@@ -5,14 +5,14 @@ use std::{
     collections::{BTreeSet, HashSet},
 };
 
-use super::{ContentsOptions, Listed, include, is_set};
+use super::{ContentsOptions, IndexedEvent, include, is_set};
 
 /// The index of the event that starts the current turn; `None` if there is none.
 ///
 /// That is the newest event of the user or of another agent that is not a step of a turn: no
 /// transfer, no tool result from the user, no progress of a tool. If the user sent results, the
 /// turn reaches back at least to their calls.
-pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
+pub(super) fn start(scoped: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
     let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();
     (0..scoped.len()).rev().find(|&place| {

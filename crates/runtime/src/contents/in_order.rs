@@ -1,10 +1,10 @@
 //! Checks whether calls and responses are in order already. In most histories they are, and the
 //! steps that reorder them can be skipped.
 
-use super::{include::Has, is_set, turn::Turn};
+use super::{include::HistoryFeatures, is_set, turn::Turn};
 
 /// What is in order.
-pub(super) struct InOrder {
+pub(super) struct CallOrder {
     /// Every response is right after its call.
     pub(super) responses: bool,
     /// Every call is right before its response.
@@ -12,9 +12,9 @@ pub(super) struct InOrder {
 }
 
 /// Compares neighboring turns only, so that it need not collect ids.
-pub(super) fn in_order(turns: &[Turn<'_>], has: Has) -> InOrder {
+pub(super) fn in_order(turns: &[Turn<'_>], has: HistoryFeatures) -> CallOrder {
     if !has.calls && !has.responses {
-        return InOrder {
+        return CallOrder {
             responses: true,
             calls: true,
         };
@@ -34,5 +34,5 @@ pub(super) fn in_order(turns: &[Turn<'_>], has: Has) -> InOrder {
         let answer = turns.get(place + 1);
         named.all(|call| answer.is_some_and(|answer| answer.responses().any(|it| it.id == call.id)))
     });
-    InOrder { responses, calls }
+    CallOrder { responses, calls }
 }

@@ -5,7 +5,7 @@ use std::{cell::OnceCell, collections::HashSet};
 
 use retain_core::{Event, Part};
 
-use super::{ContentsOptions, Listed, paths, turn::Turn};
+use super::{ContentsOptions, IndexedEvent, paths, turn::Turn};
 
 /// Calls with these names, and their responses, are between ADK and its client.
 const INTERNAL_CALLS: [&str; 3] = [
@@ -15,14 +15,14 @@ const INTERNAL_CALLS: [&str; 3] = [
 ];
 
 /// The included events, and what the later steps must look for in them.
-pub(super) struct Included<'a> {
+pub(super) struct IncludedEvents<'a> {
     pub(super) turns: Vec<Turn<'a>>,
-    pub(super) has: Has,
+    pub(super) has: HistoryFeatures,
 }
 
 /// What occurs in a history. Steps that have nothing to do are skipped.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Has {
+pub(super) struct HistoryFeatures {
     pub(super) compaction: bool,
     pub(super) calls: bool,
     pub(super) responses: bool,
@@ -31,9 +31,12 @@ pub(super) struct Has {
 }
 
 /// Returns the events of `live` that the agent sees.
-pub(super) fn included<'a>(live: &[Listed<'a>], options: &ContentsOptions<'_>) -> Included<'a> {
+pub(super) fn included<'a>(
+    live: &[IndexedEvent<'a>],
+    options: &ContentsOptions<'_>,
+) -> IncludedEvents<'a> {
     let mut turns = Vec::with_capacity(live.len());
-    let mut has = Has::default();
+    let mut has = HistoryFeatures::default();
     let call_ids = OnceCell::new();
     for &one in live {
         let event = one.event;
@@ -46,14 +49,14 @@ pub(super) fn included<'a>(live: &[Listed<'a>], options: &ContentsOptions<'_>) -
         has.note(event);
         turns.push(Turn::of_event(one));
     }
-    Included { turns, has }
+    IncludedEvents { turns, has }
 }
 
-impl Has {
+impl HistoryFeatures {
     fn note(&mut self, event: &Event) {
         if event.actions.compaction.is_some() {
             // A summary has its own content, which may hold anything.
-            *self = Has {
+            *self = HistoryFeatures {
                 compaction: true,
                 calls: true,
                 responses: true,
@@ -156,8 +159,8 @@ fn is_internal(event: &Event) -> bool {
 /// for the user. The model gets the tool's response instead. A segment with the agent's own name is
 /// the branch of the agent itself, run as a tool.
 pub(super) fn is_tool_progress<'a>(
-    one: Listed<'a>,
-    live: &[Listed<'a>],
+    one: IndexedEvent<'a>,
+    live: &[IndexedEvent<'a>],
     options: &ContentsOptions<'_>,
     call_ids: &OnceCell<HashSet<&'a str>>,
 ) -> bool {
@@ -173,7 +176,7 @@ pub(super) fn is_tool_progress<'a>(
 }
 
 /// The ids of all calls in the events.
-pub(super) fn call_ids_of<'a>(listed: &[Listed<'a>]) -> HashSet<&'a str> {
+pub(super) fn call_ids_of<'a>(listed: &[IndexedEvent<'a>]) -> HashSet<&'a str> {
     let contents = listed.iter().filter_map(|one| one.event.content());
     contents
         .flat_map(|content| content.function_calls())

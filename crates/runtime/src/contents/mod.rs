@@ -124,7 +124,7 @@ impl<'a> ContentsOptions<'a> {
 
 /// An event and its index in the session's list.
 #[derive(Clone, Copy)]
-struct Listed<'a> {
+struct IndexedEvent<'a> {
     index: usize,
     event: &'a Event,
 }
@@ -171,8 +171,8 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
 }
 
 /// The events from index `from` on.
-fn listed(events: &Events, from: usize) -> Vec<Listed<'_>> {
-    let listed = |index| Listed {
+fn listed(events: &Events, from: usize) -> Vec<IndexedEvent<'_>> {
+    let listed = |index| IndexedEvent {
         index,
         event: &events[index],
     };
@@ -181,7 +181,7 @@ fn listed(events: &Events, from: usize) -> Vec<Listed<'_>> {
 
 fn assemble(
     events: &Events,
-    listed: &[Listed<'_>],
+    listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
 ) -> Vec<SharedContent> {
     let mut contents = assemble_body(events, listed, options).contents;
@@ -201,7 +201,11 @@ struct Body {
 }
 
 /// Applies the steps to `listed`, which are some of `events`.
-fn assemble_body(events: &Events, listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Body {
+fn assemble_body(
+    events: &Events,
+    listed: &[IndexedEvent<'_>],
+    options: &ContentsOptions<'_>,
+) -> Body {
     let live = rewind::without_rewound(listed);
     let live = single_turn::own_and_ancestor_events(live, options);
     let included = include::included(&live, options);

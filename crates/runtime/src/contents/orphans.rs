@@ -22,12 +22,12 @@ pub(super) fn without_orphaned_responses(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> 
 
 /// The calls so far.
 #[derive(Default)]
-struct Seen {
+struct SeenCalls {
     ids: HashSet<String>,
     names_without_id: HashSet<String>,
 }
 
-impl Seen {
+impl SeenCalls {
     fn note(&mut self, turn: &Turn<'_>) {
         for call in turn.calls() {
             let (id, name) = (call.id.as_deref(), call.name.as_deref());
@@ -52,7 +52,7 @@ impl Seen {
 }
 
 fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
-    let mut seen = Seen::default();
+    let mut seen = SeenCalls::default();
     let mut changed = false;
     let mut result = Vec::with_capacity(turns.len());
     for turn in turns {

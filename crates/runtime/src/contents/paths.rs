@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_sees_its_branch_and_those_above() {
+    fn agent_sees_its_branch_and_parent_branches() {
         for branch in [None, Some(""), Some("a"), Some("a.b")] {
             assert!(sees_branch(Some("a.b"), branch), "{branch:?}");
         }

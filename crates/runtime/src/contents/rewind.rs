@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use super::{Listed, is_set};
+use super::{IndexedEvent, is_set};
 
 /// Returns the events of `listed` that no rewind took back.
 ///
 /// Walks back from the newest: a rewind drops everything back to the first event of the run that it
 /// names, so a rewind that was itself taken back has no effect.
-pub(super) fn without_rewound<'l, 'a>(listed: &'l [Listed<'a>]) -> Cow<'l, [Listed<'a>]> {
+pub(super) fn without_rewound<'l, 'a>(
+    listed: &'l [IndexedEvent<'a>],
+) -> Cow<'l, [IndexedEvent<'a>]> {
     if !listed.iter().any(is_rewind) {
         return Cow::Borrowed(listed);
     }
@@ -37,6 +39,6 @@ pub(super) fn without_rewound<'l, 'a>(listed: &'l [Listed<'a>]) -> Cow<'l, [List
     Cow::Owned(kept)
 }
 
-fn is_rewind(one: &Listed<'_>) -> bool {
+fn is_rewind(one: &IndexedEvent<'_>) -> bool {
     is_set(&one.event.actions.rewind_before_invocation_id)
 }

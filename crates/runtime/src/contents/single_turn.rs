@@ -2,31 +2,31 @@
 
 use std::borrow::Cow;
 
-use super::{ContentsOptions, Listed, include::node_path, paths};
+use super::{ContentsOptions, IndexedEvent, include::node_path, paths};
 
 /// Keeps only the node's own events.
 pub(super) fn own_events<'l, 'a>(
-    listed: Cow<'l, [Listed<'a>]>,
+    listed: Cow<'l, [IndexedEvent<'a>]>,
     options: &ContentsOptions<'_>,
-) -> Cow<'l, [Listed<'a>]> {
+) -> Cow<'l, [IndexedEvent<'a>]> {
     retain(listed, options, paths::is_own_node)
 }
 
 /// Keeps the node's own events and those of the nodes that it runs in.
 pub(super) fn own_and_ancestor_events<'l, 'a>(
-    listed: Cow<'l, [Listed<'a>]>,
+    listed: Cow<'l, [IndexedEvent<'a>]>,
     options: &ContentsOptions<'_>,
-) -> Cow<'l, [Listed<'a>]> {
+) -> Cow<'l, [IndexedEvent<'a>]> {
     retain(listed, options, |node, path| {
         paths::is_own_node(node, path) || paths::is_inside_node(node, path)
     })
 }
 
 fn retain<'l, 'a>(
-    listed: Cow<'l, [Listed<'a>]>,
+    listed: Cow<'l, [IndexedEvent<'a>]>,
     options: &ContentsOptions<'_>,
     is_seen: impl Fn(&str, &str) -> bool,
-) -> Cow<'l, [Listed<'a>]> {
+) -> Cow<'l, [IndexedEvent<'a>]> {
     if !options.is_single_turn {
         return listed;
     }

@@ -5,7 +5,7 @@
 
 use retain_core::{Content, Part, python_text::python_json_map};
 
-use super::{ContentsOptions, Listed};
+use super::{ContentsOptions, IndexedEvent};
 use crate::SharedContent;
 
 /// Identical to ADK's text.
@@ -13,14 +13,17 @@ const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replie
      clarifications. Complete the task using only the information provided above.";
 
 /// The first content for an agent that works on a task; `None` without a task.
-pub(super) fn task(listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<SharedContent> {
+pub(super) fn task(
+    listed: &[IndexedEvent<'_>],
+    options: &ContentsOptions<'_>,
+) -> Option<SharedContent> {
     options.isolation_scope?;
     delegated(listed, options).or_else(|| said_by_user(options))
 }
 
 /// The arguments of the first call whose id is the scope.
 pub(super) fn delegated(
-    listed: &[Listed<'_>],
+    listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
 ) -> Option<SharedContent> {
     let scope = options.isolation_scope?;

@@ -113,7 +113,7 @@ fn main() -> ContentsOptions<'static> {
 }
 
 #[test]
-fn what_is_stored_is_shared_not_copied() {
+fn stored_contents_are_shared_not_copied() {
     let events = list([user("hi"), says("main", "hello")]);
     let contents = assemble_contents(&events, &main());
     let stored = events[1].content().unwrap();
@@ -121,7 +121,7 @@ fn what_is_stored_is_shared_not_copied() {
 }
 
 #[test]
-fn a_rewind_takes_back_what_came_since() {
+fn rewind_drops_later_events() {
     let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
     let history = [
         of("i1", user("one")),
@@ -135,7 +135,7 @@ fn a_rewind_takes_back_what_came_since() {
 }
 
 #[test]
-fn a_rewind_takes_back_a_rewind() {
+fn rewind_reverts_an_earlier_rewind() {
     let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
     let history = [
         of("i1", user("one")),
@@ -151,7 +151,7 @@ fn a_rewind_takes_back_a_rewind() {
 }
 
 #[test]
-fn what_does_not_concern_the_agent_is_left_out() {
+fn events_of_other_branches_are_left_out() {
     let on = |branch: &str, event| with(event, |it| it.branch = Some(branch.to_owned()));
     let of_node = |path: &str, event| {
         let path = JsonMap::from([("path", path)]);
@@ -230,7 +230,7 @@ fn summaries_stand_for_what_they_sum_up() {
 }
 
 #[test]
-fn of_summaries_of_one_span_the_latest_stays() {
+fn latest_summary_of_a_span_wins() {
     let history = [
         user("one"),
         summary(1.0, 1.0, "first"),
@@ -240,7 +240,7 @@ fn of_summaries_of_one_span_the_latest_stays() {
 }
 
 #[test]
-fn a_call_comes_back_when_its_response_outlives_the_summary() {
+fn summarized_call_returns_if_its_response_is_kept() {
     let history = [
         calls("main", &["c1", "c2"]),
         answers("main", &["c1"], "early"),
@@ -260,7 +260,7 @@ fn a_call_comes_back_when_its_response_outlives_the_summary() {
 }
 
 #[test]
-fn of_swallowed_responses_at_one_time_the_last_comes_back() {
+fn last_of_simultaneous_summarized_responses_returns() {
     let at = |time: f64, (position, mut event): (u64, Event)| {
         event.timestamp = time;
         (position, event)
@@ -323,7 +323,7 @@ fn other_agents_are_quoted_and_cannot_end_the_quotation() {
 }
 
 #[test]
-fn a_response_to_another_agents_call_is_quoted_too() {
+fn response_to_another_agents_call_is_quoted() {
     let history = [calls("helper", &["c1"]), answers("main", &["c1"], "done")];
     let lines = seen(history, &main());
     assert!(
@@ -355,7 +355,7 @@ fn orphans_of_both_kinds_go() {
 }
 
 #[test]
-fn the_latest_response_goes_to_its_call_and_what_was_between_goes() {
+fn latest_response_moves_to_its_call() {
     let history = [
         user("start"),
         calls("main", &["c1"]),
@@ -391,7 +391,7 @@ fn older_responses_go_to_their_calls_and_an_id_may_be_used_again() {
 }
 
 #[test]
-fn what_the_model_said_between_two_reports_of_a_tool_is_stale() {
+fn model_text_between_two_tool_reports_is_dropped() {
     let history = [
         calls("main", &["c1"]),
         answers("main", &["c1"], "half"),
@@ -418,7 +418,7 @@ fn ids_that_only_adk_knows_are_taken_off() {
 }
 
 #[test]
-fn the_current_turn_begins_with_what_was_asked_last() {
+fn current_turn_begins_with_the_last_question() {
     let options = ContentsOptions {
         include_contents: IncludeContents::None,
         ..main()
@@ -444,7 +444,7 @@ fn the_current_turn_begins_with_what_was_asked_last() {
 }
 
 #[test]
-fn a_delegated_task_stands_first() {
+fn delegated_task_comes_first() {
     let delegation = calls("main", &["t1"]);
     let own = with(says("worker", "on it"), |it| {
         it.isolation_scope = Some("t1".into())
@@ -481,7 +481,7 @@ fn contents_of_one_request_go_before_the_users_newest_words() {
 }
 
 #[test]
-fn an_empty_history_gives_nothing() {
+fn empty_history_has_no_contents() {
     for include_contents in [IncludeContents::Default, IncludeContents::None] {
         let options = ContentsOptions {
             include_contents,

@@ -5,7 +5,7 @@
 
 use retain_core::{Content, Event, EventActions, Events, FunctionCall, FunctionResponse, Part};
 
-use super::Listed;
+use super::IndexedEvent;
 use crate::SharedContent;
 
 /// How the turn was made from the event.
@@ -32,7 +32,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(super) fn of_event(listed: Listed<'a>) -> Turn<'a> {
+    pub(super) fn of_event(listed: IndexedEvent<'a>) -> Turn<'a> {
         Turn {
             index: listed.index,
             event: listed.event,

@@ -55,7 +55,7 @@ impl Checkpoints {
             callers: HashMap::new(),
         };
         for (number, event) in events.iter().enumerate() {
-            read.take_up(number, event);
+            read.apply_event(number, event);
         }
         Checkpoints(Mutex::new(read.known))
     }
@@ -115,7 +115,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn take_up(&mut self, number: usize, event: &Event) {
+    fn apply_event(&mut self, number: usize, event: &Event) {
         if event.author == "user" {
             self.reopen(number, event);
             return;

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// An event on its way from an agent to the runner, which stores it and sends it to the caller.
-pub(crate) struct Emitted {
+pub(crate) struct EmittedEvent {
     pub(crate) event: Box<Event>,
     /// Whether the agent knows that no event follows.
     pub(crate) last: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Invocation {
     /// The checkpoints.
     pub(crate) checkpoints: Checkpoints,
     /// Receives events in their order of arrival.
-    pub(crate) emitter: mpsc::UnboundedSender<Emitted>,
+    pub(crate) emitter: mpsc::UnboundedSender<EmittedEvent>,
     pub(crate) scheduler: Arc<Scheduler>,
     /// The scheduler of the outermost run, if this run is a tool of another run.
     pub(crate) host: Option<Arc<Scheduler>>,
@@ -124,24 +124,24 @@ pub struct InvocationContext {
     /// The target of a transfer, with which the runner continues.
     handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// The watches of agents above, innermost first.
-    watches: Option<Arc<Watches>>,
+    watches: Option<Arc<WatchChain>>,
     /// Agents that transferred to this one and wait for its end, innermost first.
-    handed_over: Option<Arc<HandedOver>>,
+    handed_over: Option<Arc<TransferredAgent>>,
 }
 
 /// A nested agent that has transferred. As in ADK, events under its name from agents that it waits
 /// for count as its own.
 #[derive(Debug)]
-struct HandedOver {
+struct TransferredAgent {
     agent: Arc<dyn Agent>,
     output: Mutex<OutputKeeper>,
-    above: Option<Arc<HandedOver>>,
+    above: Option<Arc<TransferredAgent>>,
 }
 
 #[derive(Debug)]
-struct Watches {
+struct WatchChain {
     watch: EventWatch,
-    above: Option<Arc<Watches>>,
+    above: Option<Arc<WatchChain>>,
 }
 
 impl InvocationContext {
@@ -184,7 +184,7 @@ impl InvocationContext {
 
     /// Returns the context for agents to which this agent transfers and for which it waits.
     pub(crate) fn waiting_with(&self, output: OutputKeeper) -> InvocationContext {
-        let handed_over = HandedOver {
+        let handed_over = TransferredAgent {
             agent: Arc::clone(&self.agent),
             output: Mutex::new(output),
             above: self.handed_over.clone(),
@@ -215,7 +215,7 @@ impl InvocationContext {
 
     /// Returns this context with a watch on its events.
     pub(crate) fn watched(&self, watch: &EventWatch) -> InvocationContext {
-        let watches = Watches {
+        let watches = WatchChain {
             watch: watch.clone(),
             above: self.watches.clone(),
         };
@@ -360,7 +360,7 @@ impl InvocationContext {
         self.complete(&mut event);
         self.stamp_for_waiting(&mut event)?;
         let (done, stored) = oneshot::channel();
-        let emitted = Emitted {
+        let emitted = EmittedEvent {
             event,
             last,
             is_overlay: false,
@@ -372,7 +372,7 @@ impl InvocationContext {
     /// Stores a summary as part of the run. The caller of the run does not see it.
     pub(crate) async fn store_overlay(&self, event: Event) -> Result<()> {
         let (done, stored) = oneshot::channel();
-        let emitted = Emitted {
+        let emitted = EmittedEvent {
             event: Box::new(event),
             last: false,
             is_overlay: true,
@@ -384,7 +384,7 @@ impl InvocationContext {
 
     async fn submit(
         &self,
-        emitted: Emitted,
+        emitted: EmittedEvent,
         stored: oneshot::Receiver<Result<Box<Event>>>,
     ) -> Result<Box<Event>> {
         // The runner closes the channel when the run is cancelled.

@@ -14,7 +14,7 @@ mod watch;
 pub use callback::{CallbackContext, ReadonlyContext};
 pub(crate) use checkpoints::Checkpoints;
 pub use invocation::InvocationContext;
-pub(crate) use invocation::{Emitted, Invocation};
+pub(crate) use invocation::{EmittedEvent, Invocation};
 pub use live_state::LiveState;
 pub(crate) use paths::{NodePaths, leaf};
 pub use tool::ToolContext;

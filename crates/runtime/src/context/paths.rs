@@ -27,7 +27,7 @@ impl NodePaths {
     pub(crate) fn resumed<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
         let mut paths = Paths::default();
         for path in seen {
-            paths.take_up(path);
+            paths.record(path);
         }
         NodePaths(Mutex::new(paths))
     }
@@ -58,7 +58,7 @@ pub(crate) fn leaf(path: &str) -> &str {
 
 impl Paths {
     /// Records a path and the paths above it.
-    fn take_up(&mut self, path: &str) {
+    fn record(&mut self, path: &str) {
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
             let Some((place, run)) = path[..end].rsplit_once('@') else {

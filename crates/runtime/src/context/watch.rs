@@ -12,10 +12,10 @@ use crate::interrupts::waiting_calls;
 
 /// Records what the events of agents below mean for the agent above. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct EventWatch(Arc<Seen>);
+pub(crate) struct EventWatch(Arc<WatchState>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WatchState {
     /// Only these authors may escalate; all if empty.
     authors: Vec<String>,
     escalated: AtomicBool,
@@ -27,9 +27,9 @@ struct Seen {
 impl EventWatch {
     /// Creates a watch that only these authors can escalate.
     pub(crate) fn of_authors(authors: Vec<String>) -> EventWatch {
-        EventWatch(Arc::new(Seen {
+        EventWatch(Arc::new(WatchState {
             authors,
-            ..Seen::default()
+            ..WatchState::default()
         }))
     }
 

@@ -16,7 +16,7 @@ use crate::{
     error::{Result, RunError, ToolError},
     models::LlmRequest,
     plugins::{ask_plugins, guarded, panic_text},
-    telemetry::{self, RanTool},
+    telemetry::{self, ToolCallOutcome},
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
@@ -25,10 +25,10 @@ pub(super) type Confirmations = HashMap<String, ToolConfirmation>;
 
 /// Stands in for a tool that does not exist, so that callbacks get a tool.
 #[derive(Debug)]
-struct Missing(String);
+struct MissingTool(String);
 
 #[async_trait::async_trait]
-impl Tool for Missing {
+impl Tool for MissingTool {
     fn name(&self) -> &str {
         &self.0
     }
@@ -194,7 +194,7 @@ impl Turn<'_> {
         let tool = match found {
             Some(tool) => tool,
             None => {
-                missing = Arc::new(Missing(name));
+                missing = Arc::new(MissingTool(name));
                 &missing
             }
         };
@@ -204,7 +204,7 @@ impl Turn<'_> {
         let ran = pin!(self.run_prepared(&ctx, tool, &mut args, missing_in))
             .instrument(span.clone())
             .await;
-        let over = RanTool {
+        let over = ToolCallOutcome {
             args: &args,
             ran: &ran,
             is_known: found.is_some(),
@@ -418,7 +418,7 @@ impl Turn<'_> {
 
 /// The error of a call that timed out.
 fn out_of_time(tool: &str, limit: Duration) -> ToolError {
-    tracing::warn!(tool, ?limit, "a tool was given up: its time is up");
+    tracing::warn!(tool, ?limit, "a tool call timed out");
     let message = format!(
         "Invoking `{tool}()` failed as it did not finish within its time limit of {limit:?}. It was \
          stopped midway: what it did until then is not known. You could retry with less to do, or \

@@ -152,7 +152,7 @@ impl Turn<'_> {
         events: &[&'e Event],
         answers: &HashMap<String, ToolConfirmation>,
         tools: &ToolMap,
-    ) -> Result<Vec<Asked<'e>>> {
+    ) -> Result<Vec<ConfirmedCall<'e>>> {
         let mut asked = Vec::new();
         for event in events
             .iter()
@@ -188,7 +188,7 @@ impl Turn<'_> {
         original: &Json,
         said: &ToolConfirmation,
         tools: &ToolMap,
-    ) -> Result<Option<Asked<'e>>> {
+    ) -> Result<Option<ConfirmedCall<'e>>> {
         let Some(id) = original["id"].as_str().filter(|id| !id.is_empty()) else {
             return Err(self.refused("the original call has no id"));
         };
@@ -216,7 +216,7 @@ impl Turn<'_> {
         }
         let name = call.name.as_deref().unwrap_or_default();
         let Some(tool) = tools.get(name) else {
-            return Err(self.refused(format!("tool {name:?} is not there any more")));
+            return Err(self.refused(format!("tool {name:?} no longer exists")));
         };
         let ctx = ToolContext::new(self.ctx, Some(id.to_owned()));
         let mut own = events.iter().filter(|event| !is_restored(event));
@@ -228,7 +228,7 @@ impl Turn<'_> {
             return Err(self.refused(format!("tool {name:?} does not ask for confirmation")));
         }
         let id = call.id.as_deref().unwrap_or_default();
-        Ok(Some(Asked {
+        Ok(Some(ConfirmedCall {
             id,
             call,
             said: said.clone(),
@@ -243,7 +243,7 @@ impl Turn<'_> {
 }
 
 /// A call that the user was asked about, with the user's decision.
-struct Asked<'e> {
+struct ConfirmedCall<'e> {
     id: &'e str,
     call: &'e FunctionCall,
     said: ToolConfirmation,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_built_on_the_write_of_another_is_the_latest() {
+    fn write_that_builds_on_another_wins() {
         let answers = vec![
             writing("list", json("[1, 2]")),
             writing("list", json("[1]")),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error_and_not_left_out() {
+    fn unwritable_value_is_an_error() {
         let answers = vec![
             writing("good", json("1")),
             writing("bad", Json::from(f64::NAN)),

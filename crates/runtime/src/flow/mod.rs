@@ -18,8 +18,8 @@ mod output_schema;
 mod oversize;
 mod planning;
 mod request;
+mod resumable;
 mod resume;
-mod take_up;
 mod tools;
 mod transfer;
 
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use retain_core::Event;
 pub(crate) use transfer::related;
 
-pub(crate) use take_up::{has_answered, run_resumably};
+pub(crate) use resumable::{has_answered, run_resumably};
 
 use resume::Decision;
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         turn.last = None;
         Box::pin(turn.step()).await?;
         match turn.last {
-            Some(Last::Step) if !ctx.is_ended() && !ctx.has_handed_over() => {}
+            Some(StepOutcome::Step) if !ctx.is_ended() && !ctx.has_handed_over() => {}
             _ => return Ok(()),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
 
 /// What the last event of a step means for the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum StepOutcome {
     /// The agent continues.
     Step,
     /// The agent is done.
@@ -74,7 +74,7 @@ struct Turn<'a> {
     ctx: &'a InvocationContext,
     model: Arc<dyn Model>,
     output: OutputKeeper,
-    last: Option<Last>,
+    last: Option<StepOutcome>,
     /// Whether a call of this turn is answered later.
     has_open_calls: bool,
 }
@@ -115,7 +115,11 @@ impl Turn<'_> {
             self.agent.keep_output(&mut self.output, &mut event)?;
         }
         let ends = event.is_final_response() || event.is_partial();
-        self.last = Some(if ends { Last::Final } else { Last::Step });
+        self.last = Some(if ends {
+            StepOutcome::Final
+        } else {
+            StepOutcome::Step
+        });
         let open = event.long_running_tool_ids.as_ref();
         self.has_open_calls |= open.is_some_and(|open| !open.is_empty());
         let last = nothing_follows && ends && self.ends_the_run();

@@ -58,7 +58,7 @@ impl Turn<'_> {
         };
         if let Some(response) = instead {
             call.spans.hear(&response);
-            return self.take_up(&mut call, response, true).await;
+            return self.handle_response(&mut call, response, true).await;
         }
         call.spans.noting(self.ctx.count_llm_call())?;
         // The model may answer at once, but earlier completions come first.
@@ -91,7 +91,7 @@ impl Turn<'_> {
                     let response = response.instrument(call.spans.call()).await;
                     let response = call.spans.noting(response)?;
                     let response = self.after_model_in(call, callback, response).await?;
-                    return self.take_up(call, response, true).await;
+                    return self.handle_response(call, response, true).await;
                 }
             };
             call.spans.hear(&response);
@@ -100,11 +100,12 @@ impl Turn<'_> {
                 // The append of the last answer ends the run. Everything else is sent at once.
                 true => {
                     let following = next_of(&mut answers, call).await;
-                    self.take_up(call, response, following.is_none()).await?;
+                    self.handle_response(call, response, following.is_none())
+                        .await?;
                     following
                 }
                 false => {
-                    self.take_up(call, response, false).await?;
+                    self.handle_response(call, response, false).await?;
                     next_of(&mut answers, call).await
                 }
             };
@@ -133,7 +134,7 @@ impl Turn<'_> {
     }
 
     /// Turns an answer into an event and runs its calls.
-    async fn take_up(
+    async fn handle_response(
         &mut self,
         call: &mut Call,
         mut response: LlmResponse,

@@ -11,7 +11,7 @@ use crate::error::{Result, RunError};
 
 /// The limit that an append exceeded.
 #[derive(Debug, Clone, Copy)]
-struct Refused {
+struct ExceededLimit {
     what: LimitKind,
     limit: u64,
     found: u64,
@@ -19,7 +19,7 @@ struct Refused {
 
 /// A part of an answer that takes space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Load {
+enum AnswerPart {
     /// The result, with its media.
     Result,
     /// The state changes.
@@ -47,7 +47,7 @@ impl Turn<'_> {
                 emitted => return emitted,
             };
             let made_room =
-                Refused::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
+                ExceededLimit::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
             merged = match self.merged_over(&live, answers.clone())? {
                 // The same event, with a smaller answer.
                 Some(merged) if made_room => Event {
@@ -60,17 +60,19 @@ impl Turn<'_> {
     }
 }
 
-impl Refused {
-    fn of(error: &SessionError) -> Option<Refused> {
+impl ExceededLimit {
+    fn of(error: &SessionError) -> Option<ExceededLimit> {
         match *error {
-            SessionError::TooLarge { what, limit, found } => Some(Refused { what, limit, found }),
+            SessionError::TooLarge { what, limit, found } => {
+                Some(ExceededLimit { what, limit, found })
+            }
             _ => None,
         }
     }
 
     /// Removes the largest parts until the answers should fit. `told` records what was removed from
     /// which answer. Returns whether anything was removed.
-    fn make_room(self, answers: &mut [Event], told: &mut [Option<Load>]) -> bool {
+    fn make_room(self, answers: &mut [Event], told: &mut [Option<AnswerPart>]) -> bool {
         let mut over = match self.what {
             LimitKind::Event => self.found.saturating_sub(self.limit),
             // The new share of a state is unknown, so remove the writes of one call at a time.
@@ -78,7 +80,7 @@ impl Refused {
         };
         let before = told.to_vec();
         for (bytes, at, load) in self.loads(answers) {
-            let is_done = told[at] == Some(Load::State) || told[at] == Some(load);
+            let is_done = told[at] == Some(AnswerPart::State) || told[at] == Some(load);
             if over == 0 || bytes == 0 {
                 break;
             }
@@ -94,12 +96,12 @@ impl Refused {
     }
 
     /// The parts of the answers that take space, largest first.
-    fn loads(self, answers: &[Event]) -> Vec<(usize, usize, Load)> {
+    fn loads(self, answers: &[Event]) -> Vec<(usize, usize, AnswerPart)> {
         let mut loads = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
-            loads.push((self.state_bytes(answer), at, Load::State));
+            loads.push((self.state_bytes(answer), at, AnswerPart::State));
             if self.what == LimitKind::Event {
-                loads.push((result_bytes(answer), at, Load::Result));
+                loads.push((result_bytes(answer), at, AnswerPart::Result));
             }
         }
         loads.sort_by_key(|(bytes, at, _)| (std::cmp::Reverse(*bytes), *at));
@@ -125,24 +127,24 @@ impl Refused {
     }
 
     /// The text that replaces the result for the model.
-    fn notice(self, answer: &Event, load: Load, bytes: usize) -> String {
+    fn notice(self, answer: &Event, load: AnswerPart, bytes: usize) -> String {
         let name = answer
             .function_responses()
             .first()
             .and_then(|it| it.name.as_deref());
         let name = name.unwrap_or("<unnamed>");
-        let Refused { what, limit, found } = self;
+        let ExceededLimit { what, limit, found } = self;
         let setting = what.setting().unwrap_or_default();
         let why = format!(
             "the session takes {what} up to {limit}, see Limits::{setting}, and \
              with all answers it would be {found}"
         );
         match load {
-            Load::Result => format!(
+            AnswerPart::Result => format!(
                 "`{name}()` was called, but its result is too large to be kept: it has {bytes} \
                  bytes; {why}. Ask for less, for example for a part of it."
             ),
-            Load::State => format!(
+            AnswerPart::State => format!(
                 "`{name}()` was called, but what it wrote to the state is too large to be kept: \
                  it has {bytes} bytes; {why}. Nothing that it wrote is in the state, and its \
                  result is left out. Let it write less."
@@ -152,8 +154,8 @@ impl Refused {
 }
 
 /// Replaces the result by the notice, and drops the state changes if they are too large.
-fn replace(answer: &mut Event, load: Load, notice: &str) {
-    if load == Load::State {
+fn replace(answer: &mut Event, load: AnswerPart, notice: &str) {
+    if load == AnswerPart::State {
         answer.actions.state_delta = Default::default();
     }
     // The model must see the notice, even if the result skipped it.
@@ -202,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_call_with_a_large_result_and_a_larger_state_both_are_left_out_once() {
+    fn oversized_result_and_state_of_one_call_are_each_left_out_once() {
         let mut answers = [answer("f", 5000, 9000), answer("g", 10, 10)];
         let mut told = vec![None; 2];
-        let refused = Refused {
+        let refused = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 14_500,
@@ -215,15 +217,15 @@ mod tests {
         assert!(answers[0].actions.state_delta.is_empty());
         // An estimate may remove small parts too, but nothing is removed twice.
         let before = answers.clone();
-        assert_eq!(told[0], Some(Load::State));
+        assert_eq!(told[0], Some(AnswerPart::State));
         while refused.make_room(&mut answers, &mut told) {}
         assert_eq!(said(&answers[0]), said(&before[0]));
     }
 
     #[test]
-    fn a_call_keeps_small_writes_when_its_result_is_left_out() {
+    fn call_keeps_small_state_writes_when_its_result_is_left_out() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = Refused {
+        let refused = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 5200,
@@ -234,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_says_less_than_its_limit_takes_nothing_out() {
+    fn refusal_below_its_limit_removes_nothing() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = Refused {
+        let refused = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 1000,
@@ -245,9 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_about_answers_is_not_made_room_for() {
+    fn refusals_about_other_limits_change_no_answer() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = Refused {
+        let refused = ExceededLimit {
             what: LimitKind::Batch,
             limit: 1,
             found: 2,

@@ -8,7 +8,7 @@ use crate::{
     context::{InvocationContext, ToolContext},
     error::{Result, RunError},
     models::LlmRequest,
-    tools::{ToolSource, Trouble, contained},
+    tools::{ToolFailure, ToolSource, contained},
 };
 
 /// The error text for a tool or toolset that times out here.
@@ -41,7 +41,7 @@ pub(super) async fn process(
             request.append_tool(&tool);
             match contained(limit, tool.process_request(&context, request)).await {
                 Ok(()) => {}
-                Err(Trouble::Failed(source)) => {
+                Err(ToolFailure::Failed(source)) => {
                     let tool = tool.name().to_owned();
                     return Err(RunError::Tool { tool, source });
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use retain_core::{Json, JsonMap};
 
-use super::{Last, Turn};
+use super::{StepOutcome, Turn};
 use crate::{
     agents::Agent,
     context::{InvocationContext, ToolContext},
@@ -113,7 +113,7 @@ impl Turn<'_> {
         let output = std::mem::take(&mut self.output);
         self.ctx.waiting_with(output).run_agent(&target).await?;
         // The answer of the other agent is the answer of this turn.
-        self.last = Some(Last::Final);
+        self.last = Some(StepOutcome::Final);
         Ok(())
     }
 

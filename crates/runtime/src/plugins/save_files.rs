@@ -7,7 +7,7 @@
 use async_trait::async_trait;
 use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Part};
 
-use super::{Hooked, Plugin, ReadMessage};
+use super::{HookResult, Plugin, ReadMessage};
 use crate::error::error_kind;
 
 /// Maximum size of a file in bytes: the limit of providers for inline data.
@@ -87,7 +87,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
         &self.name
     }
 
-    async fn on_user_message(&self, read: &ReadMessage<'_>) -> Hooked<Content> {
+    async fn on_user_message(&self, read: &ReadMessage<'_>) -> HookResult<Content> {
         let Some(artifacts) = read.artifacts else {
             tracing::warn!("there is no artifact service: files of messages are not kept");
             return Ok(Some(read.message.clone()));

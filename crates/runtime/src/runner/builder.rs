@@ -9,8 +9,8 @@ use retain_core::{
 
 use super::{
     Inner, Runner,
-    begin::session_cache::KeptSessions,
-    drive::{active_runs::GoingOn, leases::Leases},
+    begin::session_cache::SessionCache,
+    drive::{active_runs::ActiveRuns, leases::Leases},
 };
 use crate::{
     agents::{Agent, AgentTree, IntoAgent},
@@ -37,7 +37,7 @@ pub struct RunnerBuilder {
     ingests_turns: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    kept_sessions: usize,
+    session_cache: usize,
     kept_bytes: usize,
     idle_limit: Duration,
     tool_time_limit: Duration,
@@ -61,7 +61,7 @@ impl Default for RunnerBuilder {
             ingests_turns: false,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
-            kept_sessions: 256,
+            session_cache: 256,
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
@@ -153,8 +153,8 @@ impl RunnerBuilder {
 
     /// The limits of the session cache between runs: the number of sessions, and their approximate
     /// total size in bytes. By default 256 sessions and 256 MiB.
-    pub fn kept_sessions(mut self, sessions: usize, bytes: usize) -> Self {
-        self.kept_sessions = sessions;
+    pub fn session_cache(mut self, sessions: usize, bytes: usize) -> Self {
+        self.session_cache = sessions;
         self.kept_bytes = bytes;
         self
     }
@@ -223,7 +223,7 @@ impl RunnerBuilder {
             return Err(BuildError::new("runner", reason));
         }
         if let Some((twin, _)) = duplicate_plugin(&self.plugins) {
-            let reason = "is there twice; give each plugin a name of its own";
+            let reason = "occurs twice; give each plugin a unique name";
             return Err(BuildError::new(format!("plugin {twin:?}"), reason));
         }
         let compaction = self.compaction.map(|config| config.build(&*root));
@@ -232,7 +232,7 @@ impl RunnerBuilder {
         check_models(&tree)?;
         // Without a log each refresh reads the whole session, so that caching it gains nothing.
         let (log, cached_sessions) = match Arc::clone(&sessions).log() {
-            Some(log) => (log, self.kept_sessions),
+            Some(log) => (log, self.session_cache),
             None => {
                 let log = PlainSessionLog::new(Arc::clone(&sessions));
                 (Arc::new(log) as Arc<dyn SessionLog>, 0)
@@ -243,7 +243,7 @@ impl RunnerBuilder {
                 app_name: self.app_name,
                 tree: Arc::new(tree),
                 leases: Leases::new(Arc::clone(&log), self.idle_limit),
-                going_on: GoingOn::default(),
+                going_on: ActiveRuns::default(),
                 sessions,
                 log,
                 memory: self.memory,
@@ -257,7 +257,7 @@ impl RunnerBuilder {
                 is_resumable: self.is_resumable,
                 clock: self.clock,
                 ids: self.ids,
-                kept: KeptSessions::new(cached_sessions, self.kept_bytes),
+                session_cache: SessionCache::new(cached_sessions, self.kept_bytes),
                 tool_time_limit: self.tool_time_limit,
                 host: self.host,
                 max_llm_calls: self.max_llm_calls,

@@ -44,8 +44,8 @@ use crate::{
     telemetry::{self, Telemetry},
 };
 use after::{AfterRuns, ingest::Ingests};
-use begin::{message, session_cache::KeptSessions};
-use drive::{active_runs::GoingOn, leases::Leases, stop::StopSignal};
+use begin::{message, session_cache::SessionCache};
+use drive::{active_runs::ActiveRuns, leases::Leases, stop::StopSignal};
 
 /// Runs an agent on sessions.
 ///
@@ -91,9 +91,9 @@ struct Inner {
     is_resumable: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    kept: KeptSessions,
+    session_cache: SessionCache,
     leases: Arc<Leases>,
-    going_on: GoingOn,
+    going_on: ActiveRuns,
     tool_time_limit: Duration,
     /// The scheduler of the outermost run, if these runs are tools of another run.
     host: Option<Arc<Scheduler>>,
@@ -172,7 +172,7 @@ impl Runner {
         let stop = StopSignal::child_of(&options.cancel);
         options.cancel = stop.token().clone();
         let (send, events) = mpsc::unbounded_channel();
-        let (begun, began) = oneshot::channel();
+        let (started_run, began) = oneshot::channel();
         let mut stream = RunStream {
             key: key.clone(),
             handle: RunHandle::new("", stop.clone()),
@@ -185,7 +185,7 @@ impl Runner {
         let caller = drive::Caller {
             stop: stop.clone(),
             out: send,
-            begun,
+            started_run,
             idle: Arc::clone(&stream.idle),
         };
         let span = telemetry::invocation(&key.id);

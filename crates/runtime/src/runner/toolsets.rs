@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Closes the toolsets of an agent, of its descendants and of the agents among its tools,
 /// concurrently. A toolset that hangs or panics does not block the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
-    let mut held = Held::default();
+    let mut held = TreeToolsets::default();
     held.collect(agent);
     let closing = held.sets.iter().map(|set| async move {
         let closing = async {
@@ -32,12 +32,12 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
 
 /// The toolsets and agents of a tree, each once: agents may share a toolset or an agent tool.
 #[derive(Default)]
-struct Held {
+struct TreeToolsets {
     sets: Vec<Arc<dyn Toolset>>,
     agents: Vec<Arc<dyn Agent>>,
 }
 
-impl Held {
+impl TreeToolsets {
     fn collect(&mut self, agent: &Arc<dyn Agent>) {
         if self.agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
             return;

@@ -27,7 +27,8 @@ mod spans;
 pub(crate) use model_call::CallSpans;
 pub use settings::Telemetry;
 pub(crate) use spans::{
-    RanTool, agent, compaction, compaction_made, failed, invocation, invocation_begun, merged, tool,
+    ToolCallOutcome, agent, compaction, compaction_made, failed, invocation, invocation_begun,
+    merged, tool,
 };
 
 /// The target of all spans of runs.

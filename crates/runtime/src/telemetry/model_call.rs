@@ -22,12 +22,12 @@ pub(crate) struct CallSpans {
     telemetry: Telemetry,
     call: Span,
     generate: Span,
-    heard: Heard,
+    heard: RecordedAnswer,
 }
 
 /// The values of the model's answers so far that spans record.
 #[derive(Debug, Default)]
-struct Heard {
+struct RecordedAnswer {
     usage: Option<Usage>,
     finish_reason: Option<String>,
     /// The id of the event made from the answer.
@@ -76,7 +76,7 @@ impl CallSpans {
             telemetry: ctx.shared.telemetry,
             call,
             generate: Span::none(),
-            heard: Heard::default(),
+            heard: RecordedAnswer::default(),
         }
     }
 
@@ -197,7 +197,7 @@ impl CallSpans {
     }
 }
 
-impl Heard {
+impl RecordedAnswer {
     fn record(&self, span: &Span) {
         if span.is_disabled() {
             return;

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_whose_a_model_is() {
+    fn provider_follows_from_the_model_name() {
         let vertex = "projects/p/locations/l/publishers/anthropic/models/claude-x";
         let known = [
             ("gemini-2.5-flash", None),

@@ -91,14 +91,14 @@ pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>)
 }
 
 /// A finished tool call.
-pub(crate) struct RanTool<'a> {
+pub(crate) struct ToolCallOutcome<'a> {
     pub(crate) args: &'a JsonMap,
     pub(crate) ran: &'a Result<Option<Event>>,
     /// Whether the tool exists.
     pub(crate) is_known: bool,
 }
 
-impl RanTool<'_> {
+impl ToolCallOutcome<'_> {
     /// Records the result of the call.
     pub(crate) fn record(&self, span: &Span, telemetry: Telemetry) {
         if span.is_disabled() {

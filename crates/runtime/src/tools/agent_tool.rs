@@ -179,11 +179,11 @@ impl AgentTool {
         let request = RunRequest::new(message).with_config(config);
         let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
         let mut run = run.map_err(failed)?;
-        let mut heard = Heard::default();
+        let mut result = AgentResult::default();
         while let Some(event) = run.next().await {
-            heard.take_up(&ctx, &event.map_err(failed)?);
+            result.record(&ctx, &event.map_err(failed)?);
         }
-        self.result(&ctx, heard)
+        self.result(&ctx, result)
     }
 
     /// Converts the arguments to the user's message.
@@ -196,10 +196,10 @@ impl AgentTool {
         })
     }
 
-    fn result(&self, ctx: &ToolContext, heard: Heard) -> Result<ToolOutput, ToolError> {
-        if !heard.open.is_empty() {
+    fn result(&self, ctx: &ToolContext, result: AgentResult) -> Result<ToolOutput, ToolError> {
+        if !result.open.is_empty() {
             ctx.update_actions(|actions| actions.skip_summarization = Some(false));
-            let ids: Vec<String> = heard.open.iter().map(|id| format!("'{id}'")).collect();
+            let ids: Vec<String> = result.open.iter().map(|id| format!("'{id}'")).collect();
             let text = format!(
                 "Error: agent '{}' stopped waiting on unresolved long-running tool call(s) \
                  (pending call ids: [{}]), which AgentTool cannot resume.",
@@ -208,15 +208,15 @@ impl AgentTool {
             );
             return Ok(text.into());
         }
-        let parts = heard.content.iter().flat_map(Content::parts);
+        let parts = result.content.iter().flat_map(Content::parts);
         let texts = parts
             .filter(|part| part.thought != Some(true))
             .map(part_text);
         let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
         let text = texts.join("\n");
-        match (text.is_empty(), heard.error) {
+        match (text.is_empty(), result.error) {
             (true, Some(error)) => Ok(error.into()),
-            (true, None) if heard.content.is_none() => Ok("".into()),
+            (true, None) if result.content.is_none() => Ok("".into()),
             _ => match output_schema(&*self.agent) {
                 Some(schema) => Ok(schema.parse(&text).map_err(does_not_fit)?.into()),
                 None => Ok(text.into()),
@@ -227,15 +227,15 @@ impl AgentTool {
 
 /// What the tool collected from the agent's events.
 #[derive(Debug, Default)]
-struct Heard {
+struct AgentResult {
     content: Option<Content>,
     error: Option<String>,
     /// IDs of calls that wait for an answer.
     open: BTreeSet<String>,
 }
 
-impl Heard {
-    fn take_up(&mut self, ctx: &ToolContext, event: &Event) {
+impl AgentResult {
+    fn record(&mut self, ctx: &ToolContext, event: &Event) {
         for (key, value) in event.actions.state_delta.iter() {
             ctx.state().set(key, value.clone());
         }

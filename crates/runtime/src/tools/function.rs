@@ -10,11 +10,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Tool, ToolOutput};
 use crate::{context::ToolContext, error::ToolError, schema::json_schema_of};
 
-type Run =
-    Arc<dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = Called> + Send>> + Send + Sync>;
-type Called = Result<ToolOutput, ToolError>;
+type Run = Arc<
+    dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync,
+>;
+type ToolResult = Result<ToolOutput, ToolError>;
 /// Whether a call with these arguments requires confirmation.
-type Confirms = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
+type ConfirmationRule = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool that calls a Rust function.
 ///
@@ -46,7 +47,7 @@ pub struct FunctionTool {
     description: String,
     parameters: Option<Json>,
     is_long_running: bool,
-    confirms: Option<Confirms>,
+    confirms: Option<ConfirmationRule>,
     time_limit: Option<Duration>,
     /// The ADK class name of the tool, if it differs from the default.
     kind: Option<&'static str>,
@@ -78,7 +79,7 @@ impl FunctionTool {
                     Err(told) => Ok(told.into()),
                 }
             };
-            Box::pin(call) as Pin<Box<dyn Future<Output = Called> + Send>>
+            Box::pin(call) as Pin<Box<dyn Future<Output = ToolResult> + Send>>
         };
         FunctionTool {
             name,
@@ -199,7 +200,7 @@ impl Tool for FunctionTool {
         self.confirms.as_ref().is_some_and(|when| when(args))
     }
 
-    async fn run(&self, ctx: ToolContext, args: JsonMap) -> Called {
+    async fn run(&self, ctx: ToolContext, args: JsonMap) -> ToolResult {
         match missing_parameters(&self.name, self.parameters.as_ref(), &args) {
             Some(told) => Ok(told.into()),
             None => (self.run)(ctx, args).await,
@@ -264,7 +265,7 @@ fn parse_args<A: DeserializeOwned>(tool: &str, args: JsonMap) -> Result<A, Json>
     })
 }
 
-fn output_of(result: impl Serialize) -> Called {
+fn output_of(result: impl Serialize) -> ToolResult {
     let value = serde_json::to_value(result);
     let value = value.map_err(|error| ToolError::from(Box::new(error) as retain_core::BoxError))?;
     Ok(Json::from(value).into())

@@ -100,7 +100,7 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
     /// the thread delays the other calls of the run, and on a single-threaded runtime all tasks:
     /// move blocking work to `tokio::task::spawn_blocking`.
     async fn run(&self, _ctx: ToolContext, _args: JsonMap) -> Result<ToolOutput, ToolError> {
-        let message = format!("tool {} is not there to be called", self.name());
+        let message = format!("tool {} cannot be called", self.name());
         Err(ToolError::new(message))
     }
 }
@@ -207,7 +207,7 @@ impl ToolSource {
             (Ok(tools), None) => tools,
             (Ok(tools), Some(prefix)) => tools
                 .into_iter()
-                .map(|tool| Arc::new(Prefixed::new(prefix, tool)) as Arc<dyn Tool>)
+                .map(|tool| Arc::new(PrefixedTool::new(prefix, tool)) as Arc<dyn Tool>)
                 .collect(),
             (Err(error), _) => {
                 let (agent, toolset) = (ctx.agent_name(), set.name());
@@ -221,19 +221,19 @@ impl ToolSource {
 
 /// Why an operation of a tool or toolset failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum ToolFailure {
     /// The operation returned an error or panicked.
     Failed(ToolError),
     /// The operation timed out.
     Late,
 }
 
-impl Trouble {
+impl ToolFailure {
     /// Converts to an error; `what` describes the operation that timed out.
     pub(crate) fn into_error(self, what: &str, limit: Duration) -> ToolError {
         match self {
-            Trouble::Failed(error) => error,
-            Trouble::Late => ToolError::new(format!(
+            ToolFailure::Failed(error) => error,
+            ToolFailure::Late => ToolError::new(format!(
                 "{what} within {limit:?} (see RunnerBuilder::tool_time_limit)"
             )),
         }
@@ -244,28 +244,28 @@ impl Trouble {
 pub(crate) async fn contained<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, ToolError>>,
-) -> Result<T, Trouble> {
+) -> Result<T, ToolFailure> {
     let work = tokio::time::timeout(limit, work);
     match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(Ok(done)) => done.map_err(Trouble::Failed),
-        Ok(Err(_)) => Err(Trouble::Late),
+        Ok(Ok(done)) => done.map_err(ToolFailure::Failed),
+        Ok(Err(_)) => Err(ToolFailure::Late),
         Err(panic) => {
             let error = ToolError::new(format!("panicked: {}", panic_text(&*panic)));
-            Err(Trouble::Failed(error))
+            Err(ToolFailure::Failed(error))
         }
     }
 }
 
 /// A tool whose name has the prefix of its toolset.
 #[derive(Debug)]
-struct Prefixed {
+struct PrefixedTool {
     name: String,
     tool: Arc<dyn Tool>,
 }
 
-impl Prefixed {
-    fn new(prefix: &str, tool: Arc<dyn Tool>) -> Prefixed {
-        Prefixed {
+impl PrefixedTool {
+    fn new(prefix: &str, tool: Arc<dyn Tool>) -> PrefixedTool {
+        PrefixedTool {
             name: format!("{prefix}_{}", tool.name()),
             tool,
         }
@@ -273,7 +273,7 @@ impl Prefixed {
 }
 
 #[async_trait]
-impl Tool for Prefixed {
+impl Tool for PrefixedTool {
     fn kind(&self) -> &'static str {
         self.tool.kind()
     }

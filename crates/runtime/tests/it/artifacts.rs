@@ -9,7 +9,7 @@ use retain_core::{
     SessionService, StoreArtifactService, StoredArtifact,
 };
 use retain_runtime::{
-    CallbackContext, FunctionTool, Hooked, Instruction, LlmAgent, Plugin, ReadonlyContext,
+    CallbackContext, FunctionTool, HookResult, Instruction, LlmAgent, Plugin, ReadonlyContext,
     RunError, Runner, SaveFilesAsArtifactsPlugin, ScriptedModel, TemplateError, ToolContext,
     ToolError, load_artifacts_tool,
 };
@@ -301,7 +301,7 @@ impl Plugin for Answers {
         "answers"
     }
 
-    async fn before_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+    async fn before_agent(&self, _: &CallbackContext) -> HookResult<Content> {
         Ok(Some(Content::new("model", vec![Part::text("Later.")])))
     }
 }

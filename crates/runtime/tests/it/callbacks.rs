@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use retain_core::{Content, Event, Json, JsonMap, LlmResponse};
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{
-    BeforeTool, CallbackContext, FunctionTool, Hooked, InvocationContext, LlmAgent, LlmRequest,
+    BeforeTool, CallbackContext, FunctionTool, HookResult, InvocationContext, LlmAgent, LlmRequest,
     ModelError, Plugin, ReadMessage, RunError, ScriptedModel, Tool, ToolContext, ToolError,
 };
 
@@ -30,7 +30,7 @@ impl Observer {
         }
     }
 
-    fn note<T>(&self, hook: &str, answer: T) -> Hooked<T> {
+    fn note<T>(&self, hook: &str, answer: T) -> HookResult<T> {
         self.diary
             .lock()
             .unwrap()
@@ -52,38 +52,42 @@ impl Plugin for Observer {
         self.name
     }
 
-    async fn on_user_message(&self, _: &ReadMessage<'_>) -> Hooked<Content> {
+    async fn on_user_message(&self, _: &ReadMessage<'_>) -> HookResult<Content> {
         self.note("on_user_message", Content::user("replaced message"))
     }
 
-    async fn before_run(&self, _: &InvocationContext) -> Hooked<Content> {
+    async fn before_run(&self, _: &InvocationContext) -> HookResult<Content> {
         self.note("before_run", said("no run"))
     }
 
-    async fn on_event(&self, _: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, _: &InvocationContext, event: &Event) -> HookResult<Event> {
         let mut replaced = event.clone();
         replaced.id = "mine".into();
         replaced.response.custom_metadata = Some([("seen", true)].into());
         self.note("on_event", replaced)
     }
 
-    async fn after_run(&self, _: &InvocationContext) -> Hooked<()> {
+    async fn after_run(&self, _: &InvocationContext) -> HookResult<()> {
         self.note("after_run", ())
     }
 
-    async fn before_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+    async fn before_agent(&self, _: &CallbackContext) -> HookResult<Content> {
         self.note("before_agent", said("no agent"))
     }
 
-    async fn after_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+    async fn after_agent(&self, _: &CallbackContext) -> HookResult<Content> {
         self.note("after_agent", said("after agent"))
     }
 
-    async fn before_model(&self, _: &CallbackContext, _: &mut LlmRequest) -> Hooked<LlmResponse> {
+    async fn before_model(
+        &self,
+        _: &CallbackContext,
+        _: &mut LlmRequest,
+    ) -> HookResult<LlmResponse> {
         self.note("before_model", LlmResponse::of(said("no model")))
     }
 
-    async fn after_model(&self, _: &CallbackContext, _: &LlmResponse) -> Hooked<LlmResponse> {
+    async fn after_model(&self, _: &CallbackContext, _: &LlmResponse) -> HookResult<LlmResponse> {
         self.note("after_model", LlmResponse::of(said("other answer")))
     }
 
@@ -92,11 +96,16 @@ impl Plugin for Observer {
         _: &CallbackContext,
         _: &LlmRequest,
         _: &ModelError,
-    ) -> Hooked<LlmResponse> {
+    ) -> HookResult<LlmResponse> {
         self.note("on_model_error", LlmResponse::of(said("model mended")))
     }
 
-    async fn before_tool(&self, _: &ToolContext, _: &dyn Tool, _: &mut JsonMap) -> Hooked<Json> {
+    async fn before_tool(
+        &self,
+        _: &ToolContext,
+        _: &dyn Tool,
+        _: &mut JsonMap,
+    ) -> HookResult<Json> {
         self.note("before_tool", JsonMap::from([("tool", "skipped")]).into())
     }
 
@@ -106,7 +115,7 @@ impl Plugin for Observer {
         _: &dyn Tool,
         _: &JsonMap,
         _: &Json,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         self.note("after_tool", JsonMap::from([("tool", "changed")]).into())
     }
 
@@ -116,7 +125,7 @@ impl Plugin for Observer {
         _: &dyn Tool,
         _: &JsonMap,
         _: &ToolError,
-    ) -> Hooked<Json> {
+    ) -> HookResult<Json> {
         self.note("on_tool_error", JsonMap::from([("tool", "mended")]).into())
     }
 

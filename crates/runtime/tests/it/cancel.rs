@@ -301,18 +301,21 @@ impl retain_runtime::Plugin for Hanging {
         &self,
         _: &retain_runtime::InvocationContext,
         _: &Event,
-    ) -> retain_runtime::Hooked<Event> {
+    ) -> retain_runtime::HookResult<Event> {
         std::future::pending().await
     }
 
     async fn after_agent(
         &self,
         _: &retain_runtime::CallbackContext,
-    ) -> retain_runtime::Hooked<retain_core::Content> {
+    ) -> retain_runtime::HookResult<retain_core::Content> {
         std::future::pending().await
     }
 
-    async fn after_run(&self, _: &retain_runtime::InvocationContext) -> retain_runtime::Hooked<()> {
+    async fn after_run(
+        &self,
+        _: &retain_runtime::InvocationContext,
+    ) -> retain_runtime::HookResult<()> {
         std::future::pending().await
     }
 }

@@ -107,14 +107,14 @@ fn sent(model: &ScriptedModel) -> Vec<String> {
 async fn sliding_window_summarizes_every_second_turn() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
-        let mut summary = LlmResponse::of(Content::user("They spoke of colours."));
+        let mut summary = LlmResponse::of(Content::user("They spoke of colors."));
         summary.usage_metadata = Some(UsageMetadata {
             prompt_token_count: Some(12),
             ..UsageMetadata::default()
         });
         let model = ScriptedModel::new("scripted")
-            .reply("Blue is a colour that I know a lot about.")
-            .reply("Red is a colour that I know even more about.")
+            .reply("Blue is a color that I know a lot about.")
+            .reply("Red is a color that I know even more about.")
             .reply(summary)
             .reply("Yes.");
         let model = Arc::new(model);
@@ -122,8 +122,8 @@ async fn sliding_window_summarizes_every_second_turn() {
             .compaction(CompactionConfig::new().with_sliding_window(2, 1))
             .build()
             .unwrap();
-        turn(&runner, "Is blue a colour?").await;
-        turn(&runner, "Is red a colour?").await;
+        turn(&runner, "Is blue a color?").await;
+        turn(&runner, "Is red a color?").await;
         runner.flush_compaction().await;
         let session = stored(&sessions).await;
         assert_eq!(session.events.len(), 5, "{name}: nothing is removed");
@@ -142,15 +142,15 @@ async fn sliding_window_summarizes_every_second_turn() {
         let asked = sent(&model)[0].clone();
         let (_, transcript) = asked.split_once("interaction.\n\n").unwrap();
         let said = [
-            "user: Is blue a colour?",
-            "assistant: Blue is a colour that I know a lot about.",
-            "user: Is red a colour?",
-            "assistant: Red is a colour that I know even more about.",
+            "user: Is blue a color?",
+            "assistant: Blue is a color that I know a lot about.",
+            "user: Is red a color?",
+            "assistant: Red is a color that I know even more about.",
         ];
         assert_eq!(transcript, said.join("\n"), "{name}");
 
         turn(&runner, "Is that so?").await;
-        let seen = ["They spoke of colours.", "Is that so?"];
+        let seen = ["They spoke of colors.", "Is that so?"];
         assert_eq!(sent(&model), seen, "{name}");
     }
 }

@@ -97,7 +97,7 @@ fn invalid_agent_trees_are_rejected_with_a_reason() {
         .sub_agent(saying("a"))
         .build()
         .unwrap();
-    assert!(refused(twins).contains("a name of its own"));
+    assert!(refused(twins).contains("a unique name"));
     let shared: Arc<dyn Agent> = Arc::new(saying("a"));
     let twice = seq()
         .sub_agent(Arc::clone(&shared))

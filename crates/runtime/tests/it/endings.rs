@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt as _;
 use retain_core::{Content, Event, FunctionResponse, JsonMap, LlmResponse, RunOptions};
 use retain_runtime::{
-    Agent, FunctionTool, Hooked, InvocationContext, LlmAgent, Plugin, ReadMessage, RunConfig,
+    Agent, FunctionTool, HookResult, InvocationContext, LlmAgent, Plugin, ReadMessage, RunConfig,
     RunError, RunRequest, Runner, ScriptedModel, ToolContext, ToolError,
 };
 
@@ -188,13 +188,13 @@ impl Plugin for Naughty {
         "naughty"
     }
 
-    async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> Hooked<Content> {
+    async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> HookResult<Content> {
         let temp = ctx.session.state.get("temp:secret").cloned();
         self.seen.lock().unwrap().push(format!("{temp:?}"));
         Ok(None)
     }
 
-    async fn on_event(&self, _: &InvocationContext, _: &Event) -> Hooked<Event> {
+    async fn on_event(&self, _: &InvocationContext, _: &Event) -> HookResult<Event> {
         assert!(!self.panics, "naughty indeed");
         if self.fails {
             return Err("no event is good enough".into());
@@ -204,7 +204,7 @@ impl Plugin for Naughty {
         Ok(self.replaces.then(|| Event::new("", other)))
     }
 
-    async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
+    async fn after_run(&self, ctx: &InvocationContext) -> HookResult<()> {
         if let Some(runner) = self.runs_again.as_ref().and_then(|slot| slot.get()) {
             let again = RunRequest::new("again").with_run_options(ctx.run_options());
             let nested = runner.run_with(USER, Some(SESSION), again).await;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use retain_core::{Content, Event, Json, JsonMap, LimitKind, Limits, SessionError, SessionService};
 use retain_runtime::{
-    AgentTool, FunctionTool, Hooked, InvocationContext, LlmAgent, ParallelAgent, Plugin, RunError,
-    Runner, ScriptedModel, ToolContext, ToolError,
+    AgentTool, FunctionTool, HookResult, InvocationContext, LlmAgent, ParallelAgent, Plugin,
+    RunError, Runner, ScriptedModel, ToolContext, ToolError,
 };
 use retain_stores::{InMemorySessionService, SqliteSessionService};
 use tokio::sync::Notify;
@@ -377,7 +377,7 @@ impl Plugin for Talkative {
         "talkative"
     }
 
-    async fn on_event(&self, _: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, _: &InvocationContext, event: &Event) -> HookResult<Event> {
         if event.function_responses().is_empty() {
             return Ok(None);
         }

@@ -397,7 +397,7 @@ fn is_just_begun(last: &Event, next: Option<&Arc<Event>>) -> bool {
 }
 
 /// Resume the run, answer its pending call, and return the stored events.
-async fn taken_up(
+async fn resumed_after(
     sessions: &Arc<dyn SessionService>,
     team: Team,
     script: Script,
@@ -429,7 +429,7 @@ async fn resumed_run_ends_as_if_never_interrupted() {
                     assert!(events.is_empty(), "{store}, {name}, {stop}: {events:?}");
                     continue;
                 }
-                let events = taken_up(&sessions, team, script, &whole[..stop]).await;
+                let events = resumed_after(&sessions, team, script, &whole[..stop]).await;
                 let mut told = story(&events);
                 let mut expected = expected.clone();
                 if name.contains("back") {
@@ -484,7 +484,7 @@ async fn parallel_agents_resume_from_their_own_checkpoints() {
         let last = story(&whole).pop();
         assert_eq!(last.as_deref(), Some("row: done"), "{store}");
         for stop in 1..=whole.len() {
-            let events = taken_up(&sessions, side_by_side, script, &whole[..stop]).await;
+            let events = resumed_after(&sessions, side_by_side, script, &whole[..stop]).await;
             assert_eq!(by_agent(&events), by_agent(&whole), "{store}, after {stop}");
         }
         let _ = sessions.delete_session(APP, USER, SESSION).await;
@@ -541,7 +541,7 @@ async fn callback_answers_are_not_repeated_on_resume() {
         for (name, team) in [("before", before), ("after", after)] {
             let whole = whole(&sessions, team, script).await;
             for stop in 1..=whole.len() {
-                let events = taken_up(&sessions, team, script, &whole[..stop]).await;
+                let events = resumed_after(&sessions, team, script, &whole[..stop]).await;
                 let mut told = story(&events);
                 let times = |line: &str| told.iter().filter(|it| *it == line).count();
                 // The log cannot show whether the after-callback ran after the end of the agent.

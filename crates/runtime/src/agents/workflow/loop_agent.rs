@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use retain_core::{Json, JsonMap};
 
 use super::{
-    Shell, shell_agent, shell_builder,
+    WorkflowFields, shell_agent, shell_builder,
     steps::{self, Step},
 };
 use crate::{
@@ -21,7 +21,7 @@ const ROUNDS: &str = "times_looped";
 /// Runs its sub-agents repeatedly until one of them escalates or the iteration limit is reached.
 #[derive(Debug)]
 pub struct LoopAgent {
-    shell: Shell,
+    shell: WorkflowFields,
     max_iterations: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ pub struct LoopAgent {
 #[must_use]
 #[derive(Debug)]
 pub struct LoopAgentBuilder {
-    shell: Shell,
+    shell: WorkflowFields,
     max_iterations: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ impl LoopAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LoopAgentBuilder {
         LoopAgentBuilder {
-            shell: Shell::named(name),
+            shell: WorkflowFields::named(name),
             max_iterations: None,
         }
     }

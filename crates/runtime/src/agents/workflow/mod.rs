@@ -34,22 +34,22 @@ impl IntoAgent for Arc<dyn Agent> {
 
 /// Fields that all workflow agents share.
 #[derive(Debug, Default)]
-struct Shell {
+struct WorkflowFields {
     name: String,
     description: String,
     sub_agents: Vec<Arc<dyn Agent>>,
     callbacks: AgentCallbacks,
 }
 
-impl Shell {
-    fn named(name: impl Into<String>) -> Shell {
-        Shell {
+impl WorkflowFields {
+    fn named(name: impl Into<String>) -> WorkflowFields {
+        WorkflowFields {
             name: name.into(),
-            ..Shell::default()
+            ..WorkflowFields::default()
         }
     }
 
-    fn checked(self) -> Result<Shell, BuildError> {
+    fn checked(self) -> Result<WorkflowFields, BuildError> {
         check_name(&self.name)?;
         Ok(self)
     }

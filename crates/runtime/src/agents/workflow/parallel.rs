@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use retain_core::JsonMap;
 
-use super::{Shell, shell_agent, shell_builder};
+use super::{WorkflowFields, shell_agent, shell_builder};
 use crate::{
     agents::{Agent, AgentCallbacks},
     context::{EventWatch, InvocationContext},
@@ -18,14 +18,14 @@ use crate::{
 /// others.
 #[derive(Debug)]
 pub struct ParallelAgent {
-    shell: Shell,
+    shell: WorkflowFields,
 }
 
 /// Builds a [`ParallelAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct ParallelAgentBuilder {
-    shell: Shell,
+    shell: WorkflowFields,
 }
 
 shell_builder!(ParallelAgentBuilder);
@@ -34,7 +34,7 @@ impl ParallelAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> ParallelAgentBuilder {
         ParallelAgentBuilder {
-            shell: Shell::named(name),
+            shell: WorkflowFields::named(name),
         }
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use retain_core::JsonMap;
 
 use super::{
-    Shell, shell_agent, shell_builder,
+    WorkflowFields, shell_agent, shell_builder,
     steps::{self, Step},
 };
 use crate::{
@@ -19,14 +19,14 @@ use crate::{
 /// the answer resumes the sub-agent that made the call.
 #[derive(Debug)]
 pub struct SequentialAgent {
-    shell: Shell,
+    shell: WorkflowFields,
 }
 
 /// Builds a [`SequentialAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct SequentialAgentBuilder {
-    shell: Shell,
+    shell: WorkflowFields,
 }
 
 shell_builder!(SequentialAgentBuilder);
@@ -35,7 +35,7 @@ impl SequentialAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> SequentialAgentBuilder {
         SequentialAgentBuilder {
-            shell: Shell::named(name),
+            shell: WorkflowFields::named(name),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn current(ctx: &InvocationContext, agents: &[Arc<dyn Agent>]) -> Opt
         tracing::warn!(
             agent = ctx.agent_name(),
             step = name,
-            "the agent of this step is not there any more: from the beginning"
+            "the agent of this step no longer exists: restarting with the first agent"
         );
     }
     Some(Current { place, state })

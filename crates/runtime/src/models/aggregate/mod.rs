@@ -188,7 +188,7 @@ impl StreamAggregator {
         }
         self.open_call(call);
         if let Some(open) = &mut self.call {
-            open.take_up(call, signature);
+            open.merge_call(call, signature);
         }
         // Providers omit `false`, so a chunk without `will_continue` is the last.
         if call.will_continue != Some(true) {
@@ -270,7 +270,7 @@ impl StreamAggregator {
 }
 
 impl OpenCall {
-    fn take_up(&mut self, call: &mut FunctionCall, signature: Option<Bytes>) {
+    fn merge_call(&mut self, call: &mut FunctionCall, signature: Option<Bytes>) {
         if let Some(name) = call.name.as_ref().filter(|name| !name.is_empty()) {
             self.name = Some(name.clone());
         }
@@ -284,12 +284,12 @@ impl OpenCall {
         for piece in pieces.unwrap_or_default() {
             let path = piece.get("jsonPath").and_then(Json::as_str);
             if let Some(path) = path.filter(|path| !path.is_empty()) {
-                self.take_up_argument(path, piece);
+                self.merge_argument(path, piece);
             }
         }
     }
 
-    fn take_up_argument(&mut self, path: &str, piece: &Json) {
+    fn merge_argument(&mut self, path: &str, piece: &Json) {
         let given = |field: &str| piece.get(field).filter(|value| !value.is_null());
         if let Some(text) = given("stringValue").and_then(Json::as_str) {
             self.push_text(path, text);

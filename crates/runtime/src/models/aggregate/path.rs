@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_on_the_way_is_made() {
+    fn missing_parents_of_a_path_are_created() {
         let mut value = Json::from(JsonMap::default());
         set(&mut value, &parse("$.a[1].b"), 5.into());
         assert_eq!(value.to_string(), r#"{"a":[null,{"b":5}]}"#);

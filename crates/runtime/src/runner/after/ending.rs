@@ -79,7 +79,7 @@ impl Driver {
     }
 
     /// Ends the run and releases its lease, unless its last append did.
-    pub(crate) async fn give_back(&mut self) -> Result<()> {
+    pub(crate) async fn release_lease(&mut self) -> Result<()> {
         if let Some(lease) = self.lease.take() {
             self.inner
                 .log
@@ -101,6 +101,8 @@ impl Driver {
             .unwrap_or_else(PoisonError::into_inner);
         let assembled = std::mem::take(&mut *assembled);
         let session = self.session.snapshot();
-        self.inner.kept.put(shared.key.clone(), session, assembled);
+        self.inner
+            .session_cache
+            .put(shared.key.clone(), session, assembled);
     }
 }

@@ -80,7 +80,7 @@ impl Inner {
 impl Ingest {
     async fn work(mut self, mut session: Option<Session>) {
         loop {
-            if let Err(error) = self.take_up(session.take()).await {
+            if let Err(error) = self.ingest_session(session.take()).await {
                 self.failed(error);
             }
             // Another run may have ended meanwhile; its events are in the log.
@@ -94,16 +94,13 @@ impl Ingest {
     /// Logs and records that a session was not ingested.
     fn failed(&self, error: MemoryError) {
         let session = &self.key;
-        tracing::warn!(
-            kind = error_kind(&error),
-            "a session could not be remembered"
-        );
-        tracing::debug!(?session, error = ?error.to_string(), "a session could not be remembered");
+        tracing::warn!(kind = error_kind(&error), "failed to ingest a session");
+        tracing::debug!(?session, error = ?error.to_string(), "failed to ingest a session");
         self.inner.ingests.after_runs.failed(&self.key, error);
     }
 
     /// Ingests the session when a permit is free, within the time limit.
-    async fn take_up(&self, mut session: Option<Session>) -> Result<()> {
+    async fn ingest_session(&self, mut session: Option<Session>) -> Result<()> {
         let places = &self.inner.ingests.places;
         let place = match places.try_acquire() {
             Ok(place) => Ok(place),

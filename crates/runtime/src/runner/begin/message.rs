@@ -42,33 +42,33 @@ pub(crate) fn checked(mut message: Content) -> Result<Content> {
 
 /// Where a call was made.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct CallScope {
     pub(crate) branch: Option<String>,
     pub(crate) isolation_scope: Option<String>,
 }
 
 /// The calls that a message answers.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredCalls {
     /// The run that the message continues.
     pub(crate) invocation_id: String,
     /// Where the answered calls were made, by call id.
-    places: HashMap<String, Place>,
+    scopes: HashMap<String, CallScope>,
     /// The message that began that run.
     pub(crate) user_content: Option<Content>,
 }
 
-impl Answered {
+impl AnsweredCalls {
     /// Splits the message by where its calls were made: each agent sees its own answers. Other
     /// parts go with the first answer.
-    pub(crate) fn by_place(&self, message: &Content) -> Vec<(Place, Content)> {
-        let mut divided: Vec<(Place, Content)> = Vec::new();
+    pub(crate) fn by_scope(&self, message: &Content) -> Vec<(CallScope, Content)> {
+        let mut divided: Vec<(CallScope, Content)> = Vec::new();
         for part in message.parts() {
             let id = part
                 .function_response
                 .as_ref()
                 .and_then(|it| it.id.as_ref());
-            let place = id.and_then(|id| self.places.get(id));
+            let place = id.and_then(|id| self.scopes.get(id));
             let known = divided.iter().position(|(known, _)| Some(known) == place);
             let at = match (known, place) {
                 (Some(at), _) => at,
@@ -91,7 +91,7 @@ impl Answered {
 }
 
 /// Finds the calls that a message answers; `None` if it answers none.
-pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answered>> {
+pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<AnsweredCalls>> {
     let ids: Vec<&str> = message
         .function_responses()
         .filter_map(|response| response.id.as_deref())
@@ -136,16 +136,16 @@ pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
     let run: Vec<&Event> = run
         .filter(|event| event.invocation_id == first.invocation_id)
         .collect();
-    let places = ids.iter().zip(&call_events).map(|(id, event)| {
-        let place = Place {
+    let scopes = ids.iter().zip(&call_events).map(|(id, event)| {
+        let place = CallScope {
             branch: event.branch.clone(),
             isolation_scope: event.isolation_scope.clone(),
         };
         ((*id).to_owned(), place)
     });
-    Ok(Some(Answered {
+    Ok(Some(AnsweredCalls {
         invocation_id: first.invocation_id.clone(),
-        places: places.collect(),
+        scopes: scopes.collect(),
         user_content: began_with(&run).cloned(),
     }))
 }

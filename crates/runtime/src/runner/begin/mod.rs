@@ -17,16 +17,16 @@ use crate::{
     plugins::{ReadMessage, ask_plugins},
     runner::{Inner, RunRequest, drive::store::add_metadata},
 };
-use message::Answered;
-use resume::Start;
-use session_cache::Assembled;
+use message::AnsweredCalls;
+use resume::StartPoint;
+use session_cache::ContentsByAgent;
 
-/// A run that has begun.
-pub(crate) struct Begun {
+/// A run that has started_run.
+pub(crate) struct StartedRun {
     pub(crate) invocation_id: String,
     /// The live session, message included.
     pub(crate) session: Session,
-    pub(crate) assembled: Assembled,
+    pub(crate) assembled: ContentsByAgent,
     /// The message, or the message that began the run that this one continues.
     pub(crate) user_content: Content,
     /// The message as stored, if there is one.
@@ -34,14 +34,14 @@ pub(crate) struct Begun {
     /// The token of the lease, if the service has leases.
     pub(crate) token: Option<RunToken>,
     /// Where the run starts.
-    pub(crate) start: Start,
+    pub(crate) start: StartPoint,
 }
 
 /// The message after plugins have seen it.
-pub(crate) struct Incoming {
+pub(crate) struct IncomingMessage {
     pub(crate) content: Content,
     /// The calls that it answers.
-    answered: Option<Answered>,
+    answered: Option<AnsweredCalls>,
     /// The id of a new run, if plugins were told one.
     run_id: Option<String>,
     /// Versions of artifacts that plugins saved from the message.
@@ -58,7 +58,7 @@ pub(crate) struct Message {
 
 impl Inner {
     /// Begins a run on a validated message. The caller must not drop this future.
-    pub(crate) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
+    pub(crate) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<StartedRun> {
         let content = match (&request.message, &request.invocation_id) {
             (Some(content), None) => content,
             _ => return self.begin_named(key, request).await,
@@ -69,10 +69,10 @@ impl Inner {
     }
 
     /// Passes the message to the plugins. Reads the history only if it is needed.
-    async fn incoming(&self, key: &SessionKey, content: &Content) -> Result<Incoming> {
+    async fn incoming(&self, key: &SessionKey, content: &Content) -> Result<IncomingMessage> {
         let answers = content.function_responses().next().is_some();
         if !answers && self.plugins.is_empty() {
-            return Ok(Incoming {
+            return Ok(IncomingMessage {
                 content: content.clone(),
                 answered: None,
                 run_id: None,
@@ -80,16 +80,16 @@ impl Inner {
             });
         }
         let session = self.current(key).await?;
-        self.heard(&session, content, None).await
+        self.receive_message(&session, content, None).await
     }
 
     /// Passes the message to the plugins and finds the calls that it answers.
-    pub(crate) async fn heard(
+    pub(crate) async fn receive_message(
         &self,
         session: &Session,
         content: &Content,
         run_id: Option<&str>,
-    ) -> Result<Incoming> {
+    ) -> Result<IncomingMessage> {
         let answered = message::answered(&session.events, content)?;
         let invocation_id = answered
             .as_ref()
@@ -113,7 +113,7 @@ impl Inner {
                 (content, answered)
             }
         };
-        Ok(Incoming {
+        Ok(IncomingMessage {
             content,
             answered,
             run_id: Some(new_id),
@@ -125,8 +125,8 @@ impl Inner {
         format!("e-{}", self.ids.new_id())
     }
 
-    pub(crate) fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
-        let Incoming {
+    pub(crate) fn message_event(&self, request: &RunRequest, incoming: IncomingMessage) -> Message {
+        let IncomingMessage {
             content,
             answered,
             run_id,
@@ -143,7 +143,7 @@ impl Inner {
             };
         };
         let mut events = Vec::new();
-        for (place, content) in answered.by_place(&content) {
+        for (place, content) in answered.by_scope(&content) {
             let mut event = self.user_event(request);
             event.response.content = Some(content);
             event.invocation_id.clone_from(&answered.invocation_id);
@@ -189,7 +189,7 @@ impl Inner {
         key: &SessionKey,
         request: &RunRequest,
         message: Message,
-    ) -> Result<Begun> {
+    ) -> Result<StartedRun> {
         let append =
             Append::from(message.events.clone()).beginning_run(request.config.run_options.clone());
         let appended = match self.log.append(key, append.clone()).await {
@@ -214,10 +214,10 @@ impl Inner {
         apply_temp(&mut session, &request.state_delta);
         let stored = appended.events.into_iter();
         let stored = stored.map(|(_, event)| Arc::unwrap_or_clone(event));
-        Ok(Begun {
+        Ok(StartedRun {
             assembled,
             token,
-            ..self.begun(session, stored.collect(), message.began_with)?
+            ..self.started_run(session, stored.collect(), message.began_with)?
         })
     }
 
@@ -226,27 +226,28 @@ impl Inner {
         &self,
         key: &SessionKey,
         config: Option<GetSessionConfig>,
-    ) -> Result<(Session, Assembled)> {
+    ) -> Result<(Session, ContentsByAgent)> {
         if config.is_none()
-            && let Some((mut session, assembled)) = self.kept.get(key)
+            && let Some((mut session, assembled)) = self.session_cache.get(key)
         {
             match self.log.refresh(&mut session).await {
                 Ok(()) => return Ok((session, assembled)),
                 // A new session has the same id.
-                Err(SessionError::NotFound { .. }) => self.kept.forget(key),
+                Err(SessionError::NotFound { .. }) => self.session_cache.forget(key),
                 Err(error) => return Err(error.into()),
             }
         }
         let window = config.map_or(Window::ALL, Window::from);
         let session = self.read_session(key, window).await?;
-        Ok((session, Assembled::new()))
+        Ok((session, ContentsByAgent::new()))
     }
 
     /// The session before the message; empty if the message will create it.
     async fn current(&self, key: &SessionKey) -> Result<Session> {
         match self.load(key, None).await {
             Ok((session, assembled)) => {
-                self.kept.put(key.clone(), session.clone(), assembled);
+                self.session_cache
+                    .put(key.clone(), session.clone(), assembled);
                 Ok(session)
             }
             Err(RunError::Session(SessionError::NotFound { .. })) if self.auto_create_session => {
@@ -267,23 +268,23 @@ impl Inner {
     }
 
     /// The run that began with these stored events.
-    pub(crate) fn begun(
+    pub(crate) fn started_run(
         &self,
         session: Session,
         user_events: Vec<Event>,
         began_with: Option<Content>,
-    ) -> Result<Begun> {
+    ) -> Result<StartedRun> {
         let Some(first) = user_events.first() else {
             // Every message has an event, and an append returns every event that it stores.
-            let reason = "the session service did not give back what it stored".to_owned();
+            let reason = "the session service did not return the events that it stored".to_owned();
             return Err(RunError::BrokenOff { reason });
         };
         let start = resume::for_message(&self.tree, &session, first, self.is_resumable);
         let message = first.content().cloned().unwrap_or_default();
-        Ok(Begun {
+        Ok(StartedRun {
             invocation_id: first.invocation_id.clone(),
             session,
-            assembled: Assembled::new(),
+            assembled: ContentsByAgent::new(),
             user_content: began_with.unwrap_or(message),
             user_events,
             token: None,

@@ -1,17 +1,17 @@
 //! Begins or resumes a run that the request names.
 //!
 //! It takes the lease first: of two equal requests one begins the run, and the other finds it
-//! begun.
+//! started_run.
 
 use std::sync::Arc;
 
 use retain_core::{Append, Content, Json, RunToken, Session, SessionError, SessionKey};
 
 use super::{
-    Begun, Incoming, apply_temp,
+    IncomingMessage, StartedRun, apply_temp,
     message::{self, DIGEST},
     resume,
-    session_cache::Assembled,
+    session_cache::ContentsByAgent,
 };
 use crate::{
     error::{Result, RunError},
@@ -24,7 +24,7 @@ impl Inner {
         &self,
         key: &SessionKey,
         request: &RunRequest,
-    ) -> Result<Begun> {
+    ) -> Result<StartedRun> {
         let id = request.invocation_id.as_deref();
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             return Err(RunError::InvalidMessage {
@@ -32,17 +32,20 @@ impl Inner {
             });
         };
         let token = self.take_lease(key, request).await?;
-        let begun = async {
+        let started_run = async {
             let (session, assembled) = self.load(key, None).await?;
             self.named(token, request, id, session, assembled).await
         };
-        match (begun.await, token) {
+        match (started_run.await, token) {
             (Err(error), Some(token)) => {
-                // No run has begun. If `end_run` fails too, the lease expires.
+                // No run has started_run. If `end_run` fails too, the lease expires.
                 let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
-            (begun, token) => Ok(Begun { token, ..begun? }),
+            (started_run, token) => Ok(StartedRun {
+                token,
+                ..started_run?
+            }),
         }
     }
 
@@ -50,14 +53,14 @@ impl Inner {
     async fn take_lease(&self, key: &SessionKey, request: &RunRequest) -> Result<Option<RunToken>> {
         let begin = || Append::default().beginning_run(request.config.run_options.clone());
         let may_create = self.auto_create_session && request.message.is_some();
-        let begun = match self.log.append(key, begin()).await {
+        let started_run = match self.log.append(key, begin()).await {
             Err(SessionError::NotFound { .. }) if may_create => {
                 self.create(key).await?;
                 self.log.append(key, begin()).await
             }
-            begun => begun,
+            started_run => started_run,
         };
-        Ok(begun?.run)
+        Ok(started_run?.run)
     }
 
     async fn named(
@@ -66,16 +69,16 @@ impl Inner {
         request: &RunRequest,
         id: &str,
         session: Session,
-        assembled: Assembled,
-    ) -> Result<Begun> {
+        assembled: ContentsByAgent,
+    ) -> Result<StartedRun> {
         let is_stored = |content| message::is_stored(&session.events, id, content);
         match &request.message {
             Some(content) if !is_stored(content)? => {
-                let incoming = self.heard(&session, content, Some(id)).await?;
+                let incoming = self.receive_message(&session, content, Some(id)).await?;
                 self.begin_under(token, request, content, incoming, session)
                     .await
             }
-            _ => self.take_up(request, id, session, assembled).await,
+            _ => self.resume_run(request, id, session, assembled).await,
         }
     }
 
@@ -85,9 +88,9 @@ impl Inner {
         token: Option<RunToken>,
         request: &RunRequest,
         said: &Content,
-        incoming: Incoming,
+        incoming: IncomingMessage,
         mut session: Session,
-    ) -> Result<Begun> {
+    ) -> Result<StartedRun> {
         let is_replaced = incoming.content != *said;
         let mut message = self.message_event(request, incoming);
         if let Some(first) = message.events.first_mut().filter(|_| is_replaced) {
@@ -107,18 +110,18 @@ impl Inner {
             .collect();
         self.log.refresh(&mut session).await?;
         apply_temp(&mut session, &request.state_delta);
-        self.begun(session, stored, message.began_with)
+        self.started_run(session, stored, message.began_with)
     }
 
     /// Resumes a run that has stored its message. State changes without a message are stored now
     /// that the run is known to exist; those of a message are in the log already.
-    async fn take_up(
+    async fn resume_run(
         &self,
         request: &RunRequest,
         id: &str,
         mut session: Session,
-        assembled: Assembled,
-    ) -> Result<Begun> {
+        assembled: ContentsByAgent,
+    ) -> Result<StartedRun> {
         if !self.is_resumable {
             let invocation_id = id.to_owned();
             return Err(RunError::NotResumable { invocation_id });
@@ -132,7 +135,7 @@ impl Inner {
             // Outside the run. The run holds the lease, so no other run can write in between.
             user_events.push(self.sessions.append_event(&mut session, event).await?);
         }
-        Ok(Begun {
+        Ok(StartedRun {
             invocation_id: id.to_owned(),
             session,
             assembled,

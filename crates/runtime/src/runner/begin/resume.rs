@@ -15,7 +15,7 @@ use crate::{
 
 /// Where a run begins or continues.
 #[derive(Debug)]
-pub(crate) struct Start {
+pub(crate) struct StartPoint {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) branch: Option<String>,
     /// The node path of the agent in the earlier part of the run, if it continues.
@@ -26,9 +26,9 @@ pub(crate) struct Start {
     pub(crate) is_over: bool,
 }
 
-impl Start {
-    fn at(agent: Arc<dyn Agent>) -> Start {
-        Start {
+impl StartPoint {
+    fn at(agent: Arc<dyn Agent>) -> StartPoint {
+        StartPoint {
             agent,
             branch: None,
             path: None,
@@ -45,7 +45,7 @@ pub(crate) fn for_message(
     session: &Session,
     message: &Event,
     is_resumable: bool,
-) -> Start {
+) -> StartPoint {
     let content = message.content().cloned().unwrap_or_default();
     let answers = content.function_responses().next().is_some();
     let invocation_id = answers.then_some(message.invocation_id.as_str());
@@ -54,13 +54,13 @@ pub(crate) fn for_message(
         false => agent_to_run(tree, &session.events, &content),
     };
     let mut start = match invocation_id.filter(|_| is_resumable) {
-        None => Start::at(found()),
+        None => StartPoint::at(found()),
         Some(id) => {
-            let run = TakenUp::new(tree, session, id);
+            let run = ResumedRun::new(tree, session, id);
             let start = run.with_answer(&content);
-            start.unwrap_or_else(|| Start {
+            start.unwrap_or_else(|| StartPoint {
                 checkpoints: run.checkpoints(),
-                ..Start::at(found())
+                ..StartPoint::at(found())
             })
         }
     };
@@ -75,8 +75,8 @@ pub(crate) fn without_message(
     tree: &AgentTree,
     session: &Session,
     invocation_id: &str,
-) -> Result<(Start, Content)> {
-    let run = TakenUp::new(tree, session, invocation_id);
+) -> Result<(StartPoint, Content)> {
+    let run = ResumedRun::new(tree, session, invocation_id);
     let Some(began_with) = began_with(&run.events) else {
         let (app, user) = (&session.app_name, &session.user_id);
         return Err(SessionError::InvocationNotFound {
@@ -108,7 +108,7 @@ pub(crate) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
 }
 
 /// A run in the log that is being resumed.
-struct TakenUp<'a> {
+struct ResumedRun<'a> {
     tree: &'a AgentTree,
     session: &'a Session,
     /// The events of the run.
@@ -116,11 +116,11 @@ struct TakenUp<'a> {
     is_conversation: bool,
 }
 
-impl<'a> TakenUp<'a> {
-    fn new(tree: &'a AgentTree, session: &'a Session, invocation_id: &str) -> TakenUp<'a> {
+impl<'a> ResumedRun<'a> {
+    fn new(tree: &'a AgentTree, session: &'a Session, invocation_id: &str) -> ResumedRun<'a> {
         let mut events = valid_events(&session.events);
         events.retain(|event| event.invocation_id == invocation_id);
-        TakenUp {
+        ResumedRun {
             tree,
             session,
             events,
@@ -134,7 +134,7 @@ impl<'a> TakenUp<'a> {
 
     /// Continues with a function response, at the agent under which the call was made, if that
     /// agent runs others and has not ended. `None` continues with the calling agent alone.
-    fn with_answer(&self, answer: &Content) -> Option<Start> {
+    fn with_answer(&self, answer: &Content) -> Option<StartPoint> {
         let id = answer.function_responses().next()?.id.as_deref()?;
         let asked = interrupts::call_event(self.events.iter().copied(), id)?;
         let checkpoints = self.checkpoints();
@@ -149,55 +149,55 @@ impl<'a> TakenUp<'a> {
         if self.is_conversation && (is_over || top.name() == asked.author) {
             return None;
         }
-        Some(Start {
+        Some(StartPoint {
             checkpoints,
             is_over,
-            ..Start::at(Arc::clone(top))
+            ..StartPoint::at(Arc::clone(top))
         })
     }
 
     /// Continues where the run stopped.
-    fn onwards(&self, began_with: &Content) -> Start {
+    fn onwards(&self, began_with: &Content) -> StartPoint {
         let checkpoints = self.checkpoints();
         if self.was_answered_by_plugin() {
-            return Start {
+            return StartPoint {
                 is_over: true,
-                ..Start::at(Arc::clone(self.tree.root()))
+                ..StartPoint::at(Arc::clone(self.tree.root()))
             };
         }
-        let begun = |name: &str| checkpoints.get(name).is_some_and(|known| !known.is_new());
-        if !self.is_conversation && begun(self.tree.root().name()) {
-            return Start {
+        let started_run = |name: &str| checkpoints.get(name).is_some_and(|known| !known.is_new());
+        if !self.is_conversation && started_run(self.tree.root().name()) {
+            return StartPoint {
                 is_over: checkpoints.is_ended(self.tree.root().name()),
                 checkpoints,
-                ..Start::at(Arc::clone(self.tree.root()))
+                ..StartPoint::at(Arc::clone(self.tree.root()))
             };
         }
         let last = self.events.iter().rev().find_map(|event| path(event));
         let top = last.and_then(|path| Some((path, self.tree.find(leaf(path))?)));
         let Some((path, top)) = top else {
             let agent = agent_to_run(self.tree, &self.session.events, began_with);
-            return Start {
+            return StartPoint {
                 is_over: checkpoints.is_ended(agent.name()),
                 checkpoints,
-                ..Start::at(agent)
+                ..StartPoint::at(agent)
             };
         };
         let paths = self.events.iter().filter_map(|event| self::path(event));
         let paths = NodePaths::resumed(paths);
         let is_ended = checkpoints.is_ended(top.name());
         match self.handed_to(top).filter(|_| is_ended) {
-            Some(target) => Start {
+            Some(target) => StartPoint {
                 paths,
                 checkpoints,
-                ..Start::at(Arc::clone(target))
+                ..StartPoint::at(Arc::clone(target))
             },
-            None => Start {
+            None => StartPoint {
                 path: Some(path.to_owned()),
                 paths,
                 is_over: is_ended,
                 checkpoints,
-                ..Start::at(Arc::clone(top))
+                ..StartPoint::at(Arc::clone(top))
             },
         }
     }

@@ -11,36 +11,36 @@ use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey};
 use crate::contents::ContentsCache;
 
 /// The assembled contents of each agent.
-pub(crate) type Assembled = HashMap<String, ContentsCache>;
+pub(crate) type ContentsByAgent = HashMap<String, ContentsCache>;
 
 /// Recently used sessions, bounded in number and in bytes.
 #[derive(Debug)]
-pub(crate) struct KeptSessions {
+pub(crate) struct SessionCache {
     max_sessions: usize,
     max_bytes: usize,
-    inside: Mutex<Inside>,
+    entries: Mutex<CacheEntries>,
 }
 
 #[derive(Debug)]
-struct Inside {
-    sessions: LruCache<SessionKey, Kept>,
+struct CacheEntries {
+    sessions: LruCache<SessionKey, CachedSession>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedSession {
     session: Session,
-    assembled: Assembled,
+    assembled: ContentsByAgent,
     /// Approximate size of the session.
     bytes: usize,
 }
 
-impl KeptSessions {
-    pub(crate) fn new(max_sessions: usize, max_bytes: usize) -> KeptSessions {
-        KeptSessions {
+impl SessionCache {
+    pub(crate) fn new(max_sessions: usize, max_bytes: usize) -> SessionCache {
+        SessionCache {
             max_sessions,
             max_bytes,
-            inside: Mutex::new(Inside {
+            entries: Mutex::new(CacheEntries {
                 sessions: LruCache::unbounded(),
                 bytes: 0,
             }),
@@ -49,33 +49,33 @@ impl KeptSessions {
 
     /// Returns the cached session and its assembled contents. The contents are moved out, so that
     /// only the caller has them.
-    pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, Assembled)> {
-        let mut inside = self.lock();
-        let kept = inside.sessions.get_mut(key)?;
+    pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, ContentsByAgent)> {
+        let mut entries = self.lock();
+        let kept = entries.sessions.get_mut(key)?;
         Some((kept.session.clone(), std::mem::take(&mut kept.assembled)))
     }
 
     /// Caches a session without its `temp:` keys, which live for one run. Evicts the least recently
     /// used sessions.
-    pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: Assembled) {
+    pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: ContentsByAgent) {
         session.state.clear_temp_keys();
-        let mut inside = self.lock();
-        let bytes = inside.bytes_of(&key, &session);
-        inside.remove(&key);
+        let mut entries = self.lock();
+        let bytes = entries.bytes_of(&key, &session);
+        entries.remove(&key);
         if self.max_sessions == 0 || bytes > self.max_bytes {
             return;
         }
-        inside.bytes += bytes;
-        let kept = Kept {
+        entries.bytes += bytes;
+        let kept = CachedSession {
             session,
             assembled,
             bytes,
         };
-        inside.sessions.put(key, kept);
-        while (inside.sessions.len() > self.max_sessions || inside.bytes > self.max_bytes)
-            && let Some((_, evicted)) = inside.sessions.pop_lru()
+        entries.sessions.put(key, kept);
+        while (entries.sessions.len() > self.max_sessions || entries.bytes > self.max_bytes)
+            && let Some((_, evicted)) = entries.sessions.pop_lru()
         {
-            inside.bytes -= evicted.bytes;
+            entries.bytes -= evicted.bytes;
         }
     }
 
@@ -84,12 +84,12 @@ impl KeptSessions {
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
+impl CacheEntries {
     /// The approximate size of a session. Counts only events added since it was last cached.
     fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
         let known = self.sessions.peek(key);
@@ -130,13 +130,13 @@ fn map_bytes(map: &JsonMap) -> usize {
 }
 
 fn json_bytes(value: &Json) -> usize {
-    let inside = match value {
+    let entries = match value {
         Json::String(text) => text.len(),
         Json::Array(items) => items.iter().map(json_bytes).sum(),
         Json::Object(map) => map_bytes(map),
         Json::Null | Json::Bool(_) | Json::Number(_) => 0,
     };
-    size_of::<Json>() + inside
+    size_of::<Json>() + entries
 }
 
 #[cfg(test)]
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn the_session_that_was_not_used_for_longest_goes_first() {
-        let kept = KeptSessions::new(2, usize::MAX);
+    fn least_recently_used_session_is_evicted_first() {
+        let kept = SessionCache::new(2, usize::MAX);
         for id in ["a", "b", "a", "c"] {
-            kept.put(key(id), session(id, 1), Assembled::new());
+            kept.put(key(id), session(id, 1), ContentsByAgent::new());
         }
         assert!(kept.get(&key("a")).is_some());
         assert!(kept.get(&key("b")).is_none());
@@ -169,28 +169,28 @@ mod tests {
     #[test]
     fn bytes_are_bounded_too() {
         let one = event_bytes(&Event::user_text("x"));
-        let kept = KeptSessions::new(10, 10 * one);
-        kept.put(key("a"), session("a", 6), Assembled::new());
-        kept.put(key("b"), session("b", 6), Assembled::new());
+        let kept = SessionCache::new(10, 10 * one);
+        kept.put(key("a"), session("a", 6), ContentsByAgent::new());
+        kept.put(key("b"), session("b", 6), ContentsByAgent::new());
         assert!(kept.get(&key("a")).is_none());
-        kept.put(key("b"), session("b", 10), Assembled::new());
+        kept.put(key("b"), session("b", 10), ContentsByAgent::new());
         assert_eq!(kept.lock().bytes, 10 * one, "what is new was added");
-        kept.put(key("b"), session("b", 11), Assembled::new());
+        kept.put(key("b"), session("b", 11), ContentsByAgent::new());
         assert!(kept.get(&key("b")).is_none());
         assert_eq!(kept.lock().bytes, 0);
         let mut big = session("c", 1);
         big.events.push(2, Event::user_text("x".repeat(20 * one)));
-        kept.put(key("c"), big, Assembled::new());
+        kept.put(key("c"), big, ContentsByAgent::new());
         assert!(kept.get(&key("c")).is_none());
     }
 
     #[test]
     fn temp_keys_are_not_kept() {
-        let kept = KeptSessions::new(10, usize::MAX);
+        let kept = SessionCache::new(10, usize::MAX);
         let mut session = session("a", 1);
         session.state.set("temp:x", 1);
         session.state.set("x", 1);
-        kept.put(key("a"), session, Assembled::new());
+        kept.put(key("a"), session, ContentsByAgent::new());
         let (session, _) = kept.get(&key("a")).unwrap();
         assert_eq!(session.state.len(), 1);
     }

@@ -7,16 +7,16 @@ use std::sync::{
 
 /// A counter of runs. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GoingOn(Arc<AtomicUsize>);
+pub(crate) struct ActiveRuns(Arc<AtomicUsize>);
 
 /// Counts as one run until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(GoingOn);
+pub(crate) struct ActiveRunGuard(ActiveRuns);
 
-impl GoingOn {
-    pub(crate) fn enter(&self) -> Counted {
+impl ActiveRuns {
+    pub(crate) fn enter(&self) -> ActiveRunGuard {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Counted(self.clone())
+        ActiveRunGuard(self.clone())
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -24,7 +24,7 @@ impl GoingOn {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ActiveRunGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -18,21 +18,21 @@ use crate::error::error_kind;
 pub(crate) struct Leases {
     log: Arc<dyn SessionLog>,
     idle_limit: Duration,
-    held: Mutex<Held>,
+    held: Mutex<LeaseTable>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    leases: HashMap<SessionKey, (RunToken, Arc<Idle>)>,
+struct LeaseTable {
+    leases: HashMap<SessionKey, (RunToken, Arc<IdleSince>)>,
     is_kept: bool,
 }
 
 /// Since when a run makes no progress: its caller has not asked for the next event, or something in
 /// it blocks its thread.
 #[derive(Debug, Default)]
-pub(crate) struct Idle(Mutex<Option<Instant>>);
+pub(crate) struct IdleSince(Mutex<Option<Instant>>);
 
-impl Idle {
+impl IdleSince {
     /// The caller has an event and has not asked for another, or the run is about to be polled.
     pub(crate) fn begin(&self) {
         *self.lock() = Some(Instant::now());
@@ -63,7 +63,7 @@ pub(crate) struct HeldLease {
 impl Drop for HeldLease {
     fn drop(&mut self) {
         let mut held = self.leases.lock();
-        let is_this = |(token, _): &(RunToken, Arc<Idle>)| *token == self.token;
+        let is_this = |(token, _): &(RunToken, Arc<IdleSince>)| *token == self.token;
         if held.leases.get(&self.key).is_some_and(is_this) {
             held.leases.remove(&self.key);
         }
@@ -84,7 +84,7 @@ impl Leases {
         self: &Arc<Leases>,
         key: &SessionKey,
         token: RunToken,
-        idle: &Arc<Idle>,
+        idle: &Arc<IdleSince>,
     ) -> HeldLease {
         let was_kept = {
             let mut held = self.lock();
@@ -92,7 +92,7 @@ impl Leases {
             std::mem::replace(&mut held.is_kept, true)
         };
         if !was_kept {
-            let keep = keep(Keeping::of(self), self.period());
+            let keep = keep(RenewalTask::of(self), self.period());
             // On the runner's own threads: a tool that blocks its thread must not stop the
             // renewals. A runtime that shuts down drops the task at once, so the lock must be free
             // here.
@@ -131,20 +131,20 @@ impl Leases {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, LeaseTable> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The renewal task, while it lives.
-struct Keeping {
+struct RenewalTask {
     leases: Weak<Leases>,
     is_done: bool,
 }
 
-impl Keeping {
-    fn of(leases: &Arc<Leases>) -> Keeping {
-        Keeping {
+impl RenewalTask {
+    fn of(leases: &Arc<Leases>) -> RenewalTask {
+        RenewalTask {
             leases: Arc::downgrade(leases),
             is_done: false,
         }
@@ -159,21 +159,21 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for RenewalTask {
     fn drop(&mut self) {
         let Some(leases) = self.leases.upgrade().filter(|_| !self.is_done) else {
             return;
         };
         // The runtime of the task has shut down. Runs on other runtimes continue.
         match crate::runner::own_runtime() {
-            Ok(runtime) => drop(runtime.spawn(keep(Keeping::of(&leases), leases.period()))),
+            Ok(runtime) => drop(runtime.spawn(keep(RenewalTask::of(&leases), leases.period()))),
             Err(_) => leases.lock().is_kept = false,
         }
     }
 }
 
 /// Renews until no lease is left.
-async fn keep(mut keeping: Keeping, period: Duration) {
+async fn keep(mut keeping: RenewalTask, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         let Some(leases) = keeping.leases.upgrade() else {

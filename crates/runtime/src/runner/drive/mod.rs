@@ -29,27 +29,27 @@ use tracing::Span;
 
 use crate::{
     agents::run_agent,
-    context::{Emitted, Invocation, InvocationContext},
+    context::{EmittedEvent, Invocation, InvocationContext},
     error::{Result, RunError, error_kind},
     flow::related,
     plugins::ask_plugins,
     runner::{
         Inner, RunRequest,
-        begin::{Begun, resume::Start},
+        begin::{StartedRun, resume::StartPoint},
     },
     telemetry,
 };
-use leases::{HeldLease, Idle};
-use prior_run::{Before, Past};
+use leases::{HeldLease, IdleSince};
+use prior_run::{PriorRun, PriorStatus};
 use stop::{StopReason, StopSignal};
-use stream::Sent;
+use stream::StreamItem;
 
 /// The connection of a run to its caller.
 pub(crate) struct Caller {
     pub(crate) stop: StopSignal,
-    pub(crate) out: mpsc::UnboundedSender<Sent>,
-    pub(crate) begun: oneshot::Sender<Result<String>>,
-    pub(crate) idle: Arc<Idle>,
+    pub(crate) out: mpsc::UnboundedSender<StreamItem>,
+    pub(crate) started_run: oneshot::Sender<Result<String>>,
+    pub(crate) idle: Arc<IdleSince>,
 }
 
 /// Executes one run, from its message to its end.
@@ -67,13 +67,13 @@ pub(crate) async fn run(
         Err(error) => {
             telemetry::failed(&span, error.code());
             // The caller may be gone, and then no one needs the error.
-            let _ = caller.begun.send(Err(error));
+            let _ = caller.started_run.send(Err(error));
             return;
         }
     };
     telemetry::invocation_begun(&span, inner.telemetry, &key, &begin.invocation_id);
-    let _ = caller.begun.send(Ok(begin.invocation_id.clone()));
-    // The caller learns that the run has begun before an agent does anything.
+    let _ = caller.started_run.send(Ok(begin.invocation_id.clone()));
+    // The caller learns that the run has started_run before an agent does anything.
     tokio::task::yield_now().await;
     let (emitter, emitted) = mpsc::unbounded_channel();
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
@@ -82,20 +82,20 @@ pub(crate) async fn run(
 }
 
 /// How the agent's execution ended.
-enum Ended {
+enum AgentEnd {
     Done(Result<()>),
     /// It was stopped before its agent was done.
     Stopped(StopReason),
 }
 
 /// The next step of the driver.
-enum Next {
-    Emitted(Emitted),
-    Ended(Ended),
+enum DriveStep {
+    EmittedEvent(EmittedEvent),
+    AgentEnd(AgentEnd),
 }
 
 /// An event that the caller has not taken yet, and the agent that waits until it does.
-pub(crate) struct Untaken {
+pub(crate) struct PendingDelivery {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
     done: oneshot::Sender<Result<Box<Event>>>,
@@ -113,10 +113,10 @@ pub(crate) struct Driver {
     pub(crate) lease: Option<HeldLease>,
     /// Whether the last append ended the run.
     pub(crate) is_given_back: bool,
-    pub(crate) idle: Arc<Idle>,
-    out: Option<mpsc::UnboundedSender<Sent>>,
+    pub(crate) idle: Arc<IdleSince>,
+    out: Option<mpsc::UnboundedSender<StreamItem>>,
     /// The event that the caller must take before the next one is stored.
-    pub(crate) untaken: Option<Untaken>,
+    pub(crate) untaken: Option<PendingDelivery>,
     pub(crate) is_windowed: bool,
     /// For taking the lease again, also after a cancellation.
     pub(crate) options: RunOptions,
@@ -126,10 +126,10 @@ impl Driver {
     fn new(
         inner: Arc<Inner>,
         key: SessionKey,
-        begin: Begun,
+        begin: StartedRun,
         request: RunRequest,
-        emitter: mpsc::UnboundedSender<Emitted>,
-        idle: Arc<Idle>,
+        emitter: mpsc::UnboundedSender<EmittedEvent>,
+        idle: Arc<IdleSince>,
     ) -> Driver {
         let session = SharedSession::new(begin.session);
         let token = begin.token;
@@ -170,7 +170,7 @@ impl Driver {
             failed: None.into(),
             entered: Vec::new().into(),
         };
-        let Start {
+        let StartPoint {
             agent,
             branch,
             path,
@@ -198,12 +198,12 @@ impl Driver {
 
     async fn drive(
         mut self,
-        mut emitted: mpsc::UnboundedReceiver<Emitted>,
+        mut emitted: mpsc::UnboundedReceiver<EmittedEvent>,
         stop: StopSignal,
         span: Span,
     ) {
         for event in std::mem::take(&mut self.user_events) {
-            self.hand_on(Box::new(event), None);
+            self.send_event(Box::new(event), None);
         }
         let mut is_complete = false;
         let ended = match self.is_over {
@@ -212,12 +212,12 @@ impl Driver {
         };
         let result = match ended {
             None => Ok(()),
-            Some(Ended::Done(Ok(()))) => {
+            Some(AgentEnd::Done(Ok(()))) => {
                 is_complete = true;
                 self.after_run().await
             }
-            Some(Ended::Done(Err(error))) => Err(error),
-            Some(Ended::Stopped(reason)) => self.seal(reason).await,
+            Some(AgentEnd::Done(Err(error))) => Err(error),
+            Some(AgentEnd::Stopped(reason)) => self.seal(reason).await,
         };
         if let Err(error) = &result {
             telemetry::failed(&span, error.code());
@@ -227,7 +227,7 @@ impl Driver {
             });
             tell.await;
         }
-        if let Err(error) = self.give_back().await {
+        if let Err(error) = self.release_lease().await {
             let invocation = self.ctx.invocation_id();
             tracing::warn!(
                 invocation,
@@ -245,15 +245,15 @@ impl Driver {
             self.inner.ingest_later(key, whole.clone());
             self.inner.compact_later(key, whole, &span);
         }
-        self.send(Sent::End(result));
+        self.send(StreamItem::End(result));
     }
 
     /// Runs the agent until it is done or stopped.
     async fn work(
         &mut self,
-        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
+        emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
         stop: &StopSignal,
-    ) -> Ended {
+    ) -> AgentEnd {
         let ctx = self.ctx.clone();
         let (root, scheduler) = (ctx.clone(), Arc::clone(&ctx.shared.scheduler));
         let agents = scheduler.run_first(async move { run_root(&root).await });
@@ -265,16 +265,16 @@ impl Driver {
         let mut agents = pin!(agents);
         let ended = loop {
             match self.next(agents.as_mut(), emitted, stop).await {
-                Next::Ended(ended) => break ended,
-                Next::Emitted(emitted) => {
+                DriveStep::AgentEnd(ended) => break ended,
+                DriveStep::EmittedEvent(emitted) => {
                     scheduler.count_event();
                     if let Some(reason) = self.take(emitted, stop).await {
-                        break Ended::Stopped(reason);
+                        break AgentEnd::Stopped(reason);
                     }
                 }
             }
         };
-        if let Ended::Done(Err(error)) = &ended {
+        if let AgentEnd::Done(Err(error)) = &ended {
             self.store_failure(error).await;
         }
         ended
@@ -282,8 +282,8 @@ impl Driver {
 
     /// Stores an event of the agent and sends it to the caller. Returns why the run must stop, if
     /// the signal came while a plugin still handled the event.
-    async fn take(&mut self, emitted: Emitted, stop: &StopSignal) -> Option<StopReason> {
-        let Emitted {
+    async fn take(&mut self, emitted: EmittedEvent, stop: &StopSignal) -> Option<StopReason> {
+        let EmittedEvent {
             event,
             last,
             is_overlay,
@@ -300,7 +300,7 @@ impl Driver {
         }
         let event = tokio::select! {
             biased;
-            event = self.past_plugins(event) => event,
+            event = self.apply_plugins(event) => event,
             reason = stop.stopped() => return Some(reason),
         };
         let stored = match event {
@@ -312,8 +312,8 @@ impl Driver {
             // A partial event, too: a model is not read ahead of the caller.
             Ok(event) => {
                 let (tell, taken) = oneshot::channel();
-                self.hand_on(event.clone(), Some(tell));
-                self.untaken = Some(Untaken { taken, event, done });
+                self.send_event(event.clone(), Some(tell));
+                self.untaken = Some(PendingDelivery { taken, event, done });
             }
         }
         None
@@ -324,9 +324,9 @@ impl Driver {
     async fn next(
         &mut self,
         mut agents: Pin<&mut impl Future<Output = Result<()>>>,
-        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
+        emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
         stop: &StopSignal,
-    ) -> Next {
+    ) -> DriveStep {
         let scheduler = Arc::clone(&self.ctx.shared.scheduler);
         let mut stopped = pin!(stop.stopped());
         let next = poll_fn(|cx| {
@@ -337,11 +337,11 @@ impl Driver {
                 return emitted;
             }
             if let Poll::Ready(reason) = stopped.as_mut().poll(cx) {
-                return Poll::Ready(Next::Ended(Ended::Stopped(reason)));
+                return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Stopped(reason)));
             }
             loop {
                 if let Poll::Ready(ran) = agents.as_mut().poll(cx) {
-                    return Poll::Ready(Next::Ended(Ended::Done(ran)));
+                    return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Done(ran)));
                 }
                 if scheduler.is_at_rest() && scheduler.enter_overdue() {
                     continue;
@@ -364,13 +364,13 @@ impl Driver {
     fn poll_emitted(
         &self,
         cx: &mut Context<'_>,
-        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
-    ) -> Poll<Next> {
+        emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
+    ) -> Poll<DriveStep> {
         if self.untaken.is_some() || !self.ctx.shared.scheduler.is_at_rest() {
             return Poll::Pending;
         }
         match emitted.poll_recv(cx) {
-            Poll::Ready(Some(emitted)) => Poll::Ready(Next::Emitted(emitted)),
+            Poll::Ready(Some(emitted)) => Poll::Ready(DriveStep::EmittedEvent(emitted)),
             // The driver itself holds a sender, so the channel is never closed.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
@@ -384,7 +384,7 @@ impl Driver {
         let Poll::Ready(taken) = Pin::new(&mut untaken.taken).poll(cx) else {
             return;
         };
-        if let Some(Untaken { event, done, .. }) = self.untaken.take()
+        if let Some(PendingDelivery { event, done, .. }) = self.untaken.take()
             && taken.is_ok()
         {
             self.answer(done, Ok(event));
@@ -398,11 +398,11 @@ impl Driver {
         self.ctx.shared.scheduler.answer(answer);
     }
 
-    pub(crate) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
-        self.send(Sent::Event(event, taken));
+    pub(crate) fn send_event(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
+        self.send(StreamItem::Event(event, taken));
     }
 
-    fn send(&self, sent: Sent) {
+    fn send(&self, sent: StreamItem) {
         if let Some(out) = &self.out {
             // An error means that the caller has dropped its stream; the stop signal follows.
             let _ = out.send(sent);
@@ -428,13 +428,13 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
 /// Runs an agent, then each agent that it transfers to in turn. An agent that transferred before a
 /// function response resumed this run does not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
-    let mut past = Past::of(first);
+    let mut past = PriorRun::of(first);
     let mut ctx = first.clone();
     loop {
         let next = match past.of_agent(&ctx) {
-            Before::Waits => None,
-            Before::HandedTo(name) => Some(related(&ctx, &name)?),
-            Before::Open => {
+            PriorStatus::Waits => None,
+            PriorStatus::HandedTo(name) => Some(related(&ctx, &name)?),
+            PriorStatus::Open => {
                 run_agent(&ctx).await?;
                 ctx.take_handed_to()
             }

@@ -11,7 +11,7 @@ use crate::context::InvocationContext;
 
 /// What an agent did earlier in the run.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum PriorStatus {
     /// Nothing that prevents it from running.
     Open,
     /// It has transferred to this agent.
@@ -21,15 +21,15 @@ pub(crate) enum Before {
 }
 
 /// The run so far; empty for a new run.
-pub(crate) struct Past {
+pub(crate) struct PriorRun {
     events: Option<Events>,
     /// The smallest number of ancestors among the agents so far.
     highest: usize,
     is_first: bool,
 }
 
-impl Past {
-    pub(crate) fn of(first: &InvocationContext) -> Past {
+impl PriorRun {
+    pub(crate) fn of(first: &InvocationContext) -> PriorRun {
         let has_others = !first.shared.tree.root().sub_agents().is_empty();
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());
@@ -37,7 +37,7 @@ impl Past {
             let said = first.last_words(events);
             said.is_some_and(|event| !event.function_responses().is_empty())
         };
-        Past {
+        PriorRun {
             events: events.filter(answers),
             highest: usize::MAX,
             is_first: true,
@@ -45,20 +45,20 @@ impl Past {
     }
 
     /// What the next agent did earlier in the run.
-    pub(crate) fn of_agent(&mut self, ctx: &InvocationContext) -> Before {
+    pub(crate) fn of_agent(&mut self, ctx: &InvocationContext) -> PriorStatus {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
         let is_highest = above <= self.highest;
         self.highest = self.highest.min(above);
         let (Some(events), Some(path)) = (&self.events, ctx.node_path()) else {
-            return Before::Open;
+            return PriorStatus::Open;
         };
         // ADK looks only at agents below one that it runs.
         if is_highest && above > 0 {
-            return Before::Open;
+            return PriorStatus::Open;
         }
         let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
-        let mut known = Known::default();
+        let mut known = PriorActivity::default();
         for event in events.iter().filter(is_of_run) {
             known.note(event, path);
         }
@@ -68,7 +68,7 @@ impl Past {
 
 /// What the log says about an agent at its node path, and about those below it.
 #[derive(Debug, Default)]
-struct Known<'a> {
+struct PriorActivity<'a> {
     waiting: HashSet<&'a str>,
     answered: HashSet<&'a str>,
     handed_to: Option<&'a str>,
@@ -76,7 +76,7 @@ struct Known<'a> {
     has_just_handed_over: bool,
 }
 
-impl<'a> Known<'a> {
+impl<'a> PriorActivity<'a> {
     fn note(&mut self, event: &'a Event, path: &str) {
         if event.author == "user" {
             self.has_just_handed_over = false;
@@ -110,21 +110,21 @@ impl<'a> Known<'a> {
         let has_failed = event.response.error_code.is_some() && handed_to.is_none();
         // The event of a failed transfer is specific to Retain, and not a failure of the agent.
         let is_of_handing_over =
-            self.has_just_handed_over || matches!(self.before(true), Before::HandedTo(_));
+            self.has_just_handed_over || matches!(self.before(true), PriorStatus::HandedTo(_));
         self.has_failed = has_failed && !is_of_handing_over;
         self.has_just_handed_over = handed_to.is_some();
         self.handed_to = handed_to.or(self.handed_to);
     }
 
-    fn before(&self, is_first: bool) -> Before {
+    fn before(&self, is_first: bool) -> PriorStatus {
         let still_waits = !self.waiting.is_subset(&self.answered);
         match self.handed_to {
-            _ if still_waits && is_first && !self.answered.is_empty() => Before::Open,
-            _ if still_waits => Before::Waits,
-            _ if self.has_failed => Before::Open,
-            Some(name) => Before::HandedTo(name.to_owned()),
-            None if !self.waiting.is_empty() && !is_first => Before::Waits,
-            None => Before::Open,
+            _ if still_waits && is_first && !self.answered.is_empty() => PriorStatus::Open,
+            _ if still_waits => PriorStatus::Waits,
+            _ if self.has_failed => PriorStatus::Open,
+            Some(name) => PriorStatus::HandedTo(name.to_owned()),
+            None if !self.waiting.is_empty() && !is_first => PriorStatus::Waits,
+            None => PriorStatus::Open,
         }
     }
 }

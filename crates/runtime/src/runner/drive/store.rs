@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 impl Driver {
     /// Stores an event of the run itself and sends it to the caller. Plugins have a time limit.
     pub(crate) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
-        let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
+        let asked = Box::pin(self.apply_plugins(Box::new(event.clone())));
         let event = match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(event)) => event,
             // The log must say what happened to the run, even if a plugin fails.
@@ -39,12 +39,12 @@ impl Driver {
             Err(_) => Box::new(event),
         };
         let event = self.append(event, last).await?;
-        self.hand_on(event, None);
+        self.send_event(event, None);
         Ok(())
     }
 
     /// Adds the run's metadata to the event and lets plugins replace it.
-    pub(crate) async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
+    pub(crate) async fn apply_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
         add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
         if self.inner.plugins.is_empty() {
             return Ok(event);

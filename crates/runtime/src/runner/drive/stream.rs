@@ -11,7 +11,7 @@ use futures_core::Stream;
 use retain_core::{Content, Event, SessionKey};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{leases::Idle, stop::StopSignal};
+use super::{leases::IdleSince, stop::StopSignal};
 use crate::{
     error::{ModelError, Result, RunError},
     runner::INVOCATION_ABORTED,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A message of the run to its caller.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum StreamItem {
     /// An event, and a sender to signal when the caller asks for the next one.
     Event(Box<Event>, Option<oneshot::Sender<()>>),
     /// The run is over.
@@ -60,12 +60,12 @@ impl RunHandle {
 pub struct RunStream {
     pub(crate) key: SessionKey,
     pub(crate) handle: RunHandle,
-    pub(crate) events: mpsc::UnboundedReceiver<Sent>,
+    pub(crate) events: mpsc::UnboundedReceiver<StreamItem>,
     /// Signals that the caller asks for the next event.
     pub(crate) taken: Option<oneshot::Sender<()>>,
     /// The future of the run until it ends. Polling this stream polls it.
     pub(crate) run: Option<Run>,
-    pub(crate) idle: Arc<Idle>,
+    pub(crate) idle: Arc<IdleSince>,
     /// Whether the stream has yielded the end.
     pub(crate) is_over: bool,
 }
@@ -144,7 +144,7 @@ impl fmt::Debug for RunStream {
 }
 
 impl RunStream {
-    /// Polls the run until it has begun. Returns its id.
+    /// Polls the run until it has started_run. Returns its id.
     pub(crate) async fn begin(
         &mut self,
         mut began: oneshot::Receiver<Result<String>>,
@@ -174,12 +174,12 @@ impl RunStream {
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         match std::task::ready!(self.events.poll_recv(cx)) {
-            Some(Sent::Event(event, taken)) => {
+            Some(StreamItem::Event(event, taken)) => {
                 self.taken = taken;
                 self.idle.begin();
                 Poll::Ready(Some(Ok(*event)))
             }
-            Some(Sent::End(result)) => {
+            Some(StreamItem::End(result)) => {
                 self.is_over = true;
                 Poll::Ready(result.err().map(Err))
             }
@@ -250,18 +250,18 @@ impl BlockingRun {
     pub(crate) fn of(
         run: impl Future<Output = Result<RunStream>> + Send + 'static,
     ) -> Result<BlockingRun> {
-        let (begun, began) = std_mpsc::channel();
+        let (started_run, began) = std_mpsc::channel();
         let (wanted, wants) = std_mpsc::channel();
         let (send, events) = std_mpsc::channel();
         let runtime = crate::runner::own_runtime()?.clone();
         std::thread::spawn(move || {
             let mut stream = match runtime.block_on(run) {
                 Ok(stream) => stream,
-                Err(error) => return drop(begun.send(Err(error))),
+                Err(error) => return drop(started_run.send(Err(error))),
             };
             let about = (stream.session_id().to_owned(), stream.handle());
             // If the caller is gone, dropping the stream stops the run.
-            let mut is_heard = begun.send(Ok(about)).is_ok();
+            let mut is_heard = started_run.send(Ok(about)).is_ok();
             while is_heard && wants.recv().is_ok() {
                 let event = runtime.block_on(futures_util::StreamExt::next(&mut stream));
                 is_heard = send.send(event).is_ok();

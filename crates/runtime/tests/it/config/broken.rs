@@ -22,7 +22,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "name: twice",
-        "root_agent.yaml:4: name: is given twice; first on line 1",
+        "root_agent.yaml:4: name: occurs twice; first on line 1",
     ),
     (
         "description: [a]",
@@ -90,11 +90,11 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "agent_class: LoopAgnt",
-        "root_agent.yaml:4: agent_class: \"LoopAgnt\" is no agent class; did you mean `LoopAgent`?",
+        "root_agent.yaml:4: agent_class: \"LoopAgnt\" is not an agent class; did you mean `LoopAgent`?",
     ),
     (
         "agent_class: google.adk.agents.Robot",
-        "root_agent.yaml:4: agent_class: \"google.adk.agents.Robot\" is no agent class; classes: LlmAgent, Agent, SequentialAgent, LoopAgent, ParallelAgent",
+        "root_agent.yaml:4: agent_class: \"google.adk.agents.Robot\" is not an agent class; classes: LlmAgent, Agent, SequentialAgent, LoopAgent, ParallelAgent",
     ),
     (
         "tools: load_memory",
@@ -146,7 +146,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "sub_agents:\n  - config_path: gone.yaml",
-        "root_agent.yaml:5: sub_agents[0].config_path: \"gone.yaml\" is not there",
+        "root_agent.yaml:5: sub_agents[0].config_path: \"gone.yaml\" does not exist",
     ),
     (
         "sub_agents:\n  - config_path: .",
@@ -393,7 +393,7 @@ fn duplicate_agent_name_is_rejected() {
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
         told(&folder, &error),
-        "root_agent.yaml: agent \"a\" is there twice; give each agent of a tree a name of its own"
+        "root_agent.yaml: agent \"a\" occurs twice; give each agent of a tree a unique name"
     );
 }
 
@@ -425,5 +425,5 @@ fn oversized_or_non_utf8_file_is_rejected() {
     );
     std::fs::remove_file(folder.path().join("root_agent.yaml")).unwrap();
     let error = load(&folder, &registry()).unwrap_err();
-    assert_eq!(told(&folder, &error), "root_agent.yaml: is not there");
+    assert_eq!(told(&folder, &error), "root_agent.yaml: does not exist");
 }

@@ -137,7 +137,7 @@ fn unregistered_class_error_suggests_the_nearest_name() {
     let yaml = "agent_class: shop.agents.Greter\nname: door\n";
     let folder = folder(&[("root_agent.yaml", yaml)]);
     let error = load(&folder, &greeters()).unwrap_err();
-    let expected = "root_agent.yaml:1: agent_class: \"shop.agents.Greter\" is no agent class; did \
+    let expected = "root_agent.yaml:1: agent_class: \"shop.agents.Greter\" is not an agent class; did \
                     you mean `shop.agents.Greeter`?";
     assert_eq!(told(&folder, &error), expected);
 }

@@ -28,7 +28,7 @@ fn folders_with_a_root_agent_are_listed_as_apps() {
         assert!(error.problem().starts_with(&expected), "{error}");
     }
     let gone = AgentsDir::open(folder.path().join("gone"), registry());
-    assert_eq!(told(&folder, &gone.unwrap_err()), "gone: is not there");
+    assert_eq!(told(&folder, &gone.unwrap_err()), "gone: does not exist");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn half_edited_file_keeps_the_loaded_agent() {
     write(&folder, "a/t/c.yaml", "");
     stays("a/t/c.yaml");
     std::fs::remove_file(folder.path().join("a/t/c.yaml")).unwrap();
-    stays("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" is not there");
+    stays("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" does not exist");
     std::fs::remove_file(folder.path().join("a/root_agent.yaml")).unwrap();
     stays("");
 

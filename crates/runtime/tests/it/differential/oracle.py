@@ -97,7 +97,7 @@ async def exhaust(generator):
 
 
 def chosen(config, run):
-    """What `run` gives a summariser, as ids; the summary so far has none."""
+    """What `run` gives a summarizer, as IDs; the summary so far has none."""
     recorder = Recorder()
     config = EventsCompactionConfig(summarizer=recorder, **config)
     asyncio.run(run(config))

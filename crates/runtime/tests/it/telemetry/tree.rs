@@ -216,7 +216,7 @@ async fn dropped_run_closes_its_spans() {
         .find(|span| span.attributes.contains_key("error.type"));
     assert!(
         failed.is_none(),
-        "to be left alone is no failure: {failed:?}"
+        "an abandoned run is not a failure: {failed:?}"
     );
 }
 

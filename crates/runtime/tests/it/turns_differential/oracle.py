@@ -266,7 +266,7 @@ class Order(BaseModel):
 
 
 class Titled(BaseModel):
-    """What it gives back."""
+    """What it returns."""
 
     title: str
 

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures_util::stream;
 use retain_core::{BoxError, Content, FunctionDeclaration, Json, JsonMap, LlmResponse};
 use retain_runtime::{
-    BeforeModel, BeforeTool, CallbackContext, Hooked, IncludeContents, LlmAgent, LlmRequest, Model,
-    ModelError, ModelStream, Tool, ToolContext, ToolError, ToolOutput,
+    BeforeModel, BeforeTool, CallbackContext, HookResult, IncludeContents, LlmAgent, LlmRequest,
+    Model, ModelError, ModelStream, Tool, ToolContext, ToolError, ToolOutput,
 };
 
 use crate::turns_differential::{
@@ -69,16 +69,16 @@ impl Shared {
         }
     }
 
-    pub(crate) fn content(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Content> {
+    pub(crate) fn content(&self, hook: &str, ctx: &CallbackContext) -> HookResult<Content> {
         let step = self.step(hook, ctx)?;
         Ok(step["answer"].as_str().map(Content::model))
     }
 
-    fn response(&self, hook: &str, ctx: &CallbackContext) -> Hooked<LlmResponse> {
+    fn response(&self, hook: &str, ctx: &CallbackContext) -> HookResult<LlmResponse> {
         Ok(response(&self.step(hook, ctx)?["answer"]))
     }
 
-    fn value(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Json> {
+    fn value(&self, hook: &str, ctx: &CallbackContext) -> HookResult<Json> {
         let step = self.step(hook, ctx)?;
         Ok(Some(step["answer"].clone()).filter(|answer| !answer.is_null()))
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use retain_core::{Json, JsonMap};
 
-use crate::turns_differential::{beside::Beside, taking_up};
+use crate::turns_differential::{beside::Beside, resuming};
 
 /// Number of uses of each rule.
 #[derive(Debug, Default)]
@@ -42,16 +42,16 @@ pub(crate) struct Needed {
     pub(crate) branches_get_their_answers: usize,
     /// In a resumed run with another pending call, ADK skips the waiting agent or marks it as done.
     /// Nothing is compared from that turn on.
-    pub(crate) what_is_open_is_waited_for: usize,
+    pub(crate) open_calls_are_awaited: usize,
     /// In a resumed run, ADK continues only the answered agent if it is nested in others below an
     /// agent with a model; Retain continues all of them. Nothing is compared from that turn on.
-    pub(crate) workflows_go_on: usize,
+    pub(crate) workflows_continue: usize,
     /// In a resumed run, ADK reruns an agent that is done if a callback emitted an event after its
     /// end. Nothing is compared from that turn on.
-    pub(crate) what_is_done_stays_done: usize,
+    pub(crate) ended_agents_stay_ended: usize,
     /// In a resumable run, ADK marks the target of a transfer from a waiting agent as done without
     /// running it, or while the call is pending. Nothing is compared from that turn on.
-    pub(crate) who_waits_is_not_done: usize,
+    pub(crate) waiting_agent_is_not_done: usize,
     /// In a resumable run, ADK marks an agent as done if its transfer target does not exist.
     pub(crate) who_fails_is_not_done: usize,
 }
@@ -76,10 +76,10 @@ impl Needed {
     /// As [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
     pub(crate) fn assert_all_of_resumable_were(&self) {
         let rules = [
-            self.what_is_open_is_waited_for,
-            self.workflows_go_on,
-            self.what_is_done_stays_done,
-            self.who_waits_is_not_done,
+            self.open_calls_are_awaited,
+            self.workflows_continue,
+            self.ended_agents_stay_ended,
+            self.waiting_agent_is_not_done,
             self.who_fails_is_not_done,
         ];
         assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
@@ -140,7 +140,7 @@ impl Needed {
     fn drop_vain_ends(&mut self, theirs: &mut Json) {
         let mut dropped = Vec::new();
         edit_turns(theirs, |_, turn| {
-            dropped.extend(taking_up::drop_vain_ends(turn))
+            dropped.extend(resuming::drop_vain_ends(turn))
         });
         self.who_fails_is_not_done += dropped.len();
         let stored = theirs
@@ -189,16 +189,16 @@ impl Needed {
         for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
             let either = |is: fn(&Json, usize) -> bool| is(ours, at) || is(theirs, at);
             let rule = match script["resumable"] == true {
-                true if either(taking_up::hands_over_and_waits) => {
-                    Some(&mut self.who_waits_is_not_done)
+                true if either(resuming::hands_over_and_waits) => {
+                    Some(&mut self.waiting_agent_is_not_done)
                 }
-                true if either(taking_up::leaves_something_open) => {
-                    Some(&mut self.what_is_open_is_waited_for)
+                true if either(resuming::leaves_something_open) => {
+                    Some(&mut self.open_calls_are_awaited)
                 }
-                true if either(taking_up::spoke_behind_the_end) => {
-                    Some(&mut self.what_is_done_stays_done)
+                true if either(resuming::spoke_behind_the_end) => {
+                    Some(&mut self.ended_agents_stay_ended)
                 }
-                true if either(taking_up::goes_on_inside) => Some(&mut self.workflows_go_on),
+                true if either(resuming::goes_on_inside) => Some(&mut self.workflows_continue),
                 _ => None,
             };
             if let Some(rule) = rule {

@@ -30,7 +30,7 @@ pub(crate) fn script(seed: u64) -> Json {
     let replies = 2 + random.below(10);
     let mut replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
     if random.chance(15) {
-        take_up(&mut random, &mut turns, &mut replies);
+        add_resumption(&mut random, &mut turns, &mut replies);
     }
     let output_key = ["answer", "user:answer", "temp:answer"];
     let output_key = random.chance(50).then(|| random.pick(&output_key));
@@ -53,7 +53,7 @@ pub(crate) fn script(seed: u64) -> Json {
 }
 
 /// A run that fails beside a pending call, and is resumed by its answer.
-fn take_up(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
+fn add_resumption(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
     let open = json!({"functionCall": {"name": "later", "args": {"result": null}}});
     let broken = json!({"functionCall": {"name": "fail", "args": {"message": "broken"}}});
     let mut parts = vec![open, broken];

@@ -124,7 +124,7 @@ struct Order {
     count: Option<i64>,
 }
 
-/// What it gives back.
+/// What it returns.
 #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 struct Titled {
     title: String,

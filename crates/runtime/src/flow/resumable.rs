@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The progress of an agent that was active when the run was interrupted.
-enum Standing {
+enum AgentProgress {
     /// It has work left.
     AtWork,
     /// It has transferred to this agent, which has not ended, and waits for it.
@@ -28,11 +28,11 @@ enum Standing {
 pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
     let watch = EventWatch::default();
     let watched = ctx.watched(&watch);
-    match standing(ctx)? {
-        Standing::AtWork => super::run(agent, &watched).await?,
-        Standing::HandedTo(target) => watched.run_agent(&target).await?,
-        Standing::HandedOn(target) => ctx.hand_over(target),
-        Standing::Answered => {}
+    match progress(ctx)? {
+        AgentProgress::AtWork => super::run(agent, &watched).await?,
+        AgentProgress::HandedTo(target) => watched.run_agent(&target).await?,
+        AgentProgress::HandedOn(target) => ctx.hand_over(target),
+        AgentProgress::Answered => {}
     }
     if watch.is_waiting() {
         return Ok(());
@@ -49,7 +49,7 @@ pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
     if !ctx.is_resumable() || !ctx.agent.notes_its_end() {
         return Ok(false);
     }
-    let is_answered = matches!(standing(ctx)?, Standing::Answered);
+    let is_answered = matches!(progress(ctx)?, AgentProgress::Answered);
     Ok(is_answered && !is_waiting(ctx))
 }
 
@@ -66,46 +66,46 @@ fn turn<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
     ctx.of_this_branch(run.get(since..).unwrap_or_default().to_vec())
 }
 
-fn standing(ctx: &InvocationContext) -> Result<Standing> {
+fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     if ctx.agent_state().is_none() {
-        return Ok(Standing::AtWork);
+        return Ok(AgentProgress::AtWork);
     }
     let events = ctx.events();
     let run = ctx.of_this_run(&events);
     let turn = turn(ctx, &run);
     let says = |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
     let Some(last) = turn.iter().rfind(says) else {
-        return Ok(Standing::AtWork);
+        return Ok(AgentProgress::AtWork);
     };
     let name = ctx.agent_name();
     if last.author == name {
-        return own_standing(ctx, last);
+        return own_progress(ctx, last);
     }
     let is_for_this = |call: &Event| call.author == name;
     let answers = last.function_responses();
     let answered = answers.first().and_then(|answer| answer.id.as_deref());
     let asked = answered.and_then(|id| interrupts::call_event(run.iter().copied(), id));
     if last.author == "user" && asked.is_none_or(is_for_this) {
-        return Ok(Standing::AtWork);
+        return Ok(AgentProgress::AtWork);
     }
     // Another agent spoke last: the target of this agent's transfer continues.
     let own = turn.iter().rev().filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
         Some(target) => handed_to(ctx, target),
-        None => Ok(Standing::AtWork),
+        None => Ok(AgentProgress::AtWork),
     }
 }
 
 /// The progress of an agent that has spoken last.
-fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
+fn own_progress(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> {
     if let Some(target) = &last.actions.transfer_to_agent {
         return match (
             ctx.is_top() && ctx.shared.is_conversation,
             handed_to(ctx, target)?,
         ) {
-            (true, Standing::HandedTo(target)) => Ok(Standing::HandedOn(target)),
-            (_, standing) => Ok(standing),
+            (true, AgentProgress::HandedTo(target)) => Ok(AgentProgress::HandedOn(target)),
+            (_, progress) => Ok(progress),
         };
     }
     let is_answer = last.is_final_response()
@@ -113,19 +113,19 @@ fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
         && last.response.error_code.is_none()
         && interrupts::waiting_calls(last).is_empty();
     Ok(match is_answer {
-        true => Standing::Answered,
-        false => Standing::AtWork,
+        true => AgentProgress::Answered,
+        false => AgentProgress::AtWork,
     })
 }
 
-fn handed_to(ctx: &InvocationContext, target: &str) -> Result<Standing> {
+fn handed_to(ctx: &InvocationContext, target: &str) -> Result<AgentProgress> {
     if ctx.shared.checkpoints.is_ended(target) {
-        return Ok(Standing::Answered);
+        return Ok(AgentProgress::Answered);
     }
     let found = ctx.shared.tree.find(target).map(Arc::clone);
-    let found = found.map(Standing::HandedTo);
+    let found = found.map(AgentProgress::HandedTo);
     found.ok_or_else(|| RunError::Agent {
         agent: ctx.agent_name().to_owned(),
-        source: format!("has handed over to agent {target:?}, which is not there any more").into(),
+        source: format!("transferred to agent {target:?}, which no longer exists").into(),
     })
 }

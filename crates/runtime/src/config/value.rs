@@ -15,17 +15,17 @@ type Result<T> = std::result::Result<T, ConfigError>;
 
 /// A value and its path.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct ConfigValue<'a> {
     file: &'a Path,
     key: String,
     line: usize,
     node: &'a Node,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ConfigValue<'a> {
     /// The root value of a file.
-    pub(super) fn root(file: &'a Path, node: &'a Node) -> Place<'a> {
-        Place {
+    pub(super) fn root(file: &'a Path, node: &'a Node) -> ConfigValue<'a> {
+        ConfigValue {
             file,
             key: String::new(),
             line: node.line,
@@ -114,11 +114,11 @@ impl<'a> Place<'a> {
         number.ok_or_else(|| self.expected("a whole number from 0"))
     }
 
-    pub(super) fn list(&self) -> Result<Vec<Place<'a>>> {
+    pub(super) fn list(&self) -> Result<Vec<ConfigValue<'a>>> {
         let Value::List(items) = &self.node.value else {
             return Err(self.expected("a list"));
         };
-        let places = items.iter().enumerate().map(|(index, node)| Place {
+        let places = items.iter().enumerate().map(|(index, node)| ConfigValue {
             file: self.file,
             key: format!("{}[{index}]", self.key),
             line: node.line,
@@ -134,12 +134,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn inside(&self, entry: &'a Entry) -> Place<'a> {
+    fn inside(&self, entry: &'a Entry) -> ConfigValue<'a> {
         let key = match self.key.as_str() {
             "" => entry.key.clone(),
             outer => format!("{outer}.{}", entry.key),
         };
-        Place {
+        ConfigValue {
             file: self.file,
             key,
             line: entry.line,
@@ -148,7 +148,7 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the keys of a map with their values, without checking the keys.
-    pub(super) fn pairs(&self, what: &str) -> Result<Vec<(&'a str, Place<'a>)>> {
+    pub(super) fn pairs(&self, what: &str) -> Result<Vec<(&'a str, ConfigValue<'a>)>> {
         let entries = self.entries(what)?.iter();
         let pairs = entries.map(|entry| (entry.key.as_str(), self.inside(entry)));
         Ok(pairs.collect())
@@ -183,26 +183,26 @@ pub(super) fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
 /// The values of a map by key.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
-    map: Place<'a>,
+    map: ConfigValue<'a>,
     what: &'static str,
-    pairs: Vec<(&'a str, Place<'a>)>,
+    pairs: Vec<(&'a str, ConfigValue<'a>)>,
 }
 
 impl<'a> Fields<'a> {
     /// Returns the map itself.
-    pub(super) fn map(&self) -> &Place<'a> {
+    pub(super) fn map(&self) -> &ConfigValue<'a> {
         &self.map
     }
 
     /// Returns the value of a key. A null value counts as missing.
-    pub(super) fn get(&self, key: &str) -> Option<&Place<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<&ConfigValue<'a>> {
         let pair = self.pairs.iter().find(|(known, _)| *known == key);
         pair.map(|(_, place)| place)
             .filter(|place| !place.is_null())
     }
 
     /// Returns the value of a required key.
-    pub(super) fn required(&self, key: &str) -> Result<&Place<'a>> {
+    pub(super) fn required(&self, key: &str) -> Result<&ConfigValue<'a>> {
         let pair = self.pairs.iter().find(|(known, _)| *known == key);
         pair.map(|(_, place)| place).ok_or_else(|| {
             let problem = format!("the key `{key}` of {} is missing", self.what);
@@ -211,16 +211,16 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
-        self.get(key).map(Place::text).transpose()
+        self.get(key).map(ConfigValue::text).transpose()
     }
 
     pub(super) fn bool(&self, key: &str) -> Result<Option<bool>> {
-        self.get(key).map(Place::bool).transpose()
+        self.get(key).map(ConfigValue::bool).transpose()
     }
 
     /// Returns the items of a list, or no items if the key is missing.
-    pub(super) fn list(&self, key: &str) -> Result<Vec<Place<'a>>> {
-        let items = self.get(key).map(Place::list).transpose()?;
+    pub(super) fn list(&self, key: &str) -> Result<Vec<ConfigValue<'a>>> {
+        let items = self.get(key).map(ConfigValue::list).transpose()?;
         Ok(items.unwrap_or_default())
     }
 }
