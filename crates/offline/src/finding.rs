@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_is_quoted_and_not_the_speech() {
+    fn answer_quotes_one_sentence_of_a_long_text() {
         let told = ["A room in Oslo please. I prefer high floors. It is cold."];
         assert_eq!(
             sure("Which floor do I prefer?", &told),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_statement_replaces_those_before() {
+    fn latest_statement_replaces_earlier_ones() {
         let told = ["My favorite color is red.", "My favorite color is blue."];
         assert_eq!(sure("What is my favorite color?", &told), told[1]);
         let told = ["My favorite color is red. No! My favorite color is blue."];
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_believed_before_others() {
+    fn user_statements_rank_above_others() {
         let told = [
             ("My favorite color is red.", Speaker::User),
             ("Your favorite color is blue.", Speaker::Agent),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_no_answer() {
+    fn questions_are_not_answers() {
         let told = [("What is my favorite color?", Speaker::User)];
         assert!(find("What is my favorite color?", &told).is_none());
     }

@@ -54,8 +54,9 @@ const FAREWELLS: &str = "bye goodbye tschüss ciao adieu adiós arrivederci tcha
 
 /// Whether the sentence is a question.
 pub(super) fn is_question(sentence: &str) -> bool {
-    let told = sentence
-        .trim_end_matches(|letter: char| letter.is_whitespace() || "\"'’”»)]}*_!".contains(letter));
+    let told = sentence.trim_end_matches(|letter: char| {
+        letter.is_whitespace() || "\"'’”\u{bb})]}*_!".contains(letter)
+    });
     if told.ends_with(['?', '？', '؟']) {
         return true;
     }

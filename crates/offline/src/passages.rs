@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recalled_block_is_read_entry_by_entry() {
+    fn recalled_block_is_split_into_entries() {
         let lines = "Time: 2026-11-16T08:00:00\nuser: I like tea.\n  And Time: none.\n\
                      \n  Time: 2026-11-15T08:00:00\nTime: 2026-11-17T08:00:00\nhelper: Noted.\n\
                      helper: Twice.\n  user: I like mud.";
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn without_times_each_line_at_the_margin_is_an_entry() {
+    fn unindented_lines_are_entries_when_times_are_missing() {
         let expected = [
             entry("User", "I like tea.", None),
             entry("Unknown", "The sky is: blue", None),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_broken_off_is_read_as_far_as_it_goes() {
+    fn truncated_block_is_read_to_its_end() {
         let mut passages = Passages::default();
         passages.add_recalled("<PAST_CONVERSATIONS>\nTime: \nuser: x");
         passages.add_recalled("<PAST_CONVERSATIONS>");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_load_memory_found_has_author_time_and_session() {
+    fn load_memory_results_have_author_time_and_session() {
         let answer = Json::parse(
             r#"{"result": {"memories": [{"content": {"parts": [{"text": "I like tea."}, {}]},
                 "author": "user", "timestamp": "then", "custom_metadata": {"session_id": "s1"}}, 7]}}"#,

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_enough() {
+    fn times_are_shortened_to_the_day() {
         assert_eq!(day("2026-11-16T08:00:00.5"), "2026-11-16");
         assert_eq!(day("last Tuesday"), "last Tuesday");
     }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_fills_what_asks_for_one_text() {
+    fn text_fills_schemas_that_require_one_text() {
         for (schema, expected) in [
             (r#"{"type": "string"}"#, r#""tea""#),
             (
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_cannot_fill_is_refused_by_name() {
+    fn unfillable_schema_error_names_the_fields() {
         for (schema, why) in [
             (r#"{"type": "array"}"#, "something else"),
             (

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_about_its_content_words() {
+    fn question_topic_is_its_content_words() {
         for (question, about) in [
             ("What is my favorite project?", &["favorite", "project"][..]),
             (

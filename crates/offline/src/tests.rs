@@ -99,7 +99,7 @@ impl Talk {
 }
 
 #[test]
-fn a_statement_is_noted_and_the_first_time_it_says_who_it_is() {
+fn first_statement_is_noted_with_an_introduction() {
     let introduction = "I am the offline model: ask me, and I quote what I was told.";
     let first = format!("Noted: \"{ALPHA}\" {introduction}");
     assert_eq!(Talk::default().user(ALPHA).says(), first);
@@ -108,7 +108,7 @@ fn a_statement_is_noted_and_the_first_time_it_says_who_it_is() {
 }
 
 #[test]
-fn courtesies_are_returned() {
+fn greetings_and_thanks_are_answered() {
     let talk = || Talk::default().user(ALPHA).agent("Noted.");
     assert_eq!(talk().user("Hello there!").says(), "Hello!");
     assert_eq!(talk().user("Thank you!").says(), "You are welcome.");
@@ -122,14 +122,14 @@ fn courtesies_are_returned() {
 }
 
 #[test]
-fn a_question_is_answered_from_the_conversation() {
+fn question_is_answered_from_the_conversation() {
     let talk = Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
     let expected = format!("You told me earlier in this conversation: \"{ALPHA}\" {MARK}");
     assert_eq!(talk.says(), expected);
 }
 
 #[test]
-fn a_question_is_answered_from_recalled_memories() {
+fn question_is_answered_from_recalled_memories() {
     let lines =
         format!("Time: 2026-11-16T08:00:00\nuser: {ALPHA}\nTime: 2026-11-16T08:00:01\nbot: Ok.");
     let expected = format!("You told me on 2026-11-16: \"{ALPHA}\" {MARK}");
@@ -145,7 +145,7 @@ fn a_question_is_answered_from_recalled_memories() {
 }
 
 #[test]
-fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() {
+fn unanswered_question_searches_memory_and_quotes_it() {
     let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     assert_eq!(asked().asks_memory().as_deref(), Some("favorite project"));
     let expected = format!("You told me on 2026-11-16 in session s1: \"{ALPHA}\" {MARK}");
@@ -159,7 +159,7 @@ fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() 
 }
 
 #[test]
-fn memory_is_asked_once_a_turn() {
+fn memory_is_searched_once_per_turn() {
     let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     let nothing = r#"{"result": {"memories": []}}"#;
     let says = asked().loaded(nothing).says();
@@ -172,7 +172,7 @@ fn memory_is_asked_once_a_turn() {
 }
 
 #[test]
-fn memory_is_not_asked_without_need_or_without_the_tool() {
+fn memory_is_not_searched_without_need_or_tool() {
     let known = Talk::default().with_tool(LOAD_MEMORY);
     assert_eq!(
         known.user(ALPHA).agent("Ok.").user(WHICH).asks_memory(),
@@ -186,7 +186,7 @@ fn memory_is_not_asked_without_need_or_without_the_tool() {
 }
 
 #[test]
-fn a_failed_search_is_told() {
+fn failed_search_is_reported() {
     let asked = Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
     let says = asked.loaded(r#"{"error": "no service"}"#).says();
     assert!(
@@ -196,7 +196,7 @@ fn a_failed_search_is_told() {
 }
 
 #[test]
-fn other_tools_are_left_alone() {
+fn other_tools_are_not_called() {
     let asked = Talk::default()
         .with_tool("weather")
         .user("What is the weather?");
@@ -204,7 +204,7 @@ fn other_tools_are_left_alone() {
 }
 
 #[test]
-fn what_is_only_near_is_not_sold_as_an_answer() {
+fn near_match_is_not_presented_as_an_answer() {
     let talk = Talk::default().user(ALPHA).agent("Noted.");
     let says = talk.user("What is my favorite color?").says();
     assert!(
@@ -215,7 +215,7 @@ fn what_is_only_near_is_not_sold_as_an_answer() {
 }
 
 #[test]
-fn what_it_said_itself_is_no_source() {
+fn own_answers_are_not_quoted_as_sources() {
     let noted = format!("Noted: \"{ALPHA}\"");
     let says = Talk::default().agent(&noted).user(WHICH).says();
     assert!(says.starts_with("I know nothing about that yet"), "{says}");
@@ -225,7 +225,7 @@ fn what_it_said_itself_is_no_source() {
 }
 
 #[test]
-fn a_correction_in_this_conversation_beats_memory_and_later_memories_beat_earlier() {
+fn conversation_overrides_memory_and_newer_memories_override_older() {
     let lines = "Time: 2026-11-16T08:00:00\nuser: I live in Oslo.\n\
                  Time: 2026-11-17T08:00:00\nuser: I live in Bergen.\n\
                  Time: 2026-11-15T08:00:00\nuser: I live in Paris.";
@@ -244,7 +244,7 @@ fn a_correction_in_this_conversation_beats_memory_and_later_memories_beat_earlie
 }
 
 #[test]
-fn a_message_may_state_and_ask() {
+fn message_with_statement_and_question_gets_both_answers() {
     let says = Talk::default()
         .user("I live in Oslo. Where do I live?")
         .says();
@@ -253,7 +253,7 @@ fn a_message_may_state_and_ask() {
 }
 
 #[test]
-fn everything_that_is_known_is_the_latest_of_it() {
+fn summary_question_lists_only_the_latest_statements() {
     let talk = Talk::default()
         .user("Hi!")
         .agent("Hello!")
@@ -267,7 +267,7 @@ fn everything_that_is_known_is_the_latest_of_it() {
 }
 
 #[test]
-fn asked_about_itself_it_says_what_it_is() {
+fn question_about_the_model_is_answered_with_an_introduction() {
     for question in ["How are you?", "Who are you", "Wer bist du?"] {
         let asked = Talk::default().with_tool(LOAD_MEMORY).user(question);
         assert!(
@@ -278,7 +278,7 @@ fn asked_about_itself_it_says_what_it_is() {
 }
 
 #[test]
-fn other_agents_are_not_the_user() {
+fn statements_of_other_agents_are_not_attributed_to_the_user() {
     let parts = vec![
         Part::text(QUOTED_AGENT_PREAMBLE),
         Part::text(format!("[other] said:\n{ALPHA}")),
@@ -291,7 +291,7 @@ fn other_agents_are_not_the_user() {
 }
 
 #[test]
-fn without_text_it_says_so() {
+fn message_without_text_is_answered_as_such() {
     assert!(
         Talk::default()
             .says()
@@ -309,7 +309,7 @@ fn without_text_it_says_so() {
 }
 
 #[test]
-fn a_stream_is_words_and_then_the_whole() {
+fn stream_yields_words_and_then_the_full_text() {
     let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
     let mut responses = talk().responses(true);
     let whole = responses.pop().unwrap();
@@ -322,7 +322,7 @@ fn a_stream_is_words_and_then_the_whole() {
 }
 
 #[test]
-fn the_answer_says_what_it_cost() {
+fn answer_reports_token_usage() {
     let response = Talk::default().user("12345678").response();
     assert_eq!(response.model_version.as_deref(), Some("offline"));
     assert_eq!(response.finish_reason.as_deref(), Some("STOP"));
@@ -336,7 +336,7 @@ fn the_answer_says_what_it_cost() {
 }
 
 #[test]
-fn a_schema_is_followed_or_refused() {
+fn output_schema_is_filled_or_refused() {
     let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
     let text = r#"{"properties": {"answer": {"type": "string"}}, "required": ["answer"]}"#;
     let answer = Json::parse(&talk().schema(text).says()).unwrap();
@@ -349,7 +349,7 @@ fn a_schema_is_followed_or_refused() {
 }
 
 #[test]
-fn large_texts_are_read_once() {
+fn large_texts_are_scanned_once() {
     let units = [
         "a",
         "a ",
@@ -377,7 +377,7 @@ fn large_texts_are_read_once() {
 }
 
 #[test]
-fn any_text_has_an_answer() {
+fn every_text_gets_an_answer() {
     const PIECES: [&str; 24] = [
         "what",
         "is",
@@ -421,7 +421,7 @@ fn any_text_has_an_answer() {
 }
 
 #[test]
-fn its_own_instruction_is_not_what_the_user_said() {
+fn own_instruction_is_not_attributed_to_the_user() {
     let instruction = own_instruction("The secret code is ALPHA7.");
     let talk = Talk::default()
         .user(&instruction)

@@ -135,7 +135,8 @@ mod tests {
             &["city", "cities"],
             &["study", "studied", "studying", "studies"],
             &["box", "boxes"],
-            &["favorite", "favourite", "favorites"],
+            &["favorite", "favorites"],
+            &["honor", "honour", "honors"],
             &["class", "classes"],
         ] {
             for form in forms {
