@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?
         .collect_events()
         .await;
-    println!("{}", failed.expect_err("three is no number"));
+    println!("{}", failed.expect_err("three is not a number"));
     let config = GetSessionConfig::default();
     let session = sessions.get_session("app", "ada", "s1", config).await?;
     let session = session.ok_or("the session is gone")?;
