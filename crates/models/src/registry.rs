@@ -283,7 +283,7 @@ fn registry_of(
 fn missing(name: &str, variables: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
-        format!("needs a key: set {variables}"),
+        format!("needs an API key: set {variables}"),
     )
 }
 

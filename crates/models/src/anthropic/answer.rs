@@ -37,7 +37,7 @@ pub(super) fn was_cut(stop_reason: Option<&str>) -> bool {
 
 /// Logs that a truncated call is dropped.
 pub(super) fn leave_out_call() {
-    tracing::warn!("a call was cut off by the limit of tokens and is left out");
+    tracing::warn!("left out a call that the token limit truncated");
 }
 
 /// The content of a response.
@@ -77,7 +77,7 @@ impl AnswerContent {
             }
             .into(),
             kind => {
-                tracing::warn!(kind, "a block of this kind is not known and is left out");
+                tracing::warn!(kind, "left out a block of an unknown type");
                 return;
             }
         };

@@ -104,7 +104,7 @@ pub(super) fn block(
 fn thought(part: &Part) -> Option<Block> {
     let signature = part.thought_signature.as_deref();
     let Some(signature) = signature.and_then(signers::may_be_claudes) else {
-        tracing::warn!("a thought without Claude's signature is not sent back to Claude");
+        tracing::warn!("left out a thought without Claude's signature");
         return None;
     };
     let block = match &part.text {
@@ -131,21 +131,21 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
         (file.mime_type.as_deref(), MediaSource::Address(uri))
     } else {
         if part.tool_call.is_some() || part.tool_response.is_some() {
-            tracing::warn!("a call of another provider's own tool is not sent to Claude");
+            tracing::warn!("left out a call that another provider executed");
         } else if part.thought_signature.is_some() {
-            tracing::warn!("a signature of another model is not sent to Claude");
+            tracing::warn!("left out a signature of another model");
         }
         return None;
     };
     let mime_type = plain_type(mime_type.unwrap_or_default());
     if !is_user {
-        tracing::warn!(%mime_type, "Claude takes no media in the model's own turns; left out");
+        tracing::warn!(%mime_type, "left out media in a model turn, which Claude does not support");
         return None;
     }
     match media_block(&mime_type, &source) {
         Some(block) => Some(Block::new(block)),
         None => {
-            tracing::warn!(%mime_type, "Claude cannot take this kind of data; it is left out");
+            tracing::warn!(%mime_type, "left out data of a type that Claude does not support");
             let about =
                 format!("[Data of type {mime_type} was left out: this model cannot take it]");
             Some(Block::text(about))

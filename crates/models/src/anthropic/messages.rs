@@ -75,7 +75,10 @@ fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
         let open = calls.iter().filter_map(Block::call);
         let open: Vec<&str> = open.filter(|id| !has_result(id)).collect();
         for id in open {
-            tracing::warn!(id, "a call in the history has no result; Claude is told so");
+            tracing::warn!(
+                id,
+                "a call in the history has no result; sending a placeholder result"
+            );
             results.push(Block {
                 json: tool_result::missing(id),
             });

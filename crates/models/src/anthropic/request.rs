@@ -15,7 +15,9 @@ const MAX_TOKENS: i64 = 8192;
 pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     let config = &request.config;
     if config.candidate_count.is_some_and(|count| count > 1) {
-        return Err(refused("Claude gives one answer; candidate_count is more"));
+        return Err(refused(
+            "Claude returns one answer: candidate_count must be 1",
+        ));
     }
     let thinking = thinking(config)?;
     let effort = config.extra.get("effort").and_then(Json::as_str);
@@ -63,18 +65,18 @@ fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> 
         value => value.clone(),
     };
     if !field("thinkingLevel", "thinking_level").is_null() {
-        tracing::warn!("Claude has no thinking_level, so it is ignored; set effort instead");
+        tracing::warn!("ignored thinking_level, which Claude does not support; set effort instead");
     }
     let Some(budget) = field("thinkingBudget", "thinking_budget").as_i64() else {
         return Err(refused(
-            "Claude needs a thinking_budget beside thinking_config: 0 for no thinking, -1 for as \
-             much as it likes, or a number of tokens from 1024 on",
+            "thinking_config for Claude needs a thinking_budget: 0 turns thinking off, -1 lets \
+             Claude choose, otherwise at least 1024 tokens",
         ));
     };
     let thinking = match budget {
         1..LEAST_BUDGET => {
             return Err(refused(format!(
-                "Claude thinks with {LEAST_BUDGET} tokens or more; thinking_budget is {budget}"
+                "thinking_budget {budget} is too small: Claude needs at least {LEAST_BUDGET} tokens"
             )));
         }
         0 => JsonMap::from([("type", "disabled")]),
@@ -101,7 +103,9 @@ fn add_tools(
         .filter(|schema| !schema.is_null());
     if !declared.is_empty() {
         if schema.is_some() {
-            tracing::warn!("Claude takes no output schema beside tools, so the schema is not sent");
+            tracing::warn!(
+                "left out the output schema, because Claude does not combine it with tools"
+            );
         }
         let (tools, choice) = tools::chosen(declared, config, thinks);
         body.insert("tools", tools);
@@ -112,7 +116,8 @@ fn add_tools(
         body.insert("tool_choice", choice);
     } else if config.response_mime_type.as_deref() == Some("application/json") {
         tracing::warn!(
-            "Claude cannot be made to answer in JSON without a schema; ask for it in words"
+            "Claude has no JSON mode without a schema; set a schema, or request JSON in the \
+             instruction"
         );
     }
     Ok(())
@@ -129,7 +134,7 @@ fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool
     for (name, value) in sampling {
         match value {
             Some(_) if thinks => {
-                tracing::warn!("Claude takes no {name} while it thinks, so it is ignored");
+                tracing::warn!("ignored {name}, which Claude does not support while thinking");
             }
             Some(value) => {
                 body.insert(name, value);
@@ -161,6 +166,6 @@ fn tell_what_is_ignored(config: &GenerateContentConfig) {
         ),
     ];
     for (name, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
-        tracing::warn!("Claude has no {name}, so it is ignored");
+        tracing::warn!("ignored {name}, which Claude does not support");
     }
 }

@@ -89,7 +89,10 @@ fn media(response: &FunctionResponse) -> Vec<Json> {
         let mime_type = plain_type(blob["mimeType"].as_str()?);
         let block = media_block(&mime_type, &MediaSource::Bytes(&data));
         if block.is_none() {
-            tracing::warn!(%mime_type, "Claude cannot take this kind of data in a result; left out");
+            tracing::warn!(
+                %mime_type,
+                "left out data of a type that Claude does not support in a tool result"
+            );
         }
         block.map(Json::from)
     });

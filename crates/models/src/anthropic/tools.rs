@@ -11,7 +11,7 @@ pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, Mode
     let mut declared = Vec::new();
     for tool in config.tools.iter().flatten() {
         if tool.provider_tool().is_some() {
-            tracing::warn!("Claude has none of Gemini's own tools, so such a tool is left out");
+            tracing::warn!("left out a built-in tool of Gemini, which Claude does not support");
         }
         for function in tool.function_declarations.iter().flatten() {
             declared.push(tool_of(function)?);
@@ -23,7 +23,9 @@ pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, Mode
 fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
     let name = function.name.as_deref().unwrap_or_default();
     if name.is_empty() || output_schema::is_reserved(name) {
-        return Err(refused(format!("a function cannot be named {name:?}")));
+        return Err(refused(format!(
+            "the function name {name:?} is reserved; rename the function"
+        )));
     }
     let schema = function
         .parameters_json_schema
@@ -55,7 +57,7 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
     if !may_be_object {
         tracing::warn!(
             function,
-            "an argument schema that is not an object is declared as empty"
+            "declared a function without arguments, because its schema is not an object"
         );
         map = JsonMap::new();
     }
@@ -63,7 +65,8 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
         if map.remove(choice).is_some() {
             tracing::warn!(
                 function,
-                "Claude takes no {choice} at the top of arguments; left out"
+                "left out {choice} at the top level of a function's arguments, which Claude \
+                 does not support"
             );
         }
     }
@@ -100,7 +103,9 @@ pub(super) fn chosen(
     let choice = match allowed {
         _ if mode.eq_ignore_ascii_case("VALIDATED") => JsonMap::from([("type", "auto")]),
         _ if thinks => {
-            tracing::warn!("Claude cannot be made to call a function while it thinks; it may");
+            tracing::warn!(
+                "the tool choice is not forced, because Claude does not support that while thinking"
+            );
             JsonMap::from([("type", "auto")])
         }
         [one] => JsonMap::from([("type", Json::from("tool")), ("name", one.clone())]),

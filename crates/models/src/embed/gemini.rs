@@ -149,10 +149,13 @@ impl EmbedWire for GeminiEmbedder {
     /// Parses the vectors, which Gemini returns in the order of the texts, without indexes.
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let embeddings = body["embeddings"].as_array();
-        let embeddings = embeddings.ok_or_else(|| malformed("the answer has no vectors"))?;
+        let embeddings =
+            embeddings.ok_or_else(|| malformed("the provider's answer has no vectors"))?;
         if embeddings.len() != count {
             let found = embeddings.len();
-            return Err(malformed(format!("{found} vectors for {count} texts")));
+            return Err(malformed(format!(
+                "the provider returned {found} vectors for {count} texts"
+            )));
         }
         let numbers = |embedding: &Json| vectors::of_list(&embedding["values"]);
         embeddings.iter().map(numbers).collect()

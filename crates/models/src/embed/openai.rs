@@ -122,10 +122,12 @@ impl EmbedWire for OpenAiEmbedder {
 
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let data = body["data"].as_array();
-        let data = data.ok_or_else(|| malformed("the answer has no vectors"))?;
+        let data = data.ok_or_else(|| malformed("the provider's answer has no vectors"))?;
         if data.len() != count {
             let found = data.len();
-            return Err(malformed(format!("{found} vectors for {count} texts")));
+            return Err(malformed(format!(
+                "the provider returned {found} vectors for {count} texts"
+            )));
         }
         let mut vectors = vec![None; count];
         for (place, item) in data.iter().enumerate() {
@@ -137,11 +139,15 @@ impl EmbedWire for OpenAiEmbedder {
             let place = index.and_then(|index| vectors.get_mut(index));
             match place {
                 Some(place @ None) => *place = Some(numbers(&item["embedding"])?),
-                _ => return Err(malformed("the vectors are not those of the texts")),
+                _ => {
+                    return Err(malformed(
+                        "the indexes of the provider's vectors do not match the texts",
+                    ));
+                }
             }
         }
         let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
-        all.ok_or_else(|| malformed("the vectors are not those of the texts"))
+        all.ok_or_else(|| malformed("the indexes of the provider's vectors do not match the texts"))
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
@@ -166,6 +172,6 @@ fn numbers(value: &Json) -> Result<Vec<f32>, ModelError> {
     let (numbers, rest) = bytes.as_chunks::<4>();
     match rest.is_empty() {
         true => Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect()),
-        false => Err(malformed("a vector is cut off")),
+        false => Err(malformed("a vector is truncated")),
     }
 }

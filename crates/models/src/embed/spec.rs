@@ -69,25 +69,25 @@ impl FromStr for EmbedderSpec {
             "ollama" => Provider::Ollama,
             _ => {
                 return Err(wrong(
-                    "is none that is known; there are gemini/MODEL, openai/MODEL and ollama/MODEL, \
-                     each with @DIMENSIONS if need be",
+                    "is unknown; expected gemini/MODEL, openai/MODEL or ollama/MODEL, with \
+                     @DIMENSIONS if its size is not known",
                 ));
             }
         };
         let (model, named) = match model.rsplit_once('@') {
             Some((model, dims)) => {
                 let dims = dims.parse().ok().filter(|dims| (1..=65_536).contains(dims));
-                let why = || wrong("names no number of dimensions behind @");
+                let why = || wrong("needs a number of dimensions after @");
                 (model, Some(dims.ok_or_else(why)?))
             }
             None => (model, None),
         };
         if model.is_empty() {
-            return Err(wrong("names no model"));
+            return Err(wrong("needs a model name after the slash"));
         }
         let dims = named.or_else(|| usual_dims(model)).ok_or_else(|| {
             wrong(&format!(
-                "has vectors of a size that is not known; name it: {name}/{model}@DIMENSIONS"
+                "has vectors of unknown size; write {name}/{model}@DIMENSIONS"
             ))
         })?;
         Ok(EmbedderSpec {
@@ -171,7 +171,7 @@ impl EmbedderSpec {
     fn missing(&self, variable: &str) -> BuildError {
         BuildError::new(
             format!("embedder {:?}", self.model),
-            format!("needs a key; set the environment variable {variable}"),
+            format!("needs an API key; set the environment variable {variable}"),
         )
     }
 }

@@ -302,14 +302,14 @@ fn invalid_embedder_name_is_reported_with_the_reason() {
         let error = name.parse::<EmbedderSpec>().unwrap_err().to_string();
         assert!(error.contains(about), "{error}");
     };
-    refused("", "there are gemini/MODEL");
-    refused("text-embedding-3-small", "there are gemini/MODEL");
-    refused("cohere/x@1", "there are gemini/MODEL");
-    refused("openai/", "no model");
-    refused("openai/@5", "no model");
+    refused("", "expected gemini/MODEL");
+    refused("text-embedding-3-small", "expected gemini/MODEL");
+    refused("cohere/x@1", "expected gemini/MODEL");
+    refused("openai/", "needs a model name");
+    refused("openai/@5", "needs a model name");
     refused("openai/own", "openai/own@DIMENSIONS");
-    refused("openai/own@x", "behind @");
-    refused("openai/own@0", "behind @");
+    refused("openai/own@x", "after @");
+    refused("openai/own@0", "after @");
     for (name, variable) in [
         ("openai/text-embedding-3-small", "OPENAI_API_KEY"),
         ("gemini/gemini-embedding-001", "GOOGLE_API_KEY"),

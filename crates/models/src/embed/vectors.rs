@@ -21,7 +21,8 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     if vector.len() != dims {
         let found = vector.len();
         return Err(ModelError::new(format!(
-            "a vector has {found} dimensions where {dims} were expected; name the model's own number"
+            "a vector has {found} dimensions instead of {dims}; set the number of dimensions \
+             of the model"
         ))
         .with_code("WrongDimensions"));
     }
@@ -29,7 +30,7 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     let squares = vector.iter().map(|number| f64::from(*number).powi(2));
     let length = squares.sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {
-        return Err(malformed("a vector points nowhere"));
+        return Err(malformed("a vector has length 0"));
     }
     for number in vector.iter_mut() {
         *number = (f64::from(*number) / length) as f32;

@@ -13,7 +13,7 @@ use crate::{
 /// Parses a text as JSON.
 pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
     Json::parse(text).map_err(|error| {
-        malformed(format!("Gemini's answer cannot be read: {error}")).with_source(error)
+        malformed(format!("cannot parse Gemini's answer: {error}")).with_source(error)
     })
 }
 
@@ -31,7 +31,7 @@ pub(super) fn response_of(response: &Json) -> Result<LlmResponse, AttemptError> 
     let candidates = response["candidates"].as_array().unwrap_or_default();
     let feedback = &response["promptFeedback"];
     if candidates.len() > 1 {
-        tracing::warn!("Gemini gave several answers; the first one is taken");
+        tracing::warn!("Gemini returned several candidates; using the first");
     }
     if let Some(candidate) = candidates.first() {
         take_candidate(&mut fields, candidate);
@@ -39,7 +39,7 @@ pub(super) fn response_of(response: &Json) -> Result<LlmResponse, AttemptError> 
         copy(&mut fields, "errorCode", feedback, "blockReason");
         copy(&mut fields, "errorMessage", feedback, "blockReasonMessage");
     } else {
-        tracing::warn!("Gemini answered nothing; that is taken as an empty answer");
+        tracing::warn!("Gemini returned nothing; treating it as an empty answer");
         let empty = Content::new("model", Vec::new());
         return Ok(LlmResponse {
             content: Some(empty),
@@ -94,10 +94,10 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
         let path = error.path();
         let field = path.split(['.', '[']).next().unwrap_or_default();
         if field == "content" || fields.remove(field).is_none() {
-            let message = format!("Gemini's answer cannot be read: {error}");
+            let message = format!("cannot parse Gemini's answer: {error}");
             return Err(malformed(message).with_source(error));
         }
-        tracing::warn!(field, %error, "a field of Gemini's answer cannot be read and is left out");
+        tracing::warn!(field, %error, "left out an unreadable field of Gemini's answer");
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
         is_final: details.iter().any(is_used_up_for_today),
         ..Failure::new(
             code.unwrap_or_else(|| "UNKNOWN".to_owned()),
-            message.unwrap_or("Gemini refused and did not say why"),
+            message.unwrap_or("Gemini refused the request without a reason"),
         )
     })
 }

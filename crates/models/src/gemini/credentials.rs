@@ -94,7 +94,7 @@ impl GoogleCredentials {
         let wrong = |reason: String| BuildError::new("Google credentials", reason);
         // The error contains the position but never the text at it.
         let file = Json::parse(text)
-            .map_err(|error| wrong(format!("are not JSON (at byte {})", error.offset())))?;
+            .map_err(|error| wrong(format!("are not valid JSON (at byte {})", error.offset())))?;
         let optional = |name: &str| file[name].as_str().map(str::to_owned);
         let required = |name: &str| {
             let value = optional(name).filter(|value| !value.is_empty());
@@ -118,8 +118,10 @@ impl GoogleCredentials {
             })),
             kind => {
                 let kind = kind.unwrap_or("none");
-                let known = "a service_account or an authorized_user is needed";
-                Err(wrong(format!("are of the type {kind:?}; {known}")))
+                let known = "expected service_account or authorized_user";
+                Err(wrong(format!(
+                    "have the unsupported type {kind:?}; {known}"
+                )))
             }
         }
     }

@@ -17,7 +17,8 @@ pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
         true => ("the Gemini API", "Vertex AI"),
         false => ("Vertex AI", "the Gemini API"),
     };
-    let message = format!("{field} is taken by {takes} only, and {asked} is asked");
+    let message =
+        format!("{field} is supported by {takes} only, but the model runs on {asked}; remove it");
     ModelError::new(message).with_code("InvalidRequest")
 }
 
@@ -36,7 +37,7 @@ pub(super) fn content_text(
             let parts = parts.map(|part| changed(part.clone(), backend));
             let parts: Vec<Part> = parts.collect();
             if parts.len() < content.parts().len() {
-                tracing::warn!("a thought that another provider signed is not sent to Gemini");
+                tracing::warn!("left out a thought that another provider signed");
             }
             if parts.is_empty() {
                 return Ok(None);
@@ -48,7 +49,7 @@ pub(super) fn content_text(
         }
     };
     let text = sent.to_json().map_err(|error| {
-        ModelError::new(format!("a content cannot be written: {error}")).with_code("InvalidRequest")
+        ModelError::new(format!("cannot encode a content: {error}")).with_code("InvalidRequest")
     })?;
     Ok(Some(text))
 }
@@ -111,7 +112,9 @@ fn changed(mut part: Part, backend: &Backend) -> Part {
     let had_data = part.inline_data.is_some();
     let part = safe_part(part, "inline-file");
     if had_data && part.inline_data.is_none() {
-        tracing::warn!("Gemini does not read data of this media type; its text is sent, or a line");
+        tracing::warn!(
+            "replaced data of a media type that Gemini does not support by its text or a note"
+        );
     }
     part
 }

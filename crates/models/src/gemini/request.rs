@@ -22,8 +22,7 @@ pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, Mo
         merge(&mut rest, extra);
     }
     let rest = Json::from(rest).to_json().map_err(|error| {
-        ModelError::new(format!("the settings cannot be written: {error}"))
-            .with_code("InvalidRequest")
+        ModelError::new(format!("cannot encode the settings: {error}")).with_code("InvalidRequest")
     })?;
     let contents = contents?.join(",");
     // Contents are serialized once and spliced in, because images make them large.

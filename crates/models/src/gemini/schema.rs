@@ -113,8 +113,8 @@ impl SchemaConversion {
         let is_said =
             further.is_some_and(|it| it.as_bool() == Some(true) || it.get("type").is_some());
         if is_said && !self.is_vertex {
-            let message = "an answer's schema with additionalProperties is taken by Vertex AI only, \
-                           not by the Gemini API";
+            let message = "a response schema with additionalProperties is supported by Vertex \
+             AI only, not by the Gemini API";
             return Err(ModelError::new(message).with_code("InvalidRequest"));
         }
         Ok(())
@@ -125,13 +125,13 @@ impl SchemaConversion {
         if self.open.contains(&name) {
             tracing::warn!(
                 schema = name,
-                "a schema that contains itself is sent open at that place"
+                "a recursive schema is sent without its inner level"
             );
             return Ok(JsonMap::new().into());
         }
         let Some(meant) = self.defs.get(&name).cloned() else {
             let message =
-                format!("the answer's schema refers to {name:?}, which it does not define");
+                format!("the response schema refers to {name:?}, which it does not define");
             return Err(ModelError::new(message).with_code("InvalidRequest"));
         };
         self.open.push(name);
@@ -255,7 +255,7 @@ fn finished(mut node: JsonMap) -> Json {
         if !is_known && !said_elsewhere.contains(&key) {
             tracing::warn!(
                 keyword = key,
-                "Gemini's schemas do not have this keyword; it is not sent"
+                "left out a schema keyword that Gemini does not support"
             );
         }
         is_known && !value.is_null()

@@ -72,7 +72,7 @@ impl GeminiReader {
         let first: Vec<Json> = first.cloned().collect();
         if (candidates.len() > 1 || first.len() < candidates.len()) && !self.warned {
             self.warned = true;
-            tracing::warn!("Gemini streams several answers; the first one is taken");
+            tracing::warn!("Gemini streams several candidates; using the first");
         }
         let is_left = !first.is_empty() || candidates.is_empty();
         if let Some(response) = response.as_object_mut() {

@@ -108,7 +108,7 @@ fn read_token(text: &str, now_us: i64) -> Result<CachedToken, ModelError> {
     let Some(token) = said["access_token"].as_str() else {
         // The response may contain another kind of token, so the error does not quote it.
         return Err(not_given(
-            "Google's answer to a request for a token has none",
+            "Google's answer to the token request has no token",
         ));
     };
     // Metadata servers pad their tokens with dots.
@@ -133,12 +133,12 @@ fn token_failure(status: u16, body: &str) -> Failure {
             let words = words.unwrap_or("no reason given");
             Failure::new(
                 "UNAUTHENTICATED",
-                format!("Google gives no token: {error}: {words}"),
+                format!("Google refused the token request: {error}: {words}"),
             )
         }
         None => {
             let plain = plain_failure(status, body);
-            let message = format!("Google gives no token: {}", plain.message);
+            let message = format!("cannot get a token from Google: {}", plain.message);
             Failure::new("UNAUTHENTICATED", message)
         }
     }
@@ -173,8 +173,8 @@ async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
         .await
         .map_err(|error| {
             let message = format!(
-                "{}; no credentials were found, so the metadata server of Google Cloud was asked. \
-             Elsewhere, set GOOGLE_APPLICATION_CREDENTIALS",
+                "{}; without credentials, only the metadata server of Google Cloud provides a \
+                 token; elsewhere, set GOOGLE_APPLICATION_CREDENTIALS",
                 error.message
             );
             not_given(message).with_source(error)

@@ -52,7 +52,7 @@ pub(crate) fn host_of(url: &str) -> String {
             (Some(host), None) => host.to_owned(),
             (None, _) => "address without a host".to_owned(),
         },
-        Err(_) => "address that cannot be read".to_owned(),
+        Err(_) => "invalid address".to_owned(),
     }
 }
 

@@ -55,7 +55,7 @@ impl Auth {
         // Discard the error, because it contains the value.
         let Ok(mut value) = HeaderValue::from_str(&text) else {
             return Err(
-                ModelError::new("the key has characters that cannot be sent in a header")
+                ModelError::new("the API key has characters that a header does not allow")
                     .with_code("InvalidKey"),
             );
         };

@@ -135,7 +135,8 @@ impl Http {
             // A self-hosted server without TLS may still be reachable.
             tracing::warn!(
                 reason = causes(&error),
-                "no authority for certificates is known: models behind https cannot be reached"
+                "found no certificate authorities: calls to https addresses will fail; install \
+                 the system's CA certificates"
             );
             builder(&settings).tls_certs_only([]).build()
         });
@@ -235,7 +236,7 @@ impl Http {
         let why = error.error.code.clone().unwrap_or_default();
         let wait = attempts.next_wait(error, chance())?;
         let wait_ms = wait.as_millis() as u64;
-        tracing::warn!(code = %why, wait_ms, "a call to a model failed and is made again");
+        tracing::warn!(code = %why, wait_ms, "retrying a failed call to a model");
         tokio::time::sleep(wait).await;
         Ok(())
     }
@@ -374,7 +375,10 @@ impl Http {
         // Redact again after parsing, because JSON may have escaped the secret.
         failure.code = secrets.redact(&failure.code);
         failure.message = secrets.redact(&failure.message);
-        tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
+        tracing::debug!(
+            host = answer.host, status, code = %failure.code,
+            "a model provider refused a call"
+        );
         AttemptError::refused(status, &headers, failure, self.clock().as_ref())
     }
 }
@@ -413,7 +417,7 @@ impl Answer {
         match timeout_at(until, self.response.chunk()).await {
             Err(_) => Err(AttemptError::transient(timed_out(
                 &self.host,
-                "waiting for more of an answer",
+                "waiting for the rest of an answer",
             ))),
             Ok(Err(error)) => Err(broken(&self.host, error)),
             Ok(Ok(None)) => Ok(None),
@@ -448,19 +452,19 @@ fn timed_out(host: &str, doing: &str) -> ModelError {
 fn broken(host: &str, error: reqwest::Error) -> AttemptError {
     let error = error.without_url();
     if error.is_builder() {
-        let message = format!("{host}: the call cannot be made: {}", causes(&error));
+        let message = format!("{host}: cannot send the request: {}", causes(&error));
         return AttemptError::permanent(ModelError::new(message).with_code("InvalidRequest"));
     }
     if error.is_timeout() {
         let doing = match error.is_connect() {
             true => "connecting",
-            false => "waiting for a sign of life",
+            false => "waiting for the first byte",
         };
         return AttemptError::transient(timed_out(host, doing));
     }
     let what = match error.is_connect() {
         true => "cannot connect",
-        false => "the connection broke",
+        false => "the connection was interrupted",
     };
     let message = format!("{host}: {what}: {}", causes(&error));
     AttemptError::transient(ModelError::new(message).with_code("ConnectionError"))

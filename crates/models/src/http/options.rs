@@ -33,7 +33,8 @@ impl Options {
         for (name, value) in headers.into_iter().flatten() {
             let value = value.as_str().and_then(|it| HeaderValue::from_str(it).ok());
             let (Ok(known), Some(mut value)) = (HeaderName::try_from(name), value) else {
-                let message = format!("the header {name:?} of http_options cannot be sent");
+                let message =
+                    format!("the header {name:?} of http_options has an invalid name or value");
                 return Err(ModelError::new(message).with_code("InvalidRequest"));
             };
             value.set_sensitive(true);
@@ -43,7 +44,9 @@ impl Options {
         let timeout = http_option(config, "timeout", "timeout").and_then(|it| it.as_u64());
         options.total_timeout = timeout.filter(|it| *it > 0).map(Duration::from_millis);
         if http_option(config, "retryOptions", "retry_options").is_some() {
-            tracing::warn!("retry_options of http_options are not looked at: the client's count");
+            tracing::warn!(
+                "ignored retry_options of http_options; the settings of the client apply"
+            );
         }
         Ok(options)
     }

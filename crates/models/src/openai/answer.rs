@@ -325,7 +325,7 @@ impl Finish {
         let names = names.join(", ");
         tracing::warn!(
             functions = names,
-            "calls whose arguments cannot be read are left out"
+            "left out calls with unreadable arguments"
         );
         let message = format!("The arguments of these calls are not a JSON object: {names}");
         match (self.reason, &mut self.error) {

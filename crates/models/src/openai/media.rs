@@ -166,7 +166,7 @@ fn left_out(kind: ServerKind, mime: &str) -> Piece {
     tracing::warn!(
         server,
         mime,
-        "this kind of data cannot be sent; it is left out"
+        "left out data of a type that the server does not support"
     );
     Piece::Text(format!(
         "[Data of type {mime} was left out: this model cannot take it]"
@@ -182,7 +182,7 @@ fn file_left_out(kind: ServerKind, uri: &str, mime: &str) -> Piece {
         server,
         scheme,
         mime,
-        "a file at an address cannot be sent; it is left out"
+        "left out a file address, which the server does not support"
     );
     Piece::Text(format!(
         "[A file of type {mime} was left out: this model cannot take it by its address]"

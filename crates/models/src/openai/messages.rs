@@ -103,7 +103,10 @@ impl Messages {
         if self.pending.is_empty() {
             return;
         }
-        tracing::warn!(calls = ?self.pending, "calls without an answer are sent with one that says so");
+        tracing::warn!(
+            calls = ?self.pending,
+            "calls without a result are sent with a placeholder result"
+        );
         for id in std::mem::take(&mut self.pending) {
             self.out.push(tool_message(&id, NO_RESULT));
         }
@@ -149,7 +152,7 @@ impl Messages {
             } else if part.thought == Some(true) {
                 let signature = part.thought_signature.as_deref();
                 match signature.is_some_and(signers::is_not_openais) {
-                    true => tracing::warn!("a thought that another provider signed is left out"),
+                    true => tracing::warn!("left out a thought that another provider signed"),
                     false => thoughts.push(part),
                 }
             } else if part.inline_data.is_some() || part.file_data.is_some() {
@@ -244,19 +247,19 @@ impl Messages {
             return media::at_address(self.kind, file);
         }
         if let Some(code) = &part.executable_code {
-            degraded("code that the model wrote to be run", "is sent as text");
+            degraded("executable code", "is sent as text");
             let language = code.language.as_deref().unwrap_or_default().to_lowercase();
             let code = code.code.as_deref().unwrap_or_default();
             return Some(Piece::Text(format!("```{language}\n{code}\n```")));
         }
         if let Some(result) = &part.code_execution_result {
-            degraded("what code gave", "is sent as text");
+            degraded("a code execution result", "is sent as text");
             let outcome = result.outcome.as_deref().unwrap_or_default();
             let output = result.output.as_deref().unwrap_or_default();
             return Some(Piece::Text(format!("```\n{outcome}\n{output}\n```")));
         }
         if part.tool_call.is_some() || part.tool_response.is_some() {
-            degraded("a call that ran on another provider's side", "is left out");
+            degraded("a call that another provider executed", "is left out");
         }
         None
     }
@@ -306,7 +309,7 @@ fn media_of(response: &FunctionResponse) -> Vec<Part> {
 }
 
 fn degraded(what: &str, how: &str) {
-    tracing::warn!("{what} {how}: chat completions have no place for it");
+    tracing::warn!("{what} {how}, because chat completions do not support it");
 }
 
 /// Call IDs that the server accepts: every call has one, and its result has the same.

@@ -42,7 +42,7 @@ pub(super) fn body(
         body.extend(more.clone());
     }
     let body = Json::from(body).to_json();
-    body.map_err(|error| refused(format!("the request cannot be written: {error}")))
+    body.map_err(|error| refused(format!("cannot encode the request: {error}")))
 }
 
 fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> JsonMap {
@@ -56,7 +56,10 @@ fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> Js
     for (name, value) in sampling(kind, config) {
         match refuses_sampling(kind, model, effort.as_deref()) {
             false => set(name, Some(value)),
-            true => tracing::warn!(model, "the model takes no {name} as it thinks; left out"),
+            true => tracing::warn!(
+                model,
+                "left out {name}, which the model does not support while thinking"
+            ),
         }
     }
     if kind.takes_unknown_fields() {
@@ -159,7 +162,7 @@ fn reasoning_effort(
         if effort != "none" {
             tracing::warn!(
                 model,
-                "the model does not think; its thinking config is left out"
+                "left out the thinking config, because the model does not think"
             );
         }
         return None;
@@ -167,7 +170,7 @@ fn reasoning_effort(
     if kind.is_openai() && effort == "none" && !may_stop_thinking(model) {
         tracing::warn!(
             model,
-            "the model always thinks; its thinking config is left out"
+            "left out the thinking config, because the model always thinks"
         );
         return None;
     }
@@ -194,19 +197,19 @@ fn refuse_what_cannot_be(
     config: &GenerateContentConfig,
 ) -> Result<(), ModelError> {
     if config.candidate_count.is_some_and(|count| count > 1) {
-        return Err(refused("candidateCount: an event holds one answer"));
+        return Err(refused("candidateCount must be 1: an event has one answer"));
     }
     if config.cached_content.is_some() {
         let name = kind.name();
         return Err(refused(format!(
-            "cachedContent: {name} cannot build on a cache of Gemini's"
+            "cachedContent is not supported by {name}: it names a cache of Gemini"
         )));
     }
     let mut modalities = config.response_modalities.iter().flatten();
     let other = modalities.find(|it| !it.eq_ignore_ascii_case("text"));
     match other {
         Some(other) => Err(refused(format!(
-            "responseModalities: {other} cannot be asked for in chat completions"
+            "responseModalities: chat completions do not support {other}"
         ))),
         None => Ok(()),
     }
@@ -243,7 +246,10 @@ fn warn_of_what_is_left_out(kind: ServerKind, config: &GenerateContentConfig) {
         .collect();
     if !names.is_empty() {
         let server = kind.name();
-        tracing::warn!(server, settings = ?names, "settings have no place in chat completions and are left out");
+        tracing::warn!(
+            server, settings = ?names,
+            "left out settings that chat completions do not support"
+        );
     }
 }
 

@@ -58,7 +58,7 @@ fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
         };
         return Ok(error);
     }
-    let chunk = chunk.map_err(|error| malformed(format!("a chunk cannot be read: {error}")))?;
+    let chunk = chunk.map_err(|error| malformed(format!("cannot parse a chunk: {error}")))?;
     match chunk.as_object() {
         Some(_) => Ok(chunk),
         None => Err(malformed("a chunk is not an object")),

@@ -90,7 +90,8 @@ fn only_functions(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> 
     match tool.provider_tool() {
         None => Ok(()),
         Some(name) => Err(refused(format!(
-            "{} has no tool {name}; it runs on Gemini's side only",
+            "{} does not support the tool {name}, which only Gemini executes; remove it from \
+             the agent",
             kind.name()
         ))),
     }
@@ -236,8 +237,7 @@ pub(super) fn response_format(kind: ServerKind, config: &GenerateContentConfig) 
     if !is_strict {
         tracing::warn!(
             schema = form.name,
-            "the schema of the answer says less than strict mode asks for, so that the model may \
-             stray from it"
+            "the response schema does not fit strict mode, so the model may deviate from it"
         );
     }
     let format = object([

@@ -198,7 +198,7 @@ fn credentials_are_read_from_files() {
         "vertex of-user global User(UserCredentials)"
     );
     for (text, word) in [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("{}", "\"none\""),
         (r#"{"type":"external_account"}"#, "external_account"),
         (

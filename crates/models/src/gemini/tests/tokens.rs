@@ -178,7 +178,8 @@ async fn refused_token_request_is_reported_with_googles_message() {
     let models = Server::playing([]).await;
     let clock = Arc::new(TestClock::default());
     let model = model(&models, account(&tokens.url()), &clock);
-    let refused = "UNAUTHENTICATED: Google gives no token: invalid_grant: Invalid JWT Signature.";
+    let refused =
+        "UNAUTHENTICATED: Google refused the token request: invalid_grant: Invalid JWT Signature.";
     assert_eq!(ask(&model).await, refused);
     assert!(ask(&model).await.starts_with("UNAUTHENTICATED: "));
     assert!(models.received().is_empty());
