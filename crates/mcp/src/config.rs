@@ -80,7 +80,7 @@ pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<Mc
     let fields = Fields::of("McpToolset", args, &[&CONNECTIONS[..], &AUTH, &options])?;
     if let Some(name) = AUTH.iter().find(|name| fields.get(name).is_some()) {
         return Err(format!(
-            "`{name}` is not supported: give the credential as a header of `{HTTP}`"
+            "`{name}` is not supported; set the credential as a header of `{HTTP}`"
         ));
     }
     let mut set = McpToolset::new(server(&fields, processes)?);
@@ -107,14 +107,14 @@ fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, S
     let given: Vec<&str> = given.copied().collect();
     let &[name] = given.as_slice() else {
         return Err(format!(
-            "exactly one of {} must be given",
+            "set exactly one of {}",
             CONNECTIONS.map(|name| format!("`{name}`")).join(", ")
         ));
     };
     let is_process = name == STDIO || name == STDIO_SERVER;
     if is_process && processes == ChildProcesses::Refused {
         return Err(format!(
-            "`{name}` would start a program, and configurations may not: reach the server over HTTP"
+            "`{name}` starts a program, which this server does not allow; use a server over HTTP"
         ));
     }
     match name {
@@ -122,8 +122,8 @@ fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, S
         STDIO => Ok(stdio(&fields.object(name)?)?.into()),
         HTTP => Ok(http(&fields.object(name)?)?.into()),
         _ => Err(format!(
-            "`{SSE}` is not supported: the transport HTTP+SSE was replaced by streamable HTTP; if \
-             the server has that too, give its URL as `{HTTP}`"
+            "`{SSE}` is not supported, because streamable HTTP replaced HTTP+SSE; if the \
+             server has it, set its URL in `{HTTP}`"
         )),
     }
 }
@@ -152,7 +152,7 @@ fn stdio_server(args: &JsonMap, name: &str) -> Result<StdioServer, String> {
     if let Some(encoding) = fields.text("encoding")?
         && !["utf-8", "utf8"].contains(&encoding.to_ascii_lowercase().as_str())
     {
-        return Err("`encoding` can only be utf-8".to_owned());
+        return Err("`encoding` must be utf-8".to_owned());
     }
     let mut server = StdioServer::new(command).with_args(fields.texts("args")?.unwrap_or_default());
     for (name, value) in fields.pairs("env")? {
@@ -202,7 +202,7 @@ impl<'a> Fields<'a> {
         let known = known.concat();
         match map.keys().find(|key| !known.contains(key)) {
             Some(key) => Err(format!(
-                "`{place}` has no `{key}`; it has {}",
+                "unknown key `{key}` in `{place}`; expected one of {}",
                 known.join(", ")
             )),
             None => Ok(Fields(map)),
@@ -256,7 +256,7 @@ impl<'a> Fields<'a> {
         let seconds = |value: &Json| {
             let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
             let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            time.ok_or_else(|| format!("`{name}` must be a number of seconds, more than 0"))
+            time.ok_or_else(|| format!("`{name}` must be a number of seconds greater than 0"))
         };
         self.get(name).map(seconds).transpose()
     }
@@ -265,7 +265,7 @@ impl<'a> Fields<'a> {
 /// Reads a string. Errors do not show the value, which may be a secret.
 fn text(name: &str, value: &Json) -> Result<String, String> {
     let text = value.as_str().map(str::to_owned);
-    text.ok_or_else(|| format!("`{name}` must be a text; put it in quotes"))
+    text.ok_or_else(|| format!("`{name}` must be a string; put it in quotes"))
 }
 
 #[cfg(test)]
@@ -365,7 +365,7 @@ mod tests {
         ] {
             assert!(made(args, ChildProcesses::Allowed).is_ok());
             let error = made(args, ChildProcesses::Refused).unwrap_err();
-            assert!(error.contains("start a program"), "{error}");
+            assert!(error.contains("starts a program"), "{error}");
         }
     }
 }

@@ -109,7 +109,7 @@ impl Connection {
         if !may_repeat(&failure) {
             return Err(failure);
         }
-        tracing::debug!(%failure, "asking the MCP server once more");
+        tracing::debug!(%failure, "retrying the call to the MCP server");
         let session = self.session().await?;
         match ask(&session).await {
             Ok(answer) => Ok(answer),

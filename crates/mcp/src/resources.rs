@@ -101,8 +101,8 @@ impl Tool for LoadMcpResource {
         let resources = match self.connection.resources().await {
             Ok(resources) => resources,
             Err(error) => {
-                tracing::warn!("the MCP server does not tell its resources");
-                tracing::debug!(%error, "the MCP server does not tell its resources");
+                tracing::warn!("cannot list the resources of the MCP server");
+                tracing::debug!(%error, "cannot list the resources of the MCP server");
                 return Ok(());
             }
         };
@@ -116,8 +116,8 @@ impl Tool for LoadMcpResource {
                     request.contents.extend(contents);
                 }
                 Err(error) => {
-                    tracing::warn!("a resource of the MCP server cannot be read");
-                    tracing::debug!(%error, name, "a resource of the MCP server cannot be read");
+                    tracing::warn!("cannot read a resource of the MCP server");
+                    tracing::debug!(%error, name, "cannot read a resource of the MCP server");
                 }
             }
         }

@@ -147,8 +147,8 @@ impl Tool for McpTool {
             }
             Err(failure) => {
                 let (tool, kind) = (&self.name, failure.kind);
-                tracing::warn!(tool, ?kind, "a call of an MCP tool failed");
-                tracing::debug!(tool, error = %failure, "a call of an MCP tool failed");
+                tracing::warn!(tool, ?kind, "a call to an MCP tool failed");
+                tracing::debug!(tool, error = %failure, "a call to an MCP tool failed");
                 Ok(told(&failure).into())
             }
         }

@@ -150,8 +150,9 @@ impl McpToolset {
             }
         }
         let asked = self.connection.tools().await;
-        let tools = asked
-            .map_err(|error| ToolError::new(format!("no tools from the MCP server: {error}")))?;
+        let tools = asked.map_err(|error| {
+            ToolError::new(format!("cannot list the tools of the MCP server: {error}"))
+        })?;
         if self.list_is_good_for.is_some() {
             let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
             *listed = Some((Instant::now(), tools.clone()));
@@ -169,7 +170,7 @@ impl McpToolset {
                 .any(|it| RESERVED.contains(it))
             {
                 let tool = &tool.name;
-                tracing::warn!(tool, "an MCP tool has a reserved name, and is left out");
+                tracing::warn!(tool, "left out an MCP tool with a reserved name");
                 return false;
             }
             let filter = self.filter.as_ref();

@@ -49,10 +49,12 @@ impl ChildProcess {
         let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
         let named = &server.command;
         let spawned = Group::spawn(&mut command(server));
-        let mut group =
-            spawned.map_err(|error| hopeless(format!("{named:?} cannot be started: {error}")))?;
+        let mut group = spawned
+            .map_err(|error| hopeless(format!("cannot start the MCP server {named:?}: {error}")))?;
         let Some((stdout, stdin, stderr)) = group.pipes() else {
-            return Err(hopeless(format!("{named:?} has no pipes")));
+            return Err(hopeless(format!(
+                "cannot start the MCP server {named:?}: it has no standard input or output"
+            )));
         };
         tokio::spawn(log_lines(named.clone(), stderr));
         Ok(ChildProcess {
@@ -100,7 +102,11 @@ async fn log_lines(server: String, stderr: ChildStderr) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
                 let line = String::from_utf8_lossy(&line);
-                tracing::debug!(server, line = line.trim_end(), "the MCP server says");
+                tracing::debug!(
+                    server,
+                    line = line.trim_end(),
+                    "standard error of the MCP server"
+                );
             }
         }
     }

@@ -18,7 +18,7 @@ const TOLD_MAX: usize = 300;
 
 /// The answer is invalid.
 pub(super) fn no_answer() -> Failure {
-    let message = "the server's answer is none that the protocol knows";
+    let message = "the server's answer does not follow the MCP protocol";
     Failure::new(FailureKind::Unanswered, message)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn of_start(error: &ClientInitializeError, secrets: &Secrets) -> Fail
             }
         }
         ClientInitializeError::ConnectionClosed(_) => {
-            let message = "the server ended before it was ready";
+            let message = "the server exited before it was ready";
             Failure::new(FailureKind::Unseen, message)
         }
         ClientInitializeError::JsonRpcError(error) => {
@@ -73,27 +73,27 @@ fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     };
     let (kind, message) = match cause {
         StreamableHttpError::Client(error) if error.is_connect() => {
-            (FailureKind::Unseen, "the server cannot be reached".into())
+            (FailureKind::Unseen, "cannot reach the server".into())
         }
         StreamableHttpError::Client(error) if error.is_builder() => {
-            (FailureKind::Hopeless, "the server's URL is none".into())
+            (FailureKind::Hopeless, "the server's URL is invalid".into())
         }
         StreamableHttpError::Client(error) if error.is_timeout() => {
-            (FailureKind::Broken, "nothing came from the server".into())
+            (FailureKind::Broken, "the server sent no answer".into())
         }
         // The library's message contains the URL, which may contain a secret.
         StreamableHttpError::Client(_) => (FailureKind::Broken, CLOSED.into()),
         StreamableHttpError::SessionExpired => (
             FailureKind::Unseen,
-            "the server has forgotten the session".into(),
+            "the server no longer knows the session".into(),
         ),
         StreamableHttpError::AuthRequired(_) => (
             FailureKind::Unanswered,
-            "the server wants authorization (HTTP 401)".into(),
+            "the server requires authorization (HTTP 401); set its header".into(),
         ),
         StreamableHttpError::InsufficientScope(_) => (
             FailureKind::Unanswered,
-            "the server forbids it (HTTP 403)".into(),
+            "the server refused the request (HTTP 403)".into(),
         ),
         StreamableHttpError::HttpStatus(error) => (
             FailureKind::Unanswered,
@@ -124,8 +124,8 @@ fn unexpected(said: &str) -> String {
         .any(|status| said.starts_with(status));
     match is_elsewhere {
         true => format!(
-            "{said} (is this an MCP server of the transport `streamable HTTP`? The older HTTP+SSE is \
-             not spoken)"
+            "{said}; check that the URL is an MCP server with streamable HTTP, because the \
+             older HTTP+SSE is unsupported"
         ),
         false => said,
     }

@@ -49,7 +49,7 @@ pub(super) fn transport(
     retries.max_times = Some(STREAM_RETRIES);
     retries.base_duration = STREAM_PAUSE;
     config.retry_config = Arc::new(retries);
-    let client = client(server).map_err(|_| hopeless("there is no HTTP client".to_owned()))?;
+    let client = client(server).map_err(|_| hopeless("cannot create an HTTP client".to_owned()))?;
     let client = HttpClient {
         client,
         terminates: server.terminates_on_close,
@@ -69,10 +69,13 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
         let parsed = HeaderName::try_from(name.as_str());
         let parsed = parsed.map_err(|_| format!("{name:?} is not a valid header name"))?;
         if RESERVED.contains(&parsed.as_str()) {
-            return Err(format!("the header {name:?} is the protocol's own"));
+            return Err(format!(
+                "the header {name:?} is reserved by the MCP protocol"
+            ));
         }
         let value = HeaderValue::try_from(value.as_str());
-        let mut value = value.map_err(|_| format!("the value of {name:?} is none of a header"))?;
+        let mut value = value
+            .map_err(|_| format!("the value of the header {name:?} has invalid characters"))?;
         value.set_sensitive(true);
         headers.insert(parsed, value);
     }

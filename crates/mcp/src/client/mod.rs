@@ -90,7 +90,7 @@ impl Session {
         });
         let started = task.join_next().await;
         started.and_then(Result::ok).unwrap_or_else(|| {
-            let message = "the session could not be made";
+            let message = "cannot open the session";
             Err(Failure::new(FailureKind::Hopeless, message))
         })
     }
@@ -245,7 +245,7 @@ impl Drop for PendingCall<'_> {
             return;
         }
         self.was_seen();
-        let reason = "nobody waits for the answer".to_owned();
+        let reason = "the caller no longer waits for the answer".to_owned();
         let params = CancelledNotificationParam::new(Some(self.id.clone()), Some(reason));
         let cancelled = CancelledNotification::new(params);
         // One poll queues the notification; waiting until it is sent is not necessary.

@@ -55,46 +55,51 @@ fn large_arguments() -> String {
 
 #[tokio::test]
 async fn server_that_reads_nothing_is_terminated() {
-    for is_closed in [true, false] {
-        let folder = retain_testkit::scratch::folder();
-        let lines = format!("{LISTED}\nexec sleep 600");
-        let server = script(folder.path(), &lines).with_call_timeout(Duration::from_millis(100));
-        let set = Arc::new(McpToolset::new(server));
-        let turn = Turn::calling(&set, "echo", &large_arguments()).await;
-        let expected = "MCP tool execution failed: Request 'tools/call' timed out";
-        assert_eq!(turn.error(), expected);
-        let server = &pids(folder.path())[0];
-        match is_closed {
-            true => {
-                set.close().await;
-                assert!(!is_alive(server), "it is left behind");
-            }
-            false => {
-                // Requests hold references to their tools.
-                drop((set, turn));
-                wait_until_ended(server).await;
-            }
-        }
+    // Each gives the process time to exit by itself, so they wait side by side.
+    join_all([true, false].map(check_termination)).await;
+}
+
+/// Check that a server which stops reading ends with its toolset, closed or dropped.
+async fn check_termination(is_closed: bool) {
+    let folder = retain_testkit::scratch::folder();
+    let lines = format!("{LISTED}\nexec sleep 600");
+    let server = script(folder.path(), &lines).with_call_timeout(Duration::from_millis(100));
+    let set = Arc::new(McpToolset::new(server));
+    let turn = Turn::calling(&set, "echo", &large_arguments()).await;
+    let expected = "MCP tool execution failed: Request 'tools/call' timed out";
+    assert_eq!(turn.error(), expected);
+    let server = &pids(folder.path())[0];
+    if is_closed {
+        set.close().await;
+        assert!(!is_alive(server), "it is left behind");
+    } else {
+        // Requests hold references to their tools.
+        drop((set, turn));
+        wait_until_ended(server).await;
     }
 }
 
 #[tokio::test]
 async fn runs_waiting_for_a_failed_server_fail() {
     let folder = retain_testkit::scratch::folder();
-    let silent = script(folder.path(), "exec sleep 600").with_timeout(Duration::from_secs(3));
-    let set = Arc::new(McpToolset::new(silent));
-    let runs = (0..5).map(|_| {
-        let model = ScriptedModel::new("m").otherwise(|_| "Done.");
-        Turn::of(&set, model)
-    });
-    for turn in join_all(runs).await {
+    let failing = "while [ ! -e go ]; do sleep 0.01; done; exit 1";
+    let set = Arc::new(McpToolset::new(script(folder.path(), failing)));
+    let run = || Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done."));
+    // The first run starts the server, and the others wait for it before it may fail.
+    let release = async {
+        while pids(folder.path()).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        std::fs::write(folder.path().join("go"), "").unwrap();
+    };
+    let (turns, ()) = tokio::join!(join_all((0..5).map(|_| run())), release);
+    for turn in turns {
         assert_eq!(turn.tools(), Vec::<String>::new());
     }
     // Two attempts were made, shared by all callers.
     assert_eq!(pids(folder.path()).len(), 2);
     // A later caller tries again.
-    let model = ScriptedModel::new("m").otherwise(|_| "Done.");
-    Turn::of(&set, model).await;
+    run().await;
     assert_eq!(pids(folder.path()).len(), 4);
 }
 
@@ -116,28 +121,33 @@ done
 
 #[tokio::test]
 async fn hanging_server_is_replaced() {
-    for method in ["tools/list", "resources/list", "resources/read"] {
-        let folder = retain_testkit::scratch::folder();
-        // One line is one message.
-        let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
-        let server = script(folder.path(), &lines).with_timeout(Duration::from_secs(3));
-        let set = Arc::new(McpToolset::new(server).with_mcp_resources());
-        let poem = call("load_mcp_resource", r#"{"resource_names":["poem"]}"#);
-        let model = ScriptedModel::new("m").reply(poem);
-        let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
-        assert_eq!(turn.tools(), ["echo", "load_mcp_resource"], "{method}");
-        let contents = &turn.requests[1].contents;
-        let last = contents.last().map(|it| it.parts().to_vec()).unwrap();
-        let read = last.last().and_then(|part| part.text.as_deref());
-        assert_eq!(read, Some("Roses are red."), "{method}");
-        assert!(
-            folder.path().join("hung").exists(),
-            "{method} was asked for"
-        );
-        let pids = pids(folder.path());
-        wait_until_ended(&pids[0]).await;
-        set.close().await;
-    }
+    let methods = ["tools/list", "resources/list", "resources/read"];
+    // Each waits for its timeout, so they wait side by side.
+    join_all(methods.map(check_replacement)).await;
+}
+
+/// Check that a run succeeds although the first server hangs in `method`.
+async fn check_replacement(method: &str) {
+    let folder = retain_testkit::scratch::folder();
+    // One line is one message.
+    let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
+    let server = script(folder.path(), &lines).with_timeout(Duration::from_secs(3));
+    let set = Arc::new(McpToolset::new(server).with_mcp_resources());
+    let poem = call("load_mcp_resource", r#"{"resource_names":["poem"]}"#);
+    let model = ScriptedModel::new("m").reply(poem);
+    let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
+    assert_eq!(turn.tools(), ["echo", "load_mcp_resource"], "{method}");
+    let contents = &turn.requests[1].contents;
+    let last = contents.last().map(|it| it.parts().to_vec()).unwrap();
+    let read = last.last().and_then(|part| part.text.as_deref());
+    assert_eq!(read, Some("Roses are red."), "{method}");
+    assert!(
+        folder.path().join("hung").exists(),
+        "{method} was asked for"
+    );
+    let pids = pids(folder.path());
+    wait_until_ended(&pids[0]).await;
+    set.close().await;
 }
 
 #[tokio::test]

@@ -226,7 +226,7 @@ async fn slow_call_times_out_and_is_cancelled() {
     let turn = Turn::calling(&Arc::new(set), "hang", "{}").await;
     let error = turn.error();
     assert!(
-        error.contains("timed out") || error.contains("nothing came"),
+        error.contains("timed out") || error.contains("sent no answer"),
         "{error}"
     );
     noted(folder.path(), "cancelled").await;

@@ -172,7 +172,7 @@ async fn configuration_creates_the_toolset() {
         assert!(matches!(agent.tools(), [ToolSource::Set(_)]), "{name}");
         let registry = retain_mcp::register(ConfigRegistry::new(), ChildProcesses::Refused);
         let error = AgentConfig::load(&file, &registry).unwrap_err().to_string();
-        assert!(error.contains("start a program"), "{error}");
+        assert!(error.contains("starts a program"), "{error}");
     }
 }
 

@@ -81,6 +81,6 @@ fn mcp_child_process_is_refused_when_the_switch_is_off() {
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert!(!folder.path().join("pid").exists());
     let log = server.stop().stderr;
-    assert!(log.contains("would start a program"), "{log}");
+    assert!(log.contains("starts a program"), "{log}");
     assert!(!log.contains("canary"), "{log}");
 }

@@ -210,13 +210,16 @@ async fn slow_call_times_out_and_the_server_stays_usable() {
     let args = format!(r#"{{"stdio_connection_params":{params},"tool_filter":["echo","{SLOW}"]}}"#);
     let caller = Caller::new(&args);
     let slow = (SLOW, r#"{"duration":600,"steps":2}"#);
+    let connection = format!(r#""stdio":{params}"#);
+    // Both wait for the same timeout, so they wait side by side.
+    let googles = tokio::task::spawn_blocking(move || google_results(&connection, &[slow]));
     let told = caller.run(&[slow, ECHO]).await;
     assert_eq!(told.declared.len(), 2);
     let late = "MCP tool execution failed: Request 'tools/call' timed out";
     assert_eq!(told.answers[0]["error"], late);
     assert_eq!(told.answers[1]["content"][0]["text"], "Echo: hi");
     caller.close().await;
-    let googles = google_results(&format!(r#""stdio":{params}"#), &[slow]);
+    let googles = googles.await.unwrap();
     assert_eq!(googles.answers[0]["error"], late);
 }
 
