@@ -35,7 +35,7 @@ impl Demo {
         let folder = folder.canonicalize()?;
         let file = folder.join("demo.db");
         if file.exists() {
-            anyhow::bail!("{} exists already; choose another folder", file.display());
+            anyhow::bail!("{} already exists; choose another folder", file.display());
         }
         let played = play_chapters(&file).await;
         if self.keep.is_none() {

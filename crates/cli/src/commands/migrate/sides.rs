@@ -33,7 +33,7 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
         Role::Source => "--from",
         Role::Target | Role::DryRunTarget => "--to",
     };
-    check_supported(uri).with_context(|| format!("{name} cannot be used"))?;
+    check_supported(uri).with_context(|| format!("cannot use {name}"))?;
     let opened = match uri {
         _ if uri.starts_with("sqlite") => sqlite(uri, role).await,
         _ if uri.starts_with("file:") => artifacts(uri, role),
@@ -103,7 +103,7 @@ fn select_kind(kind: Kind, side: MigrationSide) -> MigrationSide {
 async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = SqliteOptions::from_uri(uri)?;
     if options.path().is_none() {
-        anyhow::bail!("a database in memory ends with this program; name a file");
+        anyhow::bail!("a database in memory is lost when this command ends; name a file");
     }
     let is_there = options.path().is_some_and(Path::exists);
     let options = match role {

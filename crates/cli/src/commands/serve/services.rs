@@ -84,7 +84,8 @@ impl OpenedServices {
         if uri == IN_MEMORY_URI {
             anyhow::ensure!(
                 embedder.is_none(),
-                "ADK's own matching uses words only: remove --embedder, or use another store than memory://"
+                "--memory-service-uri memory:// matches words only: remove --embedder, or name \
+                 a database"
             );
             // ADK's own matching, for comparisons; it supports only ADK's operations.
             self.services.memory = Arc::new(InMemoryMemoryService::new());

@@ -172,7 +172,7 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "max_llm_calls")]
     max_llm_calls: Option<i64>,
-    /// Time that running turns get to finish at shutdown [default: 10]
+    /// Seconds that active runs get to finish at shutdown [default: 10]
     #[arg(
         long,
         alias = "shutdown_grace",
@@ -235,11 +235,11 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "max_connections")]
     max_connections: Option<usize>,
-    /// Maximum number of concurrent turns [default: 1024]
+    /// Maximum number of concurrent runs [default: 1024]
     #[arg(long, alias = "max_runs", env = "RETAIN_MAX_RUNS", value_name = "N")]
     #[serde(alias = "max_runs")]
     max_runs: Option<usize>,
-    /// Maximum number of concurrent turns per user [default: 8]
+    /// Maximum number of concurrent runs per user [default: 8]
     #[arg(
         long,
         alias = "max_runs_per_user",
@@ -257,7 +257,7 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "requests_per_key")]
     requests_per_key: Option<f64>,
-    /// Maximum number of open streams and turns per API key [default: 10000]
+    /// Maximum number of open streams and runs per API key [default: 10000]
     #[arg(
         long,
         alias = "max_streams_per_key",
