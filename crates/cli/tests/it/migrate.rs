@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -68,23 +68,29 @@ async fn migrate_copies_verifies_and_reports() {
     let folder = retain_testkit::scratch::folder();
     let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
     drop(fill(&from, 100).await);
-    let told = run(migrate(&from, &to).arg("--dry-run")).unwrap();
+    let output = run(migrate(&from, &to).arg("--dry-run")).unwrap();
     assert!(
-        told.contains("3 sessions, 143 events, 2 shared keys"),
-        "{told}"
+        output.contains("3 sessions, 143 events, 2 shared keys"),
+        "{output}"
     );
     assert!(!to.exists(), "a dry run has made a file");
-    let told = run(&mut migrate(&from, &to)).unwrap();
-    assert!(told.contains("copied:   3 sessions, 143 events"), "{told}");
-    assert!(told.contains("verified: 3 sessions, 143 events"), "{told}");
-    assert!(told.contains("SHA-256"), "{told}");
-    assert_eq!(export(&to), export(&from));
-    let told = run(&mut migrate(&from, &to)).unwrap();
-    assert!(told.contains("copied:   nothing"), "{told}");
-    let told = run(migrate(&from, &to).arg("--dry-run")).unwrap();
+    let output = run(&mut migrate(&from, &to)).unwrap();
     assert!(
-        told.contains("already in target:   3 sessions, 143"),
-        "{told}"
+        output.contains("copied:   3 sessions, 143 events"),
+        "{output}"
+    );
+    assert!(
+        output.contains("verified: 3 sessions, 143 events"),
+        "{output}"
+    );
+    assert!(output.contains("SHA-256"), "{output}");
+    assert_eq!(export(&to), export(&from));
+    let output = run(&mut migrate(&from, &to)).unwrap();
+    assert!(output.contains("copied:   nothing"), "{output}");
+    let output = run(migrate(&from, &to).arg("--dry-run")).unwrap();
+    assert!(
+        output.contains("already in target:   3 sessions, 143"),
+        "{output}"
     );
 }
 
@@ -138,19 +144,36 @@ async fn killed_migration_resumes() {
     drop(fill(&from, 3000).await);
     let expected = export(&from);
     let mut killed = 0;
-    for wait_ms in [1, 20, 40, 60, 80, 120, 160] {
-        let to = folder.path().join(format!("to-{wait_ms}.db"));
+    for kibibytes in [0, 1, 64, 128, 256, 512, 1024] {
+        let to = folder.path().join(format!("to-{kibibytes}.db"));
         let mut command = migrate(&from, &to);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = quiet.spawn().unwrap();
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-        child.kill().unwrap();
+        kill_when(&mut child, || size_of_database(&to) >= kibibytes << 10).await;
         killed += usize::from(!child.wait().unwrap().success());
-        let told = run(&mut migrate(&from, &to)).unwrap();
-        assert!(told.contains("verified: 3 sessions, 3043 events"), "{told}");
-        assert_eq!(export(&to), expected, "killed after {wait_ms} ms");
+        let output = run(&mut migrate(&from, &to)).unwrap();
+        assert!(
+            output.contains("verified: 3 sessions, 3043 events"),
+            "{output}"
+        );
+        assert_eq!(export(&to), expected, "killed at {kibibytes} KiB");
     }
-    assert!(killed > 0, "it was always quicker");
+    assert!(killed > 0, "every migration ended before it was killed");
+}
+
+/// Kill a process as soon as the condition holds, unless it ends before.
+async fn kill_when(child: &mut Child, condition: impl Fn() -> bool) {
+    while !condition() && child.try_wait().unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    child.kill().unwrap();
+}
+
+/// The bytes of a database file and its write-ahead log.
+fn size_of_database(file: &Path) -> u64 {
+    let log = file.with_extension("db-wal");
+    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    size(file) + size(&log)
 }
 
 /// Data of one store is copied to several, and back into one.
@@ -194,8 +217,8 @@ async fn migrate_only_copies_one_kind() {
         ),
         (uri(&from), uri(&back), "memories", "copied:   nothing\n"),
     ] {
-        let told = run(between(&from, &to).args(["--only", kind])).unwrap();
-        assert!(told.contains(count), "{kind}: {told}");
+        let output = run(between(&from, &to).args(["--only", kind])).unwrap();
+        assert!(output.contains(count), "{kind}: {output}");
     }
     let whole = run(&mut migrate(&from, &back)).unwrap();
     assert!(whole.contains("copied:   nothing"), "{whole}");
@@ -225,19 +248,30 @@ async fn killed_migration_to_a_folder_resumes() {
     let from = folder.path().join("from.db");
     save(&from, 60).await;
     let mut killed = 0;
-    for wait_ms in [5, 40, 80, 160] {
-        let root = folder.path().join(format!("files-{wait_ms}"));
+    for versions in [0, 1, 20, 50] {
+        let root = folder.path().join(format!("files-{versions}"));
         let to = format!("file://{}", root.display());
         let mut command = between(&uri(&from), &to);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = quiet.spawn().unwrap();
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-        child.kill().unwrap();
+        kill_when(&mut child, || count_files(&root) >= versions).await;
         killed += usize::from(!child.wait().unwrap().success());
-        let told = run(&mut between(&uri(&from), &to)).unwrap();
-        assert!(told.contains("verified: 60 artifact versions"), "{told}");
+        let output = run(&mut between(&uri(&from), &to)).unwrap();
+        assert!(
+            output.contains("verified: 60 artifact versions"),
+            "{output}"
+        );
     }
-    assert!(killed > 0, "it was always quicker");
+    assert!(killed > 0, "every migration ended before it was killed");
+}
+
+fn count_files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = |entry: std::fs::DirEntry| match entry.path() {
+        path if path.is_dir() => count_files(&path),
+        _ => 1,
+    };
+    entries.map(count).sum()
 }
 
 /// A migration to a server and back changes nothing.
@@ -271,17 +305,17 @@ async fn migrate_to_postgresql_and_back_is_lossless() {
     .unwrap_err();
     assert!(same.contains("the same store"), "{same}");
     let again = run(&mut between(&server, &uri(&back))).unwrap();
-    for told in [&looked, &there, &again] {
+    for output in [&looked, &there, &again] {
         for count in [
             "3 sessions, 143 events, 2 shared keys",
             "103 memories",
             "1 API key",
         ] {
-            assert!(told.contains(count), "{count}: {told}");
+            assert!(output.contains(count), "{count}: {output}");
         }
     }
     // The hash of all data does not depend on the store.
-    let hash = |told: &str| told.split("SHA-256").nth(1).map(str::to_owned);
+    let hash = |output: &str| output.split("SHA-256").nth(1).map(str::to_owned);
     assert!(hash(&there).is_some(), "{there}");
     assert_eq!(hash(&there), hash(&again));
     assert_eq!(export(&back), export(&from));

@@ -98,12 +98,22 @@ impl<'a> Load<'a> {
 
     /// Waits until `more` further appends were answered, while the load continues.
     pub(super) fn progress(&self, more: usize) {
-        let goal = self.answered.load(Ordering::Relaxed) + more;
-        let started = Instant::now();
-        while self.answered.load(Ordering::Relaxed) < goal {
-            assert!(started.elapsed() < PATIENCE, "the load does not go on");
-            wait(Duration::from_millis(5));
-        }
+        wait_for(&self.answered, more);
+    }
+
+    /// Waits until a client sends a failed request again.
+    pub(super) fn wait_for_retry(&self) {
+        wait_for(&self.resent, 1);
+    }
+}
+
+/// Waits until a counter has grown by `more`.
+fn wait_for(counter: &AtomicUsize, more: usize) {
+    let goal = counter.load(Ordering::Relaxed) + more;
+    let started = Instant::now();
+    while counter.load(Ordering::Relaxed) < goal {
+        assert!(started.elapsed() < PATIENCE, "the load does not go on");
+        wait(Duration::from_millis(5));
     }
 }
 

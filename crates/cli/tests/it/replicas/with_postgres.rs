@@ -42,9 +42,9 @@ fn killed_database_loses_nothing_under_load() {
             postgres.revive();
             load.progress(100 + random.below(200) as usize);
         }
-        // Long enough that servers give up and return errors, so clients retry.
+        // Until servers give up and return errors, so clients retry.
         postgres.kill();
-        wait(Duration::from_secs(20));
+        load.wait_for_retry();
         postgres.revive();
     });
 }
