@@ -31,6 +31,9 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
         written
     }
 
+    /// Called after each renewal of a lease that succeeded.
+    fn after_renew(&self) {}
+
     /// The snapshot to return instead of `snapshot`.
     fn after_read(&self, snapshot: Snapshot) -> Snapshot {
         snapshot
@@ -108,7 +111,9 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
     }
 
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        self.store.renew(key, token, ttl).await
+        self.store.renew(key, token, ttl).await?;
+        self.meddler.after_renew();
+        Ok(())
     }
 
     async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {

@@ -14,7 +14,9 @@ use retain_core::{Append, Event, FunctionCall, LlmResponse, SessionKey};
 use retain_runtime::{FunctionTool, LlmAgent, ScriptedModel, ToolContext, ToolError};
 use tokio::sync::Notify;
 
-use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+use crate::support::{
+    LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
+};
 
 /// Records that it was dropped.
 struct Dropped(Arc<AtomicBool>);
@@ -260,10 +262,9 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_caller_keeps_its_lease() {
-    // The lease would expire long before the caller polls for the next event.
-    let sessions = retain_stores::InMemorySessionService::new();
-    let sessions = sessions.with_run_ttl(Duration::from_millis(300));
-    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
+    // The lease would expire before the caller polls for the next event.
+    let clock = LeaseClock::default();
+    let sessions = clock.sessions();
     let model = ScriptedModel::new("m")
         .reply(call("nothing", "{}"))
         .reply("done");
@@ -275,16 +276,15 @@ async fn slow_caller_keeps_its_lease() {
         .tool(tool)
         .build()
         .unwrap();
-    let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
-    let runner = runner.build().unwrap();
+    let runner = runner(&sessions, agent).build().unwrap();
     let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
     run.next().await.unwrap().unwrap();
-    let other = runner.clone();
-    let other = tokio::spawn(async move { other.run(USER, Some(SESSION), "me too").await });
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    assert!(!other.is_finished(), "the session is still taken");
+    clock.outlive_ttl().await;
+    let other = runner.run_with(USER, Some(SESSION), at_once("me too"));
+    assert!(other.await.is_err(), "the session is still leased");
     run.collect_events().await.unwrap();
-    drop(other.await.unwrap().unwrap());
+    let other = runner.run_with(USER, Some(SESSION), at_once("me too"));
+    drop(other.await.unwrap());
 }
 
 /// A plugin that hangs in every hook.

@@ -3,24 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use retain_core::{Content, Event, FunctionResponse, JsonMap, LlmResponse, RunOptions};
+use retain_core::{Content, Event, FunctionResponse, JsonMap, LlmResponse};
 use retain_runtime::{
     Agent, FunctionTool, HookResult, InvocationContext, LlmAgent, Plugin, ReadMessage, RunConfig,
     RunError, RunRequest, Runner, ScriptedModel, ToolContext, ToolError,
 };
 
-use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
+use crate::support::{
+    APP, LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
+};
 
 fn saying(text: &'static str) -> LlmAgent {
     let model = ScriptedModel::new("m").otherwise(move |_| text);
     LlmAgent::builder("a").model(model).build().unwrap()
-}
-
-/// A request that does not wait for the session.
-fn at_once(message: &str) -> RunRequest {
-    RunRequest::new(message).with_config(
-        RunConfig::default().with_run_options(RunOptions::default().with_wait(Duration::ZERO)),
-    )
 }
 
 /// Run on the session, which must be free.
@@ -430,15 +425,13 @@ async fn idle_caller_loses_the_session_after_the_idle_limit() {
 
 #[test]
 fn lease_is_renewed_after_the_first_runtime_ends() {
-    let sessions = retain_stores::InMemorySessionService::new();
-    let sessions = sessions.with_run_ttl(Duration::from_millis(300));
-    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
+    let clock = LeaseClock::default();
+    let sessions = clock.sessions();
     let agent = Wrapper {
         inner: saying("answer"),
         fails: false,
     };
-    let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
-    let runner = runner.build().unwrap();
+    let runner = runner(&sessions, agent).build().unwrap();
     let first = tokio::runtime::Runtime::new().unwrap();
     first.block_on(async {
         let run = runner.run(USER, Some("other"), "Hi").await.unwrap();
@@ -450,7 +443,7 @@ fn lease_is_renewed_after_the_first_runtime_ends() {
         .unwrap();
     second.block_on(run.next()).unwrap().unwrap();
     drop(first);
-    second.block_on(async { tokio::time::sleep(Duration::from_millis(1200)).await });
+    second.block_on(clock.outlive_ttl());
     let busy = second.block_on(runner.run_with(USER, Some(SESSION), at_once("me too")));
     assert!(busy.is_err(), "the session is still taken");
     second.block_on(run.collect_events()).unwrap();

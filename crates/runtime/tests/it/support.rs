@@ -1,11 +1,23 @@
 //! Shared helpers: services, runners, and a short form of a session.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use retain_core::{Event, FunctionCall, GetSessionConfig, Json, Session, SessionService};
-use retain_runtime::{Agent, Runner, RunnerBuilder};
-use retain_stores::{InMemorySessionService, SqliteSessionService};
-use retain_testkit::TestClock;
+use retain_core::{
+    Event, FunctionCall, GetSessionConfig, Json, RunOptions, Session, SessionService,
+    StoreSessionService,
+};
+use retain_runtime::{Agent, RunConfig, RunRequest, Runner, RunnerBuilder};
+use retain_stores::{InMemorySessionService, InMemoryStore, SqliteSessionService};
+use retain_testkit::{
+    TestClock,
+    wrapper::{StoreInterceptor, WrappedStore},
+};
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";
@@ -28,6 +40,48 @@ pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> R
         .session_service(Arc::clone(sessions))
         .auto_create_session(true)
         .clock(Arc::new(TestClock::default()))
+}
+
+/// A request that does not wait for the session.
+pub(crate) fn at_once(message: &str) -> RunRequest {
+    let options = RunOptions::default().with_wait(Duration::ZERO);
+    RunRequest::new(message).with_config(RunConfig::default().with_run_options(options))
+}
+
+/// The clock by which leases expire, and the number of their renewals.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LeaseClock {
+    clock: TestClock,
+    renewals: Arc<AtomicUsize>,
+}
+
+impl StoreInterceptor for LeaseClock {
+    fn after_renew(&self) {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl LeaseClock {
+    const TTL: Duration = Duration::from_millis(300);
+
+    /// A session service whose leases expire by this clock.
+    pub(crate) fn sessions(&self) -> Arc<dyn SessionService> {
+        let store = InMemoryStore::with_clock(Arc::new(self.clock.clone()));
+        let service = StoreSessionService::over(WrappedStore::with(store, self.clone()));
+        Arc::new(service.with_run_ttl(Self::TTL))
+    }
+
+    /// Advances the clock to twice the TTL, in steps that each wait until the lease is renewed.
+    pub(crate) async fn outlive_ttl(&self) {
+        for _ in 0..3 {
+            self.clock.tick(Self::TTL * 2 / 3);
+            // One renewal may have read the clock before this step.
+            let wanted = self.renewals.load(Ordering::SeqCst) + 2;
+            while self.renewals.load(Ordering::SeqCst) < wanted {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
 }
 
 /// Read the stored session.
