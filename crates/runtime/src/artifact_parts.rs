@@ -14,7 +14,7 @@ pub fn safe_part(mut part: Part, name: &str) -> Part {
         return part;
     };
     let given = blob.mime_type.as_deref().unwrap_or_default();
-    let mut mime_type = normalized(given);
+    let mut mime_type = normalize_mime_type(given);
     if is_media(&mime_type) {
         if let Some((_, parameters)) = given.split_once(';') {
             mime_type = format!("{mime_type};{parameters}");
@@ -27,12 +27,12 @@ pub fn safe_part(mut part: Part, name: &str) -> Part {
     }
     Part::text(match &blob.data {
         Some(data) if is_textual(&mime_type, name) => String::from_utf8_lossy(data).into_owned(),
-        data => line_about(name, &mime_type, data.as_deref()),
+        data => describe_artifact(name, &mime_type, data.as_deref()),
     })
 }
 
 /// The line that replaces data that cannot be shown.
-pub(crate) fn line_about(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
+pub(crate) fn describe_artifact(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
     let Some(data) = data else {
         return format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]");
     };
@@ -44,7 +44,7 @@ pub(crate) fn line_about(name: &str, mime_type: &str, data: Option<&[u8]>) -> St
 }
 
 /// The media type in lower case, without parameters.
-pub(crate) fn normalized(mime_type: &str) -> String {
+pub(crate) fn normalize_mime_type(mime_type: &str) -> String {
     let base = mime_type.split(';').next().unwrap_or_default();
     python_strip(base).to_lowercase()
 }

@@ -16,10 +16,10 @@ pub(crate) enum Looks {
 
 /// What a character looks like. A ligature gives several letters.
 pub(crate) fn looks(character: char) -> impl Iterator<Item = Looks> {
-    std::iter::once(character).nfkd().map(look)
+    std::iter::once(character).nfkd().map(single_look)
 }
 
-fn look(character: char) -> Looks {
+fn single_look(character: char) -> Looks {
     match character {
         '<' | '\u{ab}' | '\u{2c2}' | '\u{1438}' | '\u{2039}' | '\u{226a}' | '\u{276c}'
         | '\u{276e}' | '\u{2770}' | '\u{27e8}' | '\u{27ea}' | '\u{3008}' | '\u{300a}' => {
@@ -28,13 +28,13 @@ fn look(character: char) -> Looks {
         '/' | '\\' | '\u{2044}' | '\u{2215}' | '\u{2571}' | '\u{27cb}' | '\u{29f5}'
         | '\u{29f8}' => Looks::Nothing,
         '_' | '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => Looks::Nothing,
-        it if it.is_whitespace() || is_unseen(it) || is_combining_mark(it) => Looks::Nothing,
-        it => Looks::Letter(capital(it)),
+        it if it.is_whitespace() || is_invisible(it) || is_combining_mark(it) => Looks::Nothing,
+        it => Looks::Letter(to_look_alike_capital(it)),
     }
 }
 
 /// Maps letters that resemble one of `PAST_CONVERSATIONS` to it.
-fn capital(letter: char) -> char {
+fn to_look_alike_capital(letter: char) -> char {
     match letter {
         'А' | 'а' | 'Α' | 'α' | 'Ꭺ' | 'ᴀ' => 'A',
         'С' | 'с' | 'Ϲ' | 'ϲ' | 'Ꮯ' | 'ᴄ' => 'C',
@@ -52,7 +52,7 @@ fn capital(letter: char) -> char {
 }
 
 /// Characters without a width, which could disguise a marker.
-fn is_unseen(letter: char) -> bool {
+fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || matches!(
             letter,

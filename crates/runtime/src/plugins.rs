@@ -177,7 +177,7 @@ impl ReadMessage<'_> {
         saved.insert(filename, version);
     }
 
-    pub(crate) fn into_saved(self) -> JsonMap {
+    pub(crate) fn into_artifact_delta(self) -> JsonMap {
         let saved = self.saved.into_inner();
         saved.unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,7 +201,7 @@ impl Plugins {
     }
 
     /// Calls a hook of every plugin; failures are logged and change nothing.
-    pub(crate) async fn tell<'a, F>(
+    pub(crate) async fn notify<'a, F>(
         &'a self,
         hook: &'static str,
         call: impl Fn(&'a dyn Plugin) -> F,
@@ -209,7 +209,7 @@ impl Plugins {
         F: Future<Output = std::result::Result<(), BoxError>> + Send + 'a,
     {
         for plugin in self.iter() {
-            if let Err(error) = guarded(call(plugin.as_ref())).await {
+            if let Err(error) = catch_panic(call(plugin.as_ref())).await {
                 let plugin = plugin.name();
                 tracing::error!(plugin, hook, "a plugin failed");
                 tracing::debug!(plugin, hook, error = ?error.to_string(), "a plugin failed");
@@ -219,7 +219,10 @@ impl Plugins {
 }
 
 /// Adds the names of the plugin and the hook to a failure.
-pub(crate) fn named(plugin: &dyn Plugin, hook: &'static str) -> impl FnOnce(BoxError) -> RunError {
+pub(crate) fn plugin_error(
+    plugin: &dyn Plugin,
+    hook: &'static str,
+) -> impl FnOnce(BoxError) -> RunError {
     let plugin = plugin.name().to_owned();
     move |source| RunError::Plugin {
         plugin,
@@ -229,7 +232,7 @@ pub(crate) fn named(plugin: &dyn Plugin, hook: &'static str) -> impl FnOnce(BoxE
 }
 
 /// Returns the result of a hook and turns a panic into an error.
-pub(crate) async fn guarded<T>(
+pub(crate) async fn catch_panic<T>(
     hook: impl Future<Output = std::result::Result<T, BoxError>>,
 ) -> std::result::Result<T, BoxError> {
     match AssertUnwindSafe(hook).catch_unwind().await {
@@ -250,8 +253,8 @@ macro_rules! ask_plugins {
     ($plugins:expr, $hook:ident($($arg:expr),*)) => {{
         let mut answer = None;
         for plugin in $plugins.iter() {
-            let hooked = $crate::plugins::guarded(plugin.$hook($($arg),*)).await;
-            answer = hooked.map_err($crate::plugins::named(plugin.as_ref(), stringify!($hook)))?;
+            let hooked = $crate::plugins::catch_panic(plugin.$hook($($arg),*)).await;
+            answer = hooked.map_err($crate::plugins::plugin_error(plugin.as_ref(), stringify!($hook)))?;
             if answer.is_some() {
                 break;
             }

@@ -108,7 +108,7 @@ impl Scheduler {
             }
             while let Some((id, mut future, waker)) = self.next_ready(cx) {
                 let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-                drop(self.put_back(id, future, polled.is_ready()));
+                drop(self.finish_poll(id, future, polled.is_ready()));
                 if let Poll::Ready(done) = first.as_mut().poll(cx) {
                     return Poll::Ready(done);
                 }
@@ -195,12 +195,12 @@ impl Scheduler {
         let must_wait = self.lock().has_earlier_completions();
         // Once: tasks that wait here must not wait for one another.
         if must_wait {
-            self.rest().await;
+            self.yield_until_rest().await;
         }
     }
 
     /// Yields the thread and queues like an outside completion: waits for rest, behind the others.
-    pub(crate) async fn rest(&self) {
+    pub(crate) async fn yield_until_rest(&self) {
         if self.lock().current().is_none() {
             return tokio::task::yield_now().await;
         }
@@ -249,7 +249,7 @@ impl Scheduler {
     }
 
     /// Ends a poll. Returns the future of a task that is done or cancelled, to be dropped unlocked.
-    fn put_back(&self, id: TaskId, future: TaskFuture, is_done: bool) -> Option<TaskFuture> {
+    fn finish_poll(&self, id: TaskId, future: TaskFuture, is_done: bool) -> Option<TaskFuture> {
         let mut tasks = self.lock();
         tasks.end_poll();
         match tasks.tasks.get_mut(&id) {

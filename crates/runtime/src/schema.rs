@@ -15,7 +15,7 @@ pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     if let Some(map) = schema.as_object_mut() {
         map.remove("title");
     }
-    as_declared(&schema)
+    normalize(&schema)
 }
 
 /// Keywords whose values are user data, and not schemas.
@@ -24,10 +24,10 @@ const DATA: [&str; 5] = ["default", "enum", "const", "example", "examples"];
 /// Keywords whose values map names to schemas.
 const NAMED: [&str; 3] = ["properties", "patternProperties", "$defs"];
 
-fn as_declared(schema: &Json) -> Json {
+fn normalize(schema: &Json) -> Json {
     let map = match schema {
         Json::Object(map) => map,
-        Json::Array(items) => return items.iter().map(as_declared).collect::<Vec<_>>().into(),
+        Json::Array(items) => return items.iter().map(normalize).collect::<Vec<_>>().into(),
         plain => return plain.clone(),
     };
     let mut declared = JsonMap::new();
@@ -39,10 +39,10 @@ fn as_declared(schema: &Json) -> Json {
             (key, _) if DATA.contains(&key) => value.clone(),
             (key, Json::Object(schemas)) if NAMED.contains(&key) => {
                 let schemas = schemas.iter();
-                let schemas = schemas.map(|(name, schema)| (name, as_declared(schema)));
+                let schemas = schemas.map(|(name, schema)| (name, normalize(schema)));
                 schemas.collect::<JsonMap>().into()
             }
-            _ => as_declared(value),
+            _ => normalize(value),
         };
         declared.insert(key, value);
     }

@@ -10,7 +10,7 @@ use retain_core::{
     python_text::{python_str, python_strip},
 };
 
-use crate::artifact_parts::{is_media, is_textual, line_about, normalized};
+use crate::artifact_parts::{describe_artifact, is_media, is_textual, normalize_mime_type};
 
 /// An instruction with placeholders.
 ///
@@ -96,7 +96,7 @@ impl Template {
     pub fn parse(text: &str) -> Template {
         let mut pieces = Vec::new();
         let mut text_from = 0;
-        for (start, end) in braced(text) {
+        for (start, end) in braced_ranges(text) {
             if let Some(placeholder) = Placeholder::parse(&text[start..end]) {
                 push_text(&mut pieces, &text[text_from..start]);
                 pieces.push(Piece::Placeholder(placeholder));
@@ -152,7 +152,7 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
 
 /// The byte ranges in braces, from the first of consecutive opening braces to the last of
 /// consecutive closing ones. Skips braces after a `$` or a backslash.
-fn braced(text: &str) -> Vec<(usize, usize)> {
+fn braced_ranges(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let run_end = |from: usize, brace: u8| {
         let run = bytes[from..].iter().take_while(|byte| **byte == brace);
@@ -251,7 +251,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
     let blob = part.inline_data.as_ref();
     let mime_type = blob.and_then(|blob| blob.mime_type.as_deref());
-    let mime_type = mime_type.map(normalized).unwrap_or_default();
+    let mime_type = mime_type.map(normalize_mime_type).unwrap_or_default();
     if let Some(text) = &part.text
         && (blob.is_none() || is_media(&mime_type))
     {
@@ -267,11 +267,11 @@ pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
     let file_type = part.file_data.as_ref();
     let file_type = file_type.and_then(|file| file.mime_type.as_deref());
     let mime_type = match (mime_type.is_empty(), file_type) {
-        (true, Some(file_type)) => normalized(file_type),
+        (true, Some(file_type)) => normalize_mime_type(file_type),
         (true, None) => "application/octet-stream".to_owned(),
         (false, _) => mime_type,
     };
-    line_about(name, &mime_type, data.map(|data| &data[..])).into()
+    describe_artifact(name, &mime_type, data.map(|data| &data[..])).into()
 }
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_and_the_rest_stays() {
+    fn placeholders_are_replaced_and_other_text_stays() {
         for (template, text) in [
             ("{a}{{a}}{ a }{\n{a}", "111{\n1"),
             ("{app:b} {n}. {größe}", "[1.0, None] . 2"),

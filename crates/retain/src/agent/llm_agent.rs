@@ -95,8 +95,8 @@ impl Agent for LlmAgent {
         self.0.as_llm_agent()
     }
 
-    fn notes_its_end(&self) -> bool {
-        self.0.notes_its_end()
+    fn records_its_end(&self) -> bool {
+        self.0.records_its_end()
     }
 
     fn stamp_output(&self, event: &mut Event) -> Result<(), RunError> {

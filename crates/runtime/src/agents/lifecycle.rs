@@ -11,7 +11,7 @@ use crate::{
     context::{CallbackContext, EventWatch, InvocationContext},
     error::{Result, RunError, error_kind},
     flow,
-    plugins::{ask_plugins, guarded},
+    plugins::{ask_plugins, catch_panic},
     telemetry,
 };
 
@@ -26,16 +26,16 @@ enum CallbackPhase {
 pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
     let span = telemetry::agent(ctx);
     // Pinned in place rather than moved: nested agents would otherwise exhaust the stack.
-    let ran = pin!(run_inside(ctx)).instrument(span.clone()).await;
+    let ran = pin!(run_with_callbacks(ctx)).instrument(span.clone()).await;
     ctx.leave();
     if let Err(error) = &ran
         && !matches!(error, RunError::Cancelled)
     {
-        telemetry::failed(&span, error.code());
-        ctx.note_failure();
+        telemetry::mark_failed(&span, error.code());
+        ctx.record_failure();
         let callback = &ctx.callback();
         let plugins = &ctx.shared.plugins;
-        let tell = plugins.tell("on_agent_error", |plugin| {
+        let tell = plugins.notify("on_agent_error", |plugin| {
             plugin.on_agent_error(callback, error)
         });
         tell.instrument(span).await;
@@ -43,13 +43,13 @@ pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
     ran
 }
 
-async fn run_inside(ctx: &InvocationContext) -> Result<()> {
+async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
     if flow::has_answered(ctx)? {
         // The agent, or a callback in its place, had finished before the run was interrupted.
-        ctx.end_of_agent().await?;
-        return after(ctx).await;
+        ctx.record_agent_end().await?;
+        return run_after_callbacks(ctx).await;
     }
-    if let Some(mut event) = around(ctx, CallbackPhase::Before).await? {
+    if let Some(mut event) = run_callbacks(ctx, CallbackPhase::Before).await? {
         ctx.agent.stamp_output(&mut event)?;
         ctx.emit(event).await?;
     }
@@ -60,20 +60,20 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
     run_body(ctx).await?;
     ctx.leave();
     // As in ADK, an agent that transfers is not done, so no `after_agent` callback runs.
-    if ctx.is_ended() || ctx.has_handed_over() {
+    if ctx.is_ended() || ctx.has_transferred() {
         return Ok(());
     }
-    after(ctx).await
+    run_after_callbacks(ctx).await
 }
 
 /// Runs the agent itself. In a resumable run, a custom agent ends when it returns, unless it
 /// records its own end or a call below it waits for an answer.
 async fn run_body(ctx: &InvocationContext) -> Result<()> {
-    let is_noted = ctx.agent.notes_its_end() || !ctx.is_resumable();
+    let is_noted = ctx.agent.records_its_end() || !ctx.is_resumable();
     let watch = EventWatch::default();
     let watched = match is_noted {
         true => ctx.clone(),
-        false => ctx.watched(&watch),
+        false => ctx.with_watch(&watch),
     };
     let ran = AssertUnwindSafe(ctx.agent.run(&watched))
         .catch_unwind()
@@ -82,23 +82,23 @@ async fn run_body(ctx: &InvocationContext) -> Result<()> {
     let is_ended = ctx.shared.checkpoints.is_ended(ctx.agent_name());
     match is_noted || is_ended || watch.is_waiting() {
         true => Ok(()),
-        false => ctx.end_of_agent().await,
+        false => ctx.record_agent_end().await,
     }
 }
 
-async fn after(ctx: &InvocationContext) -> Result<()> {
-    if let Some(event) = around(ctx, CallbackPhase::After).await? {
+async fn run_after_callbacks(ctx: &InvocationContext) -> Result<()> {
+    if let Some(event) = run_callbacks(ctx, CallbackPhase::After).await? {
         ctx.emit(event).await?;
     }
     Ok(())
 }
 
 /// Runs the `after_agent` callbacks of a cancelled agent and discards the event that they return.
-pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
+pub(crate) async fn run_pending_after_callbacks(ctx: &InvocationContext) {
     if ctx.is_ended() {
         return;
     }
-    if let Err(error) = around(ctx, CallbackPhase::After).await {
+    if let Err(error) = run_callbacks(ctx, CallbackPhase::After).await {
         let (agent, kind) = (ctx.agent_name(), error_kind(&error));
         tracing::error!(agent, kind, "a callback failed after a cancelled run");
         tracing::debug!(error = ?error.to_string(), "a callback failed after a cancelled run");
@@ -106,12 +106,12 @@ pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
 }
 
 /// Runs plugins and callbacks. Returns the event for their content or their writes, if any.
-async fn around(ctx: &InvocationContext, end: CallbackPhase) -> Result<Option<Event>> {
+async fn run_callbacks(ctx: &InvocationContext, end: CallbackPhase) -> Result<Option<Event>> {
     if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {
         return Ok(None);
     }
     let callback = ctx.callback();
-    let content = ask(ctx, &callback, end).await?;
+    let content = first_content(ctx, &callback, end).await?;
     let actions = callback.take_actions();
     if content.is_none() && actions.state_delta.is_empty() && actions.artifact_delta.is_empty() {
         return Ok(None);
@@ -129,7 +129,7 @@ async fn around(ctx: &InvocationContext, end: CallbackPhase) -> Result<Option<Ev
     }))
 }
 
-async fn ask(
+async fn first_content(
     ctx: &InvocationContext,
     callback: &CallbackContext,
     end: CallbackPhase,
@@ -150,8 +150,8 @@ async fn ask(
         CallbackPhase::Before => (&callbacks.before, "before_agent"),
         CallbackPhase::After => (&callbacks.after, "after_agent"),
     };
-    for ask in list {
-        let answer = guarded(async { ask(callback.clone()).await }).await;
+    for call in list {
+        let answer = catch_panic(async { call(callback.clone()).await }).await;
         let answer = answer.map_err(callback_failed(agent.name(), name))?;
         if answer.is_some() {
             return Ok(answer);

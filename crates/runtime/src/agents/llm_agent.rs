@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use retain_core::{Content, Event, GenerateContentConfig, Json};
 
 use super::{
-    Agent, AgentCallbacks, Instruction, LlmAgentBuilder, ModelCallbacks, OutputKeeper,
+    Agent, AgentCallbacks, Instruction, LlmAgentBuilder, ModelCallbacks, OutputRecorder,
     OutputSchema, Planner, ToolCallbacks, output,
 };
 use crate::{
@@ -91,7 +91,11 @@ impl LlmAgent {
     }
 
     /// Stores the text of an event under the agent's output key.
-    pub(crate) fn keep_output(&self, output: &mut OutputKeeper, event: &mut Event) -> Result<()> {
+    pub(crate) fn store_output(
+        &self,
+        output: &mut OutputRecorder,
+        event: &mut Event,
+    ) -> Result<()> {
         let Some(key) = &self.output_key else {
             return Ok(());
         };
@@ -158,7 +162,7 @@ impl Agent for LlmAgent {
         Some(self)
     }
 
-    fn notes_its_end(&self) -> bool {
+    fn records_its_end(&self) -> bool {
         true
     }
 

@@ -20,9 +20,9 @@ pub use callbacks::{AgentCallbacks, BeforeModel, BeforeTool, FinishedCall, ToolC
 pub(crate) use callbacks::{ModelCallbacks, ToolCallbacks, callback_failed};
 pub(crate) use callbacks::{OnAgent, OnCall, OnRequest, OnResponse, OnResult};
 pub use instruction::Instruction;
-pub(crate) use lifecycle::{owed_after_agent, run_agent};
+pub(crate) use lifecycle::{run_agent, run_pending_after_callbacks};
 pub use llm_agent::{IncludeContents, LlmAgent};
-pub(crate) use output::OutputKeeper;
+pub(crate) use output::OutputRecorder;
 pub use output::OutputSchema;
 pub use planner::{BuiltInPlanner, Planner};
 pub(crate) use router::{agent_to_run, branch_of};
@@ -95,7 +95,7 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
 
     /// Whether the agent records its own end. Each of its messages is then an answer.
     #[doc(hidden)]
-    fn notes_its_end(&self) -> bool {
+    fn records_its_end(&self) -> bool {
         false
     }
 

@@ -117,12 +117,12 @@ fn without_nulls(value: Json) -> Json {
 
 /// Copies the agent's answer into the state delta of its events, under the output key.
 #[derive(Debug, Default)]
-pub(crate) struct OutputKeeper {
+pub(crate) struct OutputRecorder {
     /// Text of this run so far. Text next to a function call is part of the answer.
     said: String,
 }
 
-impl OutputKeeper {
+impl OutputRecorder {
     /// Adds the output to an event of the flow.
     pub(crate) fn stamp(
         &mut self,

@@ -11,8 +11,10 @@ use crate::{contents::valid_events, interrupts::call_event, runner::INVOCATION_A
 /// Returns the agent to run on `message`, given the history before it.
 pub(crate) fn agent_to_run(tree: &AgentTree, events: &Events, message: &Content) -> Arc<dyn Agent> {
     let valid = valid_events(events);
-    let asked = asked_by(tree, &valid, message);
-    asked.unwrap_or_else(|| speaks_on(tree, &valid)).clone()
+    let asked = agent_of_answered_call(tree, &valid, message);
+    asked
+        .unwrap_or_else(|| last_active_agent(tree, &valid))
+        .clone()
 }
 
 fn is_abort(event: &Event) -> bool {
@@ -20,7 +22,7 @@ fn is_abort(event: &Event) -> bool {
 }
 
 /// Returns the agent that made the function call that the message answers.
-fn asked_by<'a>(
+fn agent_of_answered_call<'a>(
     tree: &'a AgentTree,
     events: &[&Event],
     message: &Content,
@@ -35,9 +37,9 @@ fn asked_by<'a>(
 }
 
 /// Returns the agent that owns the conversation.
-fn speaks_on<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
+fn last_active_agent<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
     for event in events.iter().rev().filter(|event| is_reply(event)) {
-        if let Some(target) = handed_to(tree, event)
+        if let Some(target) = transfer_target(tree, event)
             && tree.is_transferable(target.name())
         {
             return target;
@@ -53,7 +55,7 @@ fn speaks_on<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
 }
 
 /// Returns the agent that an event transfers to, if that transfer is allowed.
-fn handed_to<'a>(tree: &'a AgentTree, event: &Event) -> Option<&'a Arc<dyn Agent>> {
+fn transfer_target<'a>(tree: &'a AgentTree, event: &Event) -> Option<&'a Arc<dyn Agent>> {
     let name = event.actions.transfer_to_agent.as_deref()?;
     let targets = tree.transfer_targets(&event.author);
     let is_target = targets.iter().any(|target| target.name() == name);

@@ -91,11 +91,11 @@ impl AgentTree {
     }
 
     /// Calls `each` with the names of an agent and all its descendants.
-    pub(crate) fn each_below(&self, name: &str, each: &mut dyn FnMut(&str)) {
+    pub(crate) fn for_each_descendant(&self, name: &str, each: &mut dyn FnMut(&str)) {
         each(name);
         let agent = self.find(name);
         for below in agent.iter().flat_map(|agent| agent.sub_agents()) {
-            self.each_below(below.name(), each);
+            self.for_each_descendant(below.name(), each);
         }
     }
 

@@ -56,9 +56,9 @@ use crate::contents::{ContentsOptions, valid_shared_events};
 /// assert!(sliding_window_range(&events, &every_three).is_none());
 /// ```
 pub fn sliding_window_range(events: &Events, window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
-    let events = in_scope(valid_shared_events(events), None);
+    let events = retain_scope(valid_shared_events(events), None);
     let range = sliding_window::range(&events, window)?;
-    size::is_worth_it(&events, &range).then_some(range)
+    size::shortens_request(&events, &range).then_some(range)
 }
 
 /// The events to summarize before the agent's model is called; `None` for none.
@@ -72,12 +72,12 @@ pub fn token_threshold_range(
     if prompt_tokens(events, agent)? < i64::from(threshold.tokens) {
         return None;
     }
-    let events = in_scope(valid_shared_events(events), agent.isolation_scope);
+    let events = retain_scope(valid_shared_events(events), agent.isolation_scope);
     let range = token_threshold::range(&events, threshold.retained_events)?;
-    size::is_worth_it(&events, &range).then_some(range)
+    size::shortens_request(&events, &range).then_some(range)
 }
 
-fn in_scope(mut events: Vec<Arc<Event>>, scope: Option<&str>) -> Vec<Arc<Event>> {
+fn retain_scope(mut events: Vec<Arc<Event>>, scope: Option<&str>) -> Vec<Arc<Event>> {
     events.retain(|event| event.isolation_scope.as_deref() == scope);
     events
 }

@@ -42,7 +42,7 @@ fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
         for id in response_ids(event) {
             open.remove(id);
         }
-        let opened = call_ids(event).chain(requests(event));
+        let opened = call_ids(event).chain(requested_calls(event));
         open.extend(opened.filter(|id| !dead.contains(id)));
         if open.is_empty() {
             balanced = place + 1;
@@ -61,8 +61,8 @@ fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'
     for event in all {
         let is_newest =
             event.invocation_id.is_empty() || Some(event.invocation_id.as_str()) == newest;
-        alive.extend(waiting(event, is_newest));
-        alive.extend(answered(event));
+        alive.extend(waiting_calls(event, is_newest));
+        alive.extend(answered_calls(event));
     }
     let of_earlier = |event: &&Arc<Event>| Some(event.invocation_id.as_str()) != newest;
     let calls = events.iter().filter(of_earlier);
@@ -72,7 +72,7 @@ fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'
 
 /// The calls of an event that may still be answered: long-running calls in any run, and calls that
 /// wait for the user in the newest run.
-fn waiting(event: &Event, is_newest: bool) -> Vec<&str> {
+fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     let asking: HashSet<&str> = match is_newest {
         true => HashSet::new(),
         false => {
@@ -89,19 +89,19 @@ fn waiting(event: &Event, is_newest: bool) -> Vec<&str> {
         .flat_map(|ids| ids.iter());
     let mut waiting: Vec<&str> = long.filter(|id| !asking.contains(id)).collect();
     if is_newest {
-        waiting.extend(requests(event));
+        waiting.extend(requested_calls(event));
     }
     waiting
 }
 
 /// The calls that an event answers finally, and not by a request to the user.
-fn answered(event: &Event) -> impl Iterator<Item = &str> {
-    let asked: HashSet<&str> = requests(event).collect();
+fn answered_calls(event: &Event) -> impl Iterator<Item = &str> {
+    let asked: HashSet<&str> = requested_calls(event).collect();
     response_ids(event).filter(move |id| !asked.contains(id))
 }
 
 /// The calls for which the event requests a confirmation or a credential.
-fn requests(event: &Event) -> impl Iterator<Item = &str> {
+fn requested_calls(event: &Event) -> impl Iterator<Item = &str> {
     let confirmations: &Json = &event.actions.requested_tool_confirmations;
     let credentials: &Json = &event.actions.requested_auth_configs;
     let maps = [confirmations, credentials].into_iter();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use retain_core::{Content, Event};
 
-use crate::contents::spans::{Coverage, Span, kept_spans};
+use crate::contents::spans::{Coverage, Span, outermost_spans};
 
 /// Whether summarizing `range` removes more from a request than the last summary added.
-pub(super) fn is_worth_it(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
+pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     let times = || range.iter().map(|event| event.timestamp);
     let empty_summary = Span {
         start: times().fold(f64::INFINITY, f64::min),
@@ -22,7 +22,7 @@ pub(super) fn is_worth_it(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
 
 /// The newest summary that no other summary covers.
 pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
-    let kept = kept_spans(spans(events));
+    let kept = outermost_spans(spans(events));
     let latest = kept.iter().map(|span| span.place).max()?;
     events.get(latest).map(AsRef::as_ref)
 }
@@ -34,27 +34,27 @@ fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
 
 /// The number of characters of the events in a request, optionally with one more, empty summary.
 fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
-    let kept = kept_spans(spans(events).chain(empty_summary));
+    let kept = outermost_spans(spans(events).chain(empty_summary));
     let covered = Coverage::of(&kept);
     let summaries = kept.iter().map(|span| match events.get(span.place) {
         Some(event) => summary_size(event),
-        None => size(&Content::new("model", Vec::new())),
+        None => content_size(&Content::new("model", Vec::new())),
     });
     let is_sent = |event: &&Arc<Event>| {
         event.actions.compaction.is_none() && !covered.contains(event.timestamp)
     };
     let sent = events.iter().filter(is_sent);
-    let sent = sent.filter_map(|event| event.content()).map(size);
+    let sent = sent.filter_map(|event| event.content()).map(content_size);
     summaries.chain(sent).sum()
 }
 
 fn summary_size(event: &Event) -> usize {
     let compaction = event.actions.compaction.as_ref();
-    compaction.map_or(0, |compaction| size(&compaction.compacted_content))
+    compaction.map_or(0, |compaction| content_size(&compaction.compacted_content))
 }
 
 /// The number of characters of a content as ADK serializes it; 0 if it cannot be serialized.
-fn size(content: &Content) -> usize {
+fn content_size(content: &Content) -> usize {
     let text = content.to_snake_json();
     text.map_or(0, |text| text.chars().count())
 }

@@ -11,9 +11,9 @@ use super::{SlidingWindow, self_contained};
 
 /// The events of the window without summaries, if there are enough new runs.
 pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
-    let runs = runs(events);
-    let summed_up_to = summed_up_to(events);
-    let is_new = |run: &Run<'_>| run.latest > summed_up_to;
+    let runs = group_by_run(events);
+    let last_summarized_time = last_summarized_time(events);
+    let is_new = |run: &Run<'_>| run.latest > last_summarized_time;
     let new = runs.iter().filter(|run| is_new(run)).count();
     if new < window.interval {
         return None;
@@ -21,8 +21,8 @@ pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec
     let first_new = runs.iter().position(is_new)?;
     let start = &runs[first_new.saturating_sub(window.overlap)];
     let end = runs.iter().rev().find(|run| is_new(run))?;
-    let first = events.iter().position(|event| is_of(event, start))?;
-    let last = events.iter().rposition(|event| is_of(event, end))?;
+    let first = events.iter().position(|event| belongs_to(event, start))?;
+    let last = events.iter().rposition(|event| belongs_to(event, end))?;
     let mut range: Vec<Arc<Event>> = events.get(first..=last)?.to_vec();
     range.retain(|event| event.actions.compaction.is_none());
     range.truncate(self_contained::prefix_len(&range, events));
@@ -35,12 +35,12 @@ struct Run<'e> {
     latest: f64,
 }
 
-fn is_of(event: &Event, run: &Run<'_>) -> bool {
+fn belongs_to(event: &Event, run: &Run<'_>) -> bool {
     event.invocation_id == run.id
 }
 
 /// The runs in the order of their first events.
-fn runs(events: &[Arc<Event>]) -> Vec<Run<'_>> {
+fn group_by_run(events: &[Arc<Event>]) -> Vec<Run<'_>> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for event in events {
@@ -64,7 +64,7 @@ fn runs(events: &[Arc<Event>]) -> Vec<Run<'_>> {
 }
 
 /// The end of the newest summary.
-fn summed_up_to(events: &[Arc<Event>]) -> f64 {
+fn last_summarized_time(events: &[Arc<Event>]) -> f64 {
     let summaries = events.iter().rev();
     let mut ends =
         summaries.filter_map(|event| Some(event.actions.compaction.as_ref()?.end_timestamp));

@@ -178,9 +178,9 @@ impl Compactor {
             Ok(Err(_)) => return Err(CompactionError::OutOfTime { limit }),
             Err(panic) => return Err(CompactionError::Panicked(panic_text(&*panic).into())),
         };
-        let says_something = |part: &Part| is_set(&part.text) && part.thought != Some(true);
+        let has_content = |part: &Part| is_set(&part.text) && part.thought != Some(true);
         match summary {
-            Some(summary) if !summary.content.parts().iter().any(says_something) => {
+            Some(summary) if !summary.content.parts().iter().any(has_content) => {
                 Err(CompactionError::Empty)
             }
             summary => Ok(summary),

@@ -10,27 +10,28 @@ use super::{self_contained, size};
 pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Event>>> {
     let summary = size::latest_summary(events);
     let compaction = summary.and_then(|summary| summary.actions.compaction.as_ref());
-    let summed_up_to = compaction.map_or(0.0, |compaction| compaction.end_timestamp);
-    let is_new =
-        |event: &&Arc<Event>| event.actions.compaction.is_none() && event.timestamp > summed_up_to;
+    let last_summarized_time = compaction.map_or(0.0, |compaction| compaction.end_timestamp);
+    let is_new = |event: &&Arc<Event>| {
+        event.actions.compaction.is_none() && event.timestamp > last_summarized_time
+    };
     let mut range: Vec<Arc<Event>> = events.iter().filter(is_new).cloned().collect();
     if range.len() <= retained {
         return None;
     }
-    range.truncate(split(&range, retained));
+    range.truncate(split_index(&range, retained));
     range.truncate(self_contained::prefix_len(&range, events));
     if range.is_empty() {
         return None;
     }
     if let (Some(summary), Some(compaction)) = (summary, compaction) {
-        range.insert(0, Arc::new(seed(summary, compaction)));
+        range.insert(0, Arc::new(seed_event(summary, compaction)));
     }
     Some(range)
 }
 
 /// The number of events that are not retained. More events are retained if a retained answer would
 /// lose its call.
-fn split(events: &[Arc<Event>], retained: usize) -> usize {
+fn split_index(events: &[Arc<Event>], retained: usize) -> usize {
     if retained == 0 {
         return events.len();
     }
@@ -49,7 +50,7 @@ fn split(events: &[Arc<Event>], retained: usize) -> usize {
 }
 
 /// The earlier summary as the first event to summarize, so that the new summary covers it.
-fn seed(summary: &Event, compaction: &EventCompaction) -> Event {
+fn seed_event(summary: &Event, compaction: &EventCompaction) -> Event {
     let content = compaction.compacted_content.clone();
     Event {
         timestamp: compaction.start_timestamp,

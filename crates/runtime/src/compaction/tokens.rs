@@ -13,10 +13,10 @@ const TOKEN_CHARS: usize = 4;
 ///
 /// Without an agent's name, the count of any agent is used.
 pub fn prompt_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
-    counted(events, agent).or_else(|| estimated(events, agent))
+    reported_tokens(events, agent).or_else(|| estimated_tokens(events, agent))
 }
 
-fn counted(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
+fn reported_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     let valid = valid_events(events);
     let scoped = valid.into_iter().rev();
     let scoped = scoped.filter(|event| event.isolation_scope.as_deref() == agent.isolation_scope);
@@ -28,7 +28,7 @@ fn counted(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     })
 }
 
-fn estimated(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
+fn estimated_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     let agent = ContentsOptions {
         agent_name: agent.agent_name,
         branch: agent.branch,

@@ -49,18 +49,18 @@ fn push_lines(lines: &mut Vec<String>, event: &Event, part: &Part) {
         }
     }
     if let Some(call) = &part.function_call {
-        let args = shortened(call.args.as_ref());
+        let args = shorten(call.args.as_ref());
         let name = call.name.as_deref().unwrap_or("None");
         lines.push(format!("{author} called tool: {name}({args})"));
     }
     if let Some(answer) = &part.function_response {
-        let response = shortened(answer.response.as_ref());
+        let response = shorten(answer.response.as_ref());
         let name = answer.name.as_deref().unwrap_or("None");
         lines.push(format!("Tool response from {name}: {response}"));
     }
 }
 
-fn shortened(map: Option<&JsonMap>) -> String {
+fn shorten(map: Option<&JsonMap>) -> String {
     let text = map.map_or_else(|| "None".to_owned(), python_repr_map);
     match text.char_indices().nth(TOOL_CHARS) {
         None => text,

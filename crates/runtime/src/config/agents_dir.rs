@@ -26,7 +26,7 @@ const ROOT_AGENT: &str = "root_agent.yaml";
 pub struct AgentsDir {
     root: PathBuf,
     registry: ConfigRegistry,
-    kept: Mutex<BTreeMap<String, CachedAgent>>,
+    cache: Mutex<BTreeMap<String, CachedAgent>>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl AgentsDir {
         let dir = AgentsDir {
             root: root.into(),
             registry,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
         };
         dir.apps()?;
         Ok(dir)
@@ -83,7 +83,7 @@ impl AgentsDir {
 
     /// Returns the agent of an app, from the cache or from its files.
     pub fn load(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
-        match self.kept().get(app) {
+        match self.cache().get(app) {
             Some(kept) => return Ok(Arc::clone(&kept.agent)),
             None => self.check_app(app)?,
         }
@@ -93,7 +93,7 @@ impl AgentsDir {
     /// Returns the agent of an app and loads it again if one of its files has changed. If loading
     /// fails, [`load`](AgentsDir::load) still returns the previous agent.
     pub fn reload(&self, app: &str) -> Result<ReloadedAgent, ConfigError> {
-        let kept = self.kept().get(app).cloned();
+        let kept = self.cache().get(app).cloned();
         if let Some(CachedAgent { agent, stamps }) = kept
             && stamps.iter().all(FileStamp::is_current)
         {
@@ -116,7 +116,7 @@ impl AgentsDir {
             agent: Arc::clone(&agent),
             stamps,
         };
-        self.kept().insert(app.to_owned(), kept);
+        self.cache().insert(app.to_owned(), kept);
         Ok(agent)
     }
 
@@ -131,8 +131,8 @@ impl AgentsDir {
         Err(ConfigError::of_file(&self.root, problem))
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, CachedAgent>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, BTreeMap<String, CachedAgent>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

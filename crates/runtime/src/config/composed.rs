@@ -40,7 +40,10 @@ pub(super) fn with_sub_agents(
 
 fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dyn Agent>>> {
     let places = fields.list("sub_agents")?;
-    places.iter().map(|place| loader.reference(place)).collect()
+    places
+        .iter()
+        .map(|place| loader.resolve_reference(place))
+        .collect()
 }
 
 /// Fields that all workflow and custom agents have.
@@ -52,7 +55,10 @@ pub(super) struct CommonFields {
 }
 
 /// Reads the common fields; other fields are ignored.
-pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<CommonFields> {
+pub(super) fn read_common_fields(
+    loader: &mut Loader<'_>,
+    fields: &Fields<'_>,
+) -> Result<CommonFields> {
     Ok(CommonFields {
         name: fields.required("name")?.text()?.to_owned(),
         description: fields.text("description")?.unwrap_or_default().to_owned(),
@@ -62,7 +68,7 @@ pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Com
 }
 
 /// Whether all agents have this key.
-pub(super) fn is_common(key: &str) -> bool {
+pub(super) fn is_common_key(key: &str) -> bool {
     table::SEQUENTIAL_AGENT_CONFIG.field(key).is_some()
 }
 
@@ -90,7 +96,7 @@ pub(super) fn build(
         description,
         sub_agents,
         callbacks,
-    } = common(loader, &fields)?;
+    } = read_common_fields(loader, &fields)?;
     // The builders have the same methods but no common trait.
     macro_rules! built {
         ($builder:expr) => {{
@@ -128,7 +134,7 @@ fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCall
 pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &ConfigValue<'_>) -> Result<ToolSource> {
     let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
-    let agent = loader.reference(place)?;
+    let agent = loader.resolve_reference(place)?;
     // The agent runs in its own run, so its tree is checked separately.
     let tree = AgentTree::new(Arc::clone(&agent));
     tree.map_err(|error| place.error(error.to_string()))?;

@@ -54,10 +54,10 @@ pub(super) fn build(
     make: &MakeAgent,
     place: &ConfigValue<'_>,
 ) -> Result<Arc<dyn Agent>, ConfigError> {
-    let common = composed::common(loader, &place.some_fields("an agent")?)?;
+    let common = composed::read_common_fields(loader, &place.open_fields("an agent")?)?;
     let mut fields = JsonMap::new();
     for (key, value) in place.pairs("an agent")? {
-        if !composed::is_common(key) {
+        if !composed::is_common_key(key) {
             fields.insert(key, value.json());
         }
     }

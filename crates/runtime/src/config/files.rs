@@ -18,7 +18,7 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
-    fn of(path: &Path) -> io::Result<FileStamp> {
+    fn read(path: &Path) -> io::Result<FileStamp> {
         let metadata = fs::metadata(path)?;
         Ok(FileStamp {
             path: path.to_owned(),
@@ -29,14 +29,14 @@ impl FileStamp {
 
     /// Whether the file is unchanged.
     pub(super) fn is_current(&self) -> bool {
-        FileStamp::of(&self.path).is_ok_and(|now| now == *self)
+        FileStamp::read(&self.path).is_ok_and(|now| now == *self)
     }
 }
 
 /// Returns the text of a file and its stamp. The stamp is taken before reading, so that a
 /// concurrent change is detected later.
 pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
-    let stamp = FileStamp::of(path).map_err(unreadable)?;
+    let stamp = FileStamp::read(path).map_err(unreadable)?;
     if stamp.bytes > BYTES_MAX {
         return Err(format!(
             "has {} bytes; at most {BYTES_MAX} are read",

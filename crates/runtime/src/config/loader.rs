@@ -41,7 +41,7 @@ pub(super) fn load(
         open: Vec::new(),
         stamps: Vec::new(),
     };
-    let agent = loader.file(file, real, of_file)?;
+    let agent = loader.load_file(file, real, of_file)?;
     AgentTree::new(Arc::clone(&agent)).map_err(|error| of_file(error.to_string()))?;
     Ok((agent, loader.stamps))
 }
@@ -81,7 +81,7 @@ const CLASSES: [(&str, &str, AgentClass); 5] = [
 
 impl Loader<'_> {
     /// Reads a file. `unreadable` builds the error that points to the reference to it.
-    fn file(
+    fn load_file(
         &mut self,
         file: &Path,
         real: PathBuf,
@@ -108,14 +108,14 @@ impl Loader<'_> {
             return custom_agent::build(self, make, place);
         }
         let own = &self.registry.agent_classes;
-        match class.map_or(Ok(AgentClass::Llm), |(_, place)| class_of(place, own))? {
+        match class.map_or(Ok(AgentClass::Llm), |(_, place)| read_class(place, own))? {
             AgentClass::Llm => llm_agent::build(self, place),
             AgentClass::Workflow(class) => composed::build(self, class, place),
         }
     }
 
     /// Resolves an agent reference: `config_path` or `code`.
-    pub(super) fn reference(&mut self, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
+    pub(super) fn resolve_reference(&mut self, place: &ConfigValue<'_>) -> Result<Arc<dyn Agent>> {
         let fields = place.fields("an agent reference", &table::AGENT_REF_CONFIG)?;
         match (fields.get("config_path"), fields.get("code")) {
             (Some(path), None) => self.config_path(path),
@@ -133,7 +133,7 @@ impl Loader<'_> {
         if Path::new(path).is_absolute() {
             return Err(place.error(format!("{path:?} is absolute; {INSIDE}")));
         }
-        if leads_out(Path::new(path)) {
+        if leaves_folder(Path::new(path)) {
             return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
         }
         let file = folder.join(path);
@@ -146,7 +146,7 @@ impl Loader<'_> {
             return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
         }
         self.check_cycle(place, &real)?;
-        self.file(&file, real, unreadable)
+        self.load_file(&file, real, unreadable)
     }
 
     fn check_cycle(&self, place: &ConfigValue<'_>, real: &Path) -> Result<()> {
@@ -169,7 +169,7 @@ impl Loader<'_> {
 
 const INSIDE: &str = "expected a path in or below the folder of this file";
 
-fn leads_out(path: &Path) -> bool {
+fn leaves_folder(path: &Path) -> bool {
     let mut depth = 0_i32;
     path.components().any(|component| {
         match component {
@@ -181,7 +181,7 @@ fn leads_out(path: &Path) -> bool {
     })
 }
 
-fn class_of(place: &ConfigValue<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
+fn read_class(place: &ConfigValue<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
     // As in ADK, an empty class means `LlmAgent`.
     let name = match place.text()? {
         "" => return Ok(AgentClass::Llm),

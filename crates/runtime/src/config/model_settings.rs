@@ -38,12 +38,12 @@ pub(super) fn settings(place: &ConfigValue<'_>) -> Result<GenerateContentConfig>
             return Err(value.error(problem));
         }
         setting_keys::check(field.snake, &field.value, &value)?;
-        let (json, read) = setting(key, &value)?;
+        let (json, read) = read_setting(key, &value)?;
         check_transport(&read, &value)?;
         all.insert(key, json);
     }
     let all = Json::from(all).to_string();
-    GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error)))
+    GenerateContentConfig::from_json(&all).map_err(|error| place.error(describe_error(&error)))
 }
 
 /// Returns the keys to suggest for an unknown key.
@@ -55,7 +55,7 @@ fn settings_keys() -> Vec<&'static str> {
 
 /// Reads one setting. A number may be given as a string, because YAML 1.1 reads numbers such as
 /// `1e-3` as strings.
-fn setting(key: &str, place: &ConfigValue<'_>) -> Result<(Json, GenerateContentConfig)> {
+fn read_setting(key: &str, place: &ConfigValue<'_>) -> Result<(Json, GenerateContentConfig)> {
     let read = |json: &Json| {
         let alone = Json::from(JsonMap::from([(key, json.clone())]));
         GenerateContentConfig::from_json(&alone.to_string())
@@ -72,7 +72,7 @@ fn setting(key: &str, place: &ConfigValue<'_>) -> Result<(Json, GenerateContentC
         _ => None,
     };
     let settings = number.and_then(|number| Some((number.clone(), read(&number).ok()?)));
-    settings.ok_or_else(|| place.error(problem_inside(&error)))
+    settings.ok_or_else(|| place.error(describe_inner_error(&error)))
 }
 
 /// As in ADK, an agent must not set the base URL of its model.
@@ -92,16 +92,16 @@ pub(super) fn content_or_text(place: &ConfigValue<'_>) -> Result<Content> {
     }
     if let Ok(items) = place.list() {
         let parts: Result<Vec<Part>> = items.iter().map(part_or_text).collect();
-        return Ok(with_parts(parts?));
+        return Ok(content_of_parts(parts?));
     }
     let keys = place.pairs("a content or a part")?;
     match keys.iter().any(|(key, _)| *key == "parts") {
         true => content(place),
-        false => Ok(with_parts(vec![part_or_text(place)?])),
+        false => Ok(content_of_parts(vec![part_or_text(place)?])),
     }
 }
 
-fn with_parts(parts: Vec<Part>) -> Content {
+fn content_of_parts(parts: Vec<Part>) -> Content {
     let mut content = Content::user("");
     content.parts = Some(parts);
     content
@@ -114,7 +114,7 @@ pub(super) fn content(place: &ConfigValue<'_>) -> Result<Content> {
         part(&place)?;
     }
     let content = Content::from_json(&place.json().to_string());
-    content.map_err(|error| place.error(problem(&error)))
+    content.map_err(|error| place.error(describe_error(&error)))
 }
 
 fn part_or_text(place: &ConfigValue<'_>) -> Result<Part> {
@@ -127,7 +127,7 @@ fn part_or_text(place: &ConfigValue<'_>) -> Result<Part> {
 fn part(place: &ConfigValue<'_>) -> Result<Part> {
     let keys = place.pairs("a part")?;
     let part = Part::from_json(&place.json().to_string());
-    let part = part.map_err(|error| place.error(problem(&error)))?;
+    let part = part.map_err(|error| place.error(describe_error(&error)))?;
     match keys.iter().find(|(key, _)| part.extra.get(key).is_some()) {
         Some((_, unknown)) => Err(unknown.error("is not a key of a part")),
         None => Ok(part),
@@ -135,7 +135,7 @@ fn part(place: &ConfigValue<'_>) -> Result<Part> {
 }
 
 /// Formats a JSON error without the byte offset, which refers to a text that the user never sees.
-fn problem(error: &JsonError) -> String {
+fn describe_error(error: &JsonError) -> String {
     match error.path() {
         "" => error.message().to_owned(),
         path => format!("{path}: {}", error.message()),
@@ -143,7 +143,7 @@ fn problem(error: &JsonError) -> String {
 }
 
 /// Like `problem`, for an object with one key that the location already names.
-fn problem_inside(error: &JsonError) -> String {
+fn describe_inner_error(error: &JsonError) -> String {
     match error.path().split_once('.') {
         Some((_, path)) => format!("{path}: {}", error.message()),
         None => error.message().to_owned(),

@@ -5,7 +5,7 @@
 use retain_core::Json;
 
 /// Returns the value of an unquoted scalar.
-pub(super) fn plain(text: &str) -> Json {
+pub(super) fn parse_plain(text: &str) -> Json {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Json::Null,
         "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_mean_what_they_mean_in_python() {
+    fn plain_scalars_parse_as_in_python() {
         let cases = [
             ("", "null"),
             ("~", "null"),
@@ -112,7 +112,7 @@ mod tests {
             ("-", "\"-\""),
         ];
         for (text, expected) in cases {
-            assert_eq!(plain(text).to_string(), expected, "{text:?}");
+            assert_eq!(parse_plain(text).to_string(), expected, "{text:?}");
         }
     }
 }

@@ -46,11 +46,11 @@ pub(super) fn tool(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<T
         return from_registry(registered, &fields);
     }
     let Some(bare) = built_in(name.name()?) else {
-        return Err(unknown(loader, name));
+        return Err(unknown_tool(loader, name));
     };
     match bare {
-        "AgentTool" => return composed::agent_tool(loader, args_of(&fields)?),
-        "ExampleTool" => return example_tool(loader, args_of(&fields)?),
+        "AgentTool" => return composed::agent_tool(loader, read_args(&fields)?),
+        "ExampleTool" => return example_tool(loader, read_args(&fields)?),
         _ => refuse_args(&fields)?,
     }
     Ok(match bare {
@@ -62,7 +62,7 @@ pub(super) fn tool(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<T
         "preload_memory" => preload_memory_tool(usize::MAX).into(),
         "request_input" => request_input_tool().into(),
         "url_context" => url_context().into(),
-        _ => return Err(unknown(loader, name)),
+        _ => return Err(unknown_tool(loader, name)),
     })
 }
 
@@ -76,7 +76,7 @@ fn built_in(name: &str) -> Option<&'static str> {
     known.map(|(bare, _)| *bare)
 }
 
-fn unknown(loader: &Loader<'_>, name: &ConfigValue<'_>) -> ConfigError {
+fn unknown_tool(loader: &Loader<'_>, name: &ConfigValue<'_>) -> ConfigError {
     let built_in = BUILT_IN.iter().map(|(bare, _)| *bare);
     let known = built_in.chain(loader.registry.tools.names());
     let text = name.as_text().unwrap_or_default();
@@ -114,7 +114,7 @@ fn refuse_args(fields: &Fields<'_>) -> Result<()> {
     }
 }
 
-fn args_of<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f ConfigValue<'a>> {
+fn read_args<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f ConfigValue<'a>> {
     let missing = || fields.map().error("the tool needs `args`");
     fields.get("args").ok_or_else(missing)
 }

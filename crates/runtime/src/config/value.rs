@@ -42,7 +42,10 @@ impl<'a> ConfigValue<'a> {
     }
 
     fn expected(&self, what: &str) -> ConfigError {
-        self.error(format!("expected {what}, found {}", found(self.node)))
+        self.error(format!(
+            "expected {what}, found {}",
+            describe_value(self.node)
+        ))
     }
 
     pub(super) fn json(&self) -> Json {
@@ -134,7 +137,7 @@ impl<'a> ConfigValue<'a> {
         }
     }
 
-    fn inside(&self, entry: &'a Entry) -> ConfigValue<'a> {
+    fn child(&self, entry: &'a Entry) -> ConfigValue<'a> {
         let key = match self.key.as_str() {
             "" => entry.key.clone(),
             outer => format!("{outer}.{}", entry.key),
@@ -150,12 +153,12 @@ impl<'a> ConfigValue<'a> {
     /// Returns the keys of a map with their values, without checking the keys.
     pub(super) fn pairs(&self, what: &str) -> Result<Vec<(&'a str, ConfigValue<'a>)>> {
         let entries = self.entries(what)?.iter();
-        let pairs = entries.map(|entry| (entry.key.as_str(), self.inside(entry)));
+        let pairs = entries.map(|entry| (entry.key.as_str(), self.child(entry)));
         Ok(pairs.collect())
     }
 
     /// Reads a map with any keys.
-    pub(super) fn some_fields(&self, what: &'static str) -> Result<Fields<'a>> {
+    pub(super) fn open_fields(&self, what: &'static str) -> Result<Fields<'a>> {
         Ok(Fields {
             map: self.clone(),
             what,
@@ -169,7 +172,7 @@ impl<'a> ConfigValue<'a> {
         let pairs = self.pairs(what)?;
         match pairs.iter().find(|(key, _)| !known.contains(key)) {
             Some((key, place)) => Err(place.error(unknown_key(key, what, &known))),
-            None => self.some_fields(what),
+            None => self.open_fields(what),
         }
     }
 }
@@ -229,7 +232,7 @@ impl<'a> Fields<'a> {
 const SHOWN_MAX: usize = 40;
 
 /// Describes a value for an error message.
-fn found(node: &Node) -> String {
+fn describe_value(node: &Node) -> String {
     match &node.value {
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a map".to_owned(),

@@ -172,7 +172,7 @@ impl<'t> Builder<'_, 't> {
         self.check_tag(tag, line)?;
         let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
         Ok(Value::Scalar(match style {
-            ScalarStyle::Plain if !is_text => scalar::plain(text),
+            ScalarStyle::Plain if !is_text => scalar::parse_plain(text),
             _ => text.into(),
         }))
     }

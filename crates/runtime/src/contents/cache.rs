@@ -74,15 +74,15 @@ impl ContentsCache {
         if options.include_contents == IncludeContents::None {
             return assemble_contents(events, options);
         }
-        if !self.options.are(options) {
+        if !self.options.matches(options) {
             self.options = OwnedOptions::of(options);
             self.prefix = Prefix::default();
         }
-        if !self.prefix.is_of(events) {
+        if !self.prefix.is_prefix_of(events) {
             self.prefix = Prefix::default();
         }
         let rest = listed(events, self.prefix.count);
-        if self.prefix.count > 0 && self.prefix.reach.meets(&rest, options) {
+        if self.prefix.count > 0 && self.prefix.reach.affects(&rest, options) {
             self.prefix = Prefix::default();
             return self.extend(events, &listed(events, 0), options);
         }
@@ -103,7 +103,7 @@ impl ContentsCache {
         let body = assemble_body(events, rest, options);
         let task = self.prefix.task.clone();
         let task = task.or_else(|| match options.isolation_scope {
-            Some(_) => task_input::task(rest, options),
+            Some(_) => task_input::task_content(rest, options),
             None => None,
         });
         let mut contents = Vec::with_capacity(self.prefix.contents.len() + body.contents.len() + 1);
@@ -124,7 +124,7 @@ impl ContentsCache {
     ) {
         let reach = Reach::of(rest, &body, options);
         if body.is_closed && reach.unanswered == 0 {
-            return self.prefix.take(events, rest, body, reach, options);
+            return self.prefix.absorb(events, rest, body, reach, options);
         }
         if rest.len() < OPEN_MAX {
             return;
@@ -136,18 +136,18 @@ impl ContentsCache {
         let (done, open) = rest.split_at(rest.iter().rposition(is_message).unwrap_or(0));
         let done_body = assemble_body(events, done, options);
         let done_reach = Reach::of(done, &done_body, options);
-        if !done.is_empty() && done_body.is_closed && !done_reach.meets(open, options) {
+        if !done.is_empty() && done_body.is_closed && !done_reach.affects(open, options) {
             self.prefix
-                .take(events, done, done_body, done_reach, options);
+                .absorb(events, done, done_body, done_reach, options);
         } else if body.is_closed {
-            self.prefix.take(events, rest, body, reach, options);
+            self.prefix.absorb(events, rest, body, reach, options);
         }
     }
 }
 
 impl Prefix {
     /// Whether the prefix has the first events of this list.
-    fn is_of(&self, events: &Events) -> bool {
+    fn is_prefix_of(&self, events: &Events) -> bool {
         let Some([first, last]) = &self.ends else {
             return true;
         };
@@ -158,7 +158,7 @@ impl Prefix {
         is_at(0, first) && is_at(self.count - 1, last)
     }
 
-    fn take(
+    fn absorb(
         &mut self,
         events: &Events,
         rest: &[IndexedEvent<'_>],
@@ -176,7 +176,7 @@ impl Prefix {
         self.count = if self.ends.is_some() { count } else { 0 };
         self.contents.extend(body.contents);
         if self.task.is_none() {
-            self.task = task_input::delegated(rest, options);
+            self.task = task_input::task_from_call(rest, options);
         }
         self.reach.add(reach);
     }
@@ -232,16 +232,16 @@ impl Reach {
     }
 
     /// Whether later events change the contents of these, or depend on them.
-    fn meets(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
+    fn affects(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
         let is_break = |one: &IndexedEvent<'_>| {
             let actions = &one.event.actions;
             is_set(&actions.rewind_before_invocation_id) || actions.compaction.is_some()
         };
-        rest.iter().any(is_break) || self.is_passed(rest) || self.has_link_to(rest, options)
+        rest.iter().any(is_break) || self.is_reordered_by(rest) || self.has_link_to(rest, options)
     }
 
     /// Whether ordering by time would move the rest between these events, or reorder the rest.
-    fn is_passed(&self, rest: &[IndexedEvent<'_>]) -> bool {
+    fn is_reordered_by(&self, rest: &[IndexedEvent<'_>]) -> bool {
         let is_later = |one: &IndexedEvent<'_>| one.event.timestamp > self.newest;
         let is_in_order =
             |pair: &[IndexedEvent<'_>]| pair[0].event.timestamp <= pair[1].event.timestamp;
@@ -354,7 +354,7 @@ impl OwnedOptions {
         }
     }
 
-    fn are(&self, options: &ContentsOptions<'_>) -> bool {
+    fn matches(&self, options: &ContentsOptions<'_>) -> bool {
         self.agent_name == options.agent_name
             && self.branch.as_deref() == options.branch
             && self.isolation_scope.as_deref() == options.isolation_scope

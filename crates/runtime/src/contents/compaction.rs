@@ -3,7 +3,7 @@
 use retain_core::EventCompaction;
 
 use super::{
-    spans::{Coverage, Span, by_time, kept_spans},
+    spans::{Coverage, Span, compare_times, outermost_spans},
     turn::Turn,
 };
 
@@ -19,7 +19,7 @@ pub(super) fn with_summaries<'a>(turns: &[Turn<'a>], agent_name: &'a str) -> Vec
     };
     let spans = turns.iter().enumerate();
     let spans = spans.filter_map(|(place, turn)| Some(Span::of(place, compaction(turn)?)));
-    let spans = kept_spans(spans);
+    let spans = outermost_spans(spans);
     let covered = Coverage::of(&spans);
     let mut placed: Vec<(f64, usize, Turn<'a>)> = Vec::with_capacity(turns.len());
     for span in &spans {
@@ -34,7 +34,7 @@ pub(super) fn with_summaries<'a>(turns: &[Turn<'a>], agent_name: &'a str) -> Vec
             placed.push((turn.event.timestamp, place, turn.clone()));
         }
     }
-    placed.sort_by(|a, b| by_time(a.0, b.0).then(a.1.cmp(&b.1)));
+    placed.sort_by(|a, b| compare_times(a.0, b.0).then(a.1.cmp(&b.1)));
     placed.into_iter().map(|(_, _, turn)| turn).collect()
 }
 

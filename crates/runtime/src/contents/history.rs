@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{merge::merged, turn::Turn};
+use super::{merge::merge_responses, turn::Turn};
 
 /// The id of a call, and the index of the turn that made it.
 type Call<'t> = (Option<&'t str>, usize);
@@ -36,7 +36,7 @@ pub(super) fn with_responses_at_their_calls(turns: Vec<Turn<'_>>) -> Vec<Turn<'_
         match answers.as_slice() {
             [] => {}
             [one] => result.push(one.clone()),
-            several => result.extend(merged(several)),
+            several => result.extend(merge_responses(several)),
         }
     }
     result

@@ -31,7 +31,7 @@ pub(super) struct HistoryFeatures {
 }
 
 /// Returns the events of `live` that the agent sees.
-pub(super) fn included<'a>(
+pub(super) fn included_events<'a>(
     live: &[IndexedEvent<'a>],
     options: &ContentsOptions<'_>,
 ) -> IncludedEvents<'a> {
@@ -46,14 +46,14 @@ pub(super) fn included<'a>(
         {
             continue;
         }
-        has.note(event);
+        has.record(event);
         turns.push(Turn::of_event(one));
     }
     IncludedEvents { turns, has }
 }
 
 impl HistoryFeatures {
-    fn note(&mut self, event: &Event) {
+    fn record(&mut self, event: &Event) {
         if event.actions.compaction.is_some() {
             // A summary has its own content, which may hold anything.
             *self = HistoryFeatures {

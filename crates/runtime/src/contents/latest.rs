@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use retain_core::{FunctionResponse, Part};
 
-use super::{merge::merged, turn::Turn};
+use super::{merge::merge_responses, turn::Turn};
 
 /// The indexes of calls, by id, or by name for calls without an id. Ascending.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl<'t> CallPlaces<'t> {
     }
 
     /// The newest call before `end` that `response` can answer.
-    fn owner(&self, response: &FunctionResponse, end: usize) -> Option<usize> {
+    fn find_call(&self, response: &FunctionResponse, end: usize) -> Option<usize> {
         let id = response.id.as_deref().unwrap_or_default();
         let name = response.name.as_deref().unwrap_or_default();
         let places = match (id, name) {
@@ -51,17 +51,17 @@ pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> (Vec<Tur
     let Some((newest, history)) = turns.split_last() else {
         return (turns, false);
     };
-    if history.is_empty() || !newest.has_responses() || answers_the_turn_before(newest, history) {
+    if history.is_empty() || !newest.has_responses() || answers_previous_turn(newest, history) {
         return (turns, false);
     }
-    match Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.turns()) {
+    match Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.rearranged_turns()) {
         Some(rearranged) => (rearranged, true),
         None => (turns, false),
     }
 }
 
 /// The simple case, found without an index: every response answers a call of the previous turn.
-fn answers_the_turn_before(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
+fn answers_previous_turn(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
     let Some(before) = history.last() else {
         return false;
     };
@@ -93,7 +93,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
                 others.push(part);
                 continue;
             };
-            if let Some(call) = calls.owner(response, newest_place) {
+            if let Some(call) = calls.find_call(response, newest_place) {
                 answers.entry(call).or_default().push(part);
             }
         }
@@ -113,12 +113,12 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
     }
 
     /// The turns up to the last answered call, with answers right after their calls.
-    fn turns(&self) -> Vec<Turn<'a>> {
+    fn rearranged_turns(&self) -> Vec<Turn<'a>> {
         let mut result = Vec::with_capacity(self.last_call + 2);
         for (place, turn) in self.turns.iter().enumerate().take(self.last_call + 1) {
             result.extend(self.without_old_answers(place, turn));
             if self.answers.contains_key(&place) {
-                result.extend(self.answer_to(place));
+                result.extend(self.merged_answer(place));
             }
         }
         result
@@ -132,7 +132,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         }
         let is_kept = |part: &&Part| match &part.function_response {
             None => true,
-            Some(response) => match self.calls.owner(response, place) {
+            Some(response) => match self.calls.find_call(response, place) {
                 Some(call) => !self.answers.contains_key(&call),
                 None => true,
             },
@@ -140,11 +140,13 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         let kept: Vec<&Part> = turn.parts().iter().filter(is_kept).collect();
         let is_step =
             |part: &&Part| part.function_response.is_some() || part.function_call.is_some();
-        kept.iter().any(is_step).then(|| with_only(turn, kept))
+        kept.iter()
+            .any(is_step)
+            .then(|| with_only_parts(turn, kept))
     }
 
     /// The answer to the call at `call`: earlier responses, merged with the newest.
-    fn answer_to(&self, call: usize) -> Option<Turn<'a>> {
+    fn merged_answer(&self, call: usize) -> Option<Turn<'a>> {
         let newest_place = self.turns.len() - 1;
         let mut answers = Vec::new();
         for (place, turn) in self
@@ -159,22 +161,22 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
             }
             let makes_calls = turn.has_calls();
             let belongs = |part: &&Part| match &part.function_response {
-                Some(response) => self.calls.owner(response, place) == Some(call),
+                Some(response) => self.calls.find_call(response, place) == Some(call),
                 None => !makes_calls,
             };
             let parts: Vec<&Part> = turn.parts().iter().filter(belongs).collect();
             if parts.iter().any(|part| part.function_response.is_some()) {
-                answers.push(with_only(turn, parts));
+                answers.push(with_only_parts(turn, parts));
             }
         }
         let newest = self.answers.get(&call)?.iter().copied().cloned();
         answers.push(self.newest.clone().with_parts(newest.collect()));
-        merged(&answers)
+        merge_responses(&answers)
     }
 }
 
 /// Returns the turn with these of its parts; unchanged if these are all.
-fn with_only<'a>(turn: &Turn<'a>, parts: Vec<&Part>) -> Turn<'a> {
+fn with_only_parts<'a>(turn: &Turn<'a>, parts: Vec<&Part>) -> Turn<'a> {
     match parts.len() == turn.parts().len() {
         true => turn.clone(),
         false => turn

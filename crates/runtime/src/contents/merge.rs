@@ -8,7 +8,7 @@ use super::turn::Turn;
 
 /// Merges the responses of all turns: those of the first, each replaced by a later one to the same
 /// call. Other parts are added at the end. `None` if there is no turn.
-pub(super) fn merged<'a>(turns: &[Turn<'a>]) -> Option<Turn<'a>> {
+pub(super) fn merge_responses<'a>(turns: &[Turn<'a>]) -> Option<Turn<'a>> {
     let (first, later) = turns.split_first()?;
     let mut parts: Vec<Part> = first.parts().to_vec();
     let mut place_of: HashMap<Option<&str>, usize> = HashMap::new();

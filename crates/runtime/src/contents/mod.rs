@@ -185,7 +185,7 @@ fn assemble(
     options: &ContentsOptions<'_>,
 ) -> Vec<SharedContent> {
     let mut contents = assemble_body(events, listed, options).contents;
-    if let Some(task) = task_input::task(listed, options) {
+    if let Some(task) = task_input::task_content(listed, options) {
         contents.insert(0, task);
     }
     contents
@@ -208,7 +208,7 @@ fn assemble_body(
 ) -> Body {
     let live = rewind::without_rewound(listed);
     let live = single_turn::own_and_ancestor_events(live, options);
-    let included = include::included(&live, options);
+    let included = include::included_events(&live, options);
     let has = included.has;
     let mut turns = included.turns;
     if has.compaction {
@@ -218,7 +218,7 @@ fn assemble_body(
     }
     let mut is_closed = true;
     if has.transcription {
-        (turns, is_closed) = transcription::as_texts(turns);
+        (turns, is_closed) = transcription::transcriptions_to_text(turns);
     }
     turns = quoting::with_others_quoted(turns, options);
     let in_order = in_order::in_order(&turns, has);

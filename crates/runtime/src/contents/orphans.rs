@@ -28,7 +28,7 @@ struct SeenCalls {
 }
 
 impl SeenCalls {
-    fn note(&mut self, turn: &Turn<'_>) {
+    fn record(&mut self, turn: &Turn<'_>) {
         for call in turn.calls() {
             let (id, name) = (call.id.as_deref(), call.name.as_deref());
             match id.filter(|id| !id.is_empty()) {
@@ -40,7 +40,7 @@ impl SeenCalls {
         }
     }
 
-    fn has_call_of(&self, response: &FunctionResponse) -> bool {
+    fn has_call_for(&self, response: &FunctionResponse) -> bool {
         match response.id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.ids.contains(id),
             None => {
@@ -58,10 +58,10 @@ fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     for turn in turns {
         let is_orphan = |part: &Part| {
             let response = part.function_response.as_ref();
-            response.is_some_and(|response| !seen.has_call_of(response))
+            response.is_some_and(|response| !seen.has_call_for(response))
         };
         if !turn.parts().iter().any(is_orphan) {
-            seen.note(&turn);
+            seen.record(&turn);
             result.push(turn);
             continue;
         }
@@ -71,11 +71,11 @@ fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
         if kept.is_empty() {
             // The calls of a dropped event count here, as in ADK, which looks at the original
             // event.
-            seen.note(&turn);
+            seen.record(&turn);
             continue;
         }
         let turn = turn.with_parts(kept);
-        seen.note(&turn);
+        seen.record(&turn);
         result.push(turn);
     }
     (result, changed)

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_those_below() {
+    fn segments_below_a_path_are_listed() {
         let below = |current, branch| segments_below(current, branch).collect::<Vec<_>>();
         assert_eq!(below(None, "a.b@1"), ["a", "b@1"]);
         assert_eq!(below(Some("a"), "a.b@1.c"), ["b@1", "c"]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_own_what_is_inside_them() {
+    fn node_owns_events_inside_its_path() {
         assert!(is_own_node("w@1/n@2", ""));
         assert!(is_own_node("w@1/n@2", "w@1/n@2/x"));
         assert!(!is_own_node("w@1/n@2", "w@1"));

@@ -34,7 +34,7 @@ pub(super) fn with_others_quoted<'a>(
         callers.any(|caller| !caller.is_empty() && !is_own(caller))
     };
     let quote = |turn: &Turn<'a>| match is_of_other_agent(turn, options) || answers_other(turn) {
-        true => quoted(turn.clone(), options.thoughts_of_other_agents),
+        true => quote_turn(turn.clone(), options.thoughts_of_other_agents),
         false => Some(turn.clone()),
     };
     turns.iter().filter_map(quote).collect()
@@ -61,7 +61,7 @@ fn callers<'t>(turns: &'t [Turn<'_>]) -> HashMap<&'t str, &'t str> {
     callers
 }
 
-fn quoted(turn: Turn<'_>, thoughts: bool) -> Option<Turn<'_>> {
+fn quote_turn(turn: Turn<'_>, thoughts: bool) -> Option<Turn<'_>> {
     if turn.parts().is_empty() {
         return Some(turn);
     }
@@ -72,7 +72,7 @@ fn quoted(turn: Turn<'_>, thoughts: bool) -> Option<Turn<'_>> {
             .iter()
             .filter_map(|part| quoted_part(part, author, thoughts)),
     );
-    (parts.len() > 1).then(|| turn.quoted(Content::new("user", parts)))
+    (parts.len() > 1).then(|| turn.into_quote(Content::new("user", parts)))
 }
 
 /// A part as text that names its author. Media and code stay unchanged, because they would be

@@ -23,18 +23,18 @@ impl Span {
 }
 
 /// A total order in which both zeros are equal.
-pub(super) fn by_time(a: f64, b: f64) -> Ordering {
+pub(super) fn compare_times(a: f64, b: f64) -> Ordering {
     (a + 0.0).total_cmp(&(b + 0.0))
 }
 
 /// The spans that no other span contains. Of equal ones the latest stays.
-pub(crate) fn kept_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
+pub(crate) fn outermost_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     let is_odd = |span: &Span| span.start.is_nan() || span.end.is_nan();
     let (mut kept, mut spans): (Vec<Span>, Vec<Span>) = spans.partition(is_odd);
     // A span that may contain another comes before it.
     spans.sort_by(|a, b| {
-        by_time(a.start, b.start)
-            .then(by_time(b.end, a.end))
+        compare_times(a.start, b.start)
+            .then(compare_times(b.end, a.end))
             .then(b.place.cmp(&a.place))
     });
     let mut latest_end = None;
@@ -54,7 +54,7 @@ impl Coverage {
     pub(crate) fn of(spans: &[Span]) -> Coverage {
         let forward = spans.iter().filter(|span| span.start <= span.end);
         let mut spans: Vec<(f64, f64)> = forward.map(|span| (span.start, span.end)).collect();
-        spans.sort_by(|a, b| by_time(a.0, b.0).then(by_time(a.1, b.1)));
+        spans.sort_by(|a, b| compare_times(a.0, b.0).then(compare_times(a.1, b.1)));
         let mut union: Vec<(f64, f64)> = Vec::with_capacity(spans.len());
         for (start, end) in spans {
             match union.last_mut() {

@@ -13,16 +13,16 @@ const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replie
      clarifications. Complete the task using only the information provided above.";
 
 /// The first content for an agent that works on a task; `None` without a task.
-pub(super) fn task(
+pub(super) fn task_content(
     listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
 ) -> Option<SharedContent> {
     options.isolation_scope?;
-    delegated(listed, options).or_else(|| said_by_user(options))
+    task_from_call(listed, options).or_else(|| task_from_user(options))
 }
 
 /// The arguments of the first call whose id is the scope.
-pub(super) fn delegated(
+pub(super) fn task_from_call(
     listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
 ) -> Option<SharedContent> {
@@ -37,7 +37,7 @@ pub(super) fn delegated(
 }
 
 /// The user content, which is the task if no call delegated one.
-pub(super) fn said_by_user(options: &ContentsOptions<'_>) -> Option<SharedContent> {
+pub(super) fn task_from_user(options: &ContentsOptions<'_>) -> Option<SharedContent> {
     let parts = options.user_content?.parts();
     (!parts.is_empty()).then(|| with_nudge(parts.to_vec(), options))
 }

@@ -182,7 +182,7 @@ fn events_of_other_branches_are_left_out() {
 }
 
 #[test]
-fn progress_of_a_tool_is_for_the_user() {
+fn tool_progress_is_not_sent_to_the_model() {
     let on =
         |branch: &str, text| with(says("main", text), |it| it.branch = Some(branch.to_owned()));
     let history = [
@@ -212,7 +212,7 @@ fn progress_of_a_tool_is_for_the_user() {
 }
 
 #[test]
-fn summaries_stand_for_what_they_sum_up() {
+fn summary_replaces_the_events_it_covers() {
     let history = [
         user("one"),
         says("main", "two"),
@@ -280,7 +280,7 @@ fn last_of_simultaneous_summarized_responses_returns() {
 }
 
 #[test]
-fn pieces_of_speech_are_one_text() {
+fn speech_chunks_are_joined_into_one_text() {
     let history = [
         heard("how "),
         heard("are you"),
@@ -333,7 +333,7 @@ fn response_to_another_agents_call_is_quoted() {
 }
 
 #[test]
-fn orphans_of_both_kinds_go() {
+fn orphaned_calls_and_responses_are_removed() {
     let history = [
         answers("main", &["x"], "to nobody"),
         calls("main", &["c1", "c2"]),
@@ -369,7 +369,7 @@ fn latest_response_moves_to_its_call() {
 }
 
 #[test]
-fn older_responses_go_to_their_calls_and_an_id_may_be_used_again() {
+fn older_responses_move_to_their_calls_when_an_id_is_reused() {
     let history = [
         calls("main", &["c1"]),
         user("meanwhile"),
@@ -404,7 +404,7 @@ fn model_text_between_two_tool_reports_is_dropped() {
 }
 
 #[test]
-fn ids_that_only_adk_knows_are_taken_off() {
+fn client_side_ids_are_removed() {
     let history = || {
         [
             calls("main", &["adk-1", "m1"]),
@@ -467,7 +467,7 @@ fn delegated_task_comes_first() {
 }
 
 #[test]
-fn contents_of_one_request_go_before_the_users_newest_words() {
+fn request_contents_precede_the_newest_user_message() {
     let place = |events: &[Event]| {
         let contents = assemble_contents(&list(events.to_vec()), &main());
         super::insertion_point_before_user_turn(&contents)

@@ -6,7 +6,7 @@ use super::turn::Turn;
 
 /// Turns chunks of speech in turns without content into one text, at the last chunk. Also returns
 /// whether the result is final: it does not end in speech that another chunk would extend.
-pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
+pub(super) fn transcriptions_to_text(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     let ends_in_speech = turns.last().is_some_and(|turn| {
         let (heard, spoken) = (input(turn.event), output(turn.event));
         turn.content().is_none() && heard.or(spoken).is_some()
@@ -37,7 +37,7 @@ pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
             result.push(turn);
             continue;
         };
-        result.push(turn.saying(content));
+        result.push(turn.with_content(content));
     }
     let is_final = !ends_in_speech && heard.is_empty() && spoken.is_empty();
     (result, is_final)

@@ -53,7 +53,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Returns this turn, quoted by the user.
-    pub(super) fn quoted(self, content: Content) -> Turn<'a> {
+    pub(super) fn into_quote(self, content: Content) -> Turn<'a> {
         Turn {
             author: "user",
             origin: Origin::Quoted,
@@ -63,7 +63,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Returns this turn with another content.
-    pub(super) fn saying(self, content: Content) -> Turn<'a> {
+    pub(super) fn with_content(self, content: Content) -> Turn<'a> {
         Turn {
             own: Some(content.into()),
             ..self
@@ -78,7 +78,7 @@ impl<'a> Turn<'a> {
             extra: content.extra.clone(),
         });
         match content {
-            Some(content) => self.saying(content),
+            Some(content) => self.with_content(content),
             None => self,
         }
     }

@@ -21,14 +21,14 @@ impl InvocationContext {
     /// Renders a template with values of the state and the artifacts that it names.
     pub(crate) async fn render(&self, template: &Template) -> Result<String, TemplateError> {
         let artifacts = match self.artifact_service() {
-            Ok(service) => Some(self.quoted(service, template).await?),
+            Ok(service) => Some(self.load_quoted_artifacts(service, template).await?),
             Err(_) => None,
         };
         let session = self.session();
         session.update(|session| template.render(&session.state, artifacts.as_ref()))
     }
 
-    async fn quoted(
+    async fn load_quoted_artifacts(
         &self,
         service: &dyn ArtifactService,
         template: &Template,

@@ -33,7 +33,7 @@ impl Checkpoint {
         self.state.is_none() && !self.is_ended
     }
 
-    fn note(&mut self, state: JsonMap) {
+    fn record(&mut self, state: JsonMap) {
         *self = Checkpoint {
             state: Some(state),
             since: self.since,
@@ -61,48 +61,48 @@ impl Checkpoints {
     }
 
     pub(crate) fn get(&self, agent: &str) -> Option<Checkpoint> {
-        self.known().get(agent).cloned()
+        self.lock().get(agent).cloned()
     }
 
     /// Whether the agent has ended.
     pub(crate) fn is_ended(&self, agent: &str) -> bool {
-        self.known().get(agent).is_some_and(|known| known.is_ended)
+        self.lock().get(agent).is_some_and(|known| known.is_ended)
     }
 
     /// Records the state of an agent.
     pub(crate) fn set_state(&self, agent: &str, state: JsonMap) {
-        let mut known = self.known();
+        let mut known = self.lock();
         let checkpoint = known.entry(agent.to_owned()).or_default();
-        checkpoint.note(state);
+        checkpoint.record(state);
     }
 
     /// Records that an agent has ended.
     pub(crate) fn end(&self, agent: &str) {
-        let mut known = self.known();
+        let mut known = self.lock();
         let checkpoint = known.entry(agent.to_owned()).or_default();
         checkpoint.state = None;
         checkpoint.is_ended = true;
     }
 
     /// Resets an agent and those below it, so that they begin anew.
-    pub(crate) fn begin(&self, tree: &AgentTree, agent: &str) {
-        let mut known = self.known();
+    pub(crate) fn reset(&self, tree: &AgentTree, agent: &str) {
+        let mut known = self.lock();
         if known.is_empty() {
             return;
         }
-        tree.each_below(agent, &mut |name| {
+        tree.for_each_descendant(agent, &mut |name| {
             known.remove(name);
         });
     }
 
     /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
-    pub(crate) fn hand_over(&self, tree: &AgentTree, agent: &str, target: &str) {
+    pub(crate) fn transfer_to(&self, tree: &AgentTree, agent: &str, target: &str) {
         let own = self.get(agent).filter(|_| agent != target);
-        self.begin(tree, target);
-        self.known().extend(own.map(|own| (agent.to_owned(), own)));
+        self.reset(tree, target);
+        self.lock().extend(own.map(|own| (agent.to_owned(), own)));
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Checkpoint>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Checkpoint>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,9 +139,9 @@ impl Reading<'_> {
             return;
         }
         if let Some(state) = &event.actions.agent_state {
-            checkpoint.note(state.clone());
+            checkpoint.record(state.clone());
             let next = state.get("current_sub_agent").and_then(Json::as_str);
-            self.begin_below(number + 1, &event.author, next);
+            self.reset_below(number + 1, &event.author, next);
             return;
         }
         // The output of a callback after the agent's end does not restart the agent.
@@ -149,10 +149,10 @@ impl Reading<'_> {
             checkpoint.state.get_or_insert_with(JsonMap::default);
         }
         if event.actions.escalate == Some(true) {
-            self.escalate(&event.author);
+            self.end_by_escalation(&event.author);
         }
         if let Some(target) = &event.actions.transfer_to_agent {
-            self.hand_over(number + 1, &event.author, target);
+            self.transfer_to(number + 1, &event.author, target);
         }
     }
 
@@ -175,7 +175,7 @@ impl Reading<'_> {
     }
 
     /// A checkpoint of an agent restarts the agents below it: the one that it names, or all.
-    fn begin_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
+    fn reset_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
         let Some(agent) = self.tree.find(agent) else {
             return;
         };
@@ -185,20 +185,20 @@ impl Reading<'_> {
             .map(str::to_owned)
             .collect();
         for name in begun {
-            self.begin(number, &name);
+            self.reset(number, &name);
         }
     }
 
     /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
-    fn hand_over(&mut self, number: usize, agent: &str, target: &str) {
+    fn transfer_to(&mut self, number: usize, agent: &str, target: &str) {
         let own = self.known.get(agent).filter(|_| agent != target).cloned();
-        self.begin(number, target);
+        self.reset(number, target);
         self.known.extend(own.map(|own| (agent.to_owned(), own)));
     }
 
-    fn begin(&mut self, number: usize, agent: &str) {
+    fn reset(&mut self, number: usize, agent: &str) {
         let tree = self.tree;
-        tree.each_below(agent, &mut |name| {
+        tree.for_each_descendant(agent, &mut |name| {
             self.known.remove(name);
         });
         let begun = Checkpoint {
@@ -208,7 +208,7 @@ impl Reading<'_> {
         self.known.insert(agent.to_owned(), begun);
     }
 
-    fn escalate(&mut self, agent: &str) {
+    fn end_by_escalation(&mut self, agent: &str) {
         let tree = self.tree;
         for (level, above) in tree.ancestors(agent).enumerate() {
             let known = self.known.entry(above.name().to_owned()).or_default();

@@ -17,7 +17,7 @@ use retain_core::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    agents::{Agent, AgentTree, OutputKeeper},
+    agents::{Agent, AgentTree, OutputRecorder},
     compaction::Compactor,
     contents::ContentsCache,
     context::{CallbackContext, Checkpoints, EventWatch, NodePaths, ReadonlyContext},
@@ -122,7 +122,7 @@ pub struct InvocationContext {
     /// Whether the runner itself, and not another agent, runs this agent.
     is_top: bool,
     /// The target of a transfer, with which the runner continues.
-    handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
+    transfer_target: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// The watches of agents above, innermost first.
     watches: Option<Arc<WatchChain>>,
     /// Agents that transferred to this one and wait for its end, innermost first.
@@ -134,7 +134,7 @@ pub struct InvocationContext {
 #[derive(Debug)]
 struct TransferredAgent {
     agent: Arc<dyn Agent>,
-    output: Mutex<OutputKeeper>,
+    output: Mutex<OutputRecorder>,
     above: Option<Arc<TransferredAgent>>,
 }
 
@@ -162,7 +162,7 @@ impl InvocationContext {
             ended: Arc::default(),
             node_path: path.map(Arc::from),
             is_top: true,
-            handed_to: Arc::default(),
+            transfer_target: Arc::default(),
             watches: None,
             handed_over: None,
         }
@@ -174,7 +174,7 @@ impl InvocationContext {
             agent: Arc::clone(agent),
             ended: Arc::default(),
             is_top: false,
-            handed_to: Arc::default(),
+            transfer_target: Arc::default(),
             ..self.clone()
         };
         // Agents run agents to any depth, so each gets its own stack.
@@ -183,7 +183,7 @@ impl InvocationContext {
     }
 
     /// Returns the context for agents to which this agent transfers and for which it waits.
-    pub(crate) fn waiting_with(&self, output: OutputKeeper) -> InvocationContext {
+    pub(crate) fn with_waiting_agent(&self, output: OutputRecorder) -> InvocationContext {
         let handed_over = TransferredAgent {
             agent: Arc::clone(&self.agent),
             output: Mutex::new(output),
@@ -197,7 +197,7 @@ impl InvocationContext {
 
     /// Stores the text of an event under the output keys of waiting agents with the event's author
     /// name.
-    fn stamp_for_waiting(&self, event: &mut Event) -> Result<()> {
+    fn store_output_of_waiting_agents(&self, event: &mut Event) -> Result<()> {
         let mut waiting = self.handed_over.as_ref();
         while let Some(one) = waiting {
             if let Some(agent) = one
@@ -206,7 +206,7 @@ impl InvocationContext {
                 .filter(|_| one.agent.name() == event.author)
             {
                 let mut output = one.output.lock().unwrap_or_else(PoisonError::into_inner);
-                agent.keep_output(&mut output, event)?;
+                agent.store_output(&mut output, event)?;
             }
             waiting = one.above.as_ref();
         }
@@ -214,7 +214,7 @@ impl InvocationContext {
     }
 
     /// Returns this context with a watch on its events.
-    pub(crate) fn watched(&self, watch: &EventWatch) -> InvocationContext {
+    pub(crate) fn with_watch(&self, watch: &EventWatch) -> InvocationContext {
         let watches = WatchChain {
             watch: watch.clone(),
             above: self.watches.clone(),
@@ -243,35 +243,35 @@ impl InvocationContext {
     }
 
     /// Whether the runner itself runs this agent.
-    pub(crate) fn is_top(&self) -> bool {
+    pub(crate) fn is_run_by_runner(&self) -> bool {
         self.is_top
     }
 
     /// Makes the runner continue with another agent when this one ends.
-    pub(crate) fn hand_over(&self, agent: Arc<dyn Agent>) {
-        let mut handed_to = self
-            .handed_to
+    pub(crate) fn transfer_to(&self, agent: Arc<dyn Agent>) {
+        let mut transfer_target = self
+            .transfer_target
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *handed_to = Some(agent);
+        *transfer_target = Some(agent);
     }
 
     /// Returns the target of this agent's transfer and clears it.
-    pub(crate) fn take_handed_to(&self) -> Option<Arc<dyn Agent>> {
-        let mut handed_to = self
-            .handed_to
+    pub(crate) fn take_transfer_target(&self) -> Option<Arc<dyn Agent>> {
+        let mut transfer_target = self
+            .transfer_target
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        handed_to.take()
+        transfer_target.take()
     }
 
     /// Whether this agent has transferred.
-    pub(crate) fn has_handed_over(&self) -> bool {
-        let handed_to = self
-            .handed_to
+    pub(crate) fn has_transferred(&self) -> bool {
+        let transfer_target = self
+            .transfer_target
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        handed_to.is_some()
+        transfer_target.is_some()
     }
 
     /// The id of the run.
@@ -357,8 +357,8 @@ impl InvocationContext {
 
     /// As [`emit`](Self::emit); `last` says that this run appends nothing more.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
-        self.complete(&mut event);
-        self.stamp_for_waiting(&mut event)?;
+        self.fill_missing_fields(&mut event);
+        self.store_output_of_waiting_agents(&mut event)?;
         let (done, stored) = oneshot::channel();
         let emitted = EmittedEvent {
             event,
@@ -392,7 +392,7 @@ impl InvocationContext {
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
         let mut is_ended = false;
-        self.each_watch(|watch| is_ended |= watch.note(&stored));
+        self.for_each_watch(|watch| is_ended |= watch.record(&stored));
         if is_ended {
             // The agent that runs this one drops it; until then it must not continue.
             return std::future::pending().await;
@@ -401,7 +401,7 @@ impl InvocationContext {
     }
 
     /// Calls every watch above.
-    pub(super) fn each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
+    pub(super) fn for_each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
             tell(&above.watch);
@@ -410,7 +410,7 @@ impl InvocationContext {
     }
 
     /// Fills in missing fields of an event of this agent.
-    pub(crate) fn complete(&self, event: &mut Event) {
+    pub(crate) fn fill_missing_fields(&self, event: &mut Event) {
         let shared = &self.shared;
         if event.author.is_empty() {
             event.author = self.agent.name().to_owned();
@@ -453,7 +453,7 @@ impl InvocationContext {
     }
 
     /// Records that this agent failed, unless an agent below it did.
-    pub(crate) fn note_failure(&self) {
+    pub(crate) fn record_failure(&self) {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| self.clone());
@@ -478,7 +478,7 @@ impl InvocationContext {
     }
 
     /// Returns and clears the agents with pending `after_agent` callbacks, innermost last.
-    pub(crate) fn take_entered(&self) -> Vec<InvocationContext> {
+    pub(crate) fn take_agents_awaiting_after(&self) -> Vec<InvocationContext> {
         std::mem::take(&mut *self.entered())
     }
 

@@ -16,6 +16,6 @@ pub(crate) use checkpoints::Checkpoints;
 pub use invocation::InvocationContext;
 pub(crate) use invocation::{EmittedEvent, Invocation};
 pub use live_state::LiveState;
-pub(crate) use paths::{NodePaths, leaf};
+pub(crate) use paths::{NodePaths, last_agent};
 pub use tool::ToolContext;
 pub(crate) use watch::EventWatch;

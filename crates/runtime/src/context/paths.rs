@@ -24,7 +24,7 @@ struct Paths {
 
 impl NodePaths {
     /// The paths of a resumed run: earlier runs count.
-    pub(crate) fn resumed<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
+    pub(crate) fn for_resumed_run<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
         let mut paths = Paths::default();
         for path in seen {
             paths.record(path);
@@ -38,7 +38,7 @@ impl NodePaths {
         let place = match tree.parent(name) {
             None => name.to_owned(),
             Some(parent) => {
-                let above = paths.above(tree, parent.name());
+                let above = paths.parent_path(tree, parent.name());
                 format!("{above}/{name}")
             }
         };
@@ -51,7 +51,7 @@ impl NodePaths {
 }
 
 /// The agent of a path's last segment.
-pub(crate) fn leaf(path: &str) -> &str {
+pub(crate) fn last_agent(path: &str) -> &str {
     let segment = path.rsplit('/').next().unwrap_or_default();
     segment.rsplit_once('@').map_or(segment, |(name, _)| name)
 }
@@ -67,13 +67,13 @@ impl Paths {
             let run = run.parse().unwrap_or(1);
             let known = self.runs.entry(place.to_owned()).or_default();
             *known = (*known).max(run);
-            let name = leaf(&path[..end]).to_owned();
+            let name = last_agent(&path[..end]).to_owned();
             self.current.insert(name, path[..end].to_owned());
         }
     }
 
     /// The path under which agents below `name` run. The root counts as run.
-    fn above(&mut self, tree: &AgentTree, name: &str) -> String {
+    fn parent_path(&mut self, tree: &AgentTree, name: &str) -> String {
         if let Some(path) = self.current.get(name) {
             return path.clone();
         }
@@ -83,7 +83,7 @@ impl Paths {
                 format!("{name}@1")
             }
             Some(parent) => {
-                let above = self.above(tree, parent.name());
+                let above = self.parent_path(tree, parent.name());
                 format!("{above}/{name}@1")
             }
         };

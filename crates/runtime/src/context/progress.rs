@@ -40,7 +40,7 @@ impl InvocationContext {
     ///             // ... write the chapter ...
     ///             ctx.save_agent_state(JsonMap::from([("done", chapter + 1)])).await?;
     ///         }
-    ///         ctx.end_of_agent().await
+    ///         ctx.record_agent_end().await
     ///     }
     /// }
     /// ```
@@ -60,7 +60,7 @@ impl InvocationContext {
 
     /// Stores that this agent has ended, so that a resumed run skips it. Does nothing in a run that
     /// is not resumable.
-    pub async fn end_of_agent(&self) -> Result<()> {
+    pub async fn record_agent_end(&self) -> Result<()> {
         if !self.is_resumable() {
             return Ok(());
         }
@@ -70,10 +70,10 @@ impl InvocationContext {
             ..EventActions::default()
         };
         let callbacks = self.agent.callbacks();
-        let nothing_follows = self.is_top()
+        let nothing_follows = self.is_run_by_runner()
             && self.shared.plugins.is_empty()
             && callbacks.is_none_or(|callbacks| callbacks.after.is_empty())
-            && !self.has_handed_over();
+            && !self.has_transferred();
         self.note(actions, nothing_follows).await
     }
 
@@ -93,12 +93,12 @@ impl InvocationContext {
 
     /// Tells the agents above that the run pauses here.
     pub(crate) fn pause(&self) {
-        self.each_watch(|watch| watch.note_pause());
+        self.for_each_watch(|watch| watch.record_pause());
     }
 
     /// The user's last message to this agent, without summaries, state changes and answers for
     /// agents on sibling branches.
-    pub(crate) fn last_words<'a>(&self, events: &'a Events) -> Option<&'a Event> {
+    pub(crate) fn last_user_message<'a>(&self, events: &'a Events) -> Option<&'a Event> {
         let is_on_way = |event: &Event| {
             let (Some(said), Some(own)) = (event.branch.as_deref(), self.branch()) else {
                 return true;
@@ -118,7 +118,7 @@ impl InvocationContext {
     }
 
     /// The events of this run among `events`, oldest first.
-    pub(crate) fn of_this_run<'a>(&self, events: &'a Events) -> Vec<&'a Event> {
+    pub(crate) fn events_of_run<'a>(&self, events: &'a Events) -> Vec<&'a Event> {
         let mut events = valid_events(events);
         events.retain(|event| event.invocation_id == self.invocation_id());
         events
@@ -126,7 +126,7 @@ impl InvocationContext {
 
     /// The run's events on the branch of this agent: those emitted on it, and user messages to all
     /// agents, to it, or to branches below it.
-    pub(crate) fn of_this_branch<'a>(&self, run: Vec<&'a Event>) -> Vec<&'a Event> {
+    pub(crate) fn events_on_branch<'a>(&self, run: Vec<&'a Event>) -> Vec<&'a Event> {
         let Some(branch) = self.branch() else {
             let is_here = |event: &&Event| event.author == "user" || event.branch.is_none();
             return run.into_iter().filter(is_here).collect();

@@ -26,7 +26,7 @@ struct WatchState {
 
 impl EventWatch {
     /// Creates a watch that only these authors can escalate.
-    pub(crate) fn of_authors(authors: Vec<String>) -> EventWatch {
+    pub(crate) fn for_authors(authors: Vec<String>) -> EventWatch {
         EventWatch(Arc::new(WatchState {
             authors,
             ..WatchState::default()
@@ -35,11 +35,11 @@ impl EventWatch {
 
     /// Records an event that was stored and taken. Returns whether the event ends its emitter,
     /// which must not continue.
-    pub(super) fn note(&self, event: &Event) -> bool {
+    pub(super) fn record(&self, event: &Event) -> bool {
         let seen = &*self.0;
         seen.has_events.store(true, Ordering::Release);
         if !waiting_calls(event).is_empty() {
-            self.note_pause();
+            self.record_pause();
         }
         let may_escalate = seen.authors.is_empty() || seen.authors.contains(&event.author);
         if event.actions.escalate != Some(true) || !may_escalate {
@@ -51,7 +51,7 @@ impl EventWatch {
     }
 
     /// Records that the run pauses.
-    pub(super) fn note_pause(&self) {
+    pub(super) fn record_pause(&self) {
         self.0.waiting.store(true, Ordering::Release);
     }
 
@@ -71,7 +71,7 @@ impl EventWatch {
     }
 
     /// Returns when an event has escalated.
-    pub(crate) async fn escalated(&self) {
+    pub(crate) async fn wait_for_escalation(&self) {
         loop {
             let notified = self.0.escalates.notified();
             if self.has_escalated() {

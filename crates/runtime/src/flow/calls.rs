@@ -15,7 +15,7 @@ use crate::{
     context::ToolContext,
     error::{Result, RunError, ToolError},
     models::LlmRequest,
-    plugins::{ask_plugins, guarded, panic_text},
+    plugins::{ask_plugins, catch_panic, panic_text},
     telemetry::{self, ToolCallOutcome},
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
@@ -53,15 +53,15 @@ impl Turn<'_> {
         if let Some(error) = failure {
             // Finished calls have had their effects, so the session must record them.
             let kept: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
-            if let Some(event) = self.merged(kept.clone())? {
+            if let Some(event) = self.merge_answers(kept.clone())? {
                 self.emit_answers(kept, event, false).await?;
             }
             return Err(error);
         }
-        let Some(answered) = self.merged(answers.clone())? else {
+        let Some(answered) = self.merge_answers(answers.clone())? else {
             return Ok(());
         };
-        if let Some(request) = confirmation::request(self.ctx, event, &answered) {
+        if let Some(request) = confirmation::confirmation_request(self.ctx, event, &answered) {
             let asked = self.ask_for_confirmation(request, answers, answered);
             return Box::pin(asked).await;
         }
@@ -87,7 +87,7 @@ impl Turn<'_> {
         mut answers: Vec<Event>,
         mut answered: Event,
     ) -> Result<()> {
-        if !confirmation::has_settled(&answered) {
+        if !confirmation::has_final_answer(&answered) {
             self.emit(request, false).await?;
             self.emit_answers(answers, answered, true).await?;
             return Ok(());
@@ -109,7 +109,7 @@ impl Turn<'_> {
         confirmations: &Confirmations,
     ) -> Result<Option<Box<Event>>> {
         let (answers, failure) = self.run_all(calls, tools, confirmations).await;
-        let answered = match self.merged(answers.clone())? {
+        let answered = match self.merge_answers(answers.clone())? {
             Some(event) => Some(self.emit_answers(answers, event, false).await?),
             None => None,
         };
@@ -151,11 +151,11 @@ impl Turn<'_> {
     }
 
     /// Merges all answers into one event.
-    pub(super) fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
+    pub(super) fn merge_answers(&self, answers: Vec<Event>) -> Result<Option<Event>> {
         let is_one = answers.len() < 2;
-        let merged = self.merged_over(&self.live_values(&answers), answers)?;
+        let merged = self.merge_answers_over(&self.live_values(&answers), answers)?;
         if let Some(event) = merged.as_ref().filter(|_| !is_one) {
-            telemetry::merged(event, self.ctx.shared.telemetry);
+            telemetry::record_merged(event, self.ctx.shared.telemetry);
         }
         Ok(merged)
     }
@@ -170,8 +170,12 @@ impl Turn<'_> {
         })
     }
 
-    /// As [`merged`](Self::merged), with the live values given.
-    pub(super) fn merged_over(&self, live: &JsonMap, answers: Vec<Event>) -> Result<Option<Event>> {
+    /// As [`merge_answers`](Self::merge_answers), with the live values given.
+    pub(super) fn merge_answers_over(
+        &self,
+        live: &JsonMap,
+        answers: Vec<Event>,
+    ) -> Result<Option<Event>> {
         let id = || self.ctx.shared.ids.new_id();
         let merged = merge::merge(answers, id, |key| live.get(key).cloned());
         merged.map_err(|error| RunError::Agent {
@@ -201,7 +205,7 @@ impl Turn<'_> {
         let mut args = call.args.clone().unwrap_or_default();
         let span = telemetry::tool(self.ctx, tool.as_ref(), call.id.as_deref());
         let missing_in = found.is_none().then_some(tools);
-        let ran = pin!(self.run_prepared(&ctx, tool, &mut args, missing_in))
+        let ran = pin!(self.run_with_callbacks(&ctx, tool, &mut args, missing_in))
             .instrument(span.clone())
             .await;
         let over = ToolCallOutcome {
@@ -215,7 +219,7 @@ impl Turn<'_> {
 
     /// Runs the tool and its callbacks. If the tool does not exist, `missing_in` has the available
     /// tools.
-    async fn run_prepared(
+    async fn run_with_callbacks(
         &self,
         ctx: &ToolContext,
         tool: &Arc<dyn Tool>,
@@ -228,14 +232,14 @@ impl Turn<'_> {
             (None, None) => self.call_tool(ctx, tool, args).await?,
             (None, Some(tools)) => {
                 let answer = self.unknown_tool(ctx, tool, args, tools).await?;
-                return Ok(Some(self.answer(ctx, tool, answer.into())));
+                return Ok(Some(self.answer_event(ctx, tool, answer.into())));
             }
         };
         let output = self.after_tool(ctx, tool, args, output).await?;
-        if tool.is_long_running() && is_nothing(&output) {
+        if tool.is_long_running() && is_empty_output(&output) {
             return Ok(None);
         }
-        Ok(Some(self.answer(ctx, tool, output)))
+        Ok(Some(self.answer_event(ctx, tool, output)))
     }
 
     /// Calls the tool. If it fails, a plugin or callback may answer in its place. The model is told
@@ -247,7 +251,7 @@ impl Turn<'_> {
         args: &JsonMap,
     ) -> Result<ToolOutput> {
         let run = async {
-            match confirmation::gate(ctx, tool.as_ref(), args).await {
+            match confirmation::check_confirmation(ctx, tool.as_ref(), args).await {
                 Some(held_back) => Ok(held_back),
                 None => tool.run(ctx.clone(), args.clone()).await,
             }
@@ -261,7 +265,7 @@ impl Turn<'_> {
             Ok(Ok(Err(error))) => error,
             Ok(Err(_)) => {
                 is_late = true;
-                out_of_time(tool.name(), limit)
+                timeout_error(tool.name(), limit)
             }
             Err(panic) => ToolError::new(format!("panicked: {}", panic_text(&*panic))),
         };
@@ -325,7 +329,7 @@ impl Turn<'_> {
                 name: tool.name().to_owned(),
                 args: args.clone(),
             };
-            let decided = guarded(async { callback(ctx.clone(), call).await }).await;
+            let decided = catch_panic(async { callback(ctx.clone(), call).await }).await;
             match decided.map_err(callback_failed(self.agent.name(), "before_tool"))? {
                 BeforeTool::Call(changed) => *args = changed,
                 BeforeTool::Answer(answer) => return Ok(Some(answer)),
@@ -355,7 +359,7 @@ impl Turn<'_> {
                 args: args.clone(),
                 result: output.result.clone(),
             };
-            let answer = guarded(async { callback(ctx.clone(), call).await }).await;
+            let answer = catch_panic(async { callback(ctx.clone(), call).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "after_tool"))?;
             if let Some(answer) = answer {
                 return Ok(answer.into());
@@ -382,7 +386,7 @@ impl Turn<'_> {
                 args: args.clone(),
             };
             let answer =
-                guarded(async { callback(ctx.clone(), call, Arc::clone(error)).await }).await;
+                catch_panic(async { callback(ctx.clone(), call, Arc::clone(error)).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "on_tool_error"))?;
             if answer.is_some() {
                 return Ok(answer);
@@ -392,7 +396,7 @@ impl Turn<'_> {
     }
 
     /// The event that answers a call.
-    fn answer(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
+    fn answer_event(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
         let response = match output.result {
             Json::Object(map) => Arc::unwrap_or_clone(map),
             // Media needs no result beside it.
@@ -417,7 +421,7 @@ impl Turn<'_> {
 }
 
 /// The error of a call that timed out.
-fn out_of_time(tool: &str, limit: Duration) -> ToolError {
+fn timeout_error(tool: &str, limit: Duration) -> ToolError {
     tracing::warn!(tool, ?limit, "a tool call timed out");
     let message = format!(
         "Invoking `{tool}()` failed as it did not finish within its time limit of {limit:?}. It was \
@@ -449,7 +453,7 @@ fn media_part(part: &Part) -> Option<Json> {
 }
 
 /// Whether a long-running tool has not answered yet. As in ADK, an empty value does not count.
-fn is_nothing(output: &ToolOutput) -> bool {
+fn is_empty_output(output: &ToolOutput) -> bool {
     let result = &output.result;
     let empty = match result {
         Json::Null | Json::Bool(false) => true,

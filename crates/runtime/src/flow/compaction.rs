@@ -33,7 +33,7 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
         Ok(Some(summary)) => overlay(&range, summary, &*shared.clock, &*shared.ids),
         Ok(None) => None,
         Err(error) => {
-            telemetry::failed(&span, &error_kind(&error));
+            telemetry::mark_failed(&span, &error_kind(&error));
             let session = &shared.key;
             tracing::warn!(
                 kind = error_kind(&error),
@@ -46,7 +46,7 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     let Some(event) = summary else {
         return Ok(());
     };
-    telemetry::compaction_made(&span, &event);
+    telemetry::record_compaction(&span, &event);
     drop(span);
     match ctx.store_overlay(event).await {
         Err(RunError::Session(error @ SessionError::TooLarge { .. })) => {

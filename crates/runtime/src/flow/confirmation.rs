@@ -23,7 +23,11 @@ use crate::{
 const REQUEST: &str = "adk_request_confirmation";
 
 /// The answer for a call that may not run yet, or not at all; `None` if it may run.
-pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> Option<ToolOutput> {
+pub(super) async fn check_confirmation(
+    ctx: &ToolContext,
+    tool: &dyn Tool,
+    args: &JsonMap,
+) -> Option<ToolOutput> {
     if !tool.requires_confirmation(ctx, args).await {
         return None;
     }
@@ -46,7 +50,11 @@ pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> 
 }
 
 /// The event that asks the user about the calls of `asked` for which `answered` requests it.
-pub(super) fn request(ctx: &InvocationContext, asked: &Event, answered: &Event) -> Option<Event> {
+pub(super) fn confirmation_request(
+    ctx: &InvocationContext,
+    asked: &Event,
+    answered: &Event,
+) -> Option<Event> {
     let wanted = answered.actions.requested_tool_confirmations.as_object()?;
     let mut parts: Vec<Part> = Vec::new();
     let mut waiting = Vec::new();
@@ -78,7 +86,7 @@ pub(super) fn request(ctx: &InvocationContext, asked: &Event, answered: &Event) 
 }
 
 /// Whether any call of the event has a final answer and does not wait for the user.
-pub(super) fn has_settled(answered: &Event) -> bool {
+pub(super) fn has_final_answer(answered: &Event) -> bool {
     let waiting = answered.actions.requested_tool_confirmations.as_object();
     let waits = |response: &FunctionResponse| {
         let id = response.id.as_deref().unwrap_or_default();
@@ -98,7 +106,7 @@ impl Turn<'_> {
     /// Whether the user's last message confirms or rejects calls.
     pub(super) fn is_confirmation(&self) -> bool {
         let events = self.ctx.events();
-        let said = self.ctx.last_words(&events);
+        let said = self.ctx.last_user_message(&events);
         let responses = said.map(Event::function_responses).unwrap_or_default();
         responses
             .iter()
@@ -109,30 +117,34 @@ impl Turn<'_> {
     /// continues with the model.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
-        let said = self.ctx.last_words(&events);
+        let said = self.ctx.last_user_message(&events);
         let events: Vec<&Event> = events.iter().collect();
         let is_said = |event: &&Event| said.is_some_and(|said| std::ptr::eq(said, *event));
         let Some(at) = events.iter().rposition(is_said) else {
             return Ok(true);
         };
-        let answers = answers(events[at]);
-        let mut answers = answers.map_err(|reason| self.refused(reason))?;
+        let answers = read_decisions(events[at]);
+        let mut answers = answers.map_err(|reason| self.confirmation_error(reason))?;
         if answers.is_empty() {
             return Ok(true);
         }
         // Before the checks, because tools may have been removed since the answer was handled.
-        let taken = taken(&events, &answers);
+        let taken = handled_requests(&events, &answers);
         answers.retain(|request, _| !taken.contains_key(request));
         if answers.is_empty() {
             let is_of_turn = taken.values().any(|taken_at| *taken_at > at);
-            let goes_on = is_of_turn || events[at].function_responses().iter().any(is_other);
+            let goes_on = is_of_turn
+                || events[at]
+                    .function_responses()
+                    .iter()
+                    .any(is_other_response);
             if !goes_on {
                 // A duplicate answer: there is nothing left to do.
                 self.ctx.end_invocation();
             }
             return Ok(goes_on);
         }
-        let asked = self.asked(&events, &answers, tools).await?;
+        let asked = self.confirmed_calls(&events, &answers, tools).await?;
         if asked.is_empty() {
             return Ok(true);
         }
@@ -147,7 +159,7 @@ impl Turn<'_> {
 
     /// Finds the calls that the user was asked about. An approved call must match the one that was
     /// made.
-    async fn asked<'e>(
+    async fn confirmed_calls<'e>(
         &self,
         events: &[&'e Event],
         answers: &HashMap<String, ToolConfirmation>,
@@ -172,9 +184,11 @@ impl Turn<'_> {
                 }
                 if is_restored(event) {
                     // An imported request about a call of this agent would run it again.
-                    return Err(self.refused("the request came with an import and runs nothing"));
+                    return Err(
+                        self.confirmation_error("the request came with an import and runs nothing")
+                    );
                 }
-                if let Some(one) = self.checked(events, original, said, tools).await? {
+                if let Some(one) = self.check_call(events, original, said, tools).await? {
                     asked.push(one);
                 }
             }
@@ -182,7 +196,7 @@ impl Turn<'_> {
         Ok(asked)
     }
 
-    async fn checked<'e>(
+    async fn check_call<'e>(
         &self,
         events: &[&'e Event],
         original: &Json,
@@ -190,7 +204,7 @@ impl Turn<'_> {
         tools: &ToolMap,
     ) -> Result<Option<ConfirmedCall<'e>>> {
         let Some(id) = original["id"].as_str().filter(|id| !id.is_empty()) else {
-            return Err(self.refused("the original call has no id"));
+            return Err(self.confirmation_error("the original call has no id"));
         };
         let is_it = |call: &&FunctionCall| {
             call.id.as_deref() == Some(id) && call.name.as_deref() != Some(REQUEST)
@@ -200,23 +214,27 @@ impl Turn<'_> {
             Some((*event, call))
         });
         let Some((event, call)) = found else {
-            return Err(self.refused(format!("call {id:?} is not in the history")));
+            return Err(self.confirmation_error(format!("call {id:?} is not in the history")));
         };
         if event.author != self.agent.name() {
             return Ok(None);
         }
         if is_restored(event) {
-            return Err(self.refused(format!("call {id:?} came with an import and is not run")));
+            return Err(
+                self.confirmation_error(format!("call {id:?} came with an import and is not run"))
+            );
         }
         let args = call.args.clone().unwrap_or_default();
         let same_args = *original.get("args").unwrap_or(&Json::Null) == Json::from(args.clone())
             || (args.is_empty() && original.get("args").is_none());
         if original["name"].as_str() != call.name.as_deref() || !same_args {
-            return Err(self.refused(format!("call {id:?} is not the one that was made")));
+            return Err(
+                self.confirmation_error(format!("call {id:?} is not the one that was made"))
+            );
         }
         let name = call.name.as_deref().unwrap_or_default();
         let Some(tool) = tools.get(name) else {
-            return Err(self.refused(format!("tool {name:?} no longer exists")));
+            return Err(self.confirmation_error(format!("tool {name:?} no longer exists")));
         };
         let ctx = ToolContext::new(self.ctx, Some(id.to_owned()));
         let mut own = events.iter().filter(|event| !is_restored(event));
@@ -225,7 +243,9 @@ impl Turn<'_> {
             requested.is_some_and(|requested| requested.contains_key(id))
         });
         if !was_requested && !tool.requires_confirmation(&ctx, &args).await {
-            return Err(self.refused(format!("tool {name:?} does not ask for confirmation")));
+            return Err(
+                self.confirmation_error(format!("tool {name:?} does not ask for confirmation"))
+            );
         }
         let id = call.id.as_deref().unwrap_or_default();
         Ok(Some(ConfirmedCall {
@@ -235,7 +255,7 @@ impl Turn<'_> {
         }))
     }
 
-    fn refused(&self, reason: impl Into<String>) -> RunError {
+    fn confirmation_error(&self, reason: impl Into<String>) -> RunError {
         RunError::InvalidMessage {
             reason: format!("confirms what cannot be confirmed: {}", reason.into()),
         }
@@ -250,13 +270,16 @@ struct ConfirmedCall<'e> {
 }
 
 /// Whether a response answers something other than a request for confirmation.
-fn is_other(response: &&FunctionResponse) -> bool {
+fn is_other_response(response: &&FunctionResponse) -> bool {
     response.name.as_deref() != Some(REQUEST)
 }
 
 /// The requests among `answers` whose calls were answered after the user's decision, with the index
 /// of that event. Answers that only say that a call is held back come before the decision.
-fn taken(events: &[&Event], answers: &HashMap<String, ToolConfirmation>) -> HashMap<String, usize> {
+fn handled_requests(
+    events: &[&Event],
+    answers: &HashMap<String, ToolConfirmation>,
+) -> HashMap<String, usize> {
     let requests = events.iter().flat_map(|event| event.function_calls());
     let requests = requests.filter_map(|call| {
         let (request, _) = answers.get_key_value(call.id.as_deref()?)?;
@@ -282,7 +305,7 @@ fn taken(events: &[&Event], answers: &HashMap<String, ToolConfirmation>) -> Hash
 }
 
 /// The decisions in the user's message, by the id of the request.
-fn answers(event: &Event) -> Result<HashMap<String, ToolConfirmation>, String> {
+fn read_decisions(event: &Event) -> Result<HashMap<String, ToolConfirmation>, String> {
     let mut answers = HashMap::new();
     for response in event.function_responses() {
         if response.name.as_deref() != Some(REQUEST) {

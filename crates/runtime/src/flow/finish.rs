@@ -21,7 +21,7 @@ pub(super) fn mark_empty(mode: StreamingMode, response: &mut LlmResponse) {
     let is_empty = response.partial != Some(true)
         && response.error_code.is_none()
         && response.finish_reason.as_deref() == Some("STOP")
-        && !parts.unwrap_or_default().iter().any(says_something)
+        && !parts.unwrap_or_default().iter().any(has_content)
         && (mode != StreamingMode::Sse || has_parts);
     if !is_empty {
         return;
@@ -37,7 +37,7 @@ pub(super) fn mark_empty(mode: StreamingMode, response: &mut LlmResponse) {
     }
 }
 
-fn says_something(part: &Part) -> bool {
+fn has_content(part: &Part) -> bool {
     let is_text = |text: &String| !text.trim().is_empty();
     part.function_call.is_some()
         || part.function_response.is_some()
@@ -49,7 +49,7 @@ fn says_something(part: &Part) -> bool {
 }
 
 /// Creates the event of an answer.
-pub(super) fn event_of(
+pub(super) fn answer_event(
     ctx: &InvocationContext,
     call: &mut Call,
     response: LlmResponse,
@@ -67,13 +67,13 @@ pub(super) fn event_of(
     if event.function_calls().is_empty() {
         return event;
     }
-    name_calls(ctx, &mut event);
+    assign_call_ids(ctx, &mut event);
     event.long_running_tool_ids = Some(long_running(&event, &call.request));
     event
 }
 
 /// Gives an id to every call without one.
-fn name_calls(ctx: &InvocationContext, event: &mut Event) {
+fn assign_call_ids(ctx: &InvocationContext, event: &mut Event) {
     let content = event.response.content.as_mut();
     let parts = content.and_then(|content| content.parts.as_mut());
     let calls = parts

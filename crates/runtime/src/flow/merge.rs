@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_write_different_keys_of_one_value_both_have_their_say() {
+    fn calls_writing_different_keys_of_one_value_are_merged() {
         let answers = vec![
             writing("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
             writing("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_stays_as_it_is() {
+    fn single_answer_is_unchanged() {
         let mut answer = writing("k", json("1"));
         answer.actions.escalate = Some(true);
         assert_eq!(

@@ -33,7 +33,7 @@ pub(crate) use resumable::{has_answered, run_resumably};
 use resume::Decision;
 
 use crate::{
-    agents::{LlmAgent, OutputKeeper},
+    agents::{LlmAgent, OutputRecorder},
     context::InvocationContext,
     error::Result,
     models::Model,
@@ -45,15 +45,15 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         agent,
         ctx,
         model: agent.model_in(ctx)?,
-        output: OutputKeeper::default(),
+        output: OutputRecorder::default(),
         last: None,
         has_open_calls: false,
     };
     loop {
         turn.last = None;
-        Box::pin(turn.step()).await?;
+        Box::pin(turn.run_step()).await?;
         match turn.last {
-            Some(StepOutcome::Step) if !ctx.is_ended() && !ctx.has_handed_over() => {}
+            Some(StepOutcome::Step) if !ctx.is_ended() && !ctx.has_transferred() => {}
             _ => return Ok(()),
         }
     }
@@ -73,7 +73,7 @@ struct Turn<'a> {
     agent: &'a LlmAgent,
     ctx: &'a InvocationContext,
     model: Arc<dyn Model>,
-    output: OutputKeeper,
+    output: OutputRecorder,
     last: Option<StepOutcome>,
     /// Whether a call of this turn is answered later.
     has_open_calls: bool,
@@ -81,7 +81,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     /// Makes one model call and handles the answer.
-    async fn step(&mut self) -> Result<()> {
+    async fn run_step(&mut self) -> Result<()> {
         let mut request = request::build(self.agent, self.ctx, &*self.model).await?;
         if self.ctx.is_ended() {
             return Ok(());
@@ -94,7 +94,7 @@ impl Turn<'_> {
             request = Box::pin(request::build(self.agent, self.ctx, &*self.model)).await?;
         }
         match resume::decide(self.ctx, &request) {
-            Decision::Ask => self.ask(request).await,
+            Decision::Ask => self.call_model(request).await,
             Decision::Run(event) => Box::pin(self.run_calls(&request, &event, true)).await,
             Decision::Pause => {
                 self.ctx.pause();
@@ -112,7 +112,7 @@ impl Turn<'_> {
     ) -> Result<Box<Event>> {
         let mut event = event.into();
         if event.author == self.ctx.agent_name() {
-            self.agent.keep_output(&mut self.output, &mut event)?;
+            self.agent.store_output(&mut self.output, &mut event)?;
         }
         let ends = event.is_final_response() || event.is_partial();
         self.last = Some(if ends {
@@ -132,7 +132,7 @@ impl Turn<'_> {
         // An agent that another agent runs by itself does not know what that agent does next.
         let known = self.ctx.agent.as_llm_agent();
         known.is_some_and(|known| std::ptr::eq(known, self.agent))
-            && self.ctx.is_top()
+            && self.ctx.is_run_by_runner()
             // A resumable run also stores that the agent has ended.
             && !self.ctx.is_resumable()
             && self.ctx.shared.plugins.is_empty()

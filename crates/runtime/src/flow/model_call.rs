@@ -15,7 +15,7 @@ use crate::{
     context::CallbackContext,
     error::{ModelError, Result, RunError},
     models::{LlmRequest, ModelStream},
-    plugins::{ask_plugins, guarded},
+    plugins::{ask_plugins, catch_panic},
     runner::StreamingMode,
     telemetry::CallSpans,
 };
@@ -35,21 +35,21 @@ pub(super) struct Call {
 
 impl Turn<'_> {
     /// Calls the model and handles every answer.
-    pub(super) async fn ask(&mut self, mut request: LlmRequest) -> Result<()> {
+    pub(super) async fn call_model(&mut self, mut request: LlmRequest) -> Result<()> {
         let actions = Arc::default();
         let callback = CallbackContext::new(self.ctx.clone(), Arc::clone(&actions));
         let spans = CallSpans::begin(self.ctx);
         let instead = pin!(self.before_model(&callback, &mut request))
             .instrument(spans.call())
             .await;
-        let instead = spans.noting(instead)?;
+        let instead = spans.mark_failure(instead)?;
         if instead.is_none() {
             let labels = request.config.labels.get_or_insert_default();
             if !labels.contains_key(AGENT_LABEL) {
                 labels.insert(AGENT_LABEL, self.agent.name());
             }
         }
-        spans.ask(&request);
+        spans.record_request(&request);
         let mut call = Call {
             request: Arc::new(request),
             event_id: None,
@@ -57,10 +57,10 @@ impl Turn<'_> {
             spans,
         };
         if let Some(response) = instead {
-            call.spans.hear(&response);
+            call.spans.record_answer(&response);
             return self.handle_response(&mut call, response, true).await;
         }
-        call.spans.noting(self.ctx.count_llm_call())?;
+        call.spans.mark_failure(self.ctx.count_llm_call())?;
         // The model may answer at once, but earlier completions come first.
         self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
@@ -71,17 +71,17 @@ impl Turn<'_> {
             .spans
             .generate()
             .in_scope(|| self.model.generate(request, stream));
-        self.listen(&mut call, &callback, answers).await
+        self.handle_stream(&mut call, &callback, answers).await
     }
 
     /// Handles the answers one after the other.
-    async fn listen(
+    async fn handle_stream(
         &mut self,
         call: &mut Call,
         callback: &CallbackContext,
         mut answers: ModelStream,
     ) -> Result<()> {
-        let mut next = next_of(&mut answers, call).await;
+        let mut next = next_answer(&mut answers, call).await;
         while let Some(answer) = next {
             let response = match answer {
                 Ok(response) => response,
@@ -89,24 +89,24 @@ impl Turn<'_> {
                     call.spans.model_failed(error.code.as_deref());
                     let response = Box::pin(self.on_model_error(call, callback, error));
                     let response = response.instrument(call.spans.call()).await;
-                    let response = call.spans.noting(response)?;
-                    let response = self.after_model_in(call, callback, response).await?;
+                    let response = call.spans.mark_failure(response)?;
+                    let response = self.run_after_model(call, callback, response).await?;
                     return self.handle_response(call, response, true).await;
                 }
             };
-            call.spans.hear(&response);
-            let response = self.after_model_in(call, callback, response).await?;
-            next = match self.may_be_the_last(&response) {
+            call.spans.record_answer(&response);
+            let response = self.run_after_model(call, callback, response).await?;
+            next = match self.may_be_last(&response) {
                 // The append of the last answer ends the run. Everything else is sent at once.
                 true => {
-                    let following = next_of(&mut answers, call).await;
+                    let following = next_answer(&mut answers, call).await;
                     self.handle_response(call, response, following.is_none())
                         .await?;
                     following
                 }
                 false => {
                     self.handle_response(call, response, false).await?;
-                    next_of(&mut answers, call).await
+                    next_answer(&mut answers, call).await
                 }
             };
         }
@@ -114,7 +114,7 @@ impl Turn<'_> {
     }
 
     /// Runs the callbacks after an answer, within the span of the call.
-    async fn after_model_in(
+    async fn run_after_model(
         &self,
         call: &Call,
         callback: &CallbackContext,
@@ -123,11 +123,11 @@ impl Turn<'_> {
         let answer = pin!(self.after_model(callback, response))
             .instrument(call.spans.call())
             .await;
-        call.spans.noting(answer)
+        call.spans.mark_failure(answer)
     }
 
     /// Whether to wait for the end of the stream before the answer is stored.
-    fn may_be_the_last(&self, response: &LlmResponse) -> bool {
+    fn may_be_last(&self, response: &LlmResponse) -> bool {
         let content = response.content.as_ref();
         let calls = content.is_some_and(|content| content.function_calls().next().is_some());
         response.partial != Some(true) && !calls && self.ends_the_run()
@@ -144,28 +144,28 @@ impl Turn<'_> {
         if let Some(event) = planning::process_response(self.agent, self.ctx, &mut response) {
             self.emit(event, false).await?;
         }
-        let says_something = response.content.is_some()
+        let has_content = response.content.is_some()
             || response.error_code.is_some()
             || response.interrupted == Some(true)
             || response.grounding_metadata.is_some();
-        if !says_something {
+        if !has_content {
             return Ok(());
         }
-        let event = super::finish::event_of(self.ctx, call, response);
-        call.spans.made_event(&event.id);
+        let event = super::finish::answer_event(self.ctx, call, response);
+        call.spans.record_event(&event.id);
         let calls = !event.function_calls().is_empty();
         let is_partial = event.is_partial();
         let event = self.emit(event, is_last && !calls).await?;
         if calls && !is_partial {
             // Boxed, because not every answer has calls and their future is large.
-            self.boxed_calls(&call.request, &event, is_last).await?;
+            self.run_calls_boxed(&call.request, &event, is_last).await?;
         }
         Ok(())
     }
 
     /// As [`run_calls`](Self::run_calls). Creating the future here keeps it off the stack of its
     /// awaiter: transfers between agents nest deeply.
-    fn boxed_calls<'a>(
+    fn run_calls_boxed<'a>(
         &'a mut self,
         request: &'a LlmRequest,
         event: &'a Event,
@@ -187,7 +187,7 @@ impl Turn<'_> {
         for callback in &self.agent.model_callbacks.before {
             let tools = request.tools.clone();
             let decided =
-                guarded(async { callback(ctx.clone(), std::mem::take(request)).await }).await;
+                catch_panic(async { callback(ctx.clone(), std::mem::take(request)).await }).await;
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
                 BeforeModel::Answer(answer) => {
@@ -208,13 +208,13 @@ impl Turn<'_> {
         let plugins = &self.ctx.shared.plugins;
         let answer = ask_plugins!(plugins, after_model(ctx, &response));
         if let Some(answer) = answer {
-            return Ok(inherit(&response, answer));
+            return Ok(inherit_fields(&response, answer));
         }
         for callback in &self.agent.model_callbacks.after {
-            let answer = guarded(async { callback(ctx.clone(), response.clone()).await }).await;
+            let answer = catch_panic(async { callback(ctx.clone(), response.clone()).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "after_model"))?;
             if let Some(answer) = answer {
-                return Ok(inherit(&response, answer));
+                return Ok(inherit_fields(&response, answer));
             }
         }
         Ok(response)
@@ -236,7 +236,8 @@ impl Turn<'_> {
         for callback in &self.agent.model_callbacks.on_error {
             let request = Arc::clone(&call.request);
             let answer =
-                guarded(async { callback(ctx.clone(), request, Arc::clone(&error)).await }).await;
+                catch_panic(async { callback(ctx.clone(), request, Arc::clone(&error)).await })
+                    .await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "on_model_error"))?;
             if let Some(answer) = answer {
                 return Ok(answer);
@@ -257,7 +258,7 @@ impl Turn<'_> {
 }
 
 /// Returns the next answer. The model runs inside its own span.
-async fn next_of(
+async fn next_answer(
     answers: &mut ModelStream,
     call: &Call,
 ) -> Option<std::result::Result<LlmResponse, ModelError>> {
@@ -265,7 +266,7 @@ async fn next_of(
 }
 
 /// Fills in unset fields of a replacement (partial, turn complete, usage) from the original.
-fn inherit(original: &LlmResponse, mut replacement: LlmResponse) -> LlmResponse {
+fn inherit_fields(original: &LlmResponse, mut replacement: LlmResponse) -> LlmResponse {
     replacement.partial = replacement.partial.or(original.partial);
     replacement.turn_complete = replacement.turn_complete.or(original.turn_complete);
     if replacement.usage_metadata.is_none() {

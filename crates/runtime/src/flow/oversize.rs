@@ -48,7 +48,7 @@ impl Turn<'_> {
             };
             let made_room =
                 ExceededLimit::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
-            merged = match self.merged_over(&live, answers.clone())? {
+            merged = match self.merge_answers_over(&live, answers.clone())? {
                 // The same event, with a smaller answer.
                 Some(merged) if made_room => Event {
                     id: id.clone(),
@@ -79,7 +79,7 @@ impl ExceededLimit {
             _ => 1,
         };
         let before = told.to_vec();
-        for (bytes, at, load) in self.loads(answers) {
+        for (bytes, at, load) in self.parts_by_size(answers) {
             let is_done = told[at] == Some(AnswerPart::State) || told[at] == Some(load);
             if over == 0 || bytes == 0 {
                 break;
@@ -87,16 +87,16 @@ impl ExceededLimit {
             if is_done {
                 continue;
             }
-            let notice = self.notice(&answers[at], load, bytes);
+            let notice = self.notice_text(&answers[at], load, bytes);
             over = over.saturating_sub(bytes.saturating_sub(notice.len()).max(1) as u64);
-            replace(&mut answers[at], load, &notice);
+            replace_part(&mut answers[at], load, &notice);
             told[at] = Some(load);
         }
         before != told
     }
 
     /// The parts of the answers that take space, largest first.
-    fn loads(self, answers: &[Event]) -> Vec<(usize, usize, AnswerPart)> {
+    fn parts_by_size(self, answers: &[Event]) -> Vec<(usize, usize, AnswerPart)> {
         let mut loads = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
             loads.push((self.state_bytes(answer), at, AnswerPart::State));
@@ -127,7 +127,7 @@ impl ExceededLimit {
     }
 
     /// The text that replaces the result for the model.
-    fn notice(self, answer: &Event, load: AnswerPart, bytes: usize) -> String {
+    fn notice_text(self, answer: &Event, load: AnswerPart, bytes: usize) -> String {
         let name = answer
             .function_responses()
             .first()
@@ -154,7 +154,7 @@ impl ExceededLimit {
 }
 
 /// Replaces the result by the notice, and drops the state changes if they are too large.
-fn replace(answer: &mut Event, load: AnswerPart, notice: &str) {
+fn replace_part(answer: &mut Event, load: AnswerPart, notice: &str) {
     if load == AnswerPart::State {
         answer.actions.state_delta = Default::default();
     }

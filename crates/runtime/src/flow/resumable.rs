@@ -19,7 +19,7 @@ enum AgentProgress {
     /// It has transferred to this agent, which has not ended, and waits for it.
     HandedTo(Arc<dyn Agent>),
     /// It has transferred to this agent, with which the runner continues.
-    HandedOn(Arc<dyn Agent>),
+    Transferred(Arc<dyn Agent>),
     /// It, or its transfer target, has answered.
     Answered,
 }
@@ -27,11 +27,11 @@ enum AgentProgress {
 /// Runs the agent, or the rest of its turn.
 pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
     let watch = EventWatch::default();
-    let watched = ctx.watched(&watch);
+    let watched = ctx.with_watch(&watch);
     match progress(ctx)? {
         AgentProgress::AtWork => super::run(agent, &watched).await?,
         AgentProgress::HandedTo(target) => watched.run_agent(&target).await?,
-        AgentProgress::HandedOn(target) => ctx.hand_over(target),
+        AgentProgress::Transferred(target) => ctx.transfer_to(target),
         AgentProgress::Answered => {}
     }
     if watch.is_waiting() {
@@ -41,12 +41,12 @@ pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> 
         ctx.pause();
         return Ok(());
     }
-    ctx.end_of_agent().await
+    ctx.record_agent_end().await
 }
 
 /// Whether the agent had answered when the run was resumed, and none of its calls waits.
 pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
-    if !ctx.is_resumable() || !ctx.agent.notes_its_end() {
+    if !ctx.is_resumable() || !ctx.agent.records_its_end() {
         return Ok(false);
     }
     let is_answered = matches!(progress(ctx)?, AgentProgress::Answered);
@@ -56,14 +56,14 @@ pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
 /// Whether a call of the agent waits for an answer.
 fn is_waiting(ctx: &InvocationContext) -> bool {
     let events = ctx.events();
-    let turn = turn(ctx, &ctx.of_this_run(&events));
+    let turn = events_since_start(ctx, &ctx.events_of_run(&events));
     interrupts::is_waiting(&turn, ctx.agent_name())
 }
 
 /// The events of the run on the agent's branch since the agent started.
-fn turn<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
+fn events_since_start<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
     let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
-    ctx.of_this_branch(run.get(since..).unwrap_or_default().to_vec())
+    ctx.events_on_branch(run.get(since..).unwrap_or_default().to_vec())
 }
 
 fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
@@ -71,15 +71,15 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
         return Ok(AgentProgress::AtWork);
     }
     let events = ctx.events();
-    let run = ctx.of_this_run(&events);
-    let turn = turn(ctx, &run);
+    let run = ctx.events_of_run(&events);
+    let turn = events_since_start(ctx, &run);
     let says = |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
     let Some(last) = turn.iter().rfind(says) else {
         return Ok(AgentProgress::AtWork);
     };
     let name = ctx.agent_name();
     if last.author == name {
-        return own_progress(ctx, last);
+        return progress_from_own_event(ctx, last);
     }
     let is_for_this = |call: &Event| call.author == name;
     let answers = last.function_responses();
@@ -92,19 +92,19 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     let own = turn.iter().rev().filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
-        Some(target) => handed_to(ctx, target),
+        Some(target) => transfer_target(ctx, target),
         None => Ok(AgentProgress::AtWork),
     }
 }
 
 /// The progress of an agent that has spoken last.
-fn own_progress(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> {
+fn progress_from_own_event(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> {
     if let Some(target) = &last.actions.transfer_to_agent {
         return match (
-            ctx.is_top() && ctx.shared.is_conversation,
-            handed_to(ctx, target)?,
+            ctx.is_run_by_runner() && ctx.shared.is_conversation,
+            transfer_target(ctx, target)?,
         ) {
-            (true, AgentProgress::HandedTo(target)) => Ok(AgentProgress::HandedOn(target)),
+            (true, AgentProgress::HandedTo(target)) => Ok(AgentProgress::Transferred(target)),
             (_, progress) => Ok(progress),
         };
     }
@@ -118,7 +118,7 @@ fn own_progress(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> 
     })
 }
 
-fn handed_to(ctx: &InvocationContext, target: &str) -> Result<AgentProgress> {
+fn transfer_target(ctx: &InvocationContext, target: &str) -> Result<AgentProgress> {
     if ctx.shared.checkpoints.is_ended(target) {
         return Ok(AgentProgress::Answered);
     }

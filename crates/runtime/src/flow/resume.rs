@@ -28,11 +28,11 @@ pub(super) enum Decision {
 pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision {
     let events = ctx.events();
     let answers = |words: &Event| !words.function_responses().is_empty();
-    if !ctx.is_resumable() && !ctx.last_words(&events).is_some_and(answers) {
+    if !ctx.is_resumable() && !ctx.last_user_message(&events).is_some_and(answers) {
         // Such a run begins with a text message, and its calls run when they are made.
         return Decision::Ask;
     }
-    let run = ctx.of_this_branch(ctx.of_this_run(&events));
+    let run = ctx.events_on_branch(ctx.events_of_run(&events));
     let history = History {
         ctx,
         request,
@@ -58,7 +58,7 @@ impl History<'_> {
             return Decision::Ask;
         };
         if !before.is_empty() {
-            match self.among_many() {
+            match self.decide_for_batch() {
                 Decision::Ask => {}
                 decided => return decided,
             }
@@ -75,14 +75,14 @@ impl History<'_> {
         }
     }
 
-    fn among_many(&self) -> Decision {
+    fn decide_for_batch(&self) -> Decision {
         let is_resumable = self.ctx.is_resumable();
         let last = self.run.len() - 1;
         let paused_by_last = is_resumable && self.pauses(last);
-        if is_resumable && !paused_by_last && self.is_open_before(last) {
+        if is_resumable && !paused_by_last && self.has_earlier_open_pause(last) {
             return Decision::Pause;
         }
-        let owed = self.calls_before(last).and_then(|at| {
+        let owed = self.previous_call_index(last).and_then(|at| {
             let batch = Batch::of(&self.run[at..])?;
             Some(batch.decide(is_resumable))
         });
@@ -98,7 +98,7 @@ impl History<'_> {
     }
 
     /// Whether an earlier pause still waits for an answer.
-    fn is_open_before(&self, last: usize) -> bool {
+    fn has_earlier_open_pause(&self, last: usize) -> bool {
         let paused = (0..last).filter(|at| self.pauses(*at));
         let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
         // Only those calls: others without an answer were interrupted, and run again.
@@ -108,7 +108,7 @@ impl History<'_> {
     }
 
     /// The index of the latest event before the last in which this agent calls one of its tools.
-    fn calls_before(&self, last: usize) -> Option<usize> {
+    fn previous_call_index(&self, last: usize) -> Option<usize> {
         let calls_ours = |event: &&Event| {
             let is_known = |call: &&FunctionCall| {
                 let name = call.name.as_deref();
@@ -184,7 +184,7 @@ impl<'a> Batch<'a> {
             event.author == self.event.author
                 && event.branch == self.event.branch
                 && event.content().is_some()
-                && !(is_resumable && self.only_answers(event))
+                && !(is_resumable && self.has_only_answers(event))
         };
         if !self.waiting.is_subset(&answered) || self.later.iter().any(went_on) {
             return Decision::Ask;
@@ -193,7 +193,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Whether an event consists of answers to the calls.
-    fn only_answers(&self, event: &Event) -> bool {
+    fn has_only_answers(&self, event: &Event) -> bool {
         let responses = event.function_responses();
         let parts = event.content().map_or(0, |content| content.parts().len());
         let is_answer = |response: &&FunctionResponse| self.is_answer(event, response);

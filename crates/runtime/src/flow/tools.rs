@@ -8,7 +8,7 @@ use crate::{
     context::{InvocationContext, ToolContext},
     error::{Result, RunError},
     models::LlmRequest,
-    tools::{ToolFailure, ToolSource, contained},
+    tools::{ToolFailure, ToolSource, run_limited},
 };
 
 /// The error text for a tool or toolset that times out here.
@@ -29,7 +29,7 @@ pub(super) async fn process(
     for (source, tools) in agent.tools.iter().zip(resolved) {
         let context = ToolContext::new(ctx, None);
         if let ToolSource::Set(set) = source
-            && let Err(trouble) = contained(limit, set.process_request(&context, request)).await
+            && let Err(trouble) = run_limited(limit, set.process_request(&context, request)).await
         {
             let error = trouble.into_error(TOO_LATE, limit);
             let (agent, toolset) = (agent.name(), set.name());
@@ -39,7 +39,7 @@ pub(super) async fn process(
         }
         for tool in tools {
             request.append_tool(&tool);
-            match contained(limit, tool.process_request(&context, request)).await {
+            match run_limited(limit, tool.process_request(&context, request)).await {
                 Ok(()) => {}
                 Err(ToolFailure::Failed(source)) => {
                     let tool = tool.name().to_owned();

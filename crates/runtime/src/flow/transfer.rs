@@ -42,13 +42,13 @@ fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
         "properties": {"agent_name": {"type": "string", "enum": names}},
         "required": ["agent_name"],
     });
-    let hand_over = |ctx: ToolContext, args: JsonMap| async move {
+    let transfer_to = |ctx: ToolContext, args: JsonMap| async move {
         let name = args.get("agent_name").and_then(Json::as_str);
         ctx.update_actions(|actions| actions.transfer_to_agent = name.map(str::to_owned));
         Ok(ToolOutput::none())
     };
-    let tool = FunctionTool::untyped(TRANSFER, DESCRIPTION, Some(parameters.into()), hand_over);
-    tool.of_kind("TransferToAgentTool")
+    let tool = FunctionTool::untyped(TRANSFER, DESCRIPTION, Some(parameters.into()), transfer_to);
+    tool.with_kind("TransferToAgentTool")
 }
 
 /// Describes the possible targets to the model.
@@ -91,17 +91,17 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
 impl Turn<'_> {
     /// Continues with another agent: here, or after this agent if the runner itself runs this one.
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
-        let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
+        let is_handed_on = self.ctx.is_run_by_runner() && self.ctx.shared.is_conversation;
         if is_handed_on && self.has_open_calls {
             // As in ADK, an agent that waits for an answer keeps the conversation, and nothing
             // follows, except that a resumable run stores the agent's end.
             self.ctx.end_invocation();
-            return self.ctx.end_of_agent().await;
+            return self.ctx.record_agent_end().await;
         }
         if is_handed_on {
             let target = related(self.ctx, name)?;
-            self.begin_anew(name);
-            self.ctx.hand_over(target);
+            self.reset_target(name);
+            self.ctx.transfer_to(target);
             return Ok(());
         }
         // As in ADK, a nested agent that transfers to itself just continues.
@@ -109,24 +109,27 @@ impl Turn<'_> {
             true => Arc::clone(&self.ctx.agent),
             false => self.target(name)?,
         };
-        self.begin_anew(name);
+        self.reset_target(name);
         let output = std::mem::take(&mut self.output);
-        self.ctx.waiting_with(output).run_agent(&target).await?;
+        self.ctx
+            .with_waiting_agent(output)
+            .run_agent(&target)
+            .await?;
         // The answer of the other agent is the answer of this turn.
         self.last = Some(StepOutcome::Final);
         Ok(())
     }
 
     /// Resets the checkpoints of the target, which may have run before.
-    fn begin_anew(&self, target: &str) {
+    fn reset_target(&self, target: &str) {
         let (tree, checkpoints) = (&self.ctx.shared.tree, &self.ctx.shared.checkpoints);
-        checkpoints.hand_over(tree, self.ctx.agent_name(), target);
+        checkpoints.transfer_to(tree, self.ctx.agent_name(), target);
     }
 
     fn target(&self, name: &str) -> Result<Arc<dyn Agent>> {
         let targets = self.ctx.shared.tree.transfer_targets(self.ctx.agent_name());
         let target = targets.into_iter().find(|target| target.name() == name);
-        target.ok_or_else(|| refused(self.ctx, name))
+        target.ok_or_else(|| transfer_error(self.ctx, name))
     }
 }
 
@@ -147,10 +150,10 @@ pub(crate) fn related(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Age
         Some(parent) => parent.sub_agents().iter().find(is_it).filter(|_| aside),
         None => None,
     };
-    target.cloned().ok_or_else(|| refused(ctx, name))
+    target.cloned().ok_or_else(|| transfer_error(ctx, name))
 }
 
-fn refused(ctx: &InvocationContext, name: &str) -> RunError {
+fn transfer_error(ctx: &InvocationContext, name: &str) -> RunError {
     let reason = match ctx.shared.tree.find(name) {
         _ if name == ctx.agent_name() => "cannot transfer to itself".to_owned(),
         Some(_) => format!("is not allowed to transfer to agent {name:?}"),

@@ -75,7 +75,7 @@ impl LlmRequest {
         for part in content.parts() {
             if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
                 texts.push(text.clone());
-            } else if let Some((text, content)) = referenced(part, data.len()) {
+            } else if let Some((text, content)) = reference_to_data(part, data.len()) {
                 texts.push(text);
                 data.push(SharedContent::from(content));
             }
@@ -147,7 +147,7 @@ impl LlmRequest {
 }
 
 /// Returns the text with which a static instruction refers to data, and the content with the data.
-fn referenced(part: &Part, number: usize) -> Option<(String, Content)> {
+fn reference_to_data(part: &Part, number: usize) -> Option<(String, Content)> {
     let (kind, id, about, data) = if let Some(blob) = &part.inline_data {
         let about = [
             blob.display_name.as_ref().map(|name| format!("'{name}'")),

@@ -64,7 +64,7 @@ impl SaveFilesAsArtifactsPlugin {
     }
 
     /// Saves a file of the message; returns the parts that replace it, and the version.
-    async fn keep(
+    async fn save_file(
         &self,
         artifacts: &dyn ArtifactService,
         key: &ArtifactKey,
@@ -75,7 +75,7 @@ impl SaveFilesAsArtifactsPlugin {
         let text = format!("[Uploaded Artifact: \"{}\"]", key.filename);
         let mut parts = vec![Part::text(text)];
         if self.attach_file_reference {
-            parts.extend(reference(artifacts, key, version, blob).await);
+            parts.extend(file_reference(artifacts, key, version, blob).await);
         }
         Ok((parts, version))
     }
@@ -100,13 +100,13 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
             };
             let given = blob.display_name.clone().filter(|name| !name.is_empty());
             let name = given.unwrap_or_else(|| format!("artifact_{}_{number}", read.run_id));
-            if let Some(refusal) = refusal(&name, blob) {
+            if let Some(refusal) = too_large_notice(&name, blob) {
                 parts.push(refusal);
                 is_changed = true;
                 continue;
             }
             let key = ArtifactKey::in_session(&read.session.key(), &name);
-            match self.keep(artifacts, &key, blob, part).await {
+            match self.save_file(artifacts, &key, blob, part).await {
                 Ok((instead, version)) => {
                     parts.extend(instead);
                     read.saved_artifact(&name, version);
@@ -127,7 +127,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
 }
 
 /// Returns the text that replaces a file that is too large.
-fn refusal(name: &str, blob: &Blob) -> Option<Part> {
+fn too_large_notice(name: &str, blob: &Blob) -> Option<Part> {
     let size = blob.data.as_ref().map_or(0, |data| data.len());
     if size <= SIZE_MAX {
         return None;
@@ -143,7 +143,7 @@ fn refusal(name: &str, blob: &Blob) -> Option<Part> {
 }
 
 /// Returns a part with the URI of the file, if models can read it.
-async fn reference(
+async fn file_reference(
     artifacts: &dyn ArtifactService,
     key: &ArtifactKey,
     version: u64,

@@ -38,7 +38,7 @@ pub struct RunnerBuilder {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     session_cache: usize,
-    kept_bytes: usize,
+    cached_bytes: usize,
     idle_limit: Duration,
     tool_time_limit: Duration,
     host: Option<Arc<Scheduler>>,
@@ -62,7 +62,7 @@ impl Default for RunnerBuilder {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             session_cache: 256,
-            kept_bytes: 256 * 1024 * 1024,
+            cached_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
             host: None,
@@ -155,7 +155,7 @@ impl RunnerBuilder {
     /// total size in bytes. By default 256 sessions and 256 MiB.
     pub fn session_cache(mut self, sessions: usize, bytes: usize) -> Self {
         self.session_cache = sessions;
-        self.kept_bytes = bytes;
+        self.cached_bytes = bytes;
         self
     }
 
@@ -180,7 +180,7 @@ impl RunnerBuilder {
     }
 
     /// Runs as tools of another run, on that run's scheduler.
-    pub(crate) fn host(mut self, host: &Arc<Scheduler>) -> Self {
+    pub(crate) fn host_scheduler(mut self, host: &Arc<Scheduler>) -> Self {
         self.host = Some(Arc::clone(host));
         self
     }
@@ -202,30 +202,13 @@ impl RunnerBuilder {
 
     /// Builds the runner, or returns an error if the description is invalid.
     pub fn build(self) -> Result<Runner, BuildError> {
-        if self.app_name.is_empty() {
-            return Err(BuildError::new(
-                "runner",
-                "has no app name; give it one with `app_name`",
-            ));
-        }
-        let Some(root) = self.agent else {
-            return Err(BuildError::new(
-                "runner",
-                "has no agent; give it one with `agent`",
-            ));
-        };
-        let Some(sessions) = self.sessions else {
-            let reason = "has no session service; give it one with `session_service`";
-            return Err(BuildError::new("runner", reason));
-        };
-        if self.ingests_turns && self.memory.is_none() {
-            let reason = "is to ingest turns and has no memory; give it one with `memory_service`";
-            return Err(BuildError::new("runner", reason));
-        }
-        if let Some((twin, _)) = duplicate_plugin(&self.plugins) {
-            let reason = "occurs twice; give each plugin a unique name";
-            return Err(BuildError::new(format!("plugin {twin:?}"), reason));
-        }
+        self.check()?;
+        let missing = |reason: &str| BuildError::new("runner", reason);
+        let root = self.agent;
+        let root = root.ok_or_else(|| missing("has no agent; set one with `agent`"))?;
+        let sessions = self
+            .sessions
+            .ok_or_else(|| missing("has no session service; set one with `session_service`"))?;
         let compaction = self.compaction.map(|config| config.build(&*root));
         let compactor = compaction.transpose()?.map(Arc::new);
         let tree = AgentTree::new(root)?;
@@ -243,7 +226,7 @@ impl RunnerBuilder {
                 app_name: self.app_name,
                 tree: Arc::new(tree),
                 leases: Leases::new(Arc::clone(&log), self.idle_limit),
-                going_on: ActiveRuns::default(),
+                active_runs: ActiveRuns::default(),
                 sessions,
                 log,
                 memory: self.memory,
@@ -257,13 +240,31 @@ impl RunnerBuilder {
                 is_resumable: self.is_resumable,
                 clock: self.clock,
                 ids: self.ids,
-                session_cache: SessionCache::new(cached_sessions, self.kept_bytes),
+                session_cache: SessionCache::new(cached_sessions, self.cached_bytes),
                 tool_time_limit: self.tool_time_limit,
                 host: self.host,
                 max_llm_calls: self.max_llm_calls,
                 telemetry: self.telemetry.unwrap_or_else(Telemetry::from_env),
             }),
         })
+    }
+}
+
+impl RunnerBuilder {
+    fn check(&self) -> Result<(), BuildError> {
+        if self.app_name.is_empty() {
+            let reason = "has no app name; set one with `app_name`";
+            return Err(BuildError::new("runner", reason));
+        }
+        if self.ingests_turns && self.memory.is_none() {
+            let reason = "ingests turns but has no memory; set one with `memory_service`";
+            return Err(BuildError::new("runner", reason));
+        }
+        if let Some((twin, _)) = duplicate_plugin(&self.plugins) {
+            let reason = "occurs twice; give each plugin a unique name";
+            return Err(BuildError::new(format!("plugin {twin:?}"), reason));
+        }
+        Ok(())
     }
 }
 

@@ -172,7 +172,7 @@ impl RunRequest {
         }
     }
 
-    /// Sets the id of the run. If a run with this id has started_run with the same message, it is
+    /// Sets the id of the run. If a run with this id has started with the same message, it is
     /// resumed, so that a client can retry the request.
     pub fn with_invocation_id(mut self, id: impl Into<String>) -> RunRequest {
         self.invocation_id = Some(id.into());

@@ -37,7 +37,7 @@ impl EphemeralSessions {
         check_limit(LimitKind::Event, json.len(), limits.event_bytes)
     }
 
-    fn keep(&self, session: Session) -> Result<()> {
+    fn insert(&self, session: Session) -> Result<()> {
         let key = session.key();
         match self.lock().get_mut(&key) {
             Some(kept) => {
@@ -92,7 +92,7 @@ impl SessionService for EphemeralSessions {
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
         self.check(&event)?;
         let event = apply_event_to_session(session, event);
-        self.keep(session.clone())?;
+        self.insert(session.clone())?;
         Ok(event)
     }
 
@@ -100,7 +100,7 @@ impl SessionService for EphemeralSessions {
         self.check(&event)?;
         // In one step, because other tasks write to the live state meanwhile.
         let event = session.update(|session| apply_event_to_session(session, event));
-        self.keep(session.snapshot())?;
+        self.insert(session.snapshot())?;
         Ok(event)
     }
 

@@ -93,7 +93,7 @@ struct Inner {
     ids: Arc<dyn Ids>,
     session_cache: SessionCache,
     leases: Arc<Leases>,
-    going_on: ActiveRuns,
+    active_runs: ActiveRuns,
     tool_time_limit: Duration,
     /// The scheduler of the outermost run, if these runs are tools of another run.
     host: Option<Arc<Scheduler>>,
@@ -162,7 +162,7 @@ impl Runner {
             return Err(RunError::BrokenOff { reason });
         }
         let mut request = request;
-        request.message = request.message.map(message::checked).transpose()?;
+        request.message = request.message.map(message::check_message).transpose()?;
         if let Some(limit) = self.inner.max_llm_calls {
             request.config.max_llm_calls = limit;
         }
@@ -285,7 +285,7 @@ impl Runner {
     /// failed since the last call, with the errors; each failure is also logged when it happens.
     /// Each summary has a [time limit](crate::CompactionConfig::time_limit), so this returns.
     pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
-        self.inner.after_runs.wait().await;
+        self.inner.after_runs.wait_until_idle().await;
         self.inner.after_runs.take_failures()
     }
 
@@ -297,7 +297,7 @@ impl Runner {
     /// add them yourself.
     pub async fn flush_memory(&self) -> Vec<(SessionKey, MemoryError)> {
         let ingests = &self.inner.ingests.after_runs;
-        ingests.wait().await;
+        ingests.wait_until_idle().await;
         ingests.take_failures()
     }
 
@@ -309,14 +309,14 @@ impl Runner {
     /// The number of unfinished runs, including those that wait for a lease and those whose callers
     /// have gone away.
     pub fn unfinished(&self) -> usize {
-        self.inner.going_on.count()
+        self.inner.active_runs.count()
     }
 
     /// Waits for pending summaries and ingestions, closes toolsets and plugins, and flushes the
     /// session service.
     pub async fn close(&self) -> Result<()> {
-        self.inner.after_runs.wait().await;
-        self.inner.ingests.after_runs.wait().await;
+        self.inner.after_runs.wait_until_idle().await;
+        self.inner.ingests.after_runs.wait_until_idle().await;
         toolsets::close(self.agent()).await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;

@@ -40,7 +40,7 @@ impl Runner {
         rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
         let rewound = self.inner.log.rewind_with(&key, rewind).await;
         // Also after an error: the store may have written the event nevertheless.
-        self.inner.session_cache.forget(&key);
+        self.inner.session_cache.evict(&key);
         let event = rewound?.events.into_iter().next();
         let Some((_, event)) = event else {
             return Err(SessionError::InvocationNotFound { key, invocation_id }.into());

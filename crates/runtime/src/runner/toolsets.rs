@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use crate::{
     agents::Agent,
     error::ToolError,
-    tools::{ToolSource, Toolset, contained},
+    tools::{ToolSource, Toolset, run_limited},
 };
 
 /// The time limit for closing a toolset, as in ADK.
@@ -23,7 +23,7 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
             set.close().await;
             Ok::<(), ToolError>(())
         };
-        if contained(PATIENCE, closing).await.is_err() {
+        if run_limited(PATIENCE, closing).await.is_err() {
             tracing::warn!(toolset = set.name(), "a toolset could not be closed");
         }
     });

@@ -11,7 +11,7 @@ const NOT_TOLD: &str = "{}";
 
 /// Records a content attribute: in the span, for layers of this process, or not at all. Calls
 /// `text` only if the text is used.
-pub(super) fn tell(
+pub(super) fn record_content(
     span: &Span,
     telemetry: Telemetry,
     attribute: &'static str,
@@ -31,7 +31,7 @@ pub(super) fn tell(
 }
 
 /// Whether the content is recorded anywhere.
-pub(super) fn is_told(span: &Span, telemetry: Telemetry) -> bool {
+pub(super) fn is_recorded(span: &Span, telemetry: Telemetry) -> bool {
     !span.is_disabled() && (telemetry.content_in_spans || telemetry.content_in_process)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
         let parts = content.parts().iter();
         let parts = parts.filter(|part| part.inline_data.is_none());
-        in_form(&with_parts(content, parts.map(without_signature)))
+        to_wire_json(&with_parts(content, parts.map(without_signature)))
     });
     let contents: Vec<Json> = contents.collect();
     let mut config = request.config.clone();
@@ -111,7 +111,7 @@ fn without_signature(part: &Part) -> Part {
     part
 }
 
-fn in_form(content: &Content) -> Json {
+fn to_wire_json(content: &Content) -> Json {
     let text = content.to_snake_json().ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
     json.unwrap_or_default()

@@ -27,8 +27,8 @@ mod spans;
 pub(crate) use model_call::CallSpans;
 pub use settings::Telemetry;
 pub(crate) use spans::{
-    ToolCallOutcome, agent, compaction, compaction_made, failed, invocation, invocation_begun,
-    merged, tool,
+    ToolCallOutcome, agent, compaction, invocation, mark_failed, record_compaction,
+    record_invocation, record_merged, tool,
 };
 
 /// The target of all spans of runs.

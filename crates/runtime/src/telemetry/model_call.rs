@@ -10,9 +10,9 @@ use tracing::{Span, field::Empty, info_span};
 
 use super::{
     SPANS, Telemetry,
-    content::{is_told, request_text, response_text, tell},
-    provider::system_of,
-    spans::failed,
+    content::{is_recorded, record_content, request_text, response_text},
+    provider::provider_or_google,
+    spans::mark_failed,
 };
 use crate::{context::InvocationContext, error::Result, models::LlmRequest};
 
@@ -91,7 +91,7 @@ impl CallSpans {
     }
 
     /// Records the final request.
-    pub(crate) fn ask(&self, request: &LlmRequest) {
+    pub(crate) fn record_request(&self, request: &LlmRequest) {
         if self.call.is_disabled() {
             return;
         }
@@ -112,7 +112,7 @@ impl CallSpans {
         if let Some(budget) = budget {
             span.record("gen_ai.usage.experimental.reasoning_tokens_limit", budget);
         }
-        tell(span, self.telemetry, "gcp.vertex.agent.llm_request", || {
+        record_content(span, self.telemetry, "gcp.vertex.agent.llm_request", || {
             request_text(request)
         });
     }
@@ -124,7 +124,7 @@ impl CallSpans {
             target: SPANS,
             "generate_content",
             "otel.name" = format!("generate_content {}", request.model).trim(),
-            "gen_ai.system" = system_of(&request.model).as_str(),
+            "gen_ai.system" = provider_or_google(&request.model).as_str(),
             "gen_ai.operation.name" = "generate_content",
             "gen_ai.request.model" = request.model.as_str(),
             "gen_ai.request.top_p" = request.config.top_p,
@@ -144,20 +144,20 @@ impl CallSpans {
     }
 
     /// Records an answer of the model, or of a callback in its place.
-    pub(crate) fn hear(&mut self, response: &LlmResponse) {
+    pub(crate) fn record_answer(&mut self, response: &LlmResponse) {
         if self.call.is_disabled() {
             return;
         }
         let heard = &mut self.heard;
         let is_piece = response.partial == Some(true);
         if let Some(usage) = &response.usage_metadata {
-            heard.usage = Some(Usage::of(usage));
+            heard.usage = Some(Usage::from_metadata(usage));
         }
         let reason = response.finish_reason.as_deref();
         if let Some(reason) = reason.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
             heard.finish_reason = Some(reason.to_lowercase());
         }
-        if is_told(&self.call, self.telemetry)
+        if is_recorded(&self.call, self.telemetry)
             && (!is_piece || heard.response.is_none() || heard.is_piece)
         {
             heard.response = Some(Arc::new(response.clone()));
@@ -167,7 +167,7 @@ impl CallSpans {
 
     /// Records the event made from the answer. If the model has reported that it is done, its span
     /// ends here, so that tools run outside it.
-    pub(crate) fn made_event(&mut self, id: &str) {
+    pub(crate) fn record_event(&mut self, id: &str) {
         if self.call.is_disabled() {
             return;
         }
@@ -178,16 +178,16 @@ impl CallSpans {
     }
 
     /// Returns the result unchanged. An error marks the call as failed.
-    pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn mark_failure<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
-            failed(&self.call, error.code());
+            mark_failed(&self.call, error.code());
         }
         result
     }
 
     /// Records that the model failed.
     pub(crate) fn model_failed(&mut self, code: Option<&str>) {
-        failed(&self.generate, code.unwrap_or("ModelError"));
+        mark_failed(&self.generate, code.unwrap_or("ModelError"));
         self.end_generating();
     }
 
@@ -230,7 +230,7 @@ impl Drop for CallSpans {
         let response = self.heard.response.take();
         if self.heard.event.is_some() || response.is_some() {
             let attribute = "gcp.vertex.agent.llm_response";
-            tell(&self.call, self.telemetry, attribute, || {
+            record_content(&self.call, self.telemetry, attribute, || {
                 response.as_deref().map(response_text).unwrap_or_default()
             });
         }
@@ -239,7 +239,7 @@ impl Drop for CallSpans {
 
 impl Usage {
     /// Counts results of tools that the provider runs as input, thoughts as output.
-    fn of(usage: &UsageMetadata) -> Usage {
+    fn from_metadata(usage: &UsageMetadata) -> Usage {
         let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
             (None, None) => None,
             _ => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),

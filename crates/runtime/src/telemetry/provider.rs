@@ -13,11 +13,11 @@ const COLLECTIONS: [&str; 6] = [
 ];
 
 /// The provider of a model. Unknown models count as Google's, as in ADK.
-pub(super) fn system_of(model: &str) -> String {
+pub(super) fn provider_or_google(model: &str) -> String {
     if model == "offline" {
         return "retain".to_owned();
     }
-    provider_of(model).unwrap_or_else(|| google().to_owned())
+    provider_of(model).unwrap_or_else(|| google_api_name().to_owned())
 }
 
 /// The provider in a name, unless it is Google.
@@ -35,7 +35,7 @@ fn provider_of(model: &str) -> Option<String> {
 }
 
 /// The name of the Google API in use.
-pub(super) fn google() -> &'static str {
+pub(super) fn google_api_name() -> &'static str {
     let names = ["GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"];
     let value = names.iter().find_map(|name| env::var(name).ok());
     let value = value.unwrap_or_default().to_ascii_lowercase();
@@ -85,6 +85,6 @@ mod tests {
         for (model, provider) in known {
             assert_eq!(provider_of(model).as_deref(), provider, "{model}");
         }
-        assert_eq!(system_of("offline"), "retain");
+        assert_eq!(provider_or_google("offline"), "retain");
     }
 }

@@ -26,10 +26,10 @@ impl Telemetry {
     /// As in ADK its `true` means log records only, which Retain does not write.
     pub fn from_env() -> Telemetry {
         let read = |name: &str| env::var(name).ok();
-        Telemetry::of(read(ADK).as_deref(), read(OTEL).as_deref())
+        Telemetry::from_values(read(ADK).as_deref(), read(OTEL).as_deref())
     }
 
-    fn of(adk: Option<&str>, otel: Option<&str>) -> Telemetry {
+    fn from_values(adk: Option<&str>, otel: Option<&str>) -> Telemetry {
         let adk = adk.map(|value| value.trim().to_ascii_lowercase());
         let otel = otel.unwrap_or_default().trim().to_ascii_uppercase();
         let content_in_spans = match adk.as_deref() {
@@ -48,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_off_unless_somebody_asks_for_it() {
-        let is_on = |adk, otel| Telemetry::of(adk, otel).content_in_spans;
+    fn content_is_off_by_default() {
+        let is_on = |adk, otel| Telemetry::from_values(adk, otel).content_in_spans;
         assert!(!is_on(None, None));
         for nothing in ["", "no", "false", "0", "NO_CONTENT", "EVENT_ONLY"] {
             assert!(!is_on(Some(nothing), None), "{nothing}");

@@ -6,8 +6,8 @@ use tracing::{Span, field::Empty, info_span};
 
 use super::{
     CONTENT, SPANS, Telemetry,
-    content::{answer_text, answers_text, arguments_text, tell},
-    provider::google,
+    content::{answer_text, answers_text, arguments_text, record_content},
+    provider::google_api_name,
 };
 use crate::{
     compaction::Compactor,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Marks a span as failed. Records the code and not the message, which may quote the conversation.
-pub(crate) fn failed(span: &Span, code: &str) {
+pub(crate) fn mark_failed(span: &Span, code: &str) {
     span.record("error.type", code);
     span.record("otel.status_description", code);
 }
@@ -36,7 +36,7 @@ pub(crate) fn invocation(session: &str) -> Span {
 }
 
 /// Records the id of the run.
-pub(crate) fn invocation_begun(
+pub(crate) fn record_invocation(
     span: &Span,
     telemetry: Telemetry,
     key: &SessionKey,
@@ -104,19 +104,19 @@ impl ToolCallOutcome<'_> {
         if span.is_disabled() {
             return;
         }
-        tell(span, telemetry, "gcp.vertex.agent.tool_call_args", || {
+        record_content(span, telemetry, "gcp.vertex.agent.tool_call_args", || {
             arguments_text(self.args)
         });
         let none = Event::default();
         let answer = self.ran.as_ref().ok().and_then(Option::as_ref);
-        tell(span, telemetry, "gcp.vertex.agent.tool_response", || {
+        record_content(span, telemetry, "gcp.vertex.agent.tool_response", || {
             answer_text(answer.unwrap_or(&none))
         });
         if let Some(answer) = answer {
             span.record("gcp.vertex.agent.event_id", answer.id.as_str());
         }
         if let Some(code) = self.failure() {
-            failed(span, code);
+            mark_failed(span, code);
         }
     }
 
@@ -158,7 +158,7 @@ fn is_falsy(value: &Json) -> bool {
 }
 
 /// Records that the answers of several calls were merged into one event.
-pub(crate) fn merged(event: &Event, telemetry: Telemetry) {
+pub(crate) fn record_merged(event: &Event, telemetry: Telemetry) {
     let span = info_span!(
         target: SPANS,
         "execute_tool_merged",
@@ -173,7 +173,7 @@ pub(crate) fn merged(event: &Event, telemetry: Telemetry) {
         "gcp.vertex.agent.llm_request" = "{}",
         "gcp.vertex.agent.llm_response" = "{}",
     );
-    tell(&span, telemetry, "gcp.vertex.agent.tool_response", || {
+    record_content(&span, telemetry, "gcp.vertex.agent.tool_response", || {
         answers_text(event)
     });
 }
@@ -189,12 +189,12 @@ pub(crate) fn compaction(
         target: SPANS,
         "compact_events",
         "otel.name" = %format_args!("compact_events {trigger}"),
-        "gen_ai.system" = google(),
+        "gen_ai.system" = google_api_name(),
         "gen_ai.operation.name" = "compact_events",
         "gen_ai.conversation.id" = session,
         "gen_ai.compaction.trigger" = trigger,
         "gen_ai.compaction.summarizer_type" = compactor.summarizer_kind(),
-        "gen_ai.compaction.event_count" = count(events),
+        "gen_ai.compaction.event_count" = to_i64(events),
         "gen_ai.compaction.token_threshold" = Empty,
         "gen_ai.compaction.event_retention_size" = Empty,
         "gen_ai.compaction.compaction_interval" = Empty,
@@ -206,12 +206,12 @@ pub(crate) fn compaction(
         "otel.status_description" = Empty,
     );
     if let Some(threshold) = &compactor.threshold {
-        let (tokens, kept) = (threshold.tokens, count(threshold.retained_events));
+        let (tokens, kept) = (threshold.tokens, to_i64(threshold.retained_events));
         span.record("gen_ai.compaction.token_threshold", i64::from(tokens));
         span.record("gen_ai.compaction.event_retention_size", kept);
     }
     if let Some(window) = &compactor.window {
-        let (interval, overlap) = (count(window.interval), count(window.overlap));
+        let (interval, overlap) = (to_i64(window.interval), to_i64(window.overlap));
         span.record("gen_ai.compaction.compaction_interval", interval);
         span.record("gen_ai.compaction.overlap_size", overlap);
     }
@@ -219,7 +219,7 @@ pub(crate) fn compaction(
 }
 
 /// Records the event of the summary.
-pub(crate) fn compaction_made(span: &Span, event: &Event) {
+pub(crate) fn record_compaction(span: &Span, event: &Event) {
     span.record("gen_ai.compaction.result_event_id", event.id.as_str());
     if let Some(summary) = &event.actions.compaction {
         span.record("gen_ai.compaction.start_timestamp", summary.start_timestamp);
@@ -228,6 +228,6 @@ pub(crate) fn compaction_made(span: &Span, event: &Event) {
 }
 
 /// Exporters support only signed numbers.
-fn count(number: usize) -> i64 {
+fn to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -84,7 +84,7 @@ impl AgentTool {
             .agent(Arc::clone(&self.agent))
             .session_service(sessions)
             .tool_time_limit(shared.tool_time_limit)
-            .host(shared.outermost_scheduler())
+            .host_scheduler(shared.outermost_scheduler())
             .telemetry(shared.telemetry)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
@@ -144,12 +144,12 @@ impl Tool for AgentTool {
         let tool = self.clone();
         // Copy the state now rather than when the agent starts: parallel calls may write in
         // between.
-        let state = inherited(&ctx.state().to_state());
+        let state = inherited_state(&ctx.state().to_state());
         // This is a nested run, so the scheduler gives its agents their own stack.
         let scheduler = Arc::clone(ctx.invocation.shared.outermost_scheduler());
         let run = async move { tool.run_agent(ctx, args, state).await };
         let ran = scheduler.run(run).await;
-        ran.unwrap_or_else(|error| Err(failed(error)))
+        ran.unwrap_or_else(|error| Err(to_tool_error(error)))
     }
 }
 
@@ -168,7 +168,7 @@ impl AgentTool {
         let id = ctx.invocation.shared.ids.new_id();
         let created =
             sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
-        created.await.map_err(|error| failed(error.into()))?;
+        created.await.map_err(|error| to_tool_error(error.into()))?;
         let config = RunConfig {
             // Only the last answer is used, and it must be complete.
             streaming_mode: StreamingMode::None,
@@ -178,10 +178,10 @@ impl AgentTool {
         let message = self.message(&args)?;
         let request = RunRequest::new(message).with_config(config);
         let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
-        let mut run = run.map_err(failed)?;
+        let mut run = run.map_err(to_tool_error)?;
         let mut result = AgentResult::default();
         while let Some(event) = run.next().await {
-            result.record(&ctx, &event.map_err(failed)?);
+            result.record(&ctx, &event.map_err(to_tool_error)?);
         }
         self.result(&ctx, result)
     }
@@ -190,7 +190,7 @@ impl AgentTool {
     fn message(&self, args: &JsonMap) -> Result<Content, ToolError> {
         let request = args.get("request").and_then(Json::as_str);
         Ok(match (input_schema(&*self.agent), request) {
-            (Some(schema), _) => Content::user(in_form(schema, args)?),
+            (Some(schema), _) => Content::user(args_json(schema, args)?),
             (None, Some(request)) => Content::user(request),
             (None, None) => Content::user(python_json_sorted(args)),
         })
@@ -218,7 +218,7 @@ impl AgentTool {
             (true, Some(error)) => Ok(error.into()),
             (true, None) if result.content.is_none() => Ok("".into()),
             _ => match output_schema(&*self.agent) {
-                Some(schema) => Ok(schema.parse(&text).map_err(does_not_fit)?.into()),
+                Some(schema) => Ok(schema.parse(&text).map_err(schema_mismatch)?.into()),
                 None => Ok(text.into()),
             },
         }
@@ -255,11 +255,13 @@ impl AgentResult {
 }
 
 /// Serializes the arguments in the order of the schema's properties, without nulls.
-fn in_form(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
+fn args_json(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
     let required = schema["required"].as_array().unwrap_or_default().iter();
     let missing = |name: &&str| args.get(name).is_none();
     if let Some(name) = required.filter_map(Json::as_str).find(missing) {
-        return Err(does_not_fit(format!("argument {name:?} is missing").into()));
+        return Err(schema_mismatch(
+            format!("argument {name:?} is missing").into(),
+        ));
     }
     let Some(properties) = schema["properties"].as_object() else {
         return Ok(Json::from(args.clone()).to_string());
@@ -271,12 +273,12 @@ fn in_form(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
     Ok(Json::from(given.collect::<JsonMap>()).to_string())
 }
 
-fn does_not_fit(error: BoxError) -> ToolError {
+fn schema_mismatch(error: BoxError) -> ToolError {
     ToolError::from(error).with_code("ValidationError")
 }
 
 /// Converts an error of the agent's run to a tool error with the message of its cause.
-fn failed(error: RunError) -> ToolError {
+fn to_tool_error(error: RunError) -> ToolError {
     ToolError {
         code: Some(error.code().to_owned()),
         message: error.cause(),
@@ -285,7 +287,7 @@ fn failed(error: RunError) -> ToolError {
 }
 
 /// Returns the state that the agent starts with: all state keys except ADK's internal ones.
-fn inherited(state: &State) -> State {
+fn inherited_state(state: &State) -> State {
     let kept = state.iter().filter(|(key, _)| !key.starts_with("_adk"));
     kept.map(|(key, value)| (key, value.clone())).collect()
 }

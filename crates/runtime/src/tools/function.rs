@@ -118,7 +118,7 @@ impl FunctionTool {
     }
 
     /// Sets the ADK class name of the tool.
-    pub(crate) fn of_kind(mut self, kind: &'static str) -> FunctionTool {
+    pub(crate) fn with_kind(mut self, kind: &'static str) -> FunctionTool {
         self.kind = Some(kind);
         self
     }

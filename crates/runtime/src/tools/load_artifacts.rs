@@ -78,7 +78,7 @@ impl LoadArtifactsTool {
         requested: &str,
         listed: &[String],
     ) -> Result<Option<Part>, ToolError> {
-        let Some(mut name) = resolved(requested, listed) else {
+        let Some(mut name) = resolve_name(requested, listed) else {
             tracing::debug!(artifact = ?requested, "not an artifact of this session");
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl Tool for LoadArtifactsTool {
             return Ok(());
         }
         request.append_dynamic_instruction(instruction(&listed));
-        for requested in answered(request) {
+        for requested in loaded_names(request) {
             if let Some(part) = self.load(ctx, &requested, &listed).await? {
                 let lead = Part::text(format!("Artifact {requested} is:"));
                 let content = Content::new("user", vec![lead, part]);
@@ -152,7 +152,7 @@ impl Tool for LoadArtifactsTool {
     }
 
     async fn run(&self, _ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
-        let answer = match names_in(&args) {
+        let answer = match artifact_names(&args) {
             Some(names) => {
                 let names = names.into_iter().map(Json::from).collect::<Vec<_>>();
                 JsonMap::from([
@@ -186,12 +186,12 @@ fn instruction(listed: &[String]) -> String {
 }
 
 /// Returns the names in the tool's results that end the request.
-fn answered(request: &LlmRequest) -> Vec<String> {
+fn loaded_names(request: &LlmRequest) -> Vec<String> {
     let last = request.contents.last();
     let responses = last.into_iter().flat_map(|last| last.function_responses());
     let mut names = Vec::new();
     for response in responses.filter(|response| response.name.as_deref() == Some(NAME)) {
-        match response.response.as_ref().map(names_in) {
+        match response.response.as_ref().map(artifact_names) {
             Some(Some(said)) => names.extend(said),
             Some(None) => tracing::warn!("load_artifacts answered with something else than names"),
             None => {}
@@ -201,7 +201,7 @@ fn answered(request: &LlmRequest) -> Vec<String> {
 }
 
 /// Reads `artifact_names` from a call or a result; returns `None` unless all of them are strings.
-fn names_in(map: &JsonMap) -> Option<Vec<String>> {
+fn artifact_names(map: &JsonMap) -> Option<Vec<String>> {
     let Some(names) = map.get("artifact_names") else {
         return Some(Vec::new());
     };
@@ -211,7 +211,7 @@ fn names_in(map: &JsonMap) -> Option<Vec<String>> {
 
 /// Resolves a requested name to a listed one. The model's input is untrusted, so an unlisted name
 /// resolves to nothing. Models often omit or add the `user:` prefix.
-fn resolved(requested: &str, listed: &[String]) -> Option<String> {
+fn resolve_name(requested: &str, listed: &[String]) -> Option<String> {
     let is_listed = |name: &str| listed.iter().any(|known| known == name);
     if is_listed(requested) {
         return Some(requested.to_owned());

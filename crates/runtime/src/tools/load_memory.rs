@@ -8,7 +8,7 @@ use retain_core::{
     FunctionDeclaration, Json, JsonMap, MemoryEntry, SearchMemoryResponse, prompt_text::LOAD_MEMORY,
 };
 
-use super::{Tool, ToolOutput, function::missing_parameters, preload_memory::share};
+use super::{Tool, ToolOutput, function::missing_parameters, preload_memory::size_limit_per_entry};
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
 const DESCRIPTION: &str = "Loads the memory for the current user.
@@ -90,11 +90,11 @@ fn parameters() -> Json {
 }
 
 fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {
-    let sizes = found.memories.iter().map(letters).collect();
-    let room = share(sizes, MAX_LETTERS);
+    let sizes = found.memories.iter().map(text_length).collect();
+    let room = size_limit_per_entry(sizes, MAX_LETTERS);
     let memories = found.memories.iter().map(|memory| {
-        let text = match letters(memory) > room {
-            true => cut(memory.clone(), room).to_snake_json()?,
+        let text = match text_length(memory) > room {
+            true => truncate(memory.clone(), room).to_snake_json()?,
             false => memory.to_snake_json()?,
         };
         Json::parse(&text)
@@ -103,14 +103,14 @@ fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {
     memories.map_err(|error| ToolError::from(Box::new(error) as retain_core::BoxError))
 }
 
-fn letters(memory: &MemoryEntry) -> usize {
+fn text_length(memory: &MemoryEntry) -> usize {
     let texts = memory.content.parts().iter();
     let texts = texts.filter_map(|part| part.text.as_deref());
     texts.map(|text| text.chars().count()).sum()
 }
 
 /// Cuts the texts of an entry to `room` characters. Author, time and other parts are kept.
-fn cut(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
+fn truncate(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
     let parts = memory.content.parts.iter_mut().flatten();
     for text in parts.filter_map(|part| part.text.as_mut()) {
         let size = text.chars().count();

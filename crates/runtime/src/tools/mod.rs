@@ -201,7 +201,7 @@ impl ToolSource {
             ToolSource::Set(set) => set,
         };
         let limit = ctx.invocation.shared.tool_time_limit;
-        let found = contained(limit, set.tools(ctx)).await;
+        let found = run_limited(limit, set.tools(ctx)).await;
         let found = found.map_err(|trouble| trouble.into_error("gave no tools", limit));
         match (found, set.prefix()) {
             (Ok(tools), None) => tools,
@@ -241,7 +241,7 @@ impl ToolFailure {
 }
 
 /// Runs the operation with a timeout and catches panics.
-pub(crate) async fn contained<T>(
+pub(crate) async fn run_limited<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolFailure> {

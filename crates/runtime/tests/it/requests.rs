@@ -98,7 +98,7 @@ fn weather() -> FunctionTool {
 }
 
 #[tokio::test]
-async fn plain_agent() {
+async fn plain_agent_request_matches_the_snapshot() {
     let stage = Stage::new(["Hello, Ada.".into(), "Fine.".into()], |agent| {
         agent.instruction("Be kind to {user:name?}. Today: {day}.")
     });
@@ -111,7 +111,7 @@ async fn plain_agent() {
 }
 
 #[tokio::test]
-async fn static_instruction() {
+async fn static_instruction_request_matches_the_snapshot() {
     let house_rules = Content::new(
         "user",
         vec![
@@ -163,7 +163,7 @@ impl Toolset for Files {
 }
 
 #[tokio::test]
-async fn every_kind_of_tool() {
+async fn tool_declarations_request_matches_the_snapshot() {
     let files: Arc<dyn Toolset> = Arc::new(Files);
     let stage = Stage::new(["Nothing to do.".into()], |agent| {
         agent
@@ -191,7 +191,7 @@ struct Position {
 }
 
 #[tokio::test]
-async fn output_schema() {
+async fn output_schema_request_matches_the_snapshot() {
     let answer = r#"{"latitude": 59.9, "longitude": 10.7}"#;
     let stage = Stage::new([answer.into()], |agent| {
         let agent = agent.instruction("Locate.").output_key("position");
@@ -202,7 +202,7 @@ async fn output_schema() {
 }
 
 #[tokio::test]
-async fn output_schema_and_tools() {
+async fn output_schema_and_tools_request_matches_the_snapshot() {
     let script = [
         call("weather", serde_json::json!({"city": "Oslo"})).into(),
         call("set_model_response", serde_json::json!({"latitude": 59.9})).into(),
@@ -246,7 +246,7 @@ async fn memory() -> InMemoryMemoryService {
 }
 
 #[tokio::test]
-async fn memory_tools() {
+async fn memory_tools_request_matches_the_snapshot() {
     let script = [
         call("load_memory", serde_json::json!({"query": "dog"})).into(),
         "Tomatoes, and a dog.".into(),
@@ -262,7 +262,7 @@ async fn memory_tools() {
 }
 
 #[tokio::test]
-async fn include_contents_none() {
+async fn include_contents_none_request_matches_the_snapshot() {
     let script = [
         "Noted.".into(),
         call("weather", serde_json::json!({"city": "Oslo", "days": 2})).into(),
@@ -279,7 +279,7 @@ async fn include_contents_none() {
 }
 
 #[tokio::test]
-async fn thoughts() {
+async fn thought_parts_request_matches_the_snapshot() {
     let thought = Part {
         thought: Some(true),
         ..Part::text("The user wants a number.")
@@ -293,7 +293,7 @@ async fn thoughts() {
 }
 
 #[tokio::test]
-async fn unknown_tool() {
+async fn unknown_tool_request_matches_the_snapshot() {
     let script = [
         call("wether", serde_json::json!({"city": "Oslo"})).into(),
         call("weather", serde_json::json!({"town": "Oslo"})).into(),
@@ -305,7 +305,7 @@ async fn unknown_tool() {
 }
 
 #[tokio::test]
-async fn examples() {
+async fn example_tool_request_matches_the_snapshot() {
     let shown = call("weather", serde_json::json!({"city": "Rome", "days": 1}));
     let result = JsonMap::from([("sky", Json::from("it's blue")), ("warm", true.into())]);
     let result = FunctionResponse::new("call-1", "weather", result);
@@ -332,7 +332,7 @@ async fn examples() {
 }
 
 #[tokio::test]
-async fn late_answer() {
+async fn late_answer_request_matches_the_snapshot() {
     let script = [
         vec![
             call(
@@ -360,7 +360,7 @@ async fn late_answer() {
 }
 
 #[tokio::test]
-async fn model_input_context() {
+async fn model_input_context_request_matches_the_snapshot() {
     let stage = Stage::new(["One.".into(), "Two.".into()], |agent| agent);
     stage.say("First?").await;
     let config = RunConfig::streaming()

@@ -252,7 +252,7 @@ impl Agent for Steps {
             ctx.save_agent_state(JsonMap::from([("done", step + 1)]))
                 .await?;
         }
-        ctx.end_of_agent().await
+        ctx.record_agent_end().await
     }
 }
 

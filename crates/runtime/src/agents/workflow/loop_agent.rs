@@ -39,7 +39,7 @@ impl LoopAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LoopAgentBuilder {
         LoopAgentBuilder {
-            shell: WorkflowFields::named(name),
+            shell: WorkflowFields::new(name),
             max_iterations: None,
         }
     }
@@ -55,7 +55,7 @@ impl LoopAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<LoopAgent, BuildError> {
         Ok(LoopAgent {
-            shell: self.shell.checked()?,
+            shell: self.shell.validated()?,
             max_iterations: self.max_iterations,
         })
     }
@@ -74,33 +74,33 @@ impl Agent for LoopAgent {
         if agents.is_empty() {
             return Ok(());
         }
-        let current = steps::current(ctx, agents);
-        let mut rounds = current.as_ref().map_or(0, |it| rounds_in(&it.state));
+        let current = steps::current_step(ctx, agents);
+        let mut rounds = current.as_ref().map_or(0, |it| finished_rounds(&it.state));
         let mut resumed = current.and_then(|current| current.place);
         while self.max_iterations.is_none_or(|most| rounds < most) {
             let watch = EventWatch::default();
-            let watched = ctx.watched(&watch);
+            let watched = ctx.with_watch(&watch);
             for agent in &agents[resumed.unwrap_or(0)..] {
                 let is_resumed = resumed.take().is_some();
                 let more = JsonMap::from([(ROUNDS, rounds)]);
-                match steps::run(&watched, agent, more, is_resumed).await? {
+                match steps::run_step(&watched, agent, more, is_resumed).await? {
                     Step::Done => {}
                     Step::Paused => return Ok(()),
-                    Step::Escalated => return ctx.end_of_agent().await,
+                    Step::Escalated => return ctx.record_agent_end().await,
                 }
             }
             rounds += 1;
             if !watch.has_events() {
                 // Sub-agents that emit nothing must not starve other tasks.
-                ctx.shared.scheduler.rest().await;
+                ctx.shared.scheduler.yield_until_rest().await;
             }
         }
-        ctx.end_of_agent().await
+        ctx.record_agent_end().await
     }
 }
 
 /// Returns the number of iterations that had finished when the run was interrupted.
-fn rounds_in(state: &JsonMap) -> u32 {
+fn finished_rounds(state: &JsonMap) -> u32 {
     let rounds = state.get(ROUNDS).and_then(Json::as_u64);
     rounds
         .and_then(|rounds| rounds.try_into().ok())

@@ -42,14 +42,14 @@ struct WorkflowFields {
 }
 
 impl WorkflowFields {
-    fn named(name: impl Into<String>) -> WorkflowFields {
+    fn new(name: impl Into<String>) -> WorkflowFields {
         WorkflowFields {
             name: name.into(),
             ..WorkflowFields::default()
         }
     }
 
-    fn checked(self) -> Result<WorkflowFields, BuildError> {
+    fn validated(self) -> Result<WorkflowFields, BuildError> {
         check_name(&self.name)?;
         Ok(self)
     }
@@ -105,7 +105,7 @@ macro_rules! shell_agent {
             self.shell.callbacks()
         }
 
-        fn notes_its_end(&self) -> bool {
+        fn records_its_end(&self) -> bool {
             true
         }
     };

@@ -34,7 +34,7 @@ impl ParallelAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> ParallelAgentBuilder {
         ParallelAgentBuilder {
-            shell: WorkflowFields::named(name),
+            shell: WorkflowFields::new(name),
         }
     }
 }
@@ -43,7 +43,7 @@ impl ParallelAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<ParallelAgent, BuildError> {
         Ok(ParallelAgent {
-            shell: self.shell.checked()?,
+            shell: self.shell.validated()?,
         })
     }
 }
@@ -61,12 +61,12 @@ impl Agent for ParallelAgent {
         if agents.is_empty() {
             return Ok(());
         }
-        let watch = EventWatch::of_authors(agents.iter().map(|it| it.name().to_owned()).collect());
+        let watch = EventWatch::for_authors(agents.iter().map(|it| it.name().to_owned()).collect());
         let resumed = ctx.checkpoint().filter(|known| known.state.is_some());
         let had_escalated = resumed.as_ref().is_some_and(|it| it.is_escalated_directly);
         if resumed.is_none() {
             for agent in agents {
-                ctx.shared.checkpoints.begin(&ctx.shared.tree, agent.name());
+                ctx.shared.checkpoints.reset(&ctx.shared.tree, agent.name());
             }
             ctx.save_agent_state(JsonMap::default()).await?;
         }
@@ -76,7 +76,7 @@ impl Agent for ParallelAgent {
         let is_done = |agent: &Arc<dyn Agent>| ctx.shared.checkpoints.is_ended(agent.name());
         let has_escalated = had_escalated || watch.has_escalated();
         if !watch.is_waiting() && (has_escalated || agents.iter().all(is_done)) {
-            ctx.end_of_agent().await?;
+            ctx.record_agent_end().await?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Agent for ParallelAgent {
 impl ParallelAgent {
     /// Runs the sub-agents that have not ended yet.
     async fn run_all(&self, ctx: &InvocationContext, watch: &EventWatch) -> Result<()> {
-        let watched = ctx.watched(watch);
+        let watched = ctx.with_watch(watch);
         let checkpoints = &ctx.shared.checkpoints;
         let agents = self.shell.sub_agents.iter();
         let agents = agents.filter(|agent| !checkpoints.is_ended(agent.name()));
@@ -98,7 +98,7 @@ impl ParallelAgent {
             tokio::select! {
                 biased;
                 // Returning drops the futures of the other sub-agents, which cancels them.
-                () = watch.escalated() => return Ok(()),
+                () = watch.wait_for_escalation() => return Ok(()),
                 ran = runs.next() => match ran {
                     Some(ran) => ran?,
                     None => return Ok(()),

@@ -35,7 +35,7 @@ impl SequentialAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> SequentialAgentBuilder {
         SequentialAgentBuilder {
-            shell: WorkflowFields::named(name),
+            shell: WorkflowFields::new(name),
         }
     }
 }
@@ -44,7 +44,7 @@ impl SequentialAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<SequentialAgent, BuildError> {
         Ok(SequentialAgent {
-            shell: self.shell.checked()?,
+            shell: self.shell.validated()?,
         })
     }
 }
@@ -62,14 +62,14 @@ impl Agent for SequentialAgent {
         if agents.is_empty() {
             return Ok(());
         }
-        let resumed = steps::current(ctx, agents).and_then(|current| current.place);
+        let resumed = steps::current_step(ctx, agents).and_then(|current| current.place);
         for (place, agent) in agents.iter().enumerate().skip(resumed.unwrap_or(0)) {
             let is_resumed = resumed == Some(place);
-            let step = steps::run(ctx, agent, JsonMap::default(), is_resumed).await?;
+            let step = steps::run_step(ctx, agent, JsonMap::default(), is_resumed).await?;
             if step == Step::Paused {
                 return Ok(());
             }
         }
-        ctx.end_of_agent().await
+        ctx.record_agent_end().await
     }
 }

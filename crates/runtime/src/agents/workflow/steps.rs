@@ -25,14 +25,17 @@ pub(super) enum Step {
 const CURRENT: &str = "current_sub_agent";
 
 /// The checkpoint of the agent of `ctx` in a resumed run.
-pub(super) struct Current {
+pub(super) struct CurrentStep {
     /// Index of the current sub-agent, or `None` if that sub-agent no longer exists.
     pub(super) place: Option<usize>,
     /// The whole checkpoint state.
     pub(super) state: JsonMap,
 }
 
-pub(super) fn current(ctx: &InvocationContext, agents: &[Arc<dyn Agent>]) -> Option<Current> {
+pub(super) fn current_step(
+    ctx: &InvocationContext,
+    agents: &[Arc<dyn Agent>],
+) -> Option<CurrentStep> {
     let state = ctx.agent_state()?;
     let name = Some(state.get(CURRENT)?.as_str().unwrap_or_default());
     let place = agents.iter().position(|agent| Some(agent.name()) == name);
@@ -43,11 +46,11 @@ pub(super) fn current(ctx: &InvocationContext, agents: &[Arc<dyn Agent>]) -> Opt
             "the agent of this step no longer exists: restarting with the first agent"
         );
     }
-    Some(Current { place, state })
+    Some(CurrentStep { place, state })
 }
 
 /// Runs one step. `is_resumed` means that the step had started before the run was interrupted.
-pub(super) async fn run(
+pub(super) async fn run_step(
     ctx: &InvocationContext,
     agent: &Arc<dyn Agent>,
     more: JsonMap,
@@ -57,14 +60,14 @@ pub(super) async fn run(
     let had_escalated = is_resumed && ctx.checkpoint().is_some_and(|known| known.is_escalated);
     let is_done = is_resumed && checkpoints.is_ended(agent.name());
     if !is_resumed {
-        checkpoints.begin(&ctx.shared.tree, agent.name());
+        checkpoints.reset(&ctx.shared.tree, agent.name());
         let mut state = JsonMap::from([(CURRENT, agent.name())]);
         state.extend(more);
         ctx.save_agent_state(state).await?;
     }
     let watch = EventWatch::default();
     if !is_done {
-        ctx.watched(&watch).run_agent(agent).await?;
+        ctx.with_watch(&watch).run_agent(agent).await?;
     }
     Ok(if watch.is_waiting() {
         Step::Paused

@@ -22,11 +22,11 @@ pub(super) fn parse(path: &str) -> Vec<Step> {
     let mut rest = path;
     while !rest.is_empty() {
         let (step, len) = match rest.strip_prefix('[') {
-            Some(inside) => match bracketed(inside) {
+            Some(inside) => match parse_bracketed(inside) {
                 Some((step, len)) => (Some(step), len + 1),
                 None => (None, 1),
             },
-            None => plain(rest),
+            None => parse_plain_key(rest),
         };
         steps.extend(step);
         rest = &rest[len..];
@@ -35,9 +35,9 @@ pub(super) fn parse(path: &str) -> Vec<Step> {
 }
 
 /// Parses the step after an opening bracket; returns it with its length including the closing one.
-fn bracketed(inside: &str) -> Option<(Step, usize)> {
+fn parse_bracketed(inside: &str) -> Option<(Step, usize)> {
     if let Some(quote) = inside.chars().next().filter(|c| *c == '\'' || *c == '"') {
-        let (key, len) = until(&inside[1..], |c| c == quote)?;
+        let (key, len) = unescape_until(&inside[1..], |c| c == quote)?;
         let close = 1 + len + 1;
         return inside[close..]
             .starts_with(']')
@@ -51,11 +51,11 @@ fn bracketed(inside: &str) -> Option<(Step, usize)> {
 }
 
 /// Parses a key up to the next dot or bracket; returns it with its length.
-fn plain(text: &str) -> (Option<Step>, usize) {
+fn parse_plain_key(text: &str) -> (Option<Step>, usize) {
     let dot = usize::from(text.starts_with('.'));
     let body = &text[dot..];
     let is_end = |c: char| matches!(c, '.' | '[' | ']');
-    let (key, len) = until(body, is_end).unwrap_or_else(|| (unescape(body), body.len()));
+    let (key, len) = unescape_until(body, is_end).unwrap_or_else(|| (unescape(body), body.len()));
     match len {
         0 => (None, text.chars().next().map_or(1, char::len_utf8)),
         _ => (Some(Step::Key(key)), dot + len),
@@ -64,7 +64,7 @@ fn plain(text: &str) -> (Option<Step>, usize) {
 
 /// Returns the unescaped text before the first terminator, and its escaped length. `None` without a
 /// terminator.
-fn until(text: &str, is_end: impl Fn(char) -> bool) -> Option<(String, usize)> {
+fn unescape_until(text: &str, is_end: impl Fn(char) -> bool) -> Option<(String, usize)> {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
         if is_escaped {
@@ -121,11 +121,11 @@ pub(super) fn get<'a>(value: &'a Json, steps: &[Step]) -> Option<&'a Json> {
 /// with existing values, changes nothing.
 pub(super) fn set(value: &mut Json, steps: &[Step], new: Json) {
     if !steps.is_empty() {
-        put(value, steps, new);
+        put_value(value, steps, new);
     }
 }
 
-fn put(value: &mut Json, steps: &[Step], new: Json) {
+fn put_value(value: &mut Json, steps: &[Step], new: Json) {
     let Some((step, rest)) = steps.split_first() else {
         *value = new;
         return;
@@ -148,7 +148,7 @@ fn put(value: &mut Json, steps: &[Step], new: Json) {
                 map.insert(key.as_str(), first);
             }
             if let Some(inside) = map.get_mut(key) {
-                put(inside, rest, new);
+                put_value(inside, rest, new);
             }
         }
         Step::Index(index) => {
@@ -161,7 +161,7 @@ fn put(value: &mut Json, steps: &[Step], new: Json) {
             if items[*index].is_null() && !rest.is_empty() {
                 items[*index] = missing();
             }
-            put(&mut items[*index], rest, new);
+            put_value(&mut items[*index], rest, new);
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_in_all_their_spellings() {
+    fn paths_parse_in_every_spelling() {
         assert_eq!(parse("$.a.b"), [key("a"), key("b")]);
         assert_eq!(parse("a[3].b"), [key("a"), Step::Index(3), key("b")]);
         assert_eq!(parse(r"$['a b']['it\'s']"), [key("a b"), key("it's")]);

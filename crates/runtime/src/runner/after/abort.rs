@@ -36,7 +36,7 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
                 response: Some(JsonMap::from([("error", MESSAGE)])),
                 ..FunctionResponse::default()
             };
-            push(&mut sealing, event, response.into());
+            add_answer(&mut sealing, event, response.into());
         }
     }
     sealing
@@ -63,7 +63,7 @@ pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
 }
 
 /// Adds an answer to the event of the same agent, branch and scope.
-fn push(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
+fn add_answer(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
     let place = |event: &Event| {
         (
             event.author.clone(),
@@ -92,18 +92,18 @@ fn push(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
         invocation_id: asked.invocation_id.clone(),
         response: LlmResponse {
             content: Some(Content::new("user", vec![answer])),
-            ..aborted()
+            ..aborted_response()
         },
         ..Event::default()
     });
 }
 
 /// The event that seals a run without open calls.
-pub(crate) fn plain_abort(invocation_id: &str, root: &str) -> Event {
+pub(crate) fn abort_event(invocation_id: &str, root: &str) -> Event {
     Event {
         author: root.to_owned(),
         invocation_id: invocation_id.to_owned(),
-        response: aborted(),
+        response: aborted_response(),
         ..Event::default()
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn is_answered(events: &Events, invocation_id: &str) -> bool {
     last.is_some_and(|event| event.author != "user" && event.is_final_response())
 }
 
-fn aborted() -> LlmResponse {
+fn aborted_response() -> LlmResponse {
     LlmResponse {
         error_code: Some(INVOCATION_ABORTED.to_owned()),
         error_message: Some(MESSAGE.to_owned()),

@@ -35,7 +35,7 @@ struct Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.is_done {
-            self.inner.after_runs.give_up(&self.key);
+            self.inner.after_runs.remove(&self.key);
         }
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Task {
 impl Inner {
     /// Starts a task that summarizes the session if it needs it. `session` is as the run left it,
     /// if the run had loaded all of it; `run` is the run's span.
-    pub(crate) fn compact_later(
+    pub(crate) fn start_compaction(
         self: &Arc<Self>,
         key: &SessionKey,
         session: Option<Session>,
@@ -63,14 +63,14 @@ impl Inner {
         };
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
-            Ok(runtime) => drop(runtime.spawn(task.work(session).instrument(run.clone()))),
+            Ok(runtime) => drop(runtime.spawn(task.run(session).instrument(run.clone()))),
             Err(error) => tracing::warn!(?error, "a session is not summed up"),
         }
     }
 }
 
 impl Task {
-    async fn work(mut self, mut session: Option<Session>) {
+    async fn run(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.compact(session.take()).await {
                 let session = &self.key;
@@ -79,9 +79,9 @@ impl Task {
                     "a session could not be summed up"
                 );
                 tracing::debug!(?session, error = ?error.to_string(), "a session could not be summed up");
-                self.inner.after_runs.failed(&self.key, error);
+                self.inner.after_runs.record_failure(&self.key, error);
             }
-            if !self.inner.after_runs.again(&self.key) {
+            if !self.inner.after_runs.must_repeat(&self.key) {
                 self.is_done = true;
                 return;
             }
@@ -105,7 +105,7 @@ impl Task {
         let span = telemetry::compaction(&self.key.id, trigger, compactor, range.len());
         let summary = compactor.summary(&range).instrument(span.clone()).await;
         if let Err(error) = &summary {
-            telemetry::failed(&span, &error_kind(error));
+            telemetry::mark_failed(&span, &error_kind(error));
         }
         let Some(summary) = summary? else {
             return Ok(());
@@ -115,12 +115,12 @@ impl Task {
         let Some(event) = overlay(&range, summary, &*inner.clock, &*inner.ids) else {
             return Ok(());
         };
-        telemetry::compaction_made(&span, &event);
+        telemetry::record_compaction(&span, &event);
         drop(span);
         // The append fails if another writer appends after this refresh.
         for _ in 0..TRIES {
             self.inner.log.refresh(&mut session).await?;
-            if !is_still_good(&session, seen, &range, &event) {
+            if !is_still_valid(&session, seen, &range, &event) {
                 let session = &self.key;
                 tracing::debug!(?session, "a summary came too late and is dropped");
                 return Ok(());
@@ -158,7 +158,7 @@ impl Task {
 
 /// Whether a summary of `range` is still valid: no event of it was rewound, and no event after the
 /// first `seen` summarizes any of it.
-fn is_still_good(session: &Session, seen: usize, range: &[Arc<Event>], summary: &Event) -> bool {
+fn is_still_valid(session: &Session, seen: usize, range: &[Arc<Event>], summary: &Event) -> bool {
     let valid = valid_events(&session.events);
     let valid: HashSet<&str> = valid.iter().map(|event| event.id.as_str()).collect();
     // The earlier summary in `range` has no id: it is not an event of the log.

@@ -7,7 +7,7 @@ use retain_core::{Event, LlmResponse};
 
 use super::abort;
 use crate::{
-    agents::owed_after_agent,
+    agents::run_pending_after_callbacks,
     error::{Result, RunError, error_kind},
     plugins::ask_plugins,
     runner::drive::{Driver, stop::StopReason, store::PATIENCE},
@@ -16,9 +16,9 @@ use crate::{
 impl Driver {
     /// Seals a cancelled run: runs pending `after_agent` callbacks and answers open calls.
     pub(crate) async fn seal(&mut self, reason: StopReason) -> Result<()> {
-        self.untaken = None;
-        for ctx in self.ctx.take_entered().into_iter().rev() {
-            let owed = AssertUnwindSafe(owed_after_agent(&ctx)).catch_unwind();
+        self.pending_delivery = None;
+        for ctx in self.ctx.take_agents_awaiting_after().into_iter().rev() {
+            let owed = AssertUnwindSafe(run_pending_after_callbacks(&ctx)).catch_unwind();
             let called = tokio::time::timeout(PATIENCE, owed).await;
             if !matches!(called, Ok(Ok(()))) {
                 let agent = ctx.agent_name();
@@ -34,10 +34,10 @@ impl Driver {
         }
         // A caller that disconnects after the answer has interrupted nothing, and a run whose last
         // event ended it is complete.
-        let is_complete = self.is_given_back
+        let is_complete = self.is_released
             || (reason == StopReason::Abandoned && abort::is_answered(&events, id));
         if sealing.is_empty() && !is_complete {
-            sealing.push(abort::plain_abort(id, self.inner.tree.root().name()));
+            sealing.push(abort::abort_event(id, self.inner.tree.root().name()));
         }
         let count = sealing.len();
         for (number, mut event) in (1..).zip(sealing) {
@@ -60,7 +60,7 @@ impl Driver {
             },
             ..failed.new_event()
         };
-        failed.complete(&mut event);
+        failed.fill_missing_fields(&mut event);
         let is_last = self.inner.plugins.is_empty();
         if let Err(error) = self.store(event, is_last).await {
             let invocation = self.ctx.invocation_id();
@@ -90,7 +90,7 @@ impl Driver {
     }
 
     /// Caches the session for the next run.
-    pub(crate) fn keep(&self) {
+    pub(crate) fn cache_session(&self) {
         if self.is_windowed {
             return;
         }

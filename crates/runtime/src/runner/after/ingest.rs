@@ -48,7 +48,7 @@ struct Ingest {
 impl Drop for Ingest {
     fn drop(&mut self) {
         if !self.is_done {
-            self.inner.ingests.after_runs.give_up(&self.key);
+            self.inner.ingests.after_runs.remove(&self.key);
         }
     }
 }
@@ -56,7 +56,7 @@ impl Drop for Ingest {
 impl Inner {
     /// Starts a task that ingests the session, if the runner ingests turns. `session` is as the run
     /// left it, if the run had loaded all of it.
-    pub(crate) fn ingest_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
+    pub(crate) fn start_ingestion(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {
             return;
         };
@@ -71,20 +71,20 @@ impl Inner {
         };
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
-            Ok(runtime) => drop(runtime.spawn(ingest.work(session))),
-            Err(error) => ingest.failed(MemoryError::backend(error)),
+            Ok(runtime) => drop(runtime.spawn(ingest.run(session))),
+            Err(error) => ingest.record_failure(MemoryError::backend(error)),
         }
     }
 }
 
 impl Ingest {
-    async fn work(mut self, mut session: Option<Session>) {
+    async fn run(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.ingest_session(session.take()).await {
-                self.failed(error);
+                self.record_failure(error);
             }
             // Another run may have ended meanwhile; its events are in the log.
-            if !self.inner.ingests.after_runs.again(&self.key) {
+            if !self.inner.ingests.after_runs.must_repeat(&self.key) {
                 self.is_done = true;
                 return;
             }
@@ -92,11 +92,14 @@ impl Ingest {
     }
 
     /// Logs and records that a session was not ingested.
-    fn failed(&self, error: MemoryError) {
+    fn record_failure(&self, error: MemoryError) {
         let session = &self.key;
         tracing::warn!(kind = error_kind(&error), "failed to ingest a session");
         tracing::debug!(?session, error = ?error.to_string(), "failed to ingest a session");
-        self.inner.ingests.after_runs.failed(&self.key, error);
+        self.inner
+            .ingests
+            .after_runs
+            .record_failure(&self.key, error);
     }
 
     /// Ingests the session when a permit is free, within the time limit.
@@ -111,24 +114,26 @@ impl Ingest {
             }
         };
         let _place = place.map_err(MemoryError::backend)?;
-        let tries = timeout(TIME_LIMIT, self.tries(session)).await;
+        let tries = timeout(TIME_LIMIT, self.ingest_with_retries(session)).await;
         tries.map_err(MemoryError::backend)?
     }
 
     /// Retries transient failures.
-    async fn tries(&self, session: Option<Session>) -> Result<()> {
+    async fn ingest_with_retries(&self, session: Option<Session>) -> Result<()> {
         for pause in PAUSES {
-            match self.guarded(session.clone()).await {
+            match self.ingest_once(session.clone()).await {
                 Err(MemoryError::Backend(_)) => tokio::time::sleep(pause).await,
                 done => return done,
             }
         }
-        self.guarded(session).await
+        self.ingest_once(session).await
     }
 
     /// One attempt. Turns a panic of the memory service into an error.
-    async fn guarded(&self, session: Option<Session>) -> Result<()> {
-        let add = AssertUnwindSafe(self.add(session)).catch_unwind().await;
+    async fn ingest_once(&self, session: Option<Session>) -> Result<()> {
+        let add = AssertUnwindSafe(self.add_to_memory(session))
+            .catch_unwind()
+            .await;
         add.unwrap_or_else(|panic| {
             let reason = format!("panicked: {}", panic_text(&*panic));
             Err(MemoryError::backend(reason))
@@ -136,7 +141,7 @@ impl Ingest {
     }
 
     /// Skips a deleted session, for example after an erase of its user.
-    async fn add(&self, session: Option<Session>) -> Result<()> {
+    async fn add_to_memory(&self, session: Option<Session>) -> Result<()> {
         let window = match &session {
             Some(_) => Window::NONE,
             None => Window::ALL,

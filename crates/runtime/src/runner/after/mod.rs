@@ -52,7 +52,7 @@ impl<E> AfterRuns<E> {
     }
 
     /// Whether the task must handle the session again. If not, the session is removed.
-    pub(crate) fn again(&self, key: &SessionKey) -> bool {
+    pub(crate) fn must_repeat(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).is_some_and(std::mem::take);
         if !again {
@@ -63,7 +63,7 @@ impl<E> AfterRuns<E> {
     }
 
     /// Records a failure.
-    pub(crate) fn failed(&self, key: &SessionKey, error: E) {
+    pub(crate) fn record_failure(&self, key: &SessionKey, error: E) {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= FAILURES_KEPT {
@@ -80,13 +80,13 @@ impl<E> AfterRuns<E> {
     }
 
     /// Removes a session whose task was dropped.
-    pub(crate) fn give_up(&self, key: &SessionKey) {
+    pub(crate) fn remove(&self, key: &SessionKey) {
         self.lock().remove(key);
         self.done.notify_waiters();
     }
 
     /// Waits until no task is active.
-    pub(crate) async fn wait(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         loop {
             let mut done = std::pin::pin!(self.done.notified());
             done.as_mut().enable();

@@ -4,34 +4,36 @@ use std::collections::HashMap;
 
 use retain_core::{Content, Event, Events};
 
-use super::resume::{began, began_with};
+use super::resume::{first_event, first_message};
 use crate::{
     contents::valid_events,
     error::{Result, RunError},
 };
 
-fn invalid(reason: impl Into<String>) -> RunError {
+fn invalid_message(reason: impl Into<String>) -> RunError {
     RunError::InvalidMessage {
         reason: reason.into(),
     }
 }
 
 /// Validates a message and makes it the user's.
-pub(crate) fn checked(mut message: Content) -> Result<Content> {
+pub(crate) fn check_message(mut message: Content) -> Result<Content> {
     if message.parts().is_empty() {
-        return Err(invalid(
+        return Err(invalid_message(
             "has no parts; give it a text or a function response",
         ));
     }
     if message.function_calls().next().is_some() {
-        return Err(invalid("holds a function call; only agents call functions"));
+        return Err(invalid_message(
+            "holds a function call; only agents call functions",
+        ));
     }
     let has_text = message
         .parts()
         .iter()
         .any(|part| part.text.as_ref().is_some_and(|text| !text.is_empty()));
     if has_text && message.function_responses().next().is_some() {
-        return Err(invalid(
+        return Err(invalid_message(
             "holds a text beside a function response; answers go on with an earlier run, texts \
              begin a new one: send them one after the other",
         ));
@@ -61,7 +63,7 @@ pub(crate) struct AnsweredCalls {
 impl AnsweredCalls {
     /// Splits the message by where its calls were made: each agent sees its own answers. Other
     /// parts go with the first answer.
-    pub(crate) fn by_scope(&self, message: &Content) -> Vec<(CallScope, Content)> {
+    pub(crate) fn split_by_scope(&self, message: &Content) -> Vec<(CallScope, Content)> {
         let mut divided: Vec<(CallScope, Content)> = Vec::new();
         for part in message.parts() {
             let id = part
@@ -91,7 +93,10 @@ impl AnsweredCalls {
 }
 
 /// Finds the calls that a message answers; `None` if it answers none.
-pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<AnsweredCalls>> {
+pub(crate) fn find_answered_calls(
+    events: &Events,
+    message: &Content,
+) -> Result<Option<AnsweredCalls>> {
     let ids: Vec<&str> = message
         .function_responses()
         .filter_map(|response| response.id.as_deref())
@@ -99,36 +104,18 @@ pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
         .collect();
     if ids.is_empty() {
         return match message.function_responses().next() {
-            Some(_) => Err(invalid(
+            Some(_) => Err(invalid_message(
                 "has a function response without the id of its call",
             )),
             None => Ok(None),
         };
     }
     let valid = valid_events(events);
-    // If calls share an id, the message answers the newest.
-    let mut asked = HashMap::new();
-    for event in &valid {
-        for call in event
-            .content()
-            .into_iter()
-            .flat_map(Content::function_calls)
-        {
-            asked.insert(call.id.as_deref().unwrap_or_default(), *event);
-        }
-    }
-    let asked = |id: &&str| {
-        asked.get(id).copied().ok_or_else(|| {
-            invalid(format!(
-                "answers function call {id:?}, which is not in the session's history"
-            ))
-        })
-    };
-    let call_events: Vec<&Event> = ids.iter().map(asked).collect::<Result<_>>()?;
+    let call_events = events_of_calls(&valid, &ids)?;
     let first = call_events[0];
     let is_other = |event: &&Event| event.invocation_id != first.invocation_id;
     if call_events.iter().any(is_other) {
-        return Err(invalid(
+        return Err(invalid_message(
             "answers calls of several runs; send one message for each run",
         ));
     }
@@ -146,8 +133,27 @@ pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
     Ok(Some(AnsweredCalls {
         invocation_id: first.invocation_id.clone(),
         scopes: scopes.collect(),
-        user_content: began_with(&run).cloned(),
+        user_content: first_message(&run).cloned(),
     }))
+}
+
+/// Finds the events with these calls. If calls share an id, the newest counts.
+fn events_of_calls<'e>(events: &[&'e Event], ids: &[&str]) -> Result<Vec<&'e Event>> {
+    let mut by_id: HashMap<&str, &'e Event> = HashMap::new();
+    for event in events {
+        let calls = event.content().into_iter();
+        for call in calls.flat_map(Content::function_calls) {
+            by_id.insert(call.id.as_deref().unwrap_or_default(), event);
+        }
+    }
+    let find = |id: &&str| {
+        by_id.get(id).copied().ok_or_else(|| {
+            invalid_message(format!(
+                "answers function call {id:?}, which is not in the session's history"
+            ))
+        })
+    };
+    ids.iter().map(find).collect()
 }
 
 /// The metadata key with the digest of a message that a plugin has replaced.
@@ -166,9 +172,9 @@ pub(crate) fn digest(content: &Content) -> String {
 pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
     let mut run = valid_events(events);
     run.retain(|event| event.invocation_id == invocation_id);
-    if let Some(answered) = answered(events, message)? {
+    if let Some(answered) = find_answered_calls(events, message)? {
         if answered.invocation_id != invocation_id {
-            return Err(invalid(format!(
+            return Err(invalid_message(format!(
                 "answers a call of run {:?}, but names run {invocation_id:?}",
                 answered.invocation_id
             )));
@@ -178,7 +184,7 @@ pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content)
         let mut responses = message.function_responses();
         return Ok(responses.all(|response| said.contains(&response)));
     }
-    let Some(began) = began(&run) else {
+    let Some(began) = first_event(&run) else {
         return Ok(false);
     };
     let notes = began.response.custom_metadata.as_ref();
@@ -189,7 +195,7 @@ pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content)
     };
     match is_same {
         true => Ok(true),
-        false => Err(invalid(format!(
+        false => Err(invalid_message(format!(
             "is not the one that run {invocation_id:?} began with; to take that run up again send no \
              message, to begin another leave out the id of the run"
         ))),

@@ -21,7 +21,7 @@ use message::AnsweredCalls;
 use resume::StartPoint;
 use session_cache::ContentsByAgent;
 
-/// A run that has started_run.
+/// A run that has started.
 pub(crate) struct StartedRun {
     pub(crate) invocation_id: String,
     /// The live session, message included.
@@ -63,13 +63,17 @@ impl Inner {
             (Some(content), None) => content,
             _ => return self.begin_named(key, request).await,
         };
-        let incoming = self.incoming(key, content).await?;
+        let incoming = self.pass_to_plugins(key, content).await?;
         let message = self.message_event(request, incoming);
         self.begin_with(key, request, message).await
     }
 
     /// Passes the message to the plugins. Reads the history only if it is needed.
-    async fn incoming(&self, key: &SessionKey, content: &Content) -> Result<IncomingMessage> {
+    async fn pass_to_plugins(
+        &self,
+        key: &SessionKey,
+        content: &Content,
+    ) -> Result<IncomingMessage> {
         let answers = content.function_responses().next().is_some();
         if !answers && self.plugins.is_empty() {
             return Ok(IncomingMessage {
@@ -79,7 +83,7 @@ impl Inner {
                 saved: JsonMap::new(),
             });
         }
-        let session = self.current(key).await?;
+        let session = self.load_or_empty(key).await?;
         self.receive_message(&session, content, None).await
     }
 
@@ -90,7 +94,7 @@ impl Inner {
         content: &Content,
         run_id: Option<&str>,
     ) -> Result<IncomingMessage> {
-        let answered = message::answered(&session.events, content)?;
+        let answered = message::find_answered_calls(&session.events, content)?;
         let invocation_id = answered
             .as_ref()
             .map(|answered| answered.invocation_id.as_str());
@@ -104,12 +108,12 @@ impl Inner {
             saved: Mutex::default(),
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
-        let saved = read.into_saved();
+        let saved = read.into_artifact_delta();
         let (content, answered) = match replaced {
             None => (content.clone(), answered),
             Some(replaced) => {
-                let content = message::checked(replaced)?;
-                let answered = message::answered(&session.events, &content)?;
+                let content = message::check_message(replaced)?;
+                let answered = message::find_answered_calls(&session.events, &content)?;
                 (content, answered)
             }
         };
@@ -143,7 +147,7 @@ impl Inner {
             };
         };
         let mut events = Vec::new();
-        for (place, content) in answered.by_scope(&content) {
+        for (place, content) in answered.split_by_scope(&content) {
             let mut event = self.user_event(request);
             event.response.content = Some(content);
             event.invocation_id.clone_from(&answered.invocation_id);
@@ -233,7 +237,7 @@ impl Inner {
             match self.log.refresh(&mut session).await {
                 Ok(()) => return Ok((session, assembled)),
                 // A new session has the same id.
-                Err(SessionError::NotFound { .. }) => self.session_cache.forget(key),
+                Err(SessionError::NotFound { .. }) => self.session_cache.evict(key),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -243,7 +247,7 @@ impl Inner {
     }
 
     /// The session before the message; empty if the message will create it.
-    async fn current(&self, key: &SessionKey) -> Result<Session> {
+    async fn load_or_empty(&self, key: &SessionKey) -> Result<Session> {
         match self.load(key, None).await {
             Ok((session, assembled)) => {
                 self.session_cache

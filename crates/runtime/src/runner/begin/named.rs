@@ -1,7 +1,7 @@
 //! Begins or resumes a run that the request names.
 //!
 //! It takes the lease first: of two equal requests one begins the run, and the other finds it
-//! started_run.
+//! started.
 
 use std::sync::Arc;
 
@@ -34,11 +34,12 @@ impl Inner {
         let token = self.take_lease(key, request).await?;
         let started_run = async {
             let (session, assembled) = self.load(key, None).await?;
-            self.named(token, request, id, session, assembled).await
+            self.begin_or_resume(token, request, id, session, assembled)
+                .await
         };
         match (started_run.await, token) {
             (Err(error), Some(token)) => {
-                // No run has started_run. If `end_run` fails too, the lease expires.
+                // No run has started. If `end_run` fails too, the lease expires.
                 let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
@@ -63,7 +64,7 @@ impl Inner {
         Ok(started_run?.run)
     }
 
-    async fn named(
+    async fn begin_or_resume(
         &self,
         token: Option<RunToken>,
         request: &RunRequest,
@@ -75,7 +76,7 @@ impl Inner {
         match &request.message {
             Some(content) if !is_stored(content)? => {
                 let incoming = self.receive_message(&session, content, Some(id)).await?;
-                self.begin_under(token, request, content, incoming, session)
+                self.begin_with_id(token, request, content, incoming, session)
                     .await
             }
             _ => self.resume_run(request, id, session, assembled).await,
@@ -83,7 +84,7 @@ impl Inner {
     }
 
     /// Stores a message under the run id that the request names.
-    async fn begin_under(
+    async fn begin_with_id(
         &self,
         token: Option<RunToken>,
         request: &RunRequest,

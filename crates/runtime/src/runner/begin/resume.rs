@@ -8,7 +8,7 @@ use retain_core::{Content, Event, Session, SessionError, SessionKey};
 use crate::{
     agents::{Agent, AgentTree, agent_to_run, branch_of},
     contents::valid_events,
-    context::{Checkpoints, NodePaths, leaf},
+    context::{Checkpoints, NodePaths, last_agent},
     error::Result,
     interrupts,
 };
@@ -57,7 +57,7 @@ pub(crate) fn for_message(
         None => StartPoint::at(found()),
         Some(id) => {
             let run = ResumedRun::new(tree, session, id);
-            let start = run.with_answer(&content);
+            let start = run.continue_with_answer(&content);
             start.unwrap_or_else(|| StartPoint {
                 checkpoints: run.checkpoints(),
                 ..StartPoint::at(found())
@@ -77,7 +77,7 @@ pub(crate) fn without_message(
     invocation_id: &str,
 ) -> Result<(StartPoint, Content)> {
     let run = ResumedRun::new(tree, session, invocation_id);
-    let Some(began_with) = began_with(&run.events) else {
+    let Some(began_with) = first_message(&run.events) else {
         let (app, user) = (&session.app_name, &session.user_id);
         return Err(SessionError::InvocationNotFound {
             key: SessionKey::new(app, user, &session.id),
@@ -85,7 +85,7 @@ pub(crate) fn without_message(
         }
         .into());
     };
-    let mut start = run.onwards(began_with);
+    let mut start = run.continue_run(began_with);
     if !Arc::ptr_eq(&start.agent, tree.root()) {
         start.branch = branch_of(&session.events, start.agent.name(), Some(invocation_id));
     }
@@ -93,7 +93,7 @@ pub(crate) fn without_message(
 }
 
 /// The event that a run began with.
-pub(crate) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
+pub(crate) fn first_event<'a>(run: &[&'a Event]) -> Option<&'a Event> {
     let mut said = run.iter().filter(|event| event.author == "user");
     let is_message = |content: &Content| {
         !content.parts().is_empty() && content.function_responses().next().is_none()
@@ -103,8 +103,8 @@ pub(crate) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
 }
 
 /// The message that a run began with.
-pub(crate) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
-    began(run)?.content()
+pub(crate) fn first_message<'a>(run: &[&'a Event]) -> Option<&'a Content> {
+    first_event(run)?.content()
 }
 
 /// A run in the log that is being resumed.
@@ -134,12 +134,12 @@ impl<'a> ResumedRun<'a> {
 
     /// Continues with a function response, at the agent under which the call was made, if that
     /// agent runs others and has not ended. `None` continues with the calling agent alone.
-    fn with_answer(&self, answer: &Content) -> Option<StartPoint> {
+    fn continue_with_answer(&self, answer: &Content) -> Option<StartPoint> {
         let id = answer.function_responses().next()?.id.as_deref()?;
         let asked = interrupts::call_event(self.events.iter().copied(), id)?;
         let checkpoints = self.checkpoints();
         let top = match self.is_conversation {
-            true => self.tree.find(leaf(path(asked)?))?,
+            true => self.tree.find(last_agent(node_path_of(asked)?))?,
             false => self.tree.root(),
         };
         let checkpoint = checkpoints
@@ -157,7 +157,7 @@ impl<'a> ResumedRun<'a> {
     }
 
     /// Continues where the run stopped.
-    fn onwards(&self, began_with: &Content) -> StartPoint {
+    fn continue_run(&self, began_with: &Content) -> StartPoint {
         let checkpoints = self.checkpoints();
         if self.was_answered_by_plugin() {
             return StartPoint {
@@ -173,8 +173,12 @@ impl<'a> ResumedRun<'a> {
                 ..StartPoint::at(Arc::clone(self.tree.root()))
             };
         }
-        let last = self.events.iter().rev().find_map(|event| path(event));
-        let top = last.and_then(|path| Some((path, self.tree.find(leaf(path))?)));
+        let last = self
+            .events
+            .iter()
+            .rev()
+            .find_map(|event| node_path_of(event));
+        let top = last.and_then(|path| Some((path, self.tree.find(last_agent(path))?)));
         let Some((path, top)) = top else {
             let agent = agent_to_run(self.tree, &self.session.events, began_with);
             return StartPoint {
@@ -183,10 +187,13 @@ impl<'a> ResumedRun<'a> {
                 ..StartPoint::at(agent)
             };
         };
-        let paths = self.events.iter().filter_map(|event| self::path(event));
-        let paths = NodePaths::resumed(paths);
+        let paths = self
+            .events
+            .iter()
+            .filter_map(|event| self::node_path_of(event));
+        let paths = NodePaths::for_resumed_run(paths);
         let is_ended = checkpoints.is_ended(top.name());
-        match self.handed_to(top).filter(|_| is_ended) {
+        match self.transfer_target(top).filter(|_| is_ended) {
             Some(target) => StartPoint {
                 paths,
                 checkpoints,
@@ -210,7 +217,7 @@ impl<'a> ResumedRun<'a> {
     }
 
     /// The agent that a conversation's agent transferred to in its last event with content.
-    fn handed_to(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
+    fn transfer_target(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
         let name = agent.name();
         let own = self
             .events
@@ -227,7 +234,7 @@ impl<'a> ResumedRun<'a> {
 }
 
 /// The node path of an agent's event.
-fn path(event: &Event) -> Option<&str> {
+fn node_path_of(event: &Event) -> Option<&str> {
     let path = event.node_info.as_ref()?.get("path")?.as_str()?;
     (event.author != "user" && !path.is_empty()).then_some(path)
 }

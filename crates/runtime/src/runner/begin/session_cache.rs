@@ -80,7 +80,7 @@ impl SessionCache {
     }
 
     /// Evicts a session.
-    pub(crate) fn forget(&self, key: &SessionKey) {
+    pub(crate) fn evict(&self, key: &SessionKey) {
         self.lock().remove(key);
     }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_too() {
+    fn session_cache_is_bounded_by_bytes() {
         let one = event_bytes(&Event::user_text("x"));
         let kept = SessionCache::new(10, 10 * one);
         kept.put(key("a"), session("a", 6), ContentsByAgent::new());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn temp_keys_are_not_kept() {
+    fn temp_keys_are_not_stored() {
         let kept = SessionCache::new(10, usize::MAX);
         let mut session = session("a", 1);
         session.state.set("temp:x", 1);

@@ -24,7 +24,7 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct LeaseTable {
     leases: HashMap<SessionKey, (RunToken, Arc<IdleSince>)>,
-    is_kept: bool,
+    is_renewing: bool,
 }
 
 /// Since when a run makes no progress: its caller has not asked for the next event, or something in
@@ -86,19 +86,19 @@ impl Leases {
         token: RunToken,
         idle: &Arc<IdleSince>,
     ) -> HeldLease {
-        let was_kept = {
+        let was_renewing = {
             let mut held = self.lock();
             held.leases.insert(key.clone(), (token, Arc::clone(idle)));
-            std::mem::replace(&mut held.is_kept, true)
+            std::mem::replace(&mut held.is_renewing, true)
         };
-        if !was_kept {
-            let keep = keep(RenewalTask::of(self), self.period());
+        if !was_renewing {
+            let renewal = renew_until_empty(RenewalTask::new(self), self.period());
             // On the runner's own threads: a tool that blocks its thread must not stop the
             // renewals. A runtime that shuts down drops the task at once, so the lock must be free
             // here.
             match crate::runner::own_runtime() {
-                Ok(runtime) => drop(runtime.spawn(keep)),
-                Err(_) => drop(tokio::spawn(keep)),
+                Ok(runtime) => drop(runtime.spawn(renewal)),
+                Err(_) => drop(tokio::spawn(renewal)),
             }
         }
         HeldLease {
@@ -125,8 +125,11 @@ impl Leases {
             }
             if let Err(error) = self.log.renew_run(&key, token).await {
                 // If the lease is lost, the run's next append fails.
-                tracing::warn!(kind = error_kind(&error), "a run could not be prolonged");
-                tracing::debug!(session = ?key, error = ?error.to_string(), "a run could not be prolonged");
+                tracing::warn!(
+                    kind = error_kind(&error),
+                    "renewing the lease of a run failed"
+                );
+                tracing::debug!(session = ?key, error = ?error.to_string(), "renewing the lease of a run failed");
             }
         }
     }
@@ -143,7 +146,7 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
-    fn of(leases: &Arc<Leases>) -> RenewalTask {
+    fn new(leases: &Arc<Leases>) -> RenewalTask {
         RenewalTask {
             leases: Arc::downgrade(leases),
             is_done: false,
@@ -154,7 +157,7 @@ impl RenewalTask {
     fn is_done(&mut self, leases: &Leases) -> bool {
         let mut held = leases.lock();
         self.is_done = held.leases.is_empty();
-        held.is_kept = !self.is_done;
+        held.is_renewing = !self.is_done;
         self.is_done
     }
 }
@@ -166,20 +169,23 @@ impl Drop for RenewalTask {
         };
         // The runtime of the task has shut down. Runs on other runtimes continue.
         match crate::runner::own_runtime() {
-            Ok(runtime) => drop(runtime.spawn(keep(RenewalTask::of(&leases), leases.period()))),
-            Err(_) => leases.lock().is_kept = false,
+            Ok(runtime) => drop(runtime.spawn(renew_until_empty(
+                RenewalTask::new(&leases),
+                leases.period(),
+            ))),
+            Err(_) => leases.lock().is_renewing = false,
         }
     }
 }
 
 /// Renews until no lease is left.
-async fn keep(mut keeping: RenewalTask, period: Duration) {
+async fn renew_until_empty(mut task: RenewalTask, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
-        let Some(leases) = keeping.leases.upgrade() else {
+        let Some(leases) = task.leases.upgrade() else {
             return;
         };
-        if keeping.is_done(&leases) {
+        if task.is_done(&leases) {
             return;
         }
         leases.renew_all().await;

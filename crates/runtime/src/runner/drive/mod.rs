@@ -34,7 +34,7 @@ use crate::{
     flow::related,
     plugins::ask_plugins,
     runner::{
-        Inner, RunRequest,
+        Inner, RunConfig, RunRequest,
         begin::{StartedRun, resume::StartPoint},
     },
     telemetry,
@@ -60,20 +60,20 @@ pub(crate) async fn run(
     caller: Caller,
     span: Span,
 ) {
-    let _going_on = inner.going_on.enter();
+    let _going_on = inner.active_runs.enter();
     // The parts of a run are boxed: together they would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
-            telemetry::failed(&span, error.code());
+            telemetry::mark_failed(&span, error.code());
             // The caller may be gone, and then no one needs the error.
             let _ = caller.started_run.send(Err(error));
             return;
         }
     };
-    telemetry::invocation_begun(&span, inner.telemetry, &key, &begin.invocation_id);
+    telemetry::record_invocation(&span, inner.telemetry, &key, &begin.invocation_id);
     let _ = caller.started_run.send(Ok(begin.invocation_id.clone()));
-    // The caller learns that the run has started_run before an agent does anything.
+    // The caller learns that the run has started before an agent does anything.
     tokio::task::yield_now().await;
     let (emitter, emitted) = mpsc::unbounded_channel();
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
@@ -112,64 +112,73 @@ pub(crate) struct Driver {
     /// The lease; `None` after its release, or if the service has no leases.
     pub(crate) lease: Option<HeldLease>,
     /// Whether the last append ended the run.
-    pub(crate) is_given_back: bool,
+    pub(crate) is_released: bool,
     pub(crate) idle: Arc<IdleSince>,
     out: Option<mpsc::UnboundedSender<StreamItem>>,
     /// The event that the caller must take before the next one is stored.
-    pub(crate) untaken: Option<PendingDelivery>,
+    pub(crate) pending_delivery: Option<PendingDelivery>,
     pub(crate) is_windowed: bool,
     /// For taking the lease again, also after a cancellation.
     pub(crate) options: RunOptions,
+}
+
+/// Creates the shared part of a run. Takes the session, the ids and the checkpoints out of `begin`.
+fn new_invocation(
+    inner: &Inner,
+    key: SessionKey,
+    run_config: RunConfig,
+    begin: &mut StartedRun,
+    emitter: mpsc::UnboundedSender<EmittedEvent>,
+) -> Invocation {
+    let tool_time_limit = run_config.tool_time_limit;
+    Invocation {
+        id: begin.invocation_id.clone(),
+        key,
+        session: SharedSession::new(std::mem::take(&mut begin.session)),
+        user_content: std::mem::take(&mut begin.user_content),
+        limits: inner.sessions.limits().cloned(),
+        tool_time_limit: tool_time_limit.unwrap_or(inner.tool_time_limit),
+        run_config,
+        telemetry: inner.telemetry,
+        memory: inner.memory.clone(),
+        compactor: inner.compactor.clone(),
+        artifacts: inner.artifacts.clone(),
+        plugins: inner.plugins.clone(),
+        clock: Arc::clone(&inner.clock),
+        ids: Arc::clone(&inner.ids),
+        is_conversation: inner.tree.root().as_llm_agent().is_some(),
+        tree: Arc::clone(&inner.tree),
+        paths: std::mem::take(&mut begin.start.paths),
+        is_resumable: inner.is_resumable,
+        checkpoints: std::mem::take(&mut begin.start.checkpoints),
+        emitter,
+        scheduler: Arc::default(),
+        host: inner.host.clone(),
+        llm_calls: 0.into(),
+        contents: std::mem::take(&mut begin.assembled).into(),
+        recalled: tokio::sync::OnceCell::new(),
+        failed: None.into(),
+        entered: Vec::new().into(),
+    }
 }
 
 impl Driver {
     fn new(
         inner: Arc<Inner>,
         key: SessionKey,
-        begin: StartedRun,
+        mut begin: StartedRun,
         request: RunRequest,
         emitter: mpsc::UnboundedSender<EmittedEvent>,
         idle: Arc<IdleSince>,
     ) -> Driver {
-        let session = SharedSession::new(begin.session);
         let token = begin.token;
         let lease = token.map(|token| inner.leases.hold(&key, token, &idle));
         let is_windowed = request.config.get_session_config.is_some();
         let mut config = request.config;
         let options = config.run_options.clone();
         config.run_options = options.clone().with_outer_session(key.clone());
-        let invocation = Invocation {
-            id: begin.invocation_id,
-            key,
-            session: session.clone(),
-            user_content: begin.user_content,
-            limits: inner.sessions.limits().cloned(),
-            tool_time_limit: {
-                let limit = config.tool_time_limit;
-                limit.unwrap_or(inner.tool_time_limit)
-            },
-            run_config: config,
-            telemetry: inner.telemetry,
-            memory: inner.memory.clone(),
-            compactor: inner.compactor.clone(),
-            artifacts: inner.artifacts.clone(),
-            plugins: inner.plugins.clone(),
-            clock: Arc::clone(&inner.clock),
-            ids: Arc::clone(&inner.ids),
-            is_conversation: inner.tree.root().as_llm_agent().is_some(),
-            tree: Arc::clone(&inner.tree),
-            paths: begin.start.paths,
-            is_resumable: inner.is_resumable,
-            checkpoints: begin.start.checkpoints,
-            emitter,
-            scheduler: Arc::default(),
-            host: inner.host.clone(),
-            llm_calls: 0.into(),
-            contents: begin.assembled.into(),
-            recalled: tokio::sync::OnceCell::new(),
-            failed: None.into(),
-            entered: Vec::new().into(),
-        };
+        let invocation = new_invocation(&inner, key, config, &mut begin, emitter);
+        let session = invocation.session.clone();
         let StartPoint {
             agent,
             branch,
@@ -187,10 +196,10 @@ impl Driver {
             },
             is_over,
             lease,
-            is_given_back: false,
+            is_released: false,
             idle,
             out: None,
-            untaken: None,
+            pending_delivery: None,
             is_windowed,
             options: options.with_cancel(CancellationToken::new()),
         }
@@ -208,7 +217,7 @@ impl Driver {
         let mut is_complete = false;
         let ended = match self.is_over {
             true => None,
-            false => Some(Box::pin(self.work(&mut emitted, &stop)).await),
+            false => Some(Box::pin(self.run_until_stopped(&mut emitted, &stop)).await),
         };
         let result = match ended {
             None => Ok(()),
@@ -220,9 +229,9 @@ impl Driver {
             Some(AgentEnd::Stopped(reason)) => self.seal(reason).await,
         };
         if let Err(error) = &result {
-            telemetry::failed(&span, error.code());
+            telemetry::mark_failed(&span, error.code());
             let plugins = &self.ctx.shared.plugins;
-            let tell = plugins.tell("on_run_error", |plugin| {
+            let tell = plugins.notify("on_run_error", |plugin| {
                 plugin.on_run_error(&self.ctx, error)
             });
             tell.await;
@@ -236,20 +245,20 @@ impl Driver {
             );
             tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "a run ends by its lease alone");
         }
-        self.keep();
+        self.cache_session();
         // These contexts refer back to the run, a cycle that would leak it.
-        drop((self.ctx.failed(), self.ctx.take_entered()));
+        drop((self.ctx.failed(), self.ctx.take_agents_awaiting_after()));
         if is_complete && result.is_ok() {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
             let key = &self.ctx.shared.key;
-            self.inner.ingest_later(key, whole.clone());
-            self.inner.compact_later(key, whole, &span);
+            self.inner.start_ingestion(key, whole.clone());
+            self.inner.start_compaction(key, whole, &span);
         }
         self.send(StreamItem::End(result));
     }
 
     /// Runs the agent until it is done or stopped.
-    async fn work(
+    async fn run_until_stopped(
         &mut self,
         emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
         stop: &StopSignal,
@@ -268,7 +277,7 @@ impl Driver {
                 DriveStep::AgentEnd(ended) => break ended,
                 DriveStep::EmittedEvent(emitted) => {
                     scheduler.count_event();
-                    if let Some(reason) = self.take(emitted, stop).await {
+                    if let Some(reason) = self.store_and_send(emitted, stop).await {
                         break AgentEnd::Stopped(reason);
                     }
                 }
@@ -282,7 +291,11 @@ impl Driver {
 
     /// Stores an event of the agent and sends it to the caller. Returns why the run must stop, if
     /// the signal came while a plugin still handled the event.
-    async fn take(&mut self, emitted: EmittedEvent, stop: &StopSignal) -> Option<StopReason> {
+    async fn store_and_send(
+        &mut self,
+        emitted: EmittedEvent,
+        stop: &StopSignal,
+    ) -> Option<StopReason> {
         let EmittedEvent {
             event,
             last,
@@ -295,25 +308,25 @@ impl Driver {
         }
         if is_overlay {
             let stored = self.append(event, false).await;
-            self.answer(done, stored);
+            self.report_stored(done, stored);
             return None;
         }
         let event = tokio::select! {
             biased;
             event = self.apply_plugins(event) => event,
-            reason = stop.stopped() => return Some(reason),
+            reason = stop.wait_for_stop() => return Some(reason),
         };
         let stored = match event {
-            Ok(event) => self.append_or_forget(event, last).await,
+            Ok(event) => self.append_or_revert(event, last).await,
             Err(error) => Err(error),
         };
         match stored {
-            Err(error) => self.answer(done, Err(error)),
+            Err(error) => self.report_stored(done, Err(error)),
             // A partial event, too: a model is not read ahead of the caller.
             Ok(event) => {
                 let (tell, taken) = oneshot::channel();
                 self.send_event(event.clone(), Some(tell));
-                self.untaken = Some(PendingDelivery { taken, event, done });
+                self.pending_delivery = Some(PendingDelivery { taken, event, done });
             }
         }
         None
@@ -328,7 +341,7 @@ impl Driver {
         stop: &StopSignal,
     ) -> DriveStep {
         let scheduler = Arc::clone(&self.ctx.shared.scheduler);
-        let mut stopped = pin!(stop.stopped());
+        let mut stopped = pin!(stop.wait_for_stop());
         let next = poll_fn(|cx| {
             scheduler.end_yield();
             self.poll_taken(cx);
@@ -349,7 +362,7 @@ impl Driver {
                 if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
                     return emitted;
                 }
-                let is_waiting = self.untaken.is_some() || !scheduler.is_at_rest();
+                let is_waiting = self.pending_delivery.is_some() || !scheduler.is_at_rest();
                 if is_waiting || !scheduler.enter_completion() {
                     return Poll::Pending;
                 }
@@ -366,7 +379,7 @@ impl Driver {
         cx: &mut Context<'_>,
         emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
     ) -> Poll<DriveStep> {
-        if self.untaken.is_some() || !self.ctx.shared.scheduler.is_at_rest() {
+        if self.pending_delivery.is_some() || !self.ctx.shared.scheduler.is_at_rest() {
             return Poll::Pending;
         }
         match emitted.poll_recv(cx) {
@@ -378,21 +391,21 @@ impl Driver {
 
     /// Lets the agent continue whose event the caller has taken.
     fn poll_taken(&mut self, cx: &mut Context<'_>) {
-        let Some(untaken) = &mut self.untaken else {
+        let Some(pending_delivery) = &mut self.pending_delivery else {
             return;
         };
-        let Poll::Ready(taken) = Pin::new(&mut untaken.taken).poll(cx) else {
+        let Poll::Ready(taken) = Pin::new(&mut pending_delivery.taken).poll(cx) else {
             return;
         };
-        if let Some(PendingDelivery { event, done, .. }) = self.untaken.take()
+        if let Some(PendingDelivery { event, done, .. }) = self.pending_delivery.take()
             && taken.is_ok()
         {
-            self.answer(done, Ok(event));
+            self.report_stored(done, Ok(event));
         }
     }
 
     /// Tells an agent the result of storing its event.
-    fn answer(&self, done: oneshot::Sender<Result<Box<Event>>>, stored: Result<Box<Event>>) {
+    fn report_stored(&self, done: oneshot::Sender<Result<Box<Event>>>, stored: Result<Box<Event>>) {
         // The agent may no longer wait.
         let answer = || drop(done.send(stored));
         self.ctx.shared.scheduler.answer(answer);
@@ -431,12 +444,12 @@ async fn run_agents(first: &InvocationContext) -> Result<()> {
     let mut past = PriorRun::of(first);
     let mut ctx = first.clone();
     loop {
-        let next = match past.of_agent(&ctx) {
+        let next = match past.status_of(&ctx) {
             PriorStatus::Waits => None,
             PriorStatus::HandedTo(name) => Some(related(&ctx, &name)?),
             PriorStatus::Open => {
                 run_agent(&ctx).await?;
-                ctx.take_handed_to()
+                ctx.take_transfer_target()
             }
         };
         let Some(agent) = next else {

@@ -34,7 +34,7 @@ impl PriorRun {
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());
         let answers = |events: &Events| {
-            let said = first.last_words(events);
+            let said = first.last_user_message(events);
             said.is_some_and(|event| !event.function_responses().is_empty())
         };
         PriorRun {
@@ -45,7 +45,7 @@ impl PriorRun {
     }
 
     /// What the next agent did earlier in the run.
-    pub(crate) fn of_agent(&mut self, ctx: &InvocationContext) -> PriorStatus {
+    pub(crate) fn status_of(&mut self, ctx: &InvocationContext) -> PriorStatus {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
         let is_highest = above <= self.highest;
@@ -60,9 +60,9 @@ impl PriorRun {
         let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
         let mut known = PriorActivity::default();
         for event in events.iter().filter(is_of_run) {
-            known.note(event, path);
+            known.record(event, path);
         }
-        known.before(is_first)
+        known.status(is_first)
     }
 }
 
@@ -71,15 +71,15 @@ impl PriorRun {
 struct PriorActivity<'a> {
     waiting: HashSet<&'a str>,
     answered: HashSet<&'a str>,
-    handed_to: Option<&'a str>,
+    transfer_target: Option<&'a str>,
     has_failed: bool,
-    has_just_handed_over: bool,
+    has_just_transferred: bool,
 }
 
 impl<'a> PriorActivity<'a> {
-    fn note(&mut self, event: &'a Event, path: &str) {
+    fn record(&mut self, event: &'a Event, path: &str) {
         if event.author == "user" {
-            self.has_just_handed_over = false;
+            self.has_just_transferred = false;
             let responses = event.function_responses().into_iter();
             let ids = responses.filter_map(|response| response.id.as_deref());
             self.answered
@@ -93,7 +93,7 @@ impl<'a> PriorActivity<'a> {
             return;
         }
         if below == Some("") {
-            self.note_own(event);
+            self.record_own(event);
         }
         for id in event
             .long_running_tool_ids
@@ -105,20 +105,20 @@ impl<'a> PriorActivity<'a> {
         }
     }
 
-    fn note_own(&mut self, event: &'a Event) {
-        let handed_to = event.actions.transfer_to_agent.as_deref();
-        let has_failed = event.response.error_code.is_some() && handed_to.is_none();
+    fn record_own(&mut self, event: &'a Event) {
+        let transfer_target = event.actions.transfer_to_agent.as_deref();
+        let has_failed = event.response.error_code.is_some() && transfer_target.is_none();
         // The event of a failed transfer is specific to Retain, and not a failure of the agent.
         let is_of_handing_over =
-            self.has_just_handed_over || matches!(self.before(true), PriorStatus::HandedTo(_));
+            self.has_just_transferred || matches!(self.status(true), PriorStatus::HandedTo(_));
         self.has_failed = has_failed && !is_of_handing_over;
-        self.has_just_handed_over = handed_to.is_some();
-        self.handed_to = handed_to.or(self.handed_to);
+        self.has_just_transferred = transfer_target.is_some();
+        self.transfer_target = transfer_target.or(self.transfer_target);
     }
 
-    fn before(&self, is_first: bool) -> PriorStatus {
+    fn status(&self, is_first: bool) -> PriorStatus {
         let still_waits = !self.waiting.is_subset(&self.answered);
-        match self.handed_to {
+        match self.transfer_target {
             _ if still_waits && is_first && !self.answered.is_empty() => PriorStatus::Open,
             _ if still_waits => PriorStatus::Waits,
             _ if self.has_failed => PriorStatus::Open,

@@ -51,7 +51,7 @@ impl StopSignal {
     }
 
     /// Waits until the run must stop.
-    pub(crate) async fn stopped(&self) -> StopReason {
+    pub(crate) async fn wait_for_stop(&self) -> StopReason {
         self.token.cancelled().await;
         if self.is_abandoned.load(Ordering::Acquire) {
             StopReason::Abandoned

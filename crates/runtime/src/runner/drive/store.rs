@@ -49,16 +49,16 @@ impl Driver {
         if self.inner.plugins.is_empty() {
             return Ok(event);
         }
-        let replaced = self.ask_on_event(&event).await?;
+        let replaced = self.run_on_event_hooks(&event).await?;
         if let Some(replaced) = replaced {
-            *event = self.replaced(&event, replaced)?;
+            *event = self.apply_replacement(&event, replaced)?;
         }
         Ok(event)
     }
 
     /// Appends an event of an agent. If it is too large, reverts its state changes in the live
     /// session, because the agent may continue without it.
-    pub(crate) async fn append_or_forget(
+    pub(crate) async fn append_or_revert(
         &mut self,
         event: Box<Event>,
         last: bool,
@@ -73,13 +73,13 @@ impl Driver {
         if let Err(RunError::Session(SessionError::TooLarge { .. })) = &stored
             && !written.is_empty()
         {
-            self.forget(&written).await?;
+            self.revert_state(&written).await?;
         }
         stored
     }
 
     /// Resets these state keys of the live session to their stored values.
-    async fn forget(&self, keys: &[String]) -> Result<()> {
+    async fn revert_state(&self, keys: &[String]) -> Result<()> {
         let key = &self.ctx.shared.key;
         let stored = self.inner.read_session(key, Window::NONE).await?;
         self.session.update(|live| {
@@ -113,7 +113,7 @@ impl Driver {
         match (&self.lease, appended.run) {
             (Some(_), _) if last => {
                 self.lease = None;
-                self.is_given_back = true;
+                self.is_released = true;
             }
             // A new lease, which the end of the run must release.
             (None, Some(token)) => {
@@ -129,13 +129,13 @@ impl Driver {
         }
     }
 
-    async fn ask_on_event(&self, event: &Event) -> Result<Option<Event>> {
+    async fn run_on_event_hooks(&self, event: &Event) -> Result<Option<Event>> {
         Ok(ask_plugins!(self.inner.plugins, on_event(&self.ctx, event)))
     }
 
     /// Merges a plugin's replacement into an event: fields that it sets win, others stay. A plugin
     /// cannot change the event's id, run id or timestamp.
-    fn replaced(&self, original: &Event, mut replacement: Event) -> Result<Event> {
+    fn apply_replacement(&self, original: &Event, mut replacement: Event) -> Result<Event> {
         add_metadata(&mut replacement, &self.ctx.run_config().custom_metadata);
         let unwritable = |error: JsonError| RunError::Agent {
             agent: original.author.clone(),

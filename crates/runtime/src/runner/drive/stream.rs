@@ -108,7 +108,7 @@ impl RunStream {
             .rev()
             .filter(|event| event.is_final_response());
         let said = answers.filter_map(text).find(|text| !text.is_empty());
-        match (said, events.last().and_then(failure)) {
+        match (said, events.last().and_then(error_of_event)) {
             (None, Some(error)) => Err(error),
             (said, _) => Ok(said.unwrap_or_default()),
         }
@@ -116,7 +116,7 @@ impl RunStream {
 }
 
 /// The error of an event, if it has one.
-fn failure(event: &Event) -> Option<RunError> {
+fn error_of_event(event: &Event) -> Option<RunError> {
     let code = event.response.error_code.clone()?;
     if code == INVOCATION_ABORTED {
         return Some(RunError::Cancelled);
@@ -144,7 +144,7 @@ impl fmt::Debug for RunStream {
 }
 
 impl RunStream {
-    /// Polls the run until it has started_run. Returns its id.
+    /// Polls the run until it has started. Returns its id.
     pub(crate) async fn begin(
         &mut self,
         mut began: oneshot::Receiver<Result<String>>,
@@ -155,7 +155,7 @@ impl RunStream {
         });
         match began.await {
             Ok(began) => began,
-            Err(_) => Err(self.ended_early()),
+            Err(_) => Err(self.early_end_error()),
         }
     }
 
@@ -185,12 +185,12 @@ impl RunStream {
             }
             None => {
                 self.is_over = true;
-                Poll::Ready(Some(Err(self.ended_early())))
+                Poll::Ready(Some(Err(self.early_end_error())))
             }
         }
     }
 
-    fn ended_early(&self) -> RunError {
+    fn early_end_error(&self) -> RunError {
         RunError::BrokenOff {
             reason: "it panicked outside its agent".to_owned(),
         }

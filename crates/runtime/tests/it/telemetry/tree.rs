@@ -75,7 +75,7 @@ async fn spans_have_no_content_unless_enabled() {
                 assert_eq!(said, None, "{} has {written}", span.name);
                 assert_eq!(
                     span.content.is_empty(),
-                    telemetry == QUIET || !is_told(span)
+                    telemetry == QUIET || !is_recorded(span)
                 );
             }
         }
@@ -90,7 +90,7 @@ async fn spans_have_no_content_unless_enabled() {
 }
 
 /// Whether a span has values that only this process receives.
-fn is_told(span: &Span) -> bool {
+fn is_recorded(span: &Span) -> bool {
     let name = span.name.as_str();
     name == "invocation" || name == "call_llm" || name.starts_with("execute_tool")
 }
