@@ -17,7 +17,7 @@ mod json;
 mod keys;
 mod lease;
 mod limits;
-mod list_text;
+mod list;
 mod log;
 mod memory;
 mod migrate;
@@ -58,7 +58,7 @@ pub use keys::{
 };
 pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{LimitKind, Limits, check as check_limit, check_growth};
-pub use list_text::{ListText, ListedSession, SessionStateText};
+pub use list::{EncodedSessions, SessionRow, SessionRowParts, SessionRows, StateText};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
     Embedder, ExistingMemory, FilterFields, Forget, ForgetReceipt, IngestReceipt, MemoryBatch,
@@ -89,8 +89,8 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    AppendOutcome, Batch, Changes, EraseReceipt, Head, ListQuery, Listing, NewEvent, NewSession,
-    ReadDetail, ScopedState, SessionStore, Snapshot,
+    AppendOutcome, Batch, Changes, EraseReceipt, Head, ListFields, ListQuery, Listing, NewEvent,
+    NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
 };
 /// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;

@@ -11,6 +11,7 @@ use crate::{
     event::Event,
     json::JsonMap,
     limits::Limits,
+    list::EncodedSessions,
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
@@ -184,8 +185,8 @@ impl SessionLog for PlainSessionLog {
         Err(unsupported("listing by pages"))
     }
 
-    async fn list_text(&self, _: &str, _: &str, _: &'static [&'static str]) -> Result<String> {
-        Err(unsupported("listing as text"))
+    async fn list_encoded(&self, _: &str, _: &str) -> Result<EncodedSessions> {
+        Err(unsupported("listing with encoded states"))
     }
 
     async fn state_at(&self, _: &SessionKey, _: u64) -> Result<State> {

@@ -20,6 +20,7 @@ use crate::{
     event::Event,
     json::JsonMap,
     limits::Limits,
+    list::EncodedSessions,
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
     store::EraseReceipt,
@@ -111,14 +112,9 @@ pub trait SessionLog: SessionService {
     /// Lists sessions page by page.
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
 
-    /// Lists all sessions of a user in the format of ADK's HTTP API: camelCase JSON with states and
-    /// without events. Omits sessions whose ids begin with one of `hidden`.
-    async fn list_text(
-        &self,
-        app_name: &str,
-        user_id: &str,
-        hidden: &'static [&'static str],
-    ) -> Result<String>;
+    /// Lists all sessions of a user with their states as JSON text. Costs less than
+    /// [`list`](Self::list), because a store need not make an object of each session.
+    async fn list_encoded(&self, app_name: &str, user_id: &str) -> Result<EncodedSessions>;
 
     /// Appends events, all or none. Appending the same events again succeeds and changes nothing.
     async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt>;

@@ -13,7 +13,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    list_text::ListText,
+    list::SessionRows,
     session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
     state::State,
     transfer_store::TransferStore,
@@ -187,8 +187,27 @@ pub struct ListQuery {
     pub after: Option<ListCursor>,
     /// Maximum number of sessions.
     pub limit: usize,
-    /// Whether to include the state of each session.
-    pub with_state: bool,
+    /// What to return of each session.
+    pub fields: ListFields,
+}
+
+/// What a list returns of each session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListFields {
+    /// Everything but state.
+    Metadata,
+    /// Everything.
+    State,
+    /// Id, last update and state. For a list of one user, a store may return [`SessionRows`]
+    /// instead of objects, if that costs it less.
+    EncodedState,
+}
+
+impl ListFields {
+    /// Whether the list returns states.
+    pub fn have_state(self) -> bool {
+        self != ListFields::Metadata
+    }
 }
 
 /// The result of a list, all from one snapshot. Shared state is returned once, not per session.
@@ -196,6 +215,9 @@ pub struct ListQuery {
 pub struct Listing {
     /// The sessions. If state was requested, each holds its own state keys only.
     pub sessions: Vec<SessionMeta>,
+    /// The same as text, if [`ListFields::EncodedState`] was requested and the store has it.
+    /// `sessions` is then empty.
+    pub rows: SessionRows,
     /// The app state.
     pub app: JsonMap,
     /// The state of each user who has a session in the list.
@@ -265,18 +287,6 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Lists sessions ordered by (last update, user, id), with their state if requested.
     async fn list(&self, query: &ListQuery) -> Result<Listing>;
-
-    /// Appends the listed sessions, with their states, to `text`. A backend that can write them
-    /// while it reads them should override this.
-    async fn list_text(&self, query: &ListQuery, mut text: ListText) -> Result<ListText> {
-        let mut listing = self.list(query).await?;
-        listing.spread_shared();
-        text.reserve(listing.sessions.len());
-        for session in &listing.sessions {
-            text.add_meta(session)?;
-        }
-        Ok(text)
-    }
 
     /// Deletes a session and its log; returns false if it does not exist.
     async fn delete(&self, key: &SessionKey) -> Result<bool>;

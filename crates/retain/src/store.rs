@@ -7,10 +7,10 @@
 /// What a store of sessions needs.
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids,
-    Lease, LeaseUse, ListQuery, ListText, ListedSession, Listing, LogHeader, NewEvent, NewSession,
-    Plan, RandomIds, ReadDetail, ScopedState, SessionStateText, SessionStatus, SessionStore,
-    Snapshot, StateOwner, StoreSessionService, SystemClock, TransferStore, check_growth,
-    check_limit, duration_us, plan_append, plan_renewal, seconds,
+    Lease, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent, NewSession, Plan,
+    RandomIds, ReadDetail, ScopedState, SessionRow, SessionRowParts, SessionRows, SessionStatus,
+    SessionStore, Snapshot, StateOwner, StateText, StoreSessionService, SystemClock, TransferStore,
+    check_growth, check_limit, duration_us, plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the port behind which they are stored.
 pub use retain_core::{

@@ -148,6 +148,8 @@ pub(crate) fn draft_gone() -> SessionError {
 
 #[cfg(test)]
 mod tests {
+    use retain_core::ListFields;
+
     use super::*;
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
             user: None,
             after,
             limit,
-            with_state: false,
+            fields: ListFields::Metadata,
         };
         let all = [
             (2.0, "u", "b"),

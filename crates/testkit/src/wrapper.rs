@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing,
-    LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey, SessionStore,
-    Snapshot, StateOwner, TransferStore, Window,
+    AppendOutcome, Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing, LogHeader,
+    NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey, SessionStore, Snapshot,
+    StateOwner, TransferStore, Window,
 };
 
 /// One store that several services share.
@@ -94,10 +94,6 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         self.store.list(query).await
-    }
-
-    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
-        self.store.list_text(query, text).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {

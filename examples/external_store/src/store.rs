@@ -213,7 +213,6 @@ impl SessionStore for JournalStore {
         })
     }
 
-    // `list_text` has a default that uses this.
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         self.transact("list sessions", |transaction| {
             let tables = transaction.tables();
@@ -237,13 +236,13 @@ impl SessionStore for JournalStore {
             found.truncate(query.limit);
             let metas = found
                 .iter()
-                .map(|(key, log)| log.meta(key, query.with_state));
+                .map(|(key, log)| log.meta(key, query.fields.have_state()));
             let mut listing = Listing {
                 sessions: metas.collect(),
                 ..Listing::default()
             };
             // The states of sessions have their own keys; shared keys are listed once.
-            if query.with_state {
+            if query.fields.have_state() {
                 listing.app = tables.shared(&StateOwner::app(&query.app));
                 let users = found.iter().map(|(key, _)| {
                     let owner = StateOwner::user(&key.app, &key.user);

@@ -97,6 +97,30 @@ impl Json {
         writer.finish()
     }
 
+    /// Appends `text` to `out` as a JSON string.
+    ///
+    /// ```
+    /// let mut out = String::from("[");
+    /// retain_core::Json::append_str(&mut out, "a\"b");
+    /// assert_eq!(out, r#"["a\"b""#);
+    /// ```
+    pub fn append_str(out: &mut String, text: &str) {
+        let mut writer = Writer::onto(std::mem::take(out));
+        writer.str(text);
+        (*out, _) = writer.into_parts();
+    }
+
+    /// Appends `float` to `out`. Appends nothing if it is not finite.
+    pub fn append_float(out: &mut String, float: f64) -> Result<(), JsonError> {
+        let mut writer = Writer::camel();
+        if !float.is_finite() {
+            writer.float(float);
+            return writer.finish().map(drop);
+        }
+        number::push_float(out, float);
+        Ok(())
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Json::Null)

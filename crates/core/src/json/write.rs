@@ -124,12 +124,6 @@ impl Writer {
         self.comma = false;
     }
 
-    /// Raw text; the next value needs no comma.
-    pub(crate) fn verbatim(&mut self, text: &str) {
-        self.out.push_str(text);
-        self.comma = false;
-    }
-
     pub(crate) fn null(&mut self) {
         self.bare("null");
     }

@@ -32,7 +32,7 @@ use crate::{
     events::Events,
     json::JsonMap,
     limits::{self, LimitKind, Limits},
-    list_text::ListText,
+    list::EncodedSessions,
     ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
@@ -41,8 +41,8 @@ use crate::{
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::{ScopedDelta, State},
     store::{
-        AppendOutcome, Changes, EraseReceipt, Head, ListQuery, NewSession, ReadDetail, ScopedState,
-        SessionStore, Snapshot,
+        AppendOutcome, Changes, EraseReceipt, Head, ListFields, ListQuery, NewSession, ReadDetail,
+        ScopedState, SessionStore, Snapshot,
     },
     wire::to_stored_text,
 };
@@ -233,7 +233,10 @@ impl<S: SessionStore> StoreSessionService<S> {
             after: query.after,
             // One extra session tells whether there is a next page.
             limit: limit.saturating_add(1),
-            with_state: query.with_state,
+            fields: match query.with_state {
+                true => ListFields::State,
+                false => ListFields::Metadata,
+            },
         };
         let mut found = self.store.list(&store_query).await?;
         let more = found.sessions.len() > limit;
@@ -432,22 +435,16 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         self.list_page(query).await
     }
 
-    async fn list_text(
-        &self,
-        app_name: &str,
-        user_id: &str,
-        hidden: &'static [&'static str],
-    ) -> Result<String> {
+    async fn list_encoded(&self, app_name: &str, user_id: &str) -> Result<EncodedSessions> {
         self.check_owner(app_name, Some(user_id))?;
         let query = ListQuery {
             app: app_name.to_owned(),
             user: Some(user_id.to_owned()),
             after: None,
             limit: usize::MAX,
-            with_state: true,
+            fields: ListFields::EncodedState,
         };
-        let text = ListText::new(app_name, hidden);
-        Ok(self.store.list_text(&query, text).await?.finish())
+        EncodedSessions::of_user(user_id, self.store.list(&query).await?)
     }
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt> {

@@ -15,7 +15,7 @@ use crate::{
     ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, SessionMeta, Window},
-    store::{Head, ListQuery, NewEvent, ReadDetail, ScopedState, SessionStore},
+    store::{Head, ListFields, ListQuery, NewEvent, ReadDetail, ScopedState, SessionStore},
     transfer_store::{DraftId, LogHeader},
 };
 
@@ -80,7 +80,7 @@ async fn keys<S: SessionStore>(
         user: user.map(str::to_owned),
         after: None,
         limit: usize::MAX,
-        with_state: false,
+        fields: ListFields::Metadata,
     };
     let found = service.store.list(&query).await?;
     let mut keys: Vec<_> = found.sessions.iter().map(SessionMeta::key).collect();

@@ -16,6 +16,7 @@ mod live;
 mod memory;
 mod redact;
 mod run;
+mod session_list;
 mod sessions;
 mod sse;
 mod unmatched;

@@ -17,6 +17,7 @@ use super::{
     dev::seeded,
     errors::AdkError,
     redact::redacted,
+    session_list::list_text,
 };
 use crate::{
     guard::{Caller, Scope},
@@ -27,9 +28,6 @@ use crate::{
 
 const SESSIONS: &str = "/apps/{app}/users/{user}/sessions";
 const SESSION: &str = "/apps/{app}/users/{user}/sessions/{session}";
-
-/// Evaluations create sessions with ids like these; lists omit them.
-static EVALUATIONS: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
 
 pub(super) fn routes(routes: Routes) -> Routes {
     let (reads, writes) = (
@@ -50,8 +48,8 @@ async fn list_sessions(
     Path((app, user)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
     let sessions = &server.services.sessions;
-    let text = sessions.list_text(&app, &user, &EVALUATIONS).await?;
-    Ok(json_response(redacted(text)))
+    let listed = sessions.list_encoded(&app, &user).await?;
+    Ok(json_response(redacted(list_text(&app, &user, &listed)?)))
 }
 
 async fn get_session(

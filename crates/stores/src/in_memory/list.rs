@@ -2,54 +2,46 @@
 
 use std::ops::Range;
 
-use retain_core::{ListQuery, ListText, ListedSession, Listing, Result, SessionError, SessionKey};
+use retain_core::{
+    ListFields, ListQuery, Listing, Result, SessionError, SessionKey, SessionMeta, SessionRows,
+};
 
 use super::schema::{SessionLog, SessionTables};
 use crate::rules;
 
-pub(super) fn list(tables: &SessionTables, query: &ListQuery, now_us: i64) -> Listing {
+pub(super) fn list(tables: &SessionTables, query: &ListQuery, now_us: i64) -> Result<Listing> {
     let found = page(tables, query, now_us);
-    let metas = found.iter().map(|(key, log)| {
-        let user = query.user.as_ref().unwrap_or(&key.user);
-        let state = query.with_state.then(|| log.state.at(u64::MAX).into());
-        log.meta(&query.app, user, &key.id, state)
-    });
-    let mut listing = Listing {
-        sessions: metas.collect(),
-        ..Listing::default()
-    };
-    if query.with_state {
+    let mut listing = Listing::default();
+    match query.fields {
+        ListFields::EncodedState if query.user.is_some() => listing.rows = rows(&found)?,
+        _ => listing.sessions = metas(query, &found),
+    }
+    if query.fields.have_state() {
         listing.app = tables.shared.app(&query.app);
         let users = rules::users(query, found.iter().map(|(key, _)| &*key.user));
         let keys = |user: &str| (user.to_owned(), tables.shared.user(&query.app, user));
         listing.users = users.into_iter().map(keys).collect();
     }
-    listing
+    Ok(listing)
 }
 
-pub(super) fn list_text(
-    tables: &SessionTables,
-    query: &ListQuery,
-    mut text: ListText,
-    now_us: i64,
-) -> Result<ListText> {
-    let found = page(tables, query, now_us);
-    let app = tables.shared.app(&query.app);
-    for user in rules::users(query, found.iter().map(|(key, _)| &*key.user)) {
-        text.share(user, &app, &tables.shared.user(&query.app, user))?;
-    }
-    text.reserve(found.len());
+fn metas(query: &ListQuery, found: &[(&SessionKey, &SessionLog)]) -> Vec<SessionMeta> {
+    let meta = |(key, log): &(&SessionKey, &SessionLog)| {
+        let state = query.fields.have_state();
+        let state = state.then(|| log.state.at(u64::MAX).into());
+        log.meta(&query.app, &key.user, &key.id, state)
+    };
+    found.iter().map(meta).collect()
+}
+
+fn rows(found: &[(&SessionKey, &SessionLog)]) -> Result<SessionRows> {
+    let mut rows = SessionRows::default();
     for (key, log) in found {
-        let state_text = log.state.listed();
-        let state_text = state_text.map_err(|(k, e)| SessionError::corrupt_state(key, &k, e))?;
-        text.add(ListedSession {
-            id: &key.id,
-            user: query.user.as_ref().unwrap_or(&key.user),
-            state_text: &state_text,
-            last_update_time: log.last_update_time,
-        })?;
+        let state = log.state.text();
+        let state = state.map_err(|(k, e)| SessionError::corrupt_state(key, &k, e))?;
+        rows.push(&key.id, log.last_update_time, &state);
     }
-    Ok(text)
+    Ok(rows)
 }
 
 /// The sessions of a page, in order.

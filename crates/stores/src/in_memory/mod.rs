@@ -27,9 +27,8 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    ListText, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
-    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock,
-    TransferStore, Window,
+    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey,
+    SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock, TransferStore, Window,
 };
 
 use self::schema::SessionTables;
@@ -107,11 +106,7 @@ impl SessionStore for InMemoryStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
-        Ok(list::list(&self.tables(), query, self.now_us()))
-    }
-
-    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
-        list::list_text(&self.tables(), query, text, self.now_us())
+        list::list(&self.tables(), query, self.now_us())
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use retain_core::{
-    Changes, Json, JsonError, JsonMap, LimitKind, Result, ScopedState, SessionKey,
-    SessionStateText, check_growth,
+    Changes, Json, JsonError, JsonMap, LimitKind, Result, ScopedState, SessionKey, StateText,
+    check_growth,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -26,13 +26,13 @@ type Values = Vec<(u64, Option<Json>)>;
 pub(super) struct OwnState {
     values: BTreeMap<String, Values>,
     /// The current keys as text, once they were listed: few sessions change between two lists.
-    listed: OnceLock<Box<str>>,
+    text: OnceLock<Box<str>>,
 }
 
 impl OwnState {
     /// All values, to be changed.
     pub(super) fn values_mut(&mut self) -> &mut BTreeMap<String, Values> {
-        self.listed = OnceLock::new();
+        self.text = OnceLock::new();
         &mut self.values
     }
 
@@ -64,22 +64,22 @@ impl OwnState {
             .collect()
     }
 
-    /// The current keys as a list shows them; on failure, the key that cannot be shown and why.
-    pub(super) fn listed(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
-        if let Some(listed) = self.listed.get() {
-            return Ok(Cow::Borrowed(listed));
+    /// The current keys as text; on failure, the key that has no JSON form and why.
+    pub(super) fn text(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
+        if let Some(text) = self.text.get() {
+            return Ok(Cow::Borrowed(text));
         }
-        let mut listed = SessionStateText::default();
+        let mut text = StateText::default();
         for (key, values) in &self.values {
             if let Some(value) = newest(values) {
-                let pushed = listed.push(key, value);
+                let pushed = text.push(key, value);
                 pushed.map_err(|error| (key.clone(), error))?;
             }
         }
-        if listed.as_str().len() > CACHED_TEXT_MAX {
-            return Ok(Cow::Owned(listed.into()));
+        if text.as_str().len() > CACHED_TEXT_MAX {
+            return Ok(Cow::Owned(text.into()));
         }
-        let cached = self.listed.get_or_init(|| String::from(listed).into());
+        let cached = self.text.get_or_init(|| String::from(text).into());
         Ok(Cow::Borrowed(cached))
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn list(
     let (user, id) = (after.map(|after| &after.user), after.map(|after| &after.id));
     let limit = count(Some(query.limit));
     // Without states there is nothing more to ask.
-    let is_all = !query.with_state;
+    let is_all = !query.fields.have_state();
     let (begun, found, ended) = join!(
         biased;
         transaction.begin_snapshot(),
@@ -58,7 +58,7 @@ pub(super) async fn list(
     for row in &found {
         listing.sessions.push(session(row, query)?);
     }
-    if query.with_state {
+    if query.fields.have_state() {
         add_states(&transaction, query, &found, &mut listing).await?;
     }
     transaction.ended();

@@ -5,16 +5,16 @@
 use std::{ops::Range, sync::Arc};
 
 use retain_core::{
-    Json, JsonMap, ListQuery, ListText, ListedSession, Listing, Origin, Result, SessionError,
-    SessionKey, SessionMeta, SessionStateText, State, seconds,
+    Json, JsonMap, ListFields, ListQuery, Listing, Origin, Result, SessionError, SessionKey,
+    SessionMeta, SessionRowParts, SessionRows, State, StateText, seconds,
 };
 use rusqlite::{Connection, Row, types::Value};
 
 use super::{
     failed,
-    listed_states::{CachedStates, ListedStates},
     read::{STATE, shared_state},
     rows,
+    state_text_cache::{StateTextCache, StateTexts},
 };
 use crate::{rules, sql::Life};
 
@@ -25,201 +25,160 @@ const LIST: &str = "list";
 const MANY: usize = 64;
 
 /// Sessions ordered by (last update, user, id).
-pub(super) fn list(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Listing> {
-    let found = metas(connection, query, now_us).map_err(|e| failed(LIST, e))?;
-    let mut found = in_order(found, query);
+pub(super) fn list(
+    connection: &Connection,
+    query: &ListQuery,
+    now_us: i64,
+    cache: &StateTextCache,
+) -> Result<Listing> {
     let mut listing = Listing::default();
-    if query.with_state {
-        add_states(connection, &mut found)?;
-        // What sessions share is read once, not once a session.
+    match &query.user {
+        Some(user) if query.fields == ListFields::EncodedState => {
+            listing.rows = encoded(connection, query, user, now_us, cache)?;
+        }
+        _ => listing.sessions = metas(connection, query, now_us)?,
+    }
+    if query.fields.have_state() {
+        // The state that sessions share is read once, not per session.
         listing.app = shared_state(connection, &query.app, "")?;
-        let users = found.iter().map(|(session, _)| &*session.user_id);
+        let users = listing.sessions.iter().map(|session| &*session.user_id);
         for user in rules::users(query, users) {
             let keys = shared_state(connection, &query.app, user)?;
             listing.users.insert(user.to_owned(), keys);
         }
     }
-    listing.sessions = found.into_iter().map(|(session, _)| session).collect();
     Ok(listing)
 }
 
-/// The same, with states, written as it is read: no session has a place of its own in memory.
-pub(super) fn list_text(
+/// The sessions of one user with encoded states. No session owns memory.
+fn encoded(
     connection: &Connection,
     query: &ListQuery,
+    user: &str,
     now_us: i64,
-    listed: &ListedStates,
-    mut text: ListText,
-) -> Result<ListText> {
-    let mut found = Places::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
-    found.sort_and_page(query);
-    let app = shared_state(connection, &query.app, "")?;
-    let users = found.places.iter().map(|place| found.user(place, query));
-    for user in rules::users(query, users) {
-        text.share(user, &app, &shared_state(connection, &query.app, user)?)?;
+    cache: &StateTextCache,
+) -> Result<SessionRows> {
+    let mut logs = UserLogs::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    logs.sort_and_page(query, user);
+    // A few states are read as quickly as they are found in the cache.
+    let is_cached = logs.rows.len() >= MANY;
+    let cached = match is_cached {
+        true => cache.get(&query.app, user),
+        false => Arc::default(),
+    };
+    let parts: Vec<_> = logs
+        .rows
+        .iter()
+        .map(|log| cached.part(log.number, log.position))
+        .collect();
+    // If the lengths differ, the cache has sessions that were deleted.
+    let is_complete = parts.iter().all(Option::is_some) && cached.len() == parts.len();
+    if is_complete {
+        let parts = parts.into_iter().flatten().collect();
+        return Ok(logs.into_rows(Arc::clone(&cached.text), parts));
     }
-    let known = state_text(connection, query, &found, listed)?;
-    text.reserve(found.places.len());
-    for (at, place) in found.places.iter().enumerate() {
-        let state_text = known.keys_of(place.number, place.position);
-        text.add(ListedSession {
-            id: &found.names[place.id.clone()],
-            user: found.user(place, query),
-            // No session is shown without the keys that it has.
-            state_text: state_text.ok_or_else(|| unread(found.key(at, query)))?,
-            last_update_time: place.last_update,
-        })?;
+    let key = |log: &LogRow| SessionKey::new(&query.app, user, &logs.ids[log.id.clone()]);
+    let (text, parts) = read_states(connection, &logs, &key, &cached.text, parts)?;
+    if is_cached {
+        let rows = logs.rows.iter().zip(&parts);
+        let rows = rows.map(|(log, part)| (log.number, log.position, part.clone()));
+        let states = Arc::new(StateTexts::new(Arc::clone(&text), rows));
+        cache.put(&query.app, user, states);
     }
-    Ok(text)
+    Ok(logs.into_rows(text, parts))
 }
 
-fn unread(key: SessionKey) -> SessionError {
-    SessionError::Corrupt {
-        key,
-        place: "state".to_owned(),
-        source: "it was not read for the list".into(),
-    }
-}
-
-/// The sessions of a list. All their names are one text, so that ten thousand need no ten thousand
-/// pieces of memory.
+/// The logs of one user's sessions. All ids are one text, to save an allocation per session.
 #[derive(Default)]
-struct Places {
-    names: String,
-    places: Vec<Place>,
+struct UserLogs {
+    ids: String,
+    rows: Vec<LogRow>,
 }
 
-struct Place {
+struct LogRow {
     last_update: f64,
     number: i64,
     position: u64,
     id: Range<usize>,
-    /// Empty where the list is of one user.
-    user: Range<usize>,
 }
 
-impl Places {
-    fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<Places> {
-        let mut found = Places::default();
-        each_session(
-            connection,
-            "number, last_update, id, user, position",
-            query,
-            now_us,
-            |row| {
-                let place = Place {
-                    number: row.get(0)?,
-                    last_update: row.get(1)?,
-                    position: row.get(4)?,
-                    id: found.name(row, 2)?,
-                    user: match query.user {
-                        Some(_) => 0..0,
-                        None => found.name(row, 3)?,
-                    },
-                };
-                found.places.push(place);
-                Ok(())
-            },
-        )?;
-        Ok(found)
+impl UserLogs {
+    fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<UserLogs> {
+        let mut logs = UserLogs::default();
+        let columns = "number, last_update, position, id";
+        each_session(connection, columns, query, now_us, |row| {
+            let start = logs.ids.len();
+            logs.ids.push_str(row.get_ref(3)?.as_str()?);
+            logs.rows.push(LogRow {
+                number: row.get(0)?,
+                last_update: row.get(1)?,
+                position: row.get(2)?,
+                id: start..logs.ids.len(),
+            });
+            Ok(())
+        })?;
+        Ok(logs)
     }
 
-    fn name(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<Range<usize>> {
-        let start = self.names.len();
-        self.names.push_str(row.get_ref(column)?.as_str()?);
-        Ok(start..self.names.len())
+    fn sort_and_page(&mut self, query: &ListQuery, user: &str) {
+        let names = |log: &LogRow| (user, &self.ids[log.id.clone()]);
+        rules::sort_and_page(&mut self.rows, query, |log| log.last_update, names);
     }
 
-    fn user<'a>(&'a self, place: &Place, query: &'a ListQuery) -> &'a str {
-        let read = || &self.names[place.user.clone()];
-        query.user.as_deref().unwrap_or_else(read)
-    }
-
-    fn sort_and_page(&mut self, query: &ListQuery) {
-        let mut places = std::mem::take(&mut self.places);
-        let names = |place: &Place| (self.user(place, query), &self.names[place.id.clone()]);
-        rules::sort_and_page(&mut places, query, |place| place.last_update, names);
-        self.places = places;
-    }
-
-    fn key(&self, at: usize, query: &ListQuery) -> SessionKey {
-        let place = &self.places[at];
-        SessionKey::new(
-            &query.app,
-            self.user(place, query),
-            &self.names[place.id.clone()],
-        )
+    fn into_rows(self, states: Arc<String>, parts: Vec<Range<usize>>) -> SessionRows {
+        let rows = self.rows.into_iter().zip(parts);
+        let rows = rows.map(|(log, state)| SessionRowParts {
+            id: log.id,
+            last_update_time: log.last_update,
+            state,
+        });
+        SessionRows::from_texts(self.ids, states, rows.collect())
     }
 }
 
-/// The own keys of all sessions as one text. Only those are read that have changed since the last
-/// list, where there was one.
-fn state_text(
+/// Encodes the states of the logs without a part, copies those of the others from `cached`, and
+/// returns all of them as one text.
+fn read_states(
     connection: &Connection,
-    query: &ListQuery,
-    found: &Places,
-    listed: &ListedStates,
-) -> Result<Arc<CachedStates>> {
-    let places = &found.places;
-    // Few are read as quickly as they are found in a map, and need not be kept.
-    let owner = query.user.as_deref().filter(|_| places.len() >= MANY);
-    let known = owner.map(|user| listed.of(&query.app, user));
-    let known = known.unwrap_or_default();
-    let is_new = |at: &usize| {
-        let place = &places[*at];
-        known.keys_of(place.number, place.position).is_none()
-    };
-    let new: Vec<usize> = (0..places.len()).filter(is_new).collect();
-    // Those that were deleted are forgotten too.
-    if new.is_empty() && known.len() == places.len() {
-        return Ok(known);
-    }
-    let updated = Arc::new(read_own_keys(connection, query, found, &known, &new)?);
-    if let Some(user) = owner {
-        listed.keep(&query.app, user, Arc::clone(&updated));
-    }
-    Ok(updated)
-}
-
-/// The cached states, with those of new sessions read from the database.
-fn read_own_keys(
-    connection: &Connection,
-    query: &ListQuery,
-    found: &Places,
-    known: &CachedStates,
-    new: &[usize],
-) -> Result<CachedStates> {
-    let mut all = CachedStates::with_capacity(found.places.len());
-    let mut own = SessionStateText::default();
-    let mut ranges = vec![0..0; new.len()];
-    let key = |at: usize| found.key(new[at], query);
-    let numbers: Vec<i64> = new.iter().map(|at| found.places[*at].number).collect();
+    logs: &UserLogs,
+    key: &dyn Fn(&LogRow) -> SessionKey,
+    cached: &str,
+    parts: Vec<Option<Range<usize>>>,
+) -> Result<(Arc<String>, Vec<Range<usize>>)> {
+    let is_missing = |at: &usize| parts[*at].is_none();
+    let missing: Vec<usize> = (0..parts.len()).filter(is_missing).collect();
+    let numbers: Vec<i64> = missing.iter().map(|at| logs.rows[*at].number).collect();
+    let key = |at: usize| key(&logs.rows[missing[at]]);
+    let mut text = StateText::default();
+    let mut read = vec![0..0; missing.len()];
     each_state(connection, &numbers, &key, |at, name, value| {
-        let start = own.as_str().len();
-        let pushed = own.push(name, &value);
+        let start = text.as_str().len();
+        let pushed = text.push(name, &value);
         pushed.map_err(|e| SessionError::corrupt_state(&key(at), name, e))?;
         // The keys of one session come one after the other.
-        let range: &mut Range<usize> = &mut ranges[at];
-        if range.start == range.end {
-            range.start = start;
+        let part: &mut Range<usize> = &mut read[at];
+        if part.start == part.end {
+            part.start = start;
         }
-        range.end = own.as_str().len();
+        part.end = text.as_str().len();
         Ok(())
     })?;
-    all.text = own.into();
-    for (at, range) in new.iter().zip(ranges) {
-        let place = &found.places[*at];
-        all.add(place.number, place.position, range);
+    let mut text = String::from(text);
+    let mut read = read.into_iter();
+    let mut all = Vec::with_capacity(parts.len());
+    for part in parts {
+        all.push(match part {
+            Some(part) => {
+                let start = text.len();
+                text.push_str(&cached[part]);
+                start..text.len()
+            }
+            None => read.next().unwrap_or_default(),
+        });
     }
-    for place in &found.places {
-        let Some(keys) = known.keys_of(place.number, place.position) else {
-            continue;
-        };
-        let start = all.text.len();
-        all.text.push_str(keys);
-        all.add(place.number, place.position, start..all.text.len());
-    }
-    Ok(all)
+    // The cache counts the capacity.
+    text.shrink_to_fit();
+    Ok((Arc::new(text), all))
 }
 
 /// A session found, and the number of its log.
@@ -270,7 +229,21 @@ fn each_session(
     Ok(())
 }
 
-fn metas(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<Vec<Found>> {
+/// The sessions as objects, with their states if the query asks for them.
+fn metas(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Vec<SessionMeta>> {
+    let found = each_meta(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    let mut found = in_order(found, query);
+    if query.fields.have_state() {
+        add_states(connection, &mut found)?;
+    }
+    Ok(found.into_iter().map(|(session, _)| session).collect())
+}
+
+fn each_meta(
+    connection: &Connection,
+    query: &ListQuery,
+    now_us: i64,
+) -> rusqlite::Result<Vec<Found>> {
     let columns = "number, position, last_update, create_time, origin_id, origin_position, id, user, \
          touched_us, ttl_us";
     let mut found = Vec::new();

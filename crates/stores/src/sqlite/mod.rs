@@ -16,7 +16,6 @@ mod fork;
 mod keys;
 mod lease;
 mod list;
-mod listed_states;
 mod memory;
 mod open;
 mod options;
@@ -25,6 +24,7 @@ mod readers;
 mod rows;
 mod schema;
 mod state;
+mod state_text_cache;
 mod tail;
 mod uri;
 mod writer;
@@ -34,18 +34,17 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    ListText, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
-    SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
-    TransferStore, Window,
+    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionError,
+    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Window,
 };
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
 pub use keys::SqliteKeyStore;
-use listed_states::ListedStates;
 pub use memory::SqliteMemoryStore;
 pub use options::{Durability, SqliteOptions};
 use readers::Readers;
+use state_text_cache::StateTextCache;
 use tail::ForeignWrites;
 use writer::Writer;
 
@@ -76,7 +75,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     hub: ChangeHub,
     foreign_writes: ForeignWrites,
-    listed: Arc<ListedStates>,
+    state_texts: Arc<StateTextCache>,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -97,7 +96,7 @@ impl SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
             hub: ChangeHub::default(),
             foreign_writes: ForeignWrites::default(),
-            listed: Arc::default(),
+            state_texts: Arc::default(),
             writer,
             options,
         };
@@ -237,15 +236,9 @@ impl SessionStore for SqliteStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         let (query, now_us) = (query.clone(), self.now_us());
-        let list = move |connection: &rusqlite::Connection| list::list(connection, &query, now_us);
-        self.readers.read("list", list).await
-    }
-
-    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
-        let (query, now_us) = (query.clone(), self.now_us());
-        let listed = Arc::clone(&self.listed);
+        let states = Arc::clone(&self.state_texts);
         let list = move |connection: &rusqlite::Connection| {
-            list::list_text(connection, &query, now_us, &listed, text)
+            list::list(connection, &query, now_us, &states)
         };
         self.readers.read("list", list).await
     }
@@ -365,7 +358,7 @@ impl SessionStore for SqliteStore {
             self.purge().await?;
         }
         // Now: a list that ran meanwhile may have cached rows that still existed.
-        self.listed.forget(app, user);
+        self.state_texts.evict(app, user);
         self.purge().await?;
         self.readers.close_idle();
         self.leave_no_trace(&receipt).await?;

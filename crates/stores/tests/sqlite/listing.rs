@@ -14,7 +14,10 @@ async fn create(sessions: &SqliteSessionService, id: &str, value: usize) -> Sess
 }
 
 async fn list(sessions: &SqliteSessionService) -> String {
-    sessions.list_text("app", "ada", &[]).await.unwrap()
+    let listed = sessions.list_encoded("app", "ada").await.unwrap();
+    let rows = listed.rows.iter();
+    let rows = rows.map(|row| format!("{} {}{}\n", row.id, row.last_update_time, row.state));
+    rows.collect()
 }
 
 /// Check that a service with a warm cache lists the same as a new one.
@@ -47,13 +50,10 @@ async fn long_list_shows_changes_by_other_processes() {
     // Recreate a session with the same id.
     let deleted = elsewhere.delete_session("app", "ada", "s010");
     deleted.await.unwrap();
-    assert_eq!(
-        check(folder.path(), &here).await.matches("\"id\":").count(),
-        MANY - 1
-    );
+    assert_eq!(check(folder.path(), &here).await.lines().count(), MANY - 1);
     create(&elsewhere, "s010", 888_888).await;
     assert!(check(folder.path(), &here).await.contains("888888"));
     let erased = here.erase_user("app", "ada").await.unwrap();
     assert_eq!(erased.sessions, MANY as u64);
-    assert_eq!(check(folder.path(), &here).await, "[]");
+    assert_eq!(check(folder.path(), &here).await, "");
 }

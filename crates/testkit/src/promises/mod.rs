@@ -111,7 +111,7 @@ macro_rules! session_promises {
             list_pages_continue_after_a_deleted_session,
             list_cursor_survives_printing_and_parsing,
             list_contains_state_on_request,
-            list_as_text_equals_the_list,
+            encoded_list_equals_the_list,
             list_has_times_and_positions,
             // delete
             delete_removes_the_session,
