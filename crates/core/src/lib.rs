@@ -34,6 +34,7 @@ mod service;
 mod session;
 mod state;
 mod store;
+pub mod store_rules;
 mod transfer_store;
 mod wire;
 pub mod wire_shapes;

@@ -4,6 +4,8 @@
 //! To write your own, implement [`SessionStore`] and wrap it in a [`StoreSessionService`], which
 //! has all the rules. `retain::testing` has the promises that every store keeps, as tests.
 
+/// The rules that every store applies in the same way.
+pub use retain_core::store_rules as rules;
 /// What a store of sessions needs.
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids,

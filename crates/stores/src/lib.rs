@@ -8,7 +8,6 @@ mod artifacts;
 mod in_memory;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod rules;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]

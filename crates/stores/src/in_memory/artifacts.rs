@@ -9,10 +9,8 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, NewArtifact,
-    StoreArtifactService, StoredArtifact,
+    StoreArtifactService, StoredArtifact, store_rules::artifact_reference,
 };
-
-use crate::rules::artifact_address;
 
 /// Artifacts in memory.
 ///
@@ -85,7 +83,7 @@ impl ArtifactStore for InMemoryArtifactStore {
         let mut artifacts = self.lock();
         let versions = artifacts.entry(address_of(place)).or_default();
         let version = versions.len() as u64;
-        let address = artifact_address(place, version).to_string();
+        let address = artifact_reference(place, version).to_string();
         let uri = address.replacen("artifact://", "memory://", 1);
         versions.push(ArtifactEntry { new, uri });
         Ok(version)

@@ -2,13 +2,13 @@
 
 use retain_core::{
     DraftId, Head, Lease, LogHeader, NewEvent, Result, ScopedState, SessionError, SessionKey,
+    store_rules::{self, DRAFT_TTL_US},
 };
 
 use super::{
     create::make_room,
     schema::{LogDraft, SessionLog, SessionTables},
 };
-use crate::rules::{self, DRAFT_TTL_US};
 
 pub(super) fn begin(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> DraftId {
     tables.drafts.retain(|_, draft| draft.until_us > now_us);
@@ -30,7 +30,7 @@ pub(super) fn extend(
     now_us: i64,
 ) -> Result<()> {
     let draft = tables.drafts.get_mut(&draft.0);
-    let draft = draft.ok_or_else(rules::draft_gone)?;
+    let draft = draft.ok_or_else(store_rules::draft_gone)?;
     events.iter().for_each(|(_, new)| draft.log.push(new));
     draft.until_us = now_us + DRAFT_TTL_US;
     Ok(())
@@ -45,11 +45,11 @@ pub(super) fn finish(
     now_us: i64,
 ) -> Result<Head> {
     let draft = tables.drafts.remove(&draft.0);
-    let mut log = draft.ok_or_else(rules::draft_gone)?.log;
+    let mut log = draft.ok_or_else(store_rules::draft_gone)?.log;
     let key = &header.head.key;
     make_room(tables, key, now_us)?;
     let state = log.state.values_mut();
-    for (name, value) in &rules::session_keys(&header.initial) {
+    for (name, value) in &store_rules::session_keys(&header.initial) {
         let values = state.entry(name.to_owned()).or_default();
         values.insert(0, (0, Some(value.clone())));
     }
@@ -61,7 +61,7 @@ pub(super) fn finish(
     log.last_update_time = header.head.last_update_time;
     log.ttl = header.head.ttl;
     log.origin = header.head.origin.clone();
-    log.touched_us = rules::touched_us(&header.head, now_us);
+    log.touched_us = store_rules::imported_touched_us(&header.head, now_us);
     if !log.is_alive(now_us) {
         return Err(SessionError::NotFound { key: key.clone() });
     }

@@ -1,12 +1,11 @@
 //! Forks a session: copies its log up to a position.
 
-use retain_core::{Head, Lease, Origin, Result, SessionKey};
+use retain_core::{Head, Lease, Origin, Result, SessionKey, store_rules};
 
 use super::{
     create::make_room,
     schema::{SessionLog, SessionTables},
 };
-use crate::rules;
 
 pub(super) fn fork(
     tables: &mut SessionTables,
@@ -17,7 +16,7 @@ pub(super) fn fork(
     now_us: i64,
 ) -> Result<Head> {
     let log = tables.log_mut(origin, now_us)?;
-    rules::check_position(origin, position, log.position())?;
+    store_rules::check_position(origin, position, log.position())?;
     let mut fork = SessionLog {
         tickets: Vec::new(),
         create_time,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use retain_core::{LeaseUse, Result, SessionKey, plan_renewal};
+use retain_core::{LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US};
 
 use super::schema::{SessionLog, SessionTables};
-use crate::rules::TICKET_TTL_US;
 
 /// Renews (`Some`) or releases (`None`) a lease.
 pub(super) fn renew(

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use retain_core::{
     ListFields, ListQuery, Listing, Result, SessionError, SessionKey, SessionMeta, SessionRows,
+    store_rules,
 };
 
 use super::schema::{SessionLog, SessionTables};
-use crate::rules;
 
 pub(super) fn list(tables: &SessionTables, query: &ListQuery, now_us: i64) -> Result<Listing> {
     let found = page(tables, query, now_us);
@@ -18,7 +18,7 @@ pub(super) fn list(tables: &SessionTables, query: &ListQuery, now_us: i64) -> Re
     }
     if query.fields.have_state() {
         listing.app = tables.shared.app(&query.app);
-        let users = rules::users(query, found.iter().map(|(key, _)| &*key.user));
+        let users = store_rules::listed_users(query, found.iter().map(|(key, _)| &*key.user));
         let keys = |user: &str| (user.to_owned(), tables.shared.user(&query.app, user));
         listing.users = users.into_iter().map(keys).collect();
     }
@@ -55,7 +55,7 @@ fn page<'a>(
     // The time is copied beside each item: looking it up costs more than comparing it.
     let found = alive.map(|(key, log)| (log.last_update_time, key, log));
     let mut found: Vec<_> = found.collect();
-    rules::sort_and_page(
+    store_rules::sort_and_page(
         &mut found,
         query,
         |(time, ..)| *time,

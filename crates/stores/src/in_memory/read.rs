@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use retain_core::{
     Event, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionKey, Snapshot, Window,
+    store_rules,
 };
 
 use super::schema::{SessionLog, SessionTables};
-use crate::rules;
 
 /// A session with the events of `window`.
 pub(super) fn session(
@@ -41,7 +41,7 @@ fn events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
         return all.skip(skip).take(take).collect();
     }
     let mut events: Vec<_> = all.collect();
-    rules::cut(&mut events, window);
+    store_rules::trim_to_window(&mut events, window);
     events
 }
 
@@ -61,7 +61,7 @@ pub(super) fn state_at(
     now_us: i64,
 ) -> Result<JsonMap> {
     let log = tables.log_mut(key, now_us)?;
-    rules::check_position(key, position, log.position())?;
+    store_rules::check_position(key, position, log.position())?;
     Ok(log.state.at(position))
 }
 

@@ -8,11 +8,10 @@ use std::{
 
 use retain_core::{
     Event, Head, Lease, NewEvent, Origin, Result, SessionError, SessionKey, SessionMeta,
-    SessionStatus, State, seconds,
+    SessionStatus, State, seconds, store_rules,
 };
 
 use super::state::{OwnState, SharedState};
-use crate::rules;
 
 /// All sessions, drafts and shared state of a store.
 #[derive(Debug, Default)]
@@ -80,7 +79,8 @@ impl SessionLog {
     }
 
     fn expires_us(&self) -> Option<i64> {
-        self.ttl.map(|ttl| rules::expiry(self.touched_us, ttl))
+        self.ttl
+            .map(|ttl| store_rules::expires_us(self.touched_us, ttl))
     }
 
     pub(super) fn head(&self, key: &SessionKey) -> Head {

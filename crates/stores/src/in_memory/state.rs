@@ -8,11 +8,10 @@ use std::{
 
 use retain_core::{
     Changes, Json, JsonError, JsonMap, LimitKind, Result, ScopedState, SessionKey, StateText,
-    check_growth,
+    check_growth, store_rules,
 };
 
 use super::schema::{SessionLog, SessionTables};
-use crate::rules;
 
 /// The longest text that is cached for the next list. Most are short, and a long one would take
 /// as much memory again as the keys themselves.
@@ -153,9 +152,9 @@ impl SharedState {
     /// Sets the keys that the app or the user does not have yet.
     pub(super) fn add(&mut self, app: &str, user: &str, keys: &ScopedState) {
         let of_app = self.apps.entry(app.to_owned()).or_default();
-        rules::set_absent(of_app, &keys.app);
+        store_rules::set_absent(of_app, &keys.app);
         let owner = (app.to_owned(), user.to_owned());
-        rules::set_absent(self.users.entry(owner).or_default(), &keys.user);
+        store_rules::set_absent(self.users.entry(owner).or_default(), &keys.user);
     }
 }
 

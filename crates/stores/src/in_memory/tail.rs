@@ -1,9 +1,8 @@
 //! Waits until a session's log grows.
 
-use retain_core::SessionKey;
+use retain_core::{SessionKey, store_rules::CHANGE_POLL};
 
 use super::{InMemoryStore, schema::SessionLog};
-use crate::rules::POLL;
 
 /// Returns when the session may have changed after `position`, or after a while.
 pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u64) {
@@ -14,5 +13,5 @@ pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u
         return;
     }
     // An expiry sends no notification, so the wait is bounded.
-    let _ = tokio::time::timeout(POLL, ring).await;
+    let _ = tokio::time::timeout(CHANGE_POLL, ring).await;
 }

@@ -3,6 +3,7 @@
 use retain_core::{
     DraftId, Head, Json, JsonMap, LogHeader, NewEvent, Origin, Result, ScopedState, SessionError,
     SessionKey, duration_us,
+    store_rules::{self, DRAFT_TTL_US},
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -15,7 +16,6 @@ use super::{
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
     state::{OwnerKeys, SessionStateText, StateStatements, lock_owners},
 };
-use crate::rules::{self, DRAFT_TTL_US};
 
 statements! {
     /// Makes a log a session.
@@ -227,7 +227,7 @@ pub(super) async fn extend(
     begun?;
     if kept? == 0 {
         transaction.roll_back().await?;
-        return Err(rules::draft_gone().into());
+        return Err(store_rules::draft_gone().into());
     }
     if *is_sent && !there?.is_empty() {
         return Ok(transaction.roll_back().await?);
@@ -282,7 +282,7 @@ pub(super) async fn finish(
             let there = transaction.query(&adoption.there, [app, user, id, &now_us]);
             let made = there.await?.first().map(CachedHead::read).transpose()?;
             let made = made.filter(|known| known.row.number == log);
-            return made.ok_or_else(|| rules::draft_gone().into());
+            return made.ok_or_else(|| store_rules::draft_gone().into());
         }
         write_initial(&transaction, &statements, log, header).await?;
         for owner in &owners {
@@ -336,7 +336,7 @@ async fn touched_us(
         let key = head.key.clone();
         return Err(SessionError::NotFound { key }.into());
     }
-    Ok(Some(rules::touched_us(head, now_us)))
+    Ok(Some(store_rules::imported_touched_us(head, now_us)))
 }
 
 /// Begins; locks the owners of shared keys, and what stands at the address.
@@ -367,7 +367,7 @@ async fn write_initial(
     header: &LogHeader,
 ) -> Result<(), Error> {
     let initial = Json::from(header.initial.clone()).to_string();
-    let own: JsonMap = rules::session_keys(&header.initial);
+    let own: JsonMap = store_rules::session_keys(&header.initial);
     let keys: Vec<&str> = own.keys().collect();
     let values: Vec<Vec<u8>> = own
         .iter()

@@ -1,6 +1,6 @@
 //! Forks a session: copies its log up to a position, in one transaction.
 
-use retain_core::{Head, Origin, Result, SessionError, SessionKey};
+use retain_core::{Head, Origin, Result, SessionError, SessionKey, store_rules};
 use tokio::join;
 use tokio_postgres::Error;
 
@@ -9,7 +9,6 @@ use super::{
     pool::{Database, Failure, Param, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
 };
-use crate::rules;
 
 /// The values of log $1 up to position $3, for log $2.
 macro_rules! versions {
@@ -88,7 +87,7 @@ pub(super) async fn fork(
             key: origin.clone(),
         };
         let from = head.ok_or_else(not_found)?.0.row;
-        rules::check_position(origin, position, from.position)?;
+        store_rules::check_position(origin, position, from.position)?;
         if let Some(known) = make_room(&transaction, key, &there, *made).await? {
             return Ok(known);
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use retain_core::{LeaseUse, Result, SessionError, SessionKey, plan_renewal};
+use retain_core::{
+    LeaseUse, Result, SessionError, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+};
 use tokio::join;
 use tokio_postgres::{Error, Row};
 
@@ -11,7 +13,6 @@ use super::{
     pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, number_by_key},
 };
-use crate::rules::TICKET_TTL_US;
 
 statements! {
     /// Reads and writes the queue for a lease.

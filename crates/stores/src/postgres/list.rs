@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use retain_core::{
     JsonMap, ListQuery, Listing, Origin, Result, SessionKey, SessionMeta, State, seconds,
+    store_rules,
 };
 use tokio::join;
 use tokio_postgres::Row;
@@ -12,7 +13,7 @@ use super::{
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, clock_us, count, unsigned},
 };
-use crate::{rules, sql::Life};
+use crate::sql::Life;
 
 /// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
 const PAGE: &str = concat!(
@@ -100,7 +101,7 @@ async fn add_states(
     let numbers = found.iter().map(|row| row.try_get(0));
     let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
     let users = listing.sessions.iter().map(|session| &*session.user_id);
-    let users = rules::users(query, users);
+    let users = store_rules::listed_users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
     // The app's own keys have an empty user.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{
     Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
-    Snapshot, Window,
+    Snapshot, Window, store_rules,
 };
 use tokio::join;
 use tokio_postgres::{Row, Statement};
@@ -15,10 +15,7 @@ use super::{
         self, CachedHead, by_key, clock_us, count, head_columns, number_by_key, signed, unsigned,
     },
 };
-use crate::{
-    rules,
-    sql::{self, check_next},
-};
+use crate::sql::{self, check_next};
 
 /// Events by position.
 type Found = Vec<(u64, Arc<Event>)>;
@@ -268,7 +265,7 @@ pub(super) async fn state_at(
         ") AS found WHERE value IS NOT NULL ORDER BY key"
     );
     let (known, rows) = with_head(database, key, now_us, STATE_AT, &[&signed(position)]).await?;
-    rules::check_position(key, position, known.row.position)?;
+    store_rules::check_position(key, position, known.row.position)?;
     rows::state(&|| key.clone(), &rows)
 }
 

@@ -2,10 +2,8 @@
 
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,
-    SessionError, StoredArtifact,
+    SessionError, StoredArtifact, store_rules::artifact_reference,
 };
-
-use crate::rules::artifact_address;
 
 /// What a row says of a version, and what it holds.
 #[derive(Debug)]
@@ -67,7 +65,7 @@ pub(crate) fn about(
     let notes = notes.ok_or_else(not_an_object)?;
     Ok(ArtifactVersion {
         version,
-        canonical_uri: artifact_address(place, version).to_string(),
+        canonical_uri: artifact_reference(place, version).to_string(),
         create_time,
         mime_type,
         custom_metadata: notes,

@@ -7,9 +7,8 @@ use retain_core::{
     BoxError, ForgetReceipt, IngestReceipt, Json, JsonMap, MemoryError, MemoryInfo, MemoryKind,
     MemoryMark, MemoryOrigin, MemoryPlan, MemoryScope, MemoryTotals, MemoryVector, PreparedMemory,
     Tombstone,
+    store_rules::{MEMORY_CHANGES_MAX, MemoryRemoval},
 };
-
-use crate::rules::{Removal, TOUCHED_MAX};
 
 /// Memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;
@@ -64,7 +63,7 @@ impl ScopeRow {
     pub(crate) fn go_on(&mut self, touched: usize) -> bool {
         self.revision += 1;
         self.touched += touched as u64;
-        let is_noted = self.touched <= TOUCHED_MAX as u64;
+        let is_noted = self.touched <= MEMORY_CHANGES_MAX as u64;
         if !is_noted {
             (self.touched, self.floor) = (0, self.revision);
         }
@@ -106,11 +105,11 @@ pub(crate) struct Victim {
 
 impl Victim {
     /// The hash that is left of it, if one is.
-    pub(crate) fn tombstone(&self, scope: &MemoryScope, how: Removal) -> Option<Tombstone> {
+    pub(crate) fn tombstone(&self, scope: &MemoryScope, how: MemoryRemoval) -> Option<Tombstone> {
         match how {
-            Removal::ById => Some(Tombstone::of_id(scope, &self.id)),
-            Removal::Expiry if self.kind == kind_number(MemoryKind::Direct) => None,
-            Removal::ByAddress | Removal::Expiry => {
+            MemoryRemoval::ById => Some(Tombstone::of_id(scope, &self.id)),
+            MemoryRemoval::Expiry if self.kind == kind_number(MemoryKind::Direct) => None,
+            MemoryRemoval::ByAddress | MemoryRemoval::Expiry => {
                 let session = self.session.as_deref();
                 Some(Tombstone::of_entry(scope, session, &self.id))
             }

@@ -9,10 +9,8 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Event, Head, Json, Lease, LimitKind, Origin, Result, SessionError, SessionKey, SessionStatus,
-    Window, check_limit,
+    Window, check_limit, store_rules,
 };
-
-use crate::rules;
 
 /// Positions have 32 bits in every store, so that a log can be moved from one to another.
 pub(crate) const POSITION_MAX: u64 = u32::MAX as u64;
@@ -49,7 +47,8 @@ impl Life {
     }
 
     pub(crate) fn expires_us(self) -> Option<i64> {
-        self.ttl().map(|ttl| rules::expiry(self.touched_us, ttl))
+        self.ttl()
+            .map(|ttl| store_rules::expires_us(self.touched_us, ttl))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use retain_core::{
     DraftId, Head, LogHeader, NewEvent, Result, ScopedState, SessionKey, duration_us,
+    store_rules::{self, DRAFT_TTL_US},
 };
 use rusqlite::{Connection, params};
 
@@ -13,10 +14,7 @@ use super::{
     rows::event_key,
     state::{add_shared, set_initial, set_session_keys, state_bytes},
 };
-use crate::{
-    rules::{self, DRAFT_TTL_US},
-    sql::SessionRow,
-};
+use crate::sql::SessionRow;
 
 /// Starts a log that no session has yet.
 pub(super) fn begin(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<DraftId> {
@@ -37,7 +35,7 @@ pub(super) fn extend(
     let sql = "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us > 0";
     let alive = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
     if alive.map_err(|e| failed("import", e))? == 0 {
-        return Err(rules::draft_gone());
+        return Err(store_rules::draft_gone());
     }
     for (position, new) in events {
         let (event, key) = (&new.event, event_key(log, *position));
@@ -74,7 +72,7 @@ pub(super) fn finish(
             head.create_time,
             &initial,
         )?;
-        for (name, value) in &rules::session_keys(&header.initial) {
+        for (name, value) in &store_rules::session_keys(&header.initial) {
             set_initial(connection, log, name, &value.to_string())?;
         }
         add_shared(connection, &key.app, &key.user, shared)?;
@@ -94,7 +92,7 @@ pub(super) fn finish(
                 head.position,
                 head.last_update_time,
                 head.create_time,
-                rules::touched_us(head, now_us),
+                store_rules::imported_touched_us(head, now_us),
                 ttl_us,
                 in_order,
                 bytes,
@@ -105,7 +103,7 @@ pub(super) fn finish(
         Ok(true)
     };
     if !finished().map_err(|e| failed("finish an import", e))? {
-        return Err(rules::draft_gone());
+        return Err(store_rules::draft_gone());
     }
     Ok(SessionRow::get(connection, "finish an import", key, now_us)?.head(key.clone()))
 }

@@ -1,6 +1,6 @@
 //! Forks a session: copies its log up to a position, in one transaction.
 
-use retain_core::{Head, Result, SessionKey};
+use retain_core::{Head, Result, SessionKey, store_rules};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     rows::event_key,
     state::{copy_state, state_bytes},
 };
-use crate::{rules, sql::SessionRow};
+use crate::sql::SessionRow;
 
 /// Copies a log up to `position` into a new session.
 pub(super) fn fork(
@@ -21,7 +21,7 @@ pub(super) fn fork(
     now_us: i64,
 ) -> Result<Head> {
     let from = SessionRow::get(connection, "fork", origin, now_us)?;
-    rules::check_position(origin, position, from.position)?;
+    store_rules::check_position(origin, position, from.position)?;
     make_room(connection, key, now_us)?;
     let forked = || -> rusqlite::Result<()> {
         connection.execute("INSERT INTO logs DEFAULT VALUES", [])?;

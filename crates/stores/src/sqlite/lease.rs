@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use retain_core::{LeaseUse, Result, SessionKey, plan_renewal};
+use retain_core::{LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{append::update, failed};
-use crate::{rules::TICKET_TTL_US, sql::SessionRow};
+use crate::sql::SessionRow;
 
 /// What is being done, for errors.
 const QUEUE: &str = "queue for a lease";

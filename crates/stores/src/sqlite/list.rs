@@ -6,7 +6,7 @@ use std::{ops::Range, sync::Arc};
 
 use retain_core::{
     Json, JsonMap, ListFields, ListQuery, Listing, Origin, Result, SessionError, SessionKey,
-    SessionMeta, SessionRowParts, SessionRows, State, StateText, seconds,
+    SessionMeta, SessionRowParts, SessionRows, State, StateText, seconds, store_rules,
 };
 use rusqlite::{Connection, Row, types::Value};
 
@@ -16,7 +16,7 @@ use super::{
     rows,
     state_text_cache::{StateTextCache, StateTexts},
 };
-use crate::{rules, sql::Life};
+use crate::sql::Life;
 
 /// What is being done, for errors.
 const LIST: &str = "list";
@@ -42,7 +42,7 @@ pub(super) fn list(
         // The state that sessions share is read once, not per session.
         listing.app = shared_state(connection, &query.app, "")?;
         let users = listing.sessions.iter().map(|session| &*session.user_id);
-        for user in rules::users(query, users) {
+        for user in store_rules::listed_users(query, users) {
             let keys = shared_state(connection, &query.app, user)?;
             listing.users.insert(user.to_owned(), keys);
         }
@@ -122,7 +122,7 @@ impl UserLogs {
 
     fn sort_and_page(&mut self, query: &ListQuery, user: &str) {
         let names = |log: &LogRow| (user, &self.ids[log.id.clone()]);
-        rules::sort_and_page(&mut self.rows, query, |log| log.last_update, names);
+        store_rules::sort_and_page(&mut self.rows, query, |log| log.last_update, names);
     }
 
     fn into_rows(self, states: Arc<String>, parts: Vec<Range<usize>>) -> SessionRows {
@@ -289,7 +289,7 @@ fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     let time = |at: &usize| found[*at].0.last_update_time;
     let names = |at: &usize| (&*found[*at].0.user_id, &*found[*at].0.id);
-    rules::sort_and_page(&mut order, query, time, names);
+    store_rules::sort_and_page(&mut order, query, time, names);
     let mut found: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let ordered = order.into_iter().filter_map(|at| found[at].take());
     ordered.collect()

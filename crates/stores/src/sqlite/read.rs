@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{
     Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
-    Snapshot, Window,
+    Snapshot, Window, store_rules,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -12,10 +12,7 @@ use super::{
     failed,
     rows::{self, event_key, position_of},
 };
-use crate::{
-    rules,
-    sql::{self, SessionRow, check_next},
-};
+use crate::sql::{self, SessionRow, check_next};
 
 /// What is being done, for errors.
 const READ: &str = "read";
@@ -127,7 +124,7 @@ fn events_by_time(
         keys.map(|key| key.map(position_of)).collect()
     };
     let mut positions = matching().map_err(|e| failed(READ, e))?;
-    rules::cut(&mut positions, window);
+    store_rules::trim_to_window(&mut positions, window);
     let mut found = Found::new();
     for position in positions {
         found.extend(range(connection, key, row.number, position, position)?);
@@ -172,7 +169,7 @@ pub(super) fn state_at(
     now_us: i64,
 ) -> Result<JsonMap> {
     let row = SessionRow::get(connection, READ, key, now_us)?;
-    rules::check_position(key, position, row.position)?;
+    store_rules::check_position(key, position, row.position)?;
     // A key that was written since has its value of then in the past, if it had one.
     let sql = "SELECT key, value FROM (
                  SELECT key, CASE WHEN position <= ?2 THEN value ELSE (

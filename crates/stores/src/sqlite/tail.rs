@@ -5,10 +5,9 @@ use std::{
     time::Instant,
 };
 
-use retain_core::{ReadDetail, SessionKey, Window};
+use retain_core::{ReadDetail, SessionKey, Window, store_rules::CHANGE_POLL};
 
 use super::{SqliteStore, read};
-use crate::rules::POLL;
 
 /// A waiter returns after this many checks, so that the caller reads again.
 const LOOKS_MAX: usize = 150;
@@ -54,7 +53,7 @@ impl ForeignWrites {
     /// A number that goes up when another process has written. It may go up for nothing.
     pub(super) fn changes(&self, look: impl FnOnce() -> Look) -> u64 {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.version.is_some() && seen.looked.elapsed() < POLL / 2 {
+        if seen.version.is_some() && seen.looked.elapsed() < CHANGE_POLL / 2 {
             return seen.changes;
         }
         let version = match look() {
@@ -97,7 +96,9 @@ pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64
     // Neither an expiry nor another process sends a notification.
     let looks = if expires { 1 } else { LOOKS_MAX };
     for _ in 0..looks {
-        let rang = tokio::time::timeout(POLL, ring.as_mut()).await.is_ok();
+        let rang = tokio::time::timeout(CHANGE_POLL, ring.as_mut())
+            .await
+            .is_ok();
         if rang
             || store
                 .foreign_writes

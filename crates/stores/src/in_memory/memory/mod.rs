@@ -12,9 +12,8 @@ use retain_core::{
     MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals, MemoryVectors,
     NewEmbedding, OriginKind, PreparedMemory, Tombstone, plan_batch, plan_edit, plan_edited,
     plan_growth, plan_restore,
+    store_rules::{MEMORY_CHANGES_MAX, MemoryRemoval},
 };
-
-use crate::rules::{Removal, TOUCHED_MAX};
 
 /// A store of memories that lives as long as the process. Clones share what they hold.
 #[derive(Debug, Clone, Default)]
@@ -188,13 +187,13 @@ impl ScopeTable {
         self.mark.revision += 1;
         let revision = self.mark.revision;
         self.touched.extend(seqs.iter().map(|seq| (revision, *seq)));
-        if self.touched.len() > TOUCHED_MAX {
+        if self.touched.len() > MEMORY_CHANGES_MAX {
             self.touched.clear();
             self.floor = revision;
         }
     }
 
-    fn remove(&mut self, scope: &MemoryScope, seqs: &[u64], how: Removal) -> ForgetReceipt {
+    fn remove(&mut self, scope: &MemoryScope, seqs: &[u64], how: MemoryRemoval) -> ForgetReceipt {
         let mut receipt = ForgetReceipt::default();
         let before = self.tombstones.len();
         for row in seqs.iter().filter_map(|seq| self.rows.remove(seq)) {
@@ -206,9 +205,9 @@ impl ScopeTable {
                 }
             }
             self.tombstones.extend(match how {
-                Removal::ById => Some(Tombstone::of_id(scope, &info.id)),
-                Removal::Expiry if info.kind == MemoryKind::Direct => None,
-                Removal::ByAddress | Removal::Expiry => {
+                MemoryRemoval::ById => Some(Tombstone::of_id(scope, &info.id)),
+                MemoryRemoval::Expiry if info.kind == MemoryKind::Direct => None,
+                MemoryRemoval::ByAddress | MemoryRemoval::Expiry => {
                     let session = info.session.as_deref();
                     Some(Tombstone::of_entry(scope, session, &info.id))
                 }
@@ -380,13 +379,13 @@ impl MemoryStore for InMemoryMemoryStore {
             Forget::Ids(ids) => {
                 let seqs = ids.iter().filter_map(|id| table.by_id.get(id));
                 let seqs: Vec<u64> = seqs.flatten().copied().collect();
-                table.remove(scope, &seqs, Removal::ById)
+                table.remove(scope, &seqs, MemoryRemoval::ById)
             }
             Forget::Matching(filter) => {
                 let rows = table.rows.values().map(|row| &row.record.info);
                 let meant = rows.filter(|info| filter.matches(&info.filter_fields()));
                 let seqs: Vec<u64> = meant.map(|info| info.seq).collect();
-                table.remove(scope, &seqs, Removal::ByAddress)
+                table.remove(scope, &seqs, MemoryRemoval::ByAddress)
             }
         }))
     }
@@ -400,7 +399,7 @@ impl MemoryStore for InMemoryMemoryStore {
             let left = limit.saturating_sub(removed);
             let seqs: Vec<u64> = over.map(|info| info.seq).take(left).collect();
             removed += seqs.len();
-            table.remove(scope, &seqs, Removal::Expiry);
+            table.remove(scope, &seqs, MemoryRemoval::Expiry);
         }
         Ok(removed as u64)
     }

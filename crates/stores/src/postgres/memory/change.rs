@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use retain_core::{
     Forget, ForgetReceipt, MemoryEdit, MemoryScope, NewEmbedding, plan_edit, plan_edited,
+    store_rules::MemoryRemoval,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     postgres::pool::{Database, Param, Transaction, statements},
-    rules::Removal,
     sql::memory::{
         ERASE_CHUNK, Models, ScopeRow, Victim, about_columns, kind_number, memory_bytes,
     },
@@ -175,8 +175,8 @@ pub(super) async fn forget(
         return Ok(sent.unwrap_or_default());
     };
     let how = match what {
-        Forget::Ids(_) => Removal::ById,
-        Forget::Matching(_) => Removal::ByAddress,
+        Forget::Ids(_) => MemoryRemoval::ById,
+        Forget::Matching(_) => MemoryRemoval::ByAddress,
     };
     let receipt = remove(&transaction, &scopes, scope, &mut row, &victims, how).await?;
     *sent = Some(receipt);
@@ -231,7 +231,7 @@ async fn remove(
     scope: &MemoryScope,
     row: &mut ScopeRow,
     victims: &[Victim],
-    how: Removal,
+    how: MemoryRemoval,
 ) -> Result<ForgetReceipt, Error> {
     let tombstones = scope::remove(transaction, scopes, scope, row.number, victims, how).await?;
     let receipt = ForgetReceipt {
@@ -296,7 +296,7 @@ pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Ou
     }
     let mut removed = 0;
     for (row, scope, victims) in locked.values_mut().filter(|(_, _, it)| !it.is_empty()) {
-        let how = Removal::Expiry;
+        let how = MemoryRemoval::Expiry;
         removed += remove(&transaction, &scopes, scope, row, victims, how)
             .await?
             .memories;

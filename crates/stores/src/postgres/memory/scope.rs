@@ -1,7 +1,7 @@
 //! The row of a user's memories. Every writer locks it first, so that numbers and revisions become
 //! visible in order and a mark that was read is never overtaken by an older revision.
 
-use retain_core::{MemoryScope, Tombstone};
+use retain_core::{MemoryScope, Tombstone, store_rules::MemoryRemoval};
 use tokio::join;
 use tokio_postgres::{Error, Row};
 
@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     postgres::pool::{Failure, Param, Transaction, if_some, statements},
-    rules::Removal,
     sql::memory::{ScopeRow, Victim},
 };
 
@@ -109,7 +108,7 @@ pub(super) async fn remove(
     scope: &MemoryScope,
     number: i64,
     victims: &[Victim],
-    how: Removal,
+    how: MemoryRemoval,
 ) -> Result<u64, Error> {
     let seqs: Vec<i64> = victims.iter().map(|victim| signed(victim.seq)).collect();
     let hashes = victims

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use retain_core::{
     ExistingMemory, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryEdit, MemoryPlan,
     MemoryRestore, MemoryRows, MemoryScope, MemoryVector, NewEmbedding, PreparedMemory, Tombstone,
-    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
+    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore, store_rules::MemoryRemoval,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -14,9 +14,8 @@ use super::{
     Outcome,
     read::{self, ABOUT, BYTES, find_scope, keys, memory_key, seq_of},
 };
-use crate::{
-    rules::Removal,
-    sql::memory::{ERASE_CHUNK, ScopeRow, Victim, added, kind_number, origin_number, own_event_id},
+use crate::sql::memory::{
+    ERASE_CHUNK, ScopeRow, Victim, added, kind_number, origin_number, own_event_id,
 };
 
 fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
@@ -326,8 +325,8 @@ pub(super) fn forget(
         }
     }
     let how = match what {
-        Forget::Ids(_) => Removal::ById,
-        Forget::Matching(_) => Removal::ByAddress,
+        Forget::Ids(_) => MemoryRemoval::ById,
+        Forget::Matching(_) => MemoryRemoval::ByAddress,
     };
     Ok(remove(connection, scope, &mut row, &victims, how)?)
 }
@@ -353,7 +352,7 @@ fn remove(
     scope: &MemoryScope,
     row: &mut ScopeRow,
     victims: &[Victim],
-    how: Removal,
+    how: MemoryRemoval,
 ) -> rusqlite::Result<ForgetReceipt> {
     let mut receipt = ForgetReceipt::default();
     let mut delete = connection.prepare_cached("DELETE FROM memories WHERE key = ?1")?;
@@ -404,7 +403,14 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
             })
         })?;
         if let Some(mut row) = find_scope(connection, &scope)? {
-            removed += remove(connection, &scope, &mut row, &victims, Removal::Expiry)?.memories;
+            removed += remove(
+                connection,
+                &scope,
+                &mut row,
+                &victims,
+                MemoryRemoval::Expiry,
+            )?
+            .memories;
         }
     }
     Ok(removed)

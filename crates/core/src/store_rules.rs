@@ -1,37 +1,44 @@
-//! Rules that every store applies in the same way.
+//! Rules that every store applies in the same way, inside its transactions.
+//!
+//! [`plan_append`](crate::plan_append) and [`Lease`](crate::Lease) have the rules of appends.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use retain_core::{
-    ArtifactAddress, ArtifactKey, ArtifactReference, Head, JsonMap, ListQuery, Result, ScopedDelta,
-    SessionError, SessionKey, Window, duration_us,
+use crate::{
+    artifacts::{ArtifactAddress, ArtifactKey, ArtifactReference},
+    error::{Result, SessionError},
+    json::JsonMap,
+    ports::duration_us,
+    session::{SessionKey, Window},
+    state::ScopedDelta,
+    store::{Head, ListQuery},
 };
 
-/// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
-pub(crate) const TICKET_TTL_US: i64 = 1_000_000;
+/// How long a ticket stays in the queue for a lease unless its owner asks again, in microseconds.
+pub const TICKET_TTL_US: i64 = 1_000_000;
 
-/// An import that shows no sign of life for so long is given up, in microseconds.
-pub(crate) const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
+/// How long an unfinished draft is kept after its last change, in microseconds.
+pub const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
 
-/// How long a listener sleeps before it looks for what no bell tells it.
-pub(crate) const POLL: Duration = Duration::from_millis(200);
+/// How long a wait for changes lasts before the store looks for changes by other processes.
+pub const CHANGE_POLL: Duration = Duration::from_millis(200);
 
-/// When something that was touched at `touched_us` and lives for `ttl` expires.
-pub(crate) fn expiry(touched_us: i64, ttl: Duration) -> i64 {
+/// Returns when a session that was last written at `touched_us` expires.
+pub fn expires_us(touched_us: i64, ttl: Duration) -> i64 {
     touched_us.saturating_add(duration_us(ttl))
 }
 
-/// When a session that comes from elsewhere was last touched, so that it expires when its header says;
-/// now if that says nothing.
-pub(crate) fn touched_us(head: &Head, now_us: i64) -> i64 {
+/// Returns the time of the last write to record for an imported session, so that it expires when its
+/// header says. If the header has no expiry, the time is now.
+pub fn imported_touched_us(head: &Head, now_us: i64) -> i64 {
     match (head.expires_us, head.ttl) {
         (Some(expires_us), Some(ttl)) => expires_us.saturating_sub(duration_us(ttl)),
         _ => now_us,
     }
 }
 
-/// Cuts what lies in range and time to the newest or oldest that were asked for.
-pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
+/// Keeps the newest or oldest of the events that lie in the range and time of `window`.
+pub fn trim_to_window<T>(events: &mut Vec<T>, window: Window) {
     if let Some(newest) = window.newest {
         events.drain(..events.len().saturating_sub(newest));
     }
@@ -40,9 +47,9 @@ pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
     }
 }
 
-/// Orders sessions by (last update, user, id) and keeps the page that was asked for. Two times are
-/// rarely the same, so names are seldom looked up.
-pub(crate) fn sort_and_page<'a, T>(
+/// Orders sessions by (last update, user, id) and keeps the requested page. Two times are rarely the
+/// same, so the user and id are seldom looked up.
+pub fn sort_and_page<'a, T>(
     found: &mut Vec<T>,
     query: &ListQuery,
     time: impl Fn(&T) -> f64,
@@ -55,7 +62,7 @@ pub(crate) fn sort_and_page<'a, T>(
             order.is_gt()
         });
     }
-    // Times and places are sorted, for they are small, and compared without a look at the items.
+    // Sort small pairs of time and index, which compare without looking at the items.
     let mut order: Vec<(u64, usize)> = found
         .iter()
         .map(|item| sortable(time(item)))
@@ -70,7 +77,7 @@ pub(crate) fn sort_and_page<'a, T>(
     found.extend(order.into_iter().filter_map(|(_, at)| items[at].take()));
 }
 
-/// A number that is larger than another one exactly if the time is, as `total_cmp` has it.
+/// Maps a time to a number, in the order of `total_cmp`.
 fn sortable(time: f64) -> u64 {
     let bits = time.to_bits();
     match time.is_sign_negative() {
@@ -79,8 +86,9 @@ fn sortable(time: f64) -> u64 {
     }
 }
 
-/// Whose sessions a list holds, each user once. `found` are the users of its sessions.
-pub(crate) fn users<'a>(
+/// Returns the users whose shared state belongs to a list, each once. `found` are the users of its
+/// sessions.
+pub fn listed_users<'a>(
     query: &'a ListQuery,
     found: impl Iterator<Item = &'a str>,
 ) -> BTreeSet<&'a str> {
@@ -91,7 +99,7 @@ pub(crate) fn users<'a>(
 }
 
 /// Fails if the log ends before `position`.
-pub(crate) fn check_position(key: &SessionKey, position: u64, last: u64) -> Result<()> {
+pub fn check_position(key: &SessionKey, position: u64, last: u64) -> Result<()> {
     if position <= last {
         return Ok(());
     }
@@ -102,13 +110,13 @@ pub(crate) fn check_position(key: &SessionKey, position: u64, last: u64) -> Resu
     })
 }
 
-/// The keys of a state that belong to the session itself.
-pub(crate) fn session_keys(initial: &JsonMap) -> JsonMap {
+/// Returns the keys of an initial state that belong to the session itself.
+pub fn session_keys(initial: &JsonMap) -> JsonMap {
     ScopedDelta::of(initial).session
 }
 
 /// Sets the keys that `map` does not have yet.
-pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
+pub fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
     for (key, value) in keys {
         if !map.contains_key(key) {
             map.insert(key, value.clone());
@@ -116,8 +124,8 @@ pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
     }
 }
 
-/// The address of an artifact's version.
-pub(crate) fn artifact_address(place: &ArtifactAddress, version: u64) -> ArtifactReference {
+/// Returns the reference to a version of an artifact.
+pub fn artifact_reference(place: &ArtifactAddress, version: u64) -> ArtifactReference {
     let key = ArtifactKey {
         app_name: place.app.clone(),
         user_id: place.user.clone(),
@@ -127,12 +135,13 @@ pub(crate) fn artifact_address(place: &ArtifactAddress, version: u64) -> Artifac
     ArtifactReference { key, version }
 }
 
-/// How many touched memories of a scope are recorded. A reader that is further behind rebuilds.
-pub(crate) const TOUCHED_MAX: usize = 4096;
+/// Maximum number of recorded changes of a memory scope. A reader that is further behind reads the
+/// whole scope.
+pub const MEMORY_CHANGES_MAX: usize = 4096;
 
-/// How memories are removed, which decides what tombstone is left.
+/// Why memories are removed, which decides about the tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removal {
+pub enum MemoryRemoval {
     /// By id: the id is never ingested again.
     ById,
     /// By a filter: the entry is never ingested again from its session.
@@ -141,19 +150,18 @@ pub(crate) enum Removal {
     Expiry,
 }
 
-/// A draft that was finished or has vanished.
-pub(crate) fn draft_gone() -> SessionError {
+/// The error for a draft that was finished or has expired.
+pub fn draft_gone() -> SessionError {
     SessionError::invalid("draft", "is gone; start the import again")
 }
 
 #[cfg(test)]
 mod tests {
-    use retain_core::ListFields;
-
     use super::*;
+    use crate::{ListCursor, ListFields};
 
     #[test]
-    fn times_are_sorted_as_they_are_compared() {
+    fn sortable_number_orders_times_like_total_cmp() {
         let nan = f64::NAN;
         let times = [
             -nan,
@@ -175,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_in_order_of_time_and_then_of_names() {
+    fn page_is_ordered_by_time_then_user_then_id() {
         let query = |after, limit| ListQuery {
             app: "a".to_owned(),
             user: None,
@@ -203,7 +211,7 @@ mod tests {
             (2.0, "u", "b"),
         ];
         assert_eq!(page(&query(None, usize::MAX)), sorted);
-        let after = retain_core::ListCursor {
+        let after = ListCursor {
             last_update_time: 1.0,
             user: "u".to_owned(),
             id: "a".to_owned(),
