@@ -161,8 +161,37 @@ pub struct ScopedState {
 pub enum ReadDetail {
     /// The state of all scopes.
     State,
+    /// The same, with the session's own state as it was after this position. After the last
+    /// position, the own state is the current one.
+    StateAt(u64),
     /// Nothing; the returned state is empty.
     EventsOnly,
+}
+
+/// A change of a lease or of the queue for it, outside of an append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeaseUpdate {
+    /// Renews (`Some`) or releases (`None`) the lease of the run that holds `token`.
+    Renew {
+        /// The run's token.
+        token: u64,
+        /// How long the lease lasts from now.
+        ttl: Option<Duration>,
+    },
+    /// Removes a caller's ticket from the queue. Succeeds if there is no such ticket or session.
+    Withdraw {
+        /// The ticket.
+        ticket: String,
+    },
+}
+
+/// Which events of a log to find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventLookup {
+    /// The event with each id.
+    Ids(Vec<String>),
+    /// The first event of an invocation.
+    Invocation(String),
 }
 
 /// The result of a read, all from one snapshot.
@@ -170,7 +199,7 @@ pub enum ReadDetail {
 pub struct Snapshot {
     /// The session.
     pub head: Head,
-    /// Its current state.
+    /// Its state, as far as it was requested.
     pub state: ScopedState,
     /// The requested events, by position.
     pub events: Vec<(u64, Arc<Event>)>,
@@ -297,23 +326,16 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// writers append at the same time.
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome>;
 
-    /// Renews (`Some`) or releases (`None`) the lease of the run that holds `token`.
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()>;
-
-    /// Removes a caller's ticket from the queue for the lease.
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()>;
+    /// Renews or releases a lease, or leaves the queue for it.
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()>;
 
     /// Returns the state of an app, or of one of its users.
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap>;
 
-    /// Returns the session's own state as it was after `position`.
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap>;
-
-    /// Returns the position of each event id; `None` for an id that the log does not have.
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>>;
-
-    /// Returns the position of the first event of the invocation.
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>>;
+    /// Returns the position of each event that `lookup` names, in its order; `None` for an event
+    /// that the log does not have.
+    async fn find_events(&self, key: &SessionKey, lookup: &EventLookup)
+    -> Result<Vec<Option<u64>>>;
 
     /// Copies a log up to `position` into a new session `id` of the same user.
     async fn fork(
@@ -334,9 +356,6 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Waking too often is allowed; missing a change is not.
     async fn changed(&self, key: &SessionKey, position: u64);
 
-    /// Checks the stored data for corruption. An empty list means that there is none.
-    async fn check(&self) -> Result<Vec<String>>;
-
     /// Returns when every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
@@ -345,7 +364,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the bulk transfer of the store. Import, export and migration fail if it has none.
+    /// Returns the bulk transfer of the store. Import, export, migration and checks fail if it has
+    /// none.
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Err(SessionError::Store {
             store: self.name(),

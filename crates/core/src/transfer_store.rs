@@ -1,4 +1,4 @@
-//! `TransferStore`: the operations of a store for import, export and migration.
+//! `TransferStore`: the operations of a store for import, export, migration and checks.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl fmt::Display for StateOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
 
-/// Bulk transfer of whole logs and shared state, over a [`SessionStore`]. Every method is atomic.
+/// Bulk transfer of whole logs and shared state, and their maintenance, over a [`SessionStore`]. Every method is atomic.
 #[async_trait]
 pub trait TransferStore: SessionStore {
     /// Returns the session and its initial state.
@@ -110,6 +110,9 @@ pub trait TransferStore: SessionStore {
         let user = owner.user.as_deref().unwrap_or_default();
         self.add_shared_keys(&owner.app, user, &shared).await
     }
+
+    /// Checks the stored data for corruption. An empty list means that there is none.
+    async fn check(&self) -> Result<Vec<String>>;
 
     /// Identifies this database independently of the URI it was opened with; `None` if it cannot be
     /// opened twice.

@@ -8,11 +8,11 @@
 pub use retain_core::store_rules as rules;
 /// What a store of sessions needs.
 pub use retain_core::{
-    Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids,
-    Lease, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent, NewSession, Plan,
-    RandomIds, ReadDetail, ScopedState, SessionRow, SessionRowParts, SessionRows, SessionStatus,
-    SessionStore, Snapshot, StateOwner, StateText, StoreSessionService, SystemClock, TransferStore,
-    check_growth, check_limit, duration_us, plan_append, plan_renewal, seconds,
+    Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, EventLookup,
+    Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent,
+    NewSession, Plan, RandomIds, ReadDetail, ScopedState, SessionRow, SessionRowParts, SessionRows,
+    SessionStatus, SessionStore, Snapshot, StateOwner, StateText, StoreSessionService, SystemClock,
+    TransferStore, check_growth, check_limit, duration_us, plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the port behind which they are stored.
 pub use retain_core::{

@@ -1,12 +1,12 @@
 //! `WrappedStore`: a store that several services share, or that is broken on purpose.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing, LogHeader,
-    NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey, SessionStore, Snapshot,
-    StateOwner, TransferStore, Window,
+    AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
+    ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
+    SessionKey, SessionStore, Snapshot, StateOwner, TransferStore, Window,
 };
 
 /// One store that several services share.
@@ -106,30 +106,24 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         Ok(self.meddler.after_append(batch, written.await?))
     }
 
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        self.store.renew(key, token, ttl).await?;
-        self.meddler.after_renew();
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
+        self.store.update_lease(key, update).await?;
+        if matches!(update, LeaseUpdate::Renew { .. }) {
+            self.meddler.after_renew();
+        }
         Ok(())
-    }
-
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
-        self.store.withdraw(key, ticket).await
     }
 
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
         self.store.shared_state(app, user).await
     }
 
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        self.store.state_at(key, position).await
-    }
-
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
-        self.store.positions_of(key, ids).await
-    }
-
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
-        self.store.first_of_invocation(key, invocation).await
+    async fn find_events(
+        &self,
+        key: &SessionKey,
+        lookup: &EventLookup,
+    ) -> Result<Vec<Option<u64>>> {
+        self.store.find_events(key, lookup).await
     }
 
     async fn fork(
@@ -152,10 +146,6 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
 
     async fn changed(&self, key: &SessionKey, position: u64) {
         self.store.changed(key, position).await
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.store.check().await
     }
 
     async fn flush(&self) -> Result<()> {
@@ -204,6 +194,10 @@ impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M>
 
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
         self.store.add_shared_keys(app, user, shared).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.store.check().await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

@@ -14,9 +14,11 @@ use retain::{
     session::{EraseReceipt, LimitKind, Origin, SessionKey, Window},
     state::JsonMap,
     store::{
-        AppendOutcome, Batch, ChangeHub, Changes, Clock, Head, LeaseUse, ListQuery, Listing,
-        NewEvent, NewSession, Plan, ReadDetail, ScopedState, SessionStore, Snapshot, StateOwner,
-        SystemClock, TransferStore, check_growth, check_limit, plan_append, plan_renewal,
+        AppendOutcome, Batch, ChangeHub, Changes, Clock, EventLookup, Head, LeaseUpdate, LeaseUse,
+        ListQuery, Listing, NewEvent, NewSession, Plan, ReadDetail, ScopedState, SessionStore,
+        Snapshot, StateOwner, SystemClock, TransferStore, check_growth, check_limit, plan_append,
+        plan_renewal,
+        rules::{check_position, listed_users, sort_and_page, trim_to_window},
     },
 };
 
@@ -197,15 +199,19 @@ impl SessionStore for JournalStore {
         &self,
         key: &SessionKey,
         window: Window,
-        want: ReadDetail,
+        scope: ReadDetail,
     ) -> Result<Option<Snapshot>> {
         self.transact("read a session", |transaction| {
             let tables = transaction.tables();
             let log = tables.find(key, transaction.now_us);
             Ok(log.map(|log| Snapshot {
                 head: log.head(key),
-                state: match want {
+                state: match scope {
                     ReadDetail::State => tables.state(key, log),
+                    ReadDetail::StateAt(position) => ScopedState {
+                        session: log.state_at(position),
+                        ..tables.state(key, log)
+                    },
                     ReadDetail::EventsOnly => ScopedState::default(),
                 },
                 events: select_events(log, window),
@@ -224,16 +230,8 @@ impl SessionStore for JournalStore {
                     key.app == query.app && is_of_user && log.is_alive(transaction.now_us)
                 })
                 .collect();
-            if let Some(after) = &query.after {
-                found.retain(|(key, log)| {
-                    let order = log.last_update_time.total_cmp(&after.last_update_time);
-                    let names = (&key.user, &key.id).cmp(&(&after.user, &after.id));
-                    order.then(names).is_gt()
-                });
-            }
-            // The sessions come ordered by user and id, and this sort is stable.
-            found.sort_by(|(_, a), (_, b)| a.last_update_time.total_cmp(&b.last_update_time));
-            found.truncate(query.limit);
+            let time = |(_, log): &(&SessionKey, &SessionLog)| log.last_update_time;
+            sort_and_page(&mut found, query, time, |(key, _)| (&key.user, &key.id));
             let metas = found
                 .iter()
                 .map(|(key, log)| log.meta(key, query.fields.have_state()));
@@ -244,10 +242,11 @@ impl SessionStore for JournalStore {
             // The states of sessions have their own keys; shared keys are listed once.
             if query.fields.have_state() {
                 listing.app = tables.shared(&StateOwner::app(&query.app));
-                let users = found.iter().map(|(key, _)| {
-                    let owner = StateOwner::user(&key.app, &key.user);
-                    (key.user.clone(), tables.shared(&owner))
-                });
+                let users = listed_users(query, found.iter().map(|(key, _)| &*key.user));
+                let shared = |user| tables.shared(&StateOwner::user(&query.app, user));
+                let users = users
+                    .into_iter()
+                    .map(|user| (user.to_owned(), shared(user)));
                 listing.users = users.collect();
             }
             Ok(listing)
@@ -340,29 +339,28 @@ impl SessionStore for JournalStore {
         Ok(written)
     }
 
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        self.transact("renew a lease", |transaction| {
-            let log = transaction.tables().get(key, transaction.now_us)?;
-            let standing = log.standing(key, transaction.now_us);
-            let lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
-            transaction.commit(vec![Change::SetLease {
-                key: key.clone(),
-                lease,
-            }])
-        })?;
-        self.hub.ring(key);
-        Ok(())
-    }
-
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
-        self.transact("withdraw a ticket", |transaction| {
-            if !transaction.tables().sessions.contains_key(key) {
-                return Ok(());
-            }
-            transaction.commit(vec![Change::Withdraw {
-                key: key.clone(),
-                ticket: ticket.to_owned(),
-            }])
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
+        self.transact("update a lease", |transaction| {
+            let (tables, now_us) = (transaction.tables(), transaction.now_us);
+            let change = match update {
+                LeaseUpdate::Renew { token, ttl } => {
+                    let standing = tables.get(key, now_us)?.standing(key, now_us);
+                    let (token, ttl) = (*token, *ttl);
+                    let lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+                    Change::SetLease {
+                        key: key.clone(),
+                        lease,
+                    }
+                }
+                LeaseUpdate::Withdraw { .. } if !tables.sessions.contains_key(key) => {
+                    return Ok(());
+                }
+                LeaseUpdate::Withdraw { ticket } => Change::Withdraw {
+                    key: key.clone(),
+                    ticket: ticket.clone(),
+                },
+            };
+            transaction.commit(vec![change])
         })?;
         self.hub.ring(key);
         Ok(())
@@ -378,30 +376,24 @@ impl SessionStore for JournalStore {
         })
     }
 
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        self.transact("read a past state", |transaction| {
-            let log = transaction.tables().get(key, transaction.now_us)?;
-            check_position(key, log, position)?;
-            Ok(log.state_at(position))
-        })
-    }
-
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+    async fn find_events(
+        &self,
+        key: &SessionKey,
+        lookup: &EventLookup,
+    ) -> Result<Vec<Option<u64>>> {
         self.transact("look up events", |transaction| {
             let log = transaction.tables().get(key, transaction.now_us)?;
-            Ok(ids
-                .iter()
-                .map(|id| log.positions.get(id).copied())
-                .collect())
-        })
-    }
-
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
-        self.transact("look up an invocation", |transaction| {
-            let log = transaction.tables().get(key, transaction.now_us)?;
-            let mut entries = log.entries.iter().zip(1..);
-            let first = entries.find(|(entry, _)| entry.event.invocation_id == invocation);
-            Ok(first.map(|(_, position)| position))
+            Ok(match lookup {
+                EventLookup::Ids(ids) => {
+                    let position = |id| log.positions.get(id).copied();
+                    ids.iter().map(position).collect()
+                }
+                EventLookup::Invocation(invocation) => {
+                    let mut entries = log.entries.iter().zip(1..);
+                    let first = entries.find(|(entry, _)| entry.event.invocation_id == *invocation);
+                    vec![first.map(|(_, position)| position)]
+                }
+            })
         })
     }
 
@@ -416,7 +408,7 @@ impl SessionStore for JournalStore {
         self.transact("fork a session", |transaction| {
             let (tables, now_us) = (transaction.tables(), transaction.now_us);
             let log = tables.get(origin, now_us)?;
-            check_position(origin, log, position)?;
+            check_position(origin, position, log.position())?;
             tables.check_free(&key, now_us)?;
             let mut fork = SessionLog::new(tables.last_incarnation + 1, log.initial.clone());
             let past = log.entries.iter().take(position as usize);
@@ -494,27 +486,6 @@ impl SessionStore for JournalStore {
         }
     }
 
-    /// Replays the whole file and compares the result with the data in memory.
-    async fn check(&self) -> Result<Vec<String>> {
-        let operation = "check the journal";
-        self.transact(operation, |transaction| {
-            let replayed = Journal::open(&self.path);
-            let mut replayed = replayed.map_err(|source| failure(operation, source.into()))?;
-            if let Err(problem) = replayed.catch_up() {
-                return Ok(vec![problem.to_string()]);
-            }
-            let mut problems = Vec::new();
-            let (stored, known) = (replayed.tables(), transaction.tables());
-            for key in stored.sessions.keys().chain(known.sessions.keys()) {
-                let head = |tables: &Tables| tables.sessions.get(key).map(|log| log.head(key));
-                if head(stored) != head(known) {
-                    problems.push(format!("{key}: the file and the memory differ"));
-                }
-            }
-            Ok(problems)
-        })
-    }
-
     async fn flush(&self) -> Result<()> {
         // Each commit has synced the file.
         Ok(())
@@ -525,17 +496,6 @@ impl SessionStore for JournalStore {
     }
 }
 
-fn check_position(key: &SessionKey, log: &SessionLog, position: u64) -> Result<()> {
-    if position <= log.position() {
-        return Ok(());
-    }
-    Err(SessionError::PositionNotFound {
-        key: key.clone(),
-        position,
-        last: log.position(),
-    })
-}
-
 /// Returns the events of a window. The conditions combine in the order of the fields.
 fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     let range = window.first.max(1)..=window.last.min(log.position());
@@ -544,12 +504,7 @@ fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     let mut events: Vec<_> = events
         .filter(|(_, event)| event.timestamp >= since)
         .collect();
-    if let Some(newest) = window.newest {
-        events.drain(..events.len().saturating_sub(newest));
-    }
-    if let Some(oldest) = window.oldest {
-        events.truncate(oldest);
-    }
+    trim_to_window(&mut events, window);
     events
 }
 

@@ -1,6 +1,6 @@
-//! The methods of `TransferStore`: import, export, migration, and sessions with a history.
+//! The methods of `TransferStore`: import, export, migration, sessions with a history, and checks.
 //!
-//! The trait is optional. Without it, `SessionStore::transfer` keeps its default and these four fail.
+//! The trait is optional. Without it, `SessionStore::transfer` keeps its default and these and `check` fail.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,17 @@ use retain::{
     Result, SessionError,
     session::SessionKey,
     store::{
-        DraftId, Head, LogHeader, NewEvent, ScopedState, StateOwner, TransferStore, duration_us,
+        DraftId, Head, LogHeader, NewEvent, ScopedState, StateOwner, TransferStore,
+        rules::{DRAFT_TTL_US, draft_gone, imported_touched_us},
     },
 };
 
 use crate::{
     change::Change,
+    journal::Journal,
     store::{JournalStore, failure},
     tables::{Entry, SessionLog, Tables},
 };
-
-/// An import that adds no events for this time is abandoned.
-const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
 
 /// Imports under way. They live in memory, because only a finished one must survive.
 #[derive(Debug, Default)]
@@ -49,6 +48,27 @@ impl JournalStore {
 
 #[async_trait]
 impl TransferStore for JournalStore {
+    /// Replays the whole file and compares the result with the data in memory.
+    async fn check(&self) -> Result<Vec<String>> {
+        let operation = "check the journal";
+        self.transact(operation, |transaction| {
+            let replayed = Journal::open(&self.path);
+            let mut replayed = replayed.map_err(|source| failure(operation, source.into()))?;
+            if let Err(problem) = replayed.catch_up() {
+                return Ok(vec![problem.to_string()]);
+            }
+            let mut problems = Vec::new();
+            let (stored, known) = (replayed.tables(), transaction.tables());
+            for key in stored.sessions.keys().chain(known.sessions.keys()) {
+                let head = |tables: &Tables| tables.sessions.get(key).map(|log| log.head(key));
+                if head(stored) != head(known) {
+                    problems.push(format!("{key}: the file and the memory differ"));
+                }
+            }
+            Ok(problems)
+        })
+    }
+
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
         self.transact("read a session", |transaction| {
             let log = transaction.tables().find(key, transaction.now_us);
@@ -108,10 +128,7 @@ impl TransferStore for JournalStore {
             log.ttl = head.ttl;
             log.origin = head.origin.clone();
             // The session expires when its header says.
-            log.touched_us = match (head.expires_us, head.ttl) {
-                (Some(expires_us), Some(ttl)) => expires_us.saturating_sub(duration_us(ttl)),
-                _ => now_us,
-            };
+            log.touched_us = imported_touched_us(head, now_us);
             if !log.is_alive(now_us) {
                 return Err(SessionError::NotFound { key: key.clone() });
             }
@@ -159,10 +176,6 @@ impl TransferStore for JournalStore {
         let path = path.map_err(|source| failure("find the journal", source.into()))?;
         Ok(Some(path.display().to_string()))
     }
-}
-
-fn draft_gone() -> SessionError {
-    SessionError::invalid("draft", "is gone; start the import again")
 }
 
 /// Returns the changes that set the keys which the app or the user does not have yet.

@@ -23,7 +23,7 @@ use crate::{
     lease::LeaseUse,
     service::{RunOptions, RunToken},
     session::SessionKey,
-    store::{AppendOutcome, Batch, SessionStore},
+    store::{AppendOutcome, Batch, LeaseUpdate, SessionStore},
 };
 
 /// How often a waiter asks the store again when this process has seen no change.
@@ -92,7 +92,9 @@ impl<S: SessionStore> Ticket<S> {
         if !std::mem::take(&mut self.is_queued) {
             return Ok(());
         }
-        self.store.withdraw(&self.key, &self.id).await
+        let ticket = std::mem::take(&mut self.id);
+        let update = LeaseUpdate::Withdraw { ticket };
+        self.store.update_lease(&self.key, &update).await
     }
 }
 
@@ -103,9 +105,10 @@ impl<S: SessionStore> Drop for Ticket<S> {
             && self.is_queued
         {
             let (store, key) = (Arc::clone(&self.store), self.key.clone());
-            let id = std::mem::take(&mut self.id);
+            let ticket = std::mem::take(&mut self.id);
+            let update = LeaseUpdate::Withdraw { ticket };
             // If this fails, the ticket expires.
-            runtime.spawn(async move { store.withdraw(&key, &id).await });
+            runtime.spawn(async move { store.update_lease(&key, &update).await });
         }
     }
 }

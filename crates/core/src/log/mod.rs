@@ -41,9 +41,10 @@ use crate::{
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::{ScopedDelta, State},
     store::{
-        AppendOutcome, Changes, EraseReceipt, Head, ListFields, ListQuery, NewSession, ReadDetail,
-        ScopedState, SessionStore, Snapshot,
+        AppendOutcome, Changes, EraseReceipt, EventLookup, Head, LeaseUpdate, ListFields,
+        ListQuery, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
     },
+    store_rules::check_position,
     wire::to_stored_text,
 };
 
@@ -215,6 +216,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(snapshot.map(session_of))
     }
 
+    /// Renews (`Some`) or releases (`None`) the lease of a run.
+    async fn renew(&self, key: &SessionKey, run: RunToken, ttl: Option<Duration>) -> Result<()> {
+        let update = LeaseUpdate::Renew { token: run.0, ttl };
+        self.store.update_lease(key, &update).await
+    }
+
     fn check_owner(&self, app: &str, user: Option<&str>) -> Result<()> {
         let limits = &self.settings.limits;
         limits.check_id("app name", app)?;
@@ -292,6 +299,30 @@ fn appended(key: &SessionKey, written: AppendOutcome) -> Result<AppendReceipt> {
             waited: Duration::ZERO,
         }),
     }
+}
+
+/// Returns the state with the session's own keys as they were after `position`.
+pub(crate) async fn read_state_at(
+    store: &(impl SessionStore + ?Sized),
+    key: &SessionKey,
+    position: u64,
+) -> Result<ScopedState> {
+    let scope = ReadDetail::StateAt(position);
+    let read = store.read(key, Window::NONE, scope).await?;
+    let read = read.ok_or_else(|| SessionError::not_found(key))?;
+    check_position(key, position, read.head.position)?;
+    Ok(read.state)
+}
+
+/// Returns the position of the first event of the invocation.
+pub(crate) async fn first_of_invocation(
+    store: &(impl SessionStore + ?Sized),
+    key: &SessionKey,
+    invocation: &str,
+) -> Result<Option<u64>> {
+    let lookup = EventLookup::Invocation(invocation.to_owned());
+    let found = store.find_events(key, &lookup).await?;
+    Ok(found.into_iter().next().flatten())
 }
 
 fn merged(state: ScopedState) -> State {
@@ -461,7 +492,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
         self.settings.limits.check_key(key)?;
         let ttl = Some(self.settings.run_ttl);
-        self.store.renew(key, run.0, ttl).await
+        self.renew(key, run, ttl).await
     }
 
     fn run_ttl(&self) -> Duration {
@@ -470,15 +501,12 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
         self.settings.limits.check_key(key)?;
-        self.store.renew(key, run.0, None).await
+        self.renew(key, run, None).await
     }
 
     async fn state_at(&self, key: &SessionKey, position: u64) -> Result<State> {
         self.settings.limits.check_key(key)?;
-        let session = self.store.state_at(key, position).await?;
-        let app = self.store.shared_state(&key.app, None).await?;
-        let user = self.store.shared_state(&key.app, Some(&key.user)).await?;
-        Ok(State::merged(session, &app, &user))
+        read_state_at(&*self.store, key, position).await.map(merged)
     }
 
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<AppendReceipt> {
@@ -540,7 +568,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        self.store.check().await
+        self.store.transfer()?.check().await
     }
 
     async fn ready(&self) -> Result<()> {

@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use tokio::time::timeout;
 
 use super::{
-    StoreSessionService, appended,
+    StoreSessionService, appended, first_of_invocation, read_state_at,
     restore::{ChangedFile, RestoredFiles},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     service::{AppendReceipt, Rewind, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
-    store::{AppendOutcome, Batch, Head, NewEvent, ReadDetail, SessionStore},
+    store::{AppendOutcome, Batch, EventLookup, Head, NewEvent, ReadDetail, SessionStore},
 };
 
 /// The facts that a rewind is computed from.
@@ -131,7 +131,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             .await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
         let invocation = &rewind.before_invocation_id;
-        let first = self.store.first_of_invocation(key, invocation).await?;
+        let first = first_of_invocation(&*self.store, key, invocation).await?;
         let first = first.ok_or_else(|| SessionError::InvocationNotFound {
             key: key.clone(),
             invocation_id: invocation.clone(),
@@ -141,7 +141,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             None => Vec::new(),
         };
         Ok(RewindInput {
-            target: self.store.state_at(key, first - 1).await?,
+            target: self.own_state_at(key, first - 1).await?,
             current: read.state.session,
             head: read.head,
             files,
@@ -188,7 +188,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             match timeout(ttl / 3, select(&mut work, cancelled)).await {
                 Ok(Either::Left((done, _))) => return done,
                 Ok(Either::Right(_)) => return Err(SessionError::Cancelled { key: key.clone() }),
-                Err(_) => self.store.renew(key, run.0, Some(ttl)).await?,
+                Err(_) => self.renew(key, run, Some(ttl)).await?,
             }
         }
     }
@@ -202,7 +202,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     ) -> SessionError {
         if let Some(run) = lease {
             // If this fails too, the lease expires.
-            let _ = self.store.renew(key, run.0, None).await;
+            let _ = self.renew(key, run, None).await;
         }
         error
     }
@@ -250,8 +250,9 @@ impl<S: SessionStore> StoreSessionService<S> {
         events: &mut [NewEvent],
         mut state: JsonMap,
     ) -> Result<()> {
-        let ids: Vec<String> = events.iter().map(|new| new.event.id.clone()).collect();
-        let known = self.store.positions_of(key, &ids).await?;
+        let ids = events.iter().map(|new| new.event.id.clone());
+        let lookup = EventLookup::Ids(ids.collect());
+        let known = self.store.find_events(key, &lookup).await?;
         // The state when each invocation of this batch began.
         let mut begun: HashMap<String, JsonMap> = HashMap::new();
         for (new, known) in events.iter_mut().zip(known) {
@@ -282,10 +283,15 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(())
     }
 
+    async fn own_state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let state = read_state_at(&*self.store, key, position).await?;
+        Ok(state.session)
+    }
+
     /// The session's own state before the first event of the invocation, if the log has one.
     async fn state_before(&self, key: &SessionKey, invocation: &str) -> Result<Option<JsonMap>> {
-        match self.store.first_of_invocation(key, invocation).await? {
-            Some(first) => self.store.state_at(key, first - 1).await.map(Some),
+        match first_of_invocation(&*self.store, key, invocation).await? {
+            Some(first) => self.own_state_at(key, first - 1).await.map(Some),
             None => Ok(None),
         }
     }

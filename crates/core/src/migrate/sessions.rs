@@ -21,7 +21,10 @@ use crate::{
     error::SessionError,
     event::Event,
     json::JsonMap,
-    log::rewind::{KeyChanges, apply, changes_to},
+    log::{
+        first_of_invocation, read_state_at,
+        rewind::{KeyChanges, apply, changes_to},
+    },
     ports::{Clock, duration_us},
     session::{SessionKey, Window},
     state::ScopedDelta,
@@ -94,8 +97,8 @@ impl Sessions {
     }
 
     async fn state_at(&self, side: Side, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        let state = self.stores.at(side).state_at(key, position).await;
-        state.map_err(failed(name_of(key)))
+        let state = read_state_at(&**self.stores.at(side), key, position).await;
+        Ok(state.map_err(failed(name_of(key)))?.session)
     }
 
     /// The events at `from` to `to`, and the state after them.
@@ -205,7 +208,7 @@ impl Sessions {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;
         let mut rewound = None;
         if let Some(invocation) = &event.actions.rewind_before_invocation_id {
-            let first = self.stores.from.first_of_invocation(key, invocation).await;
+            let first = first_of_invocation(&*self.stores.from, key, invocation).await;
             rewound = first.map_err(failed(name_of(key)))?;
         }
         match rewound.filter(|first| *first < position) {

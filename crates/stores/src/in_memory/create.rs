@@ -30,7 +30,7 @@ pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -
     tables.shared.replace(&new.key, shared);
     let created = Snapshot {
         head: log.head(&new.key),
-        state: tables.state(&new.key, &log),
+        state: tables.state(&new.key, &log, u64::MAX),
         events: Vec::new(),
     };
     tables.logs.insert(new.key, log);

@@ -1,30 +1,31 @@
 //! Renews leases and keeps the queue for them.
 
-use std::time::Duration;
-
-use retain_core::{LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US};
+use retain_core::{
+    LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+};
 
 use super::schema::{SessionLog, SessionTables};
 
-/// Renews (`Some`) or releases (`None`) a lease.
-pub(super) fn renew(
+/// Renews or releases a lease, or leaves the queue for it.
+pub(super) fn update(
     tables: &mut SessionTables,
     key: &SessionKey,
-    token: u64,
-    ttl: Option<Duration>,
+    update: &LeaseUpdate,
     now_us: i64,
 ) -> Result<()> {
-    let log = tables.log_mut(key, now_us)?;
-    let wanted = LeaseUse::Hold { token, ttl };
-    log.lease = plan_renewal(log.standing(key, now_us), &wanted)?;
-    Ok(())
-}
-
-/// Removes a ticket from the queue.
-pub(super) fn withdraw(tables: &mut SessionTables, key: &SessionKey, ticket: &str) {
-    if let Some(log) = tables.logs.get_mut(key) {
-        log.leave_queue(ticket);
+    match update {
+        LeaseUpdate::Renew { token, ttl } => {
+            let log = tables.log_mut(key, now_us)?;
+            let (token, ttl) = (*token, *ttl);
+            log.lease = plan_renewal(log.standing(key, now_us), &LeaseUse::Hold { token, ttl })?;
+        }
+        LeaseUpdate::Withdraw { ticket } => {
+            if let Some(log) = tables.logs.get_mut(key) {
+                log.leave_queue(ticket);
+            }
+        }
     }
+    Ok(())
 }
 
 impl SessionLog {

@@ -19,16 +19,14 @@ mod schema;
 mod state;
 mod tail;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionKey,
-    SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock, TransferStore, Window,
+    AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, EventLookup, Head, JsonMap,
+    LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
+    ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock,
+    TransferStore, Window,
 };
 
 use self::schema::SessionTables;
@@ -124,14 +122,8 @@ impl SessionStore for InMemoryStore {
         Ok(written)
     }
 
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        lease::renew(&mut self.tables(), key, token, ttl, self.now_us())?;
-        self.hub.ring(key);
-        Ok(())
-    }
-
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
-        lease::withdraw(&mut self.tables(), key, ticket);
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
+        lease::update(&mut self.tables(), key, update, self.now_us())?;
         self.hub.ring(key);
         Ok(())
     }
@@ -140,16 +132,12 @@ impl SessionStore for InMemoryStore {
         Ok(read::shared_state(&self.tables(), app, user))
     }
 
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        read::state_at(&mut self.tables(), key, position, self.now_us())
-    }
-
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
-        read::positions_of(&mut self.tables(), key, ids, self.now_us())
-    }
-
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
-        read::first_of_invocation(&mut self.tables(), key, invocation, self.now_us())
+    async fn find_events(
+        &self,
+        key: &SessionKey,
+        lookup: &EventLookup,
+    ) -> Result<Vec<Option<u64>>> {
+        read::find_events(&mut self.tables(), key, lookup, self.now_us())
     }
 
     async fn fork(
@@ -184,10 +172,6 @@ impl SessionStore for InMemoryStore {
 
     async fn changed(&self, key: &SessionKey, position: u64) {
         tail::changed(self, key, position).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        Ok(check::check(&self.tables()))
     }
 
     async fn flush(&self) -> Result<()> {
@@ -238,5 +222,9 @@ impl TransferStore for InMemoryStore {
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
         self.tables().shared.add(app, user, shared);
         Ok(())
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        Ok(check::check(&self.tables()))
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionKey, Snapshot, Window,
-    store_rules,
+    Event, EventLookup, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionKey, Snapshot,
+    Window, store_rules,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -14,13 +14,14 @@ pub(super) fn session(
     tables: &SessionTables,
     key: &SessionKey,
     window: Window,
-    want: ReadDetail,
+    scope: ReadDetail,
     now_us: i64,
 ) -> Option<Snapshot> {
     tables.log(key, now_us).map(|log| Snapshot {
         head: log.head(key),
-        state: match want {
-            ReadDetail::State => tables.state(key, log),
+        state: match scope {
+            ReadDetail::State => tables.state(key, log, u64::MAX),
+            ReadDetail::StateAt(position) => tables.state(key, log, position),
             ReadDetail::EventsOnly => ScopedState::default(),
         },
         events: events(log, window),
@@ -53,38 +54,22 @@ pub(super) fn shared_state(tables: &SessionTables, app: &str, user: Option<&str>
     }
 }
 
-/// The session's own keys as they were after `position`.
-pub(super) fn state_at(
+/// The positions of the events that `lookup` names.
+pub(super) fn find_events(
     tables: &mut SessionTables,
     key: &SessionKey,
-    position: u64,
-    now_us: i64,
-) -> Result<JsonMap> {
-    let log = tables.log_mut(key, now_us)?;
-    store_rules::check_position(key, position, log.position())?;
-    Ok(log.state.at(position))
-}
-
-pub(super) fn positions_of(
-    tables: &mut SessionTables,
-    key: &SessionKey,
-    ids: &[String],
+    lookup: &EventLookup,
     now_us: i64,
 ) -> Result<Vec<Option<u64>>> {
     let log = tables.log_mut(key, now_us)?;
-    Ok(ids.iter().map(|id| log.ids.get(id).copied()).collect())
-}
-
-pub(super) fn first_of_invocation(
-    tables: &mut SessionTables,
-    key: &SessionKey,
-    invocation: &str,
-    now_us: i64,
-) -> Result<Option<u64>> {
-    let log = tables.log_mut(key, now_us)?;
-    let mut events = log.events.iter();
-    let index = events.position(|event| event.invocation_id == invocation);
-    Ok(index.map(|index| index as u64 + 1))
+    Ok(match lookup {
+        EventLookup::Ids(ids) => ids.iter().map(|id| log.ids.get(id).copied()).collect(),
+        EventLookup::Invocation(invocation) => {
+            let mut events = log.events.iter();
+            let index = events.position(|event| event.invocation_id == *invocation);
+            vec![index.map(|index| index as u64 + 1)]
+        }
+    })
 }
 
 /// The session and the state it was created with.

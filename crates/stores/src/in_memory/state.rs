@@ -159,12 +159,12 @@ impl SharedState {
 }
 
 impl SessionTables {
-    /// The state of all scopes that a session sees.
-    pub(super) fn state(&self, key: &SessionKey, log: &SessionLog) -> ScopedState {
+    /// The state of all scopes that a session sees, with its own state after `position`.
+    pub(super) fn state(&self, key: &SessionKey, log: &SessionLog, position: u64) -> ScopedState {
         ScopedState {
             app: self.shared.app(&key.app),
             user: self.shared.user(&key.app, &key.user),
-            session: log.state.at(u64::MAX),
+            session: log.state.at(position),
         }
     }
 }

@@ -39,9 +39,10 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionError,
-    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Window,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
+    JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
+    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
+    TransferStore, Window,
 };
 
 use background::BackgroundJobs;
@@ -188,6 +189,20 @@ impl PostgresStore {
         Ok(receipt)
     }
 
+    async fn renew(&self, key: SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        let renew = move |store: PostgresStore| async move {
+            let keys = LockKey::of_session(&key, false, false);
+            let _locked = store.lock("renew a lease", keys).await?;
+            let renewed = attempts!(
+                "renew a lease",
+                lease::renew(&store.database, &key, token, ttl, store.now_us())
+            );
+            store.heads.remember(&key, renewed?);
+            Ok(())
+        };
+        self.apart("renew a lease", renew).await
+    }
+
     /// Locks rows against other tasks of this process.
     async fn lock(
         &self,
@@ -286,27 +301,14 @@ impl SessionStore for PostgresStore {
         Ok(written)
     }
 
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        let key = key.clone();
-        let renew = move |store: PostgresStore| async move {
-            let keys = LockKey::of_session(&key, false, false);
-            let _locked = store.lock("renew a lease", keys).await?;
-            let renewed = attempts!(
-                "renew a lease",
-                lease::renew(&store.database, &key, token, ttl, store.now_us())
-            );
-            store.heads.remember(&key, renewed?);
-            store.hub.ring(&key);
-            Ok(())
-        };
-        self.apart("renew a lease", renew).await
-    }
-
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
-        attempts!(
-            "leave a queue",
-            lease::withdraw(&self.database, key, ticket)
-        )?;
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
+        match update {
+            LeaseUpdate::Renew { token, ttl } => self.renew(key.clone(), *token, *ttl).await?,
+            LeaseUpdate::Withdraw { ticket } => attempts!(
+                "leave a queue",
+                lease::withdraw(&self.database, key, ticket)
+            )?,
+        }
         self.hub.ring(key);
         Ok(())
     }
@@ -316,24 +318,14 @@ impl SessionStore for PostgresStore {
         attempts!("read state", read::shared_state(&self.database, app, user))
     }
 
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        attempts!(
-            "read state",
-            read::state_at(&self.database, key, position, self.now_us())
-        )
-    }
-
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+    async fn find_events(
+        &self,
+        key: &SessionKey,
+        lookup: &EventLookup,
+    ) -> Result<Vec<Option<u64>>> {
         attempts!(
             "find events",
-            read::positions_of(&self.database, key, ids, self.now_us())
-        )
-    }
-
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
-        attempts!(
-            "find an invocation",
-            read::first_of_invocation(&self.database, key, invocation, self.now_us())
+            read::find_events(&self.database, key, lookup, self.now_us())
         )
     }
 
@@ -378,10 +370,6 @@ impl SessionStore for PostgresStore {
     async fn changed(&self, key: &SessionKey, position: u64) {
         let now_us = || self.now_us();
         tail::changed(&self.database, &self.hub, key, position, now_us).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        attempts!("check", check::check(&self.database))
     }
 
     async fn flush(&self) -> Result<()> {
@@ -429,6 +417,10 @@ impl TransferStore for PostgresStore {
             )
         };
         self.apart("set state", add).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        attempts!("check", check::check(&self.database))
     }
 
     async fn identity(&self) -> Result<Option<String>> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
-    Snapshot, Window, store_rules,
+    Event, EventLookup, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError,
+    SessionKey, Snapshot, Window,
 };
 use tokio::join;
 use tokio_postgres::{Row, Statement};
@@ -69,6 +69,20 @@ const STATE: &str = concat!(
     number_by_key!()
 );
 
+/// The keys that a session had after $4. A key that was written since has its earlier value, if it
+/// had one, in the past.
+const STATE_AT: &str = concat!(
+    "SELECT key, value FROM (
+       SELECT key, CASE WHEN position <= $4 THEN value ELSE (
+         SELECT past.value FROM retain_state_past past
+         WHERE past.log = state.log AND past.key = state.key AND past.position <= $4
+         ORDER BY past.position DESC LIMIT 1
+       ) END AS value
+       FROM retain_state state WHERE log = ",
+    number_by_key!(),
+    ") AS found WHERE value IS NOT NULL ORDER BY key"
+);
+
 /// The keys of an app, and of a user of it.
 pub(super) const SHARED: &str = "SELECT key, value, user_id FROM retain_shared_state \
                                  WHERE app = $1 AND user_id IN ('', $2)";
@@ -86,10 +100,10 @@ pub(super) async fn session(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    want: ReadDetail,
+    scope: ReadDetail,
     now_us: Option<i64>,
 ) -> Result<Option<(Snapshot, CachedHead)>, Failure> {
-    let answers = ask(database, key, window, want, now_us).await?;
+    let answers = ask(database, key, window, scope, now_us).await?;
     let Some(known) = alive(&answers.head)? else {
         return Ok(None);
     };
@@ -112,7 +126,7 @@ async fn ask(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    want: ReadDetail,
+    scope: ReadDetail,
     now_us: Option<i64>,
 ) -> Result<Answers, Failure> {
     let (app, user, id) = (&key.app, &key.user, &key.id);
@@ -120,7 +134,7 @@ async fn ask(
     let (newest, oldest) = (count(window.newest), count(window.oldest));
     let since = window.after_timestamp;
     let wants_events = newest != Some(0) && oldest != Some(0);
-    if want == ReadDetail::EventsOnly && !wants_events {
+    if scope == ReadDetail::EventsOnly && !wants_events {
         // One statement is a snapshot by itself.
         let client = database.connection().await?;
         let statement = client.prepare_cached(HEAD).await?;
@@ -133,14 +147,20 @@ async fn ask(
         });
     }
     let transaction = database.transaction().await?;
-    let prepared = prepare(&transaction, since.is_some()).await?;
+    let past = match scope {
+        ReadDetail::StateAt(position) => Some(signed(position)),
+        _ => None,
+    };
+    let prepared = prepare(&transaction, since.is_some(), past.is_some()).await?;
     let mut which: Vec<Param<'_>> = vec![app, user, id];
     which.extend(since.iter().map(|since| since as Param<'_>));
     which.extend([&first as Param<'_>, &last, &newest, &oldest]);
     let events = transaction.query_all(&prepared[1], &which);
-    let state = transaction.query(&prepared[2], [app, user, id]);
+    let mut whose: Vec<Param<'_>> = vec![app, user, id];
+    whose.extend(past.iter().map(|past| past as Param<'_>));
+    let state = transaction.query_all(&prepared[2], &whose);
     let shared = transaction.query(&prepared[3], [app, user]);
-    let wants_state = want == ReadDetail::State;
+    let wants_state = scope != ReadDetail::EventsOnly;
     let (begun, head, events, state, shared, ended) = join!(
         biased;
         transaction.begin_snapshot(),
@@ -165,13 +185,15 @@ async fn ask(
 async fn prepare(
     transaction: &Transaction,
     by_time: bool,
+    of_past: bool,
 ) -> Result<[Statement; 4], tokio_postgres::Error> {
     let events = if by_time { SINCE } else { RANGE };
+    let state = if of_past { STATE_AT } else { STATE };
     let (head, events, state, shared) = join!(
         biased;
         transaction.prepare(HEAD),
         transaction.prepare(events),
-        transaction.prepare(STATE),
+        transaction.prepare(state),
         transaction.prepare(SHARED),
     );
     Ok([head?, events?, state?, shared?])
@@ -245,32 +267,24 @@ pub(super) async fn shared_state(
     rows::state(&|| SessionKey::new(app, user, ""), &rows)
 }
 
-/// The session's own keys as they were after `position`.
-pub(super) async fn state_at(
+/// The positions of the events that `lookup` names.
+pub(super) async fn find_events(
     database: &Database,
     key: &SessionKey,
-    position: u64,
+    lookup: &EventLookup,
     now_us: Option<i64>,
-) -> Result<JsonMap, Failure> {
-    // A key that was written since has its value of then in the past, if it had one.
-    const STATE_AT: &str = concat!(
-        "SELECT key, value FROM (
-           SELECT key, CASE WHEN position <= $4 THEN value ELSE (
-             SELECT past.value FROM retain_state_past past
-             WHERE past.log = state.log AND past.key = state.key AND past.position <= $4
-             ORDER BY past.position DESC LIMIT 1
-           ) END AS value
-           FROM retain_state state WHERE log = ",
-        number_by_key!(),
-        ") AS found WHERE value IS NOT NULL ORDER BY key"
-    );
-    let (known, rows) = with_head(database, key, now_us, STATE_AT, &[&signed(position)]).await?;
-    store_rules::check_position(key, position, known.row.position)?;
-    rows::state(&|| key.clone(), &rows)
+) -> Result<Vec<Option<u64>>, Failure> {
+    match lookup {
+        EventLookup::Ids(ids) => positions_of(database, key, ids, now_us).await,
+        EventLookup::Invocation(invocation) => {
+            let first = first_of_invocation(database, key, invocation, now_us).await?;
+            Ok(vec![first])
+        }
+    }
 }
 
 /// The positions of the events with these ids.
-pub(super) async fn positions_of(
+async fn positions_of(
     database: &Database,
     key: &SessionKey,
     ids: &[String],
@@ -290,7 +304,7 @@ pub(super) async fn positions_of(
 }
 
 /// The first position whose event belongs to the invocation.
-pub(super) async fn first_of_invocation(
+async fn first_of_invocation(
     database: &Database,
     key: &SessionKey,
     invocation: &str,

@@ -1,39 +1,45 @@
 //! Renews leases and keeps the queue for them.
 
-use std::time::Duration;
-
-use retain_core::{LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US};
+use retain_core::{
+    LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{append::update, failed};
+use super::{append, failed};
 use crate::sql::SessionRow;
 
 /// What is being done, for errors.
 const QUEUE: &str = "queue for a lease";
+const RENEW: &str = "renew a lease";
 
-/// Renews (`Some`) or releases (`None`) a lease.
-pub(super) fn renew(
-    connection: &Connection,
-    key: &SessionKey,
-    token: u64,
-    ttl: Option<Duration>,
-    now_us: i64,
-) -> Result<()> {
-    let mut row = SessionRow::get(connection, "renew a lease", key, now_us)?;
-    let standing = row.standing(key, None, now_us);
-    row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
-    update(connection, &row)
+/// Names the update in errors.
+pub(super) fn operation(update: &LeaseUpdate) -> &'static str {
+    match update {
+        LeaseUpdate::Renew { .. } => RENEW,
+        LeaseUpdate::Withdraw { .. } => QUEUE,
+    }
 }
 
-/// Removes a ticket from the queue.
-pub(super) fn withdraw(
+/// Renews or releases a lease, or leaves the queue for it.
+pub(super) fn update(
     connection: &Connection,
     key: &SessionKey,
-    ticket: &str,
+    update: &LeaseUpdate,
     now_us: i64,
 ) -> Result<()> {
-    let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(QUEUE, e))?;
-    row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
+    match update {
+        LeaseUpdate::Renew { token, ttl } => {
+            let mut row = SessionRow::get(connection, RENEW, key, now_us)?;
+            let (token, ttl) = (*token, *ttl);
+            let standing = row.standing(key, None, now_us);
+            row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+            append::update(connection, &row)
+        }
+        LeaseUpdate::Withdraw { ticket } => {
+            let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(QUEUE, e))?;
+            row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
+        }
+    }
 }
 
 /// The ticket of the caller that has waited longest and still waits.

@@ -33,9 +33,10 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState, SessionError,
-    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Window,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
+    JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
+    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
+    TransferStore, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -266,22 +267,13 @@ impl SessionStore for SqliteStore {
         Ok(written)
     }
 
-    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
-        let (for_job, now_us) = (key.clone(), self.now_us());
-        let renew = move |connection: &rusqlite::Connection| {
-            lease::renew(connection, &for_job, token, ttl, now_us)
+    async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
+        let (for_job, update, now_us) = (key.clone(), update.clone(), self.now_us());
+        let operation = lease::operation(&update);
+        let update = move |connection: &rusqlite::Connection| {
+            lease::update(connection, &for_job, &update, now_us)
         };
-        self.writer.write("renew a lease", renew).await?;
-        self.hub.ring(key);
-        Ok(())
-    }
-
-    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
-        let (for_job, ticket, now_us) = (key.clone(), ticket.to_owned(), self.now_us());
-        let withdraw = move |connection: &rusqlite::Connection| {
-            lease::withdraw(connection, &for_job, &ticket, now_us)
-        };
-        self.writer.write("leave a queue", withdraw).await?;
+        self.writer.write(operation, update).await?;
         self.hub.ring(key);
         Ok(())
     }
@@ -293,28 +285,16 @@ impl SessionStore for SqliteStore {
         self.readers.read("read state", read).await
     }
 
-    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
-        let (key, now_us) = (key.clone(), self.now_us());
-        let read = move |connection: &rusqlite::Connection| {
-            read::state_at(connection, &key, position, now_us)
-        };
-        self.readers.read("read state", read).await
-    }
-
-    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
-        let (key, ids, now_us) = (key.clone(), ids.to_vec(), self.now_us());
+    async fn find_events(
+        &self,
+        key: &SessionKey,
+        lookup: &EventLookup,
+    ) -> Result<Vec<Option<u64>>> {
+        let (key, lookup, now_us) = (key.clone(), lookup.clone(), self.now_us());
         let find = move |connection: &rusqlite::Connection| {
-            read::positions_of(connection, &key, &ids, now_us)
+            read::find_events(connection, &key, &lookup, now_us)
         };
         self.readers.read("find events", find).await
-    }
-
-    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
-        let (key, invocation, now_us) = (key.clone(), invocation.to_owned(), self.now_us());
-        let read = move |connection: &rusqlite::Connection| {
-            read::first_of_invocation(connection, &key, &invocation, now_us)
-        };
-        self.readers.read("find an invocation", read).await
     }
 
     async fn fork(
@@ -367,10 +347,6 @@ impl SessionStore for SqliteStore {
 
     async fn changed(&self, key: &SessionKey, position: u64) {
         tail::changed(self, key, position).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.readers.read("check", check::check).await
     }
 
     async fn flush(&self) -> Result<()> {
@@ -455,6 +431,10 @@ impl TransferStore for SqliteStore {
             added.map_err(|e| failed("set state", e))
         };
         self.writer.write("set state", add).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.readers.read("check", check::check).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

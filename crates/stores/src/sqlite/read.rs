@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Event, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError, SessionKey,
-    Snapshot, Window, store_rules,
+    Event, EventLookup, Json, JsonMap, LogHeader, ReadDetail, Result, ScopedState, SessionError,
+    SessionKey, Snapshot, Window, store_rules,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -25,7 +25,7 @@ pub(super) fn session(
     connection: &Connection,
     key: &SessionKey,
     window: Window,
-    want: ReadDetail,
+    scope: ReadDetail,
     now_us: i64,
 ) -> Result<Option<Snapshot>> {
     let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(READ, e))?;
@@ -33,8 +33,15 @@ pub(super) fn session(
         return Ok(None);
     };
     Ok(Some(Snapshot {
-        state: match want {
-            ReadDetail::State => scoped_state(connection, key, row.number)?,
+        state: match scope {
+            ReadDetail::State => {
+                let own = session_state(connection, key, row.number)?;
+                with_shared_state(connection, key, own)?
+            }
+            ReadDetail::StateAt(position) => {
+                let own = state_at(connection, key, row.number, position)?;
+                with_shared_state(connection, key, own)?
+            }
             ReadDetail::EventsOnly => ScopedState::default(),
         },
         events: events(connection, key, &row, window)?,
@@ -132,9 +139,13 @@ fn events_by_time(
     Ok(found)
 }
 
-fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<ScopedState> {
+fn with_shared_state(
+    connection: &Connection,
+    key: &SessionKey,
+    session: JsonMap,
+) -> Result<ScopedState> {
     Ok(ScopedState {
-        session: session_state(connection, key, log)?,
+        session,
         app: shared_state(connection, &key.app, "")?,
         user: shared_state(connection, &key.app, &key.user)?,
     })
@@ -162,14 +173,14 @@ pub(super) fn shared_state(connection: &Connection, app: &str, user: &str) -> Re
 }
 
 /// The session's own keys as they were after `position`.
-pub(super) fn state_at(
+fn state_at(
     connection: &Connection,
     key: &SessionKey,
+    number: i64,
     position: u64,
-    now_us: i64,
 ) -> Result<JsonMap> {
-    let row = SessionRow::get(connection, READ, key, now_us)?;
-    store_rules::check_position(key, position, row.position)?;
+    // SQLite's integers are signed, and no log is that long.
+    let position = i64::try_from(position).unwrap_or(i64::MAX);
     // A key that was written since has its value of then in the past, if it had one.
     let sql = "SELECT key, value FROM (
                  SELECT key, CASE WHEN position <= ?2 THEN value ELSE (
@@ -182,11 +193,7 @@ pub(super) fn state_at(
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    rows::state(
-        &|| key.clone(),
-        READ,
-        statement.query((row.number, position)),
-    )
+    rows::state(&|| key.clone(), READ, statement.query((number, position)))
 }
 
 /// The position of an event, by its id.
@@ -204,43 +211,39 @@ pub(super) fn position_by_id(
     Ok(key.map(position_of))
 }
 
-/// The positions of the events with these ids.
-pub(super) fn positions_of(
+/// The positions of the events that `lookup` names.
+pub(super) fn find_events(
     connection: &Connection,
     key: &SessionKey,
-    ids: &[String],
+    lookup: &EventLookup,
     now_us: i64,
 ) -> Result<Vec<Option<u64>>> {
     let row = SessionRow::get(connection, READ, key, now_us)?;
-    let found = ids
-        .iter()
-        .map(|id| position_by_id(connection, row.number, id));
-    found
-        .collect::<rusqlite::Result<_>>()
-        .map_err(|e| failed(READ, e))
+    let found = match lookup {
+        EventLookup::Ids(ids) => ids
+            .iter()
+            .map(|id| position_by_id(connection, row.number, id))
+            .collect(),
+        EventLookup::Invocation(invocation) => {
+            first_of_invocation(connection, &row, invocation).map(|first| vec![first])
+        }
+    };
+    found.map_err(|e| failed(READ, e))
 }
 
 /// The first position whose event belongs to the invocation.
-pub(super) fn first_of_invocation(
+fn first_of_invocation(
     connection: &Connection,
-    key: &SessionKey,
+    row: &SessionRow,
     invocation: &str,
-    now_us: i64,
-) -> Result<Option<u64>> {
-    let row = SessionRow::get(connection, READ, key, now_us)?;
-    let first = || {
-        let sql = "SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 AND invocation = ?3 \
-                   ORDER BY key LIMIT 1";
-        let bounds = (
-            event_key(row.number, 1),
-            event_key(row.number, row.position),
-        );
-        let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_row((bounds.0, bounds.1, invocation), |row| row.get(0));
-        found.optional()
-    };
-    let first: rusqlite::Result<Option<i64>> = first();
-    Ok(first.map_err(|e| failed(READ, e))?.map(position_of))
+) -> rusqlite::Result<Option<u64>> {
+    let sql = "SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 AND invocation = ?3 \
+               ORDER BY key LIMIT 1";
+    let first = event_key(row.number, 1);
+    let last = event_key(row.number, row.position);
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row((first, last, invocation), |row| row.get(0));
+    Ok(found.optional()?.map(position_of))
 }
 
 /// The session and the state it was created with.

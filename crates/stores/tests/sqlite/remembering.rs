@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use retain_core::{
     Content, Forget, Json, MemoryBatch, MemoryError, MemoryFilter, MemoryLimits, MemoryOrigin,
     MemoryRows, MemoryScope, MemoryStore as _, NewMemory, PreparedMemory, RepeatPolicy,
-    SessionStore as _,
+    TransferStore as _,
 };
 use retain_stores::{SqliteMemoryStore, SqliteOptions, SqliteStore};
 use rusqlite::Connection;

@@ -8,9 +8,9 @@ use retain_core::{
     CreateSession, Event, ExportScope, Forget, Json, JsonMap, KeyScope, KeyStore as _, KeyText,
     MemoryBatch, MemoryEdit, MemoryKind, MemoryLimits, MemoryOrigin, MemoryRows, MemoryScope,
     MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, MigrationSide, NewMemory, Part,
-    PreparedMemory, RepeatPolicy, SessionKey, SessionLog as _, SessionService as _,
+    PreparedMemory, ReadDetail, RepeatPolicy, SessionKey, SessionLog as _, SessionService as _,
     SessionStore as _, State, StateOwner, StoreArtifactService, StoreSessionService,
-    TransferStore as _,
+    TransferStore as _, Window,
 };
 use retain_stores::{Durability, SqliteOptions, SqliteStore};
 use retain_testkit::{TestClock, TestIds};
@@ -260,7 +260,9 @@ pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
         header.head.incarnation = 0;
         all.push(format!("{header:?}"));
         for position in 0..=header.head.position {
-            let state = store.state_at(&key, position).await.unwrap();
+            let scope = ReadDetail::StateAt(position);
+            let read = store.read(&key, Window::NONE, scope).await.unwrap();
+            let state = read.unwrap().state.session;
             all.push(format!("{position}: {}", Json::from(state)));
         }
     }
