@@ -54,11 +54,11 @@ fn key_revoked_by_another_process_is_rejected() {
     assert_eq!(ask(&server, "/list-apps", &key), 401);
     assert_eq!(ask(&server, "/list-apps", &other), 200);
 
-    // The use of a key is recorded in the background.
+    // The server records the use of each key in the background.
+    let is_recorded = |line: &str| line.contains("valid  used 20");
     let mut listed = keys(folder.path(), &["list"]);
     for _ in 0..300 {
-        let second = listed.lines().nth(1);
-        if second.is_some_and(|line| line.contains("valid  used 20")) {
+        if listed.lines().nth(1).is_some_and(is_recorded) {
             break;
         }
         listed = keys(folder.path(), &["list"]);
