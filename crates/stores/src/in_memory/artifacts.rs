@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     ops::Bound,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -26,10 +26,10 @@ use retain_core::{
 /// ```
 pub type InMemoryArtifactService = StoreArtifactService<InMemoryArtifactStore>;
 
-/// The store behind [`InMemoryArtifactService`].
-#[derive(Debug, Default)]
+/// The store behind [`InMemoryArtifactService`]. Clones share the artifacts.
+#[derive(Debug, Clone, Default)]
 pub struct InMemoryArtifactStore {
-    artifacts: Mutex<BTreeMap<Address, Vec<ArtifactEntry>>>,
+    artifacts: Arc<Mutex<BTreeMap<Address, Vec<ArtifactEntry>>>>,
 }
 
 /// App, user, session and name: kept apart, so that no two addresses run together.

@@ -1,8 +1,8 @@
 //! The committed table of ADK's objects is what the generator makes from google-adk 2.13.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
-use retain_testkit::oracle::Reference;
+use retain_testkit::oracle::{Oracle, Reference};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect("a file of the repository")
@@ -24,16 +24,14 @@ fn packages(table: &str) -> &str {
 
 #[test]
 fn committed_table_is_what_the_generator_prints() {
-    let Some(python) = Reference::Adk.python("committed_table_is_what_the_generator_prints") else {
+    let (test, script) = (
+        "committed_table_is_what_the_generator_prints",
+        root().join("scripts/generate-adk-tables"),
+    );
+    let Some(generator) = Oracle::start(Reference::Adk, test, script) else {
         return;
     };
-    let output = Command::new(python)
-        .arg(root().join("scripts/generate-adk-tables"))
-        .output()
-        .expect("Python can be started");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the generator failed: {errors}");
-    let generated = String::from_utf8(output.stdout).expect("UTF-8");
+    let generated = generator.stop().join("\n") + "\n";
     let committed = read(TABLE);
     let differs = |(one, other): &(&str, &str)| one != other;
     let first = generated.lines().zip(committed.lines()).find(differs);

@@ -8,8 +8,6 @@
 //! - `tls`: which certificates each `sslmode` trusts
 //! - `remembering`: memories of several replicas, and corrupt ones
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 mod breaking;
 mod keeping;
 mod locking;

@@ -3,7 +3,7 @@
 use retain_core::{Event, Session, SessionLog as _, SessionService as _, State};
 use retain_stores::SqliteSessionService;
 
-use crate::open;
+use super::open;
 
 const MANY: usize = 100;
 

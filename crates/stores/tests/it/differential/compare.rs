@@ -16,7 +16,7 @@ use std::{
 
 use retain_core::{Json, JsonMap, SessionKey, StateScope, micros, seconds};
 
-use crate::{
+use super::{
     run::Outcome,
     script::{Op, Probe, Script},
 };

@@ -1,68 +1,13 @@
 //! Every artifact store keeps the same promises.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use retain_core::{
-    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, NewArtifact,
-    StoredArtifact,
-};
 use retain_stores::{FileArtifactStore, InMemoryArtifactStore};
 use retain_testkit::{ArtifactHarness, Persistence};
 
-/// A store shared by several services.
-#[derive(Debug, Clone)]
-struct Shared(Arc<InMemoryArtifactStore>);
-
-#[async_trait]
-impl ArtifactStore for Shared {
-    fn naming(&self) -> ArtifactNaming {
-        self.0.naming()
-    }
-
-    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        self.0.put(place, new).await
-    }
-
-    async fn get(
-        &self,
-        place: &ArtifactAddress,
-        version: Option<u64>,
-    ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        self.0.get(place, version).await
-    }
-
-    async fn versions(
-        &self,
-        place: &ArtifactAddress,
-    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        self.0.versions(place).await
-    }
-
-    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.0.delete(place).await
-    }
-
-    async fn list(
-        &self,
-        app: &str,
-        user: &str,
-        session: Option<&str>,
-    ) -> Result<Vec<String>, ArtifactError> {
-        self.0.list(app, user, session).await
-    }
-
-    async fn addresses(
-        &self,
-        after: Option<&ArtifactAddress>,
-        limit: usize,
-    ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
-        self.0.addresses(after, limit).await
-    }
-}
-
 async fn in_memory_harness() -> ArtifactHarness {
-    let store = Shared(Arc::default());
+    let store = InMemoryArtifactStore::default();
     ArtifactHarness::new(Persistence::Volatile, move || {
         std::future::ready(store.clone())
     })

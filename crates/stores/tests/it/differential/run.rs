@@ -13,7 +13,7 @@ use retain_core::{
     SessionLog, SessionMeta, State,
 };
 
-use crate::script::{Op, Script};
+use super::script::{Op, Script};
 
 /// A clock that the script sets.
 #[derive(Debug, Clone, Default)]

@@ -4,8 +4,6 @@
 //! `parity`: random operations (`script`) compared with ADK. `rewind`: rewinds compared with ADK.
 //! `together`: artifacts in the database of the sessions. `database`: in its SQLite file.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 #[cfg(feature = "sqlite")]
 mod database;
 mod folder;

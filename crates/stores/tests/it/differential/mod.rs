@@ -10,17 +10,16 @@ mod script;
 use std::sync::Arc;
 
 use std::{
-    io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::Command,
 };
 
 use compare::{Comparison, Rule, Service, Used};
-use retain_core::Json;
+use retain_core::{Json, JsonMap};
 use retain_stores::{
     Durability, InMemorySessionService, SqliteOptions, SqliteSessionService, SqliteStore,
 };
-use retain_testkit::oracle::{Reference, is_long, setting};
+use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 use run::{Player, ScriptClock, ScriptIds};
 use script::{Script, Step};
 
@@ -63,9 +62,8 @@ fn every_rule_is_documented() {
 
 /// Run the scripts on both sides and fail if an answer differs; `None` if ADK is not installed.
 async fn compare_all(scripts: &[Script]) -> Option<Used> {
-    let python = Reference::Adk.python("differential")?;
     let folder = retain_testkit::scratch::folder();
-    let mut adk = Adk::start(Path::new(&python), folder.path());
+    let mut adk = Adk::start(folder.path())?;
     let services = ours(folder.path()).await;
     let mut used = Used::default();
     let mut failures = Vec::new();
@@ -81,7 +79,7 @@ async fn compare_all(scripts: &[Script]) -> Option<Used> {
             }
         }
     }
-    adk.stop();
+    adk.0.stop();
     for failure in failures.iter().take(5) {
         println!("\n{failure}");
     }
@@ -144,53 +142,34 @@ async fn ours(folder: &Path) -> [(&'static str, Ours); 2] {
 }
 
 /// A process that runs scripts on ADK.
-struct Adk {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+struct Adk(Oracle);
 
 impl Adk {
-    fn start(python: &Path, folder: &Path) -> Adk {
-        let oracle: PathBuf = [
+    /// `None` if ADK is not installed.
+    fn start(folder: &Path) -> Option<Adk> {
+        let script = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "tests",
-            "differential",
-            "oracle.py",
-        ]
-        .iter()
-        .collect();
-        let mut process = Command::new(python)
-            .arg(oracle)
-            .env("TMPDIR", folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python can be started");
-        let answers = process.stdout.take().expect("a pipe");
-        let answers = BufReader::new(answers).lines();
-        Adk { process, answers }
+            "/tests/it/differential/oracle.py"
+        );
+        let in_folder = |command: &mut Command| {
+            command.env("TMPDIR", folder);
+        };
+        Oracle::start_with(Reference::Adk, "differential", script, in_folder).map(Adk)
     }
 
     /// Return the answers of ADK's services, in the order of [`Service::ALL`].
     fn run(&mut self, script: &Script) -> Vec<Vec<Json>> {
         let steps: Vec<Json> = script.steps.iter().map(Step::to_json).collect();
-        let (seed, steps) = (script.seed, Json::from(steps));
-        let input = self.process.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{{\"script\":{seed},\"ops\":{steps}}}").expect("the oracle reads");
+        let mut request = JsonMap::new();
+        request.insert("script", script.seed);
+        request.insert("ops", steps);
+        self.0.send(&request.into());
         let answers = Service::ALL.into_iter().map(|service| {
-            let line = self.answers.next().expect("the oracle answers");
-            let answer = Json::parse(&line.expect("the oracle writes UTF-8"));
-            let answer = answer.expect("the oracle writes JSON");
-            assert_eq!(answer["script"].as_u64(), Some(seed));
+            let answer = self.0.answer();
+            assert_eq!(answer["script"].as_u64(), Some(script.seed));
             assert_eq!(answer["service"], service.name());
             answer["results"].as_array().expect("results").to_vec()
         });
         answers.collect()
-    }
-
-    fn stop(mut self) {
-        drop(self.process.stdin.take());
-        let status = self.process.wait().expect("the oracle ends");
-        assert!(status.success(), "the oracle failed: {status}");
     }
 }

@@ -3,22 +3,18 @@
 //!
 //! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
-use std::{
-    io::{BufRead as _, BufReader, Lines, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::path::Path;
 
 use retain_core::{
     ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion, Json, JsonMap, Part,
 };
 use retain_stores::{FileArtifactService, FileArtifactStore, InMemoryArtifactService};
 use retain_testkit::{
-    oracle::{Reference, is_long, setting},
+    oracle::{Oracle, Reference, is_long, setting},
     random::Random,
 };
 
-use crate::script::{Flavour, script};
+use super::script::{Flavour, script};
 
 const SEED: u64 = 20_261_116;
 const SCRIPTS: u64 = 40;
@@ -61,10 +57,9 @@ impl Seen {
 
 #[tokio::test]
 async fn in_memory_artifacts_match_adk() {
-    let Some(python) = Reference::Adk.python("artifacts in memory, parity") else {
+    let Some(mut adk) = Adk::start("artifacts in memory, parity") else {
         return;
     };
-    let mut adk = Adk::start(&python);
     let mut seen = Seen::default();
     for seed in seeds() {
         let ours = InMemoryArtifactService::new();
@@ -81,10 +76,9 @@ async fn in_memory_artifacts_match_adk() {
 
 #[tokio::test]
 async fn folder_artifacts_match_adk_also_when_shared() {
-    let Some(python) = Reference::Adk.python("artifacts in a folder, parity") else {
+    let Some(mut adk) = Adk::start("artifacts in a folder, parity") else {
         return;
     };
-    let mut adk = Adk::start(&python);
     let mut seen = Seen::default();
     for seed in seeds() {
         let [alone, shared, theirs] = [(); 3].map(|()| retain_testkit::scratch::folder());
@@ -221,39 +215,22 @@ async fn try_play(
 }
 
 /// A process that executes operations on ADK.
-pub(crate) struct Adk {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Adk(Oracle);
 
 impl Adk {
-    pub(crate) fn start(python: &Path) -> Adk {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let oracle: PathBuf = root.join("tests").join("artifacts").join("oracle.py");
-        let mut process = Command::new(python)
-            .arg(oracle)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python can be started");
-        let answers = process.stdout.take().expect("a pipe");
-        let answers = BufReader::new(answers).lines();
-        Adk { process, answers }
+    /// `None` if ADK is not installed.
+    pub(crate) fn start(test: &str) -> Option<Adk> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/artifacts/oracle.py");
+        Oracle::start(Reference::Adk, test, script).map(Adk)
     }
 
     pub(crate) fn play(&mut self, service: &str, op: &Json) -> Json {
         let mut op = op.as_object().expect("an object").clone();
         op.insert("service", service);
-        let input = self.process.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{}", Json::from(op)).expect("the oracle reads");
-        let line = self.answers.next().expect("the oracle answers");
-        let line = line.expect("the oracle writes UTF-8");
-        Json::parse(&line).expect("the oracle writes JSON")
+        self.0.ask(&op.into())
     }
 
-    pub(crate) fn stop(mut self) {
-        drop(self.process.stdin.take());
-        let status = self.process.wait().expect("the oracle ends");
-        assert!(status.success(), "the oracle failed: {status}");
+    pub(crate) fn stop(self) {
+        self.0.stop();
     }
 }

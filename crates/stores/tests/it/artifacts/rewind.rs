@@ -11,11 +11,11 @@ use retain_stores::{
     SqliteArtifactService, SqliteSessionService,
 };
 use retain_testkit::{
-    oracle::{Reference, is_long, setting},
+    oracle::{is_long, setting},
     random::Random,
 };
 
-use crate::parity::{Adk, play};
+use super::parity::{Adk, play};
 
 const SEED: u64 = 1_116;
 const HISTORIES: u64 = 12;
@@ -234,10 +234,9 @@ impl History<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rewind_restores_files_as_in_adk() {
-    let Some(python) = Reference::Adk.python("rewinding artifacts, parity") else {
+    let Some(mut adk) = Adk::start("rewinding artifacts, parity") else {
         return;
     };
-    let mut adk = Adk::start(&python);
     let count = if is_long() { HISTORIES * 10 } else { HISTORIES };
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let first = setting("RETAIN_SEED").unwrap_or(SEED);

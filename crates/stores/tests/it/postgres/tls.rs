@@ -25,14 +25,14 @@ const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 const SERVER: &[u8] = include_bytes!("tls/server.pem");
 const ELSEWHERE: &[u8] = include_bytes!("tls/elsewhere.pem");
 const ITS_OWN: &[u8] = include_bytes!("tls/its-own-ca.pem");
-const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/postgres/tls/ca.pem");
+const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/postgres/tls/ca.pem");
 const OTHER_AUTHORITY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/postgres/tls/other-ca.pem"
+    "/tests/it/postgres/tls/other-ca.pem"
 );
 const ITS_OWN_AUTHORITY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/postgres/tls/its-own-ca.pem"
+    "/tests/it/postgres/tls/its-own-ca.pem"
 );
 
 /// The `SSLRequest` message: a length of 8, and a number that is not a protocol version.

@@ -8,8 +8,6 @@
 //! - `remembering`: corrupt memories
 //! - `waiting`: for appends by another process
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 mod committing;
 mod listing;
 mod maintaining;
