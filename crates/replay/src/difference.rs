@@ -25,7 +25,7 @@ impl fmt::Display for Difference {
 
 impl Difference {
     /// Creates a difference that is described in words.
-    pub fn of(
+    pub fn in_words(
         place: impl Into<String>,
         expected: impl Into<String>,
         found: impl Into<String>,
@@ -54,33 +54,33 @@ pub fn differences(place: &str, expected: &Json, found: &Json) -> Vec<Difference
     all
 }
 
-type Tell<'a> = &'a mut dyn FnMut(&str, Option<&Json>, Option<&Json>);
+type Report<'a> = &'a mut dyn FnMut(&str, Option<&Json>, Option<&Json>);
 
-fn walk(expected: &Json, found: &Json, path: &str, tell: Tell<'_>) {
+fn walk(expected: &Json, found: &Json, path: &str, report: Report<'_>) {
     match (expected, found) {
         (Json::Object(expected), Json::Object(found)) => {
             for (key, value) in expected.iter() {
                 let path = format!("{path}.{key}");
                 match found.get(key) {
-                    Some(other) => walk(value, other, &path, tell),
-                    None => tell(&path, Some(value), None),
+                    Some(other) => walk(value, other, &path, report),
+                    None => report(&path, Some(value), None),
                 }
             }
             for (key, value) in found.iter().filter(|(key, _)| !expected.contains_key(key)) {
-                tell(&format!("{path}.{key}"), None, Some(value));
+                report(&format!("{path}.{key}"), None, Some(value));
             }
         }
         (Json::Array(expected), Json::Array(found)) => {
             for at in 0..expected.len().max(found.len()) {
                 let path = format!("{path}[{at}]");
                 match (expected.get(at), found.get(at)) {
-                    (Some(value), Some(other)) => walk(value, other, &path, tell),
-                    (value, other) => tell(&path, value, other),
+                    (Some(value), Some(other)) => walk(value, other, &path, report),
+                    (value, other) => report(&path, value, other),
                 }
             }
         }
         (expected, found) if expected == found => {}
-        (expected, found) => tell(path, Some(expected), Some(found)),
+        (expected, found) => report(path, Some(expected), Some(found)),
     }
 }
 

@@ -132,7 +132,7 @@ impl Replay {
 
     /// Sets whether the results of tools must equal the recorded ones. Otherwise tools run only for
     /// their side effects.
-    pub fn check_results(mut self, check: bool) -> Replay {
+    pub fn with_checked_results(mut self, check: bool) -> Replay {
         self.checks_results = check;
         self
     }
@@ -140,7 +140,7 @@ impl Replay {
     /// Sets whether differences are kept for [`differences`](Self::differences). The list grows
     /// with every run that differs: do not use this in a server, whose clients receive the error
     /// anyway.
-    pub fn keep_differences(mut self, keep: bool) -> Replay {
+    pub fn with_recorded_differences(mut self, keep: bool) -> Replay {
         self.keeps_differences = keep;
         self
     }
@@ -163,19 +163,20 @@ impl Replay {
         })
     }
 
-    /// Returns the differences of all runs so far, if they are [kept](Self::keep_differences).
+    /// Returns the differences of all runs so far, if they are
+    /// [recorded](Self::with_recorded_differences).
     pub fn differences(&self) -> Vec<Difference> {
-        self.runs().differences.clone()
+        self.lock().differences.clone()
     }
 
-    fn runs(&self) -> MutexGuard<'_, Runs> {
+    fn lock(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a run is replayed; `state` is the state of its session. A replayed run that newer
     /// runs have evicted fails: it must never reach the real model or tools.
     async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
-        if self.runs().by_id.contains_key(run) {
+        if self.lock().by_id.contains_key(run) {
             return Ok(true);
         }
         match self.scripts.script(state).await? {
@@ -189,7 +190,7 @@ impl Replay {
     }
 
     fn begin(&self, id: &str, script: Script) {
-        let mut runs = self.runs();
+        let mut runs = self.lock();
         let run = Run {
             script,
             used: HashMap::new(),
@@ -209,14 +210,14 @@ impl Replay {
 
     /// Removes a run.
     fn end(&self, id: &str) -> Option<Run> {
-        let mut runs = self.runs();
+        let mut runs = self.lock();
         runs.order.retain(|known| known != id);
         runs.by_id.remove(id)
     }
 
     /// Returns the next recording of `kind` for this agent, and its location.
-    fn next(&self, run: &str, agent: &str, kind: Kind) -> (String, Option<Json>) {
-        let mut runs = self.runs();
+    fn next_recording(&self, run: &str, agent: &str, kind: Kind) -> (String, Option<Json>) {
+        let mut runs = self.lock();
         let Some(run) = runs.by_id.get_mut(run) else {
             return (format!("agent {agent}"), None);
         };
@@ -238,44 +239,44 @@ impl Replay {
     }
 
     /// Returns an error if there are differences, and keeps them if configured.
-    fn check(&self, found: Vec<Difference>) -> Result<(), String> {
+    fn report(&self, found: Vec<Difference>) -> Result<(), String> {
         let Some(first) = found.first().map(Difference::to_string) else {
             return Ok(());
         };
         if self.keeps_differences {
-            self.runs().differences.extend(found);
+            self.lock().differences.extend(found);
         }
         Err(first)
     }
 
     /// Reports one difference.
-    fn differs<T>(
+    fn report_one<T>(
         &self,
         place: String,
         expected: &str,
         found: impl Into<String>,
     ) -> Result<T, String> {
-        let found = Difference::of(place, expected, found);
+        let found = Difference::in_words(place, expected, found);
         let told = found.to_string();
-        self.check(vec![found])?;
+        self.report(vec![found])?;
         Err(told)
     }
 
     /// Returns the recorded responses to a request, if the request equals the recorded one.
-    fn answer(
+    fn recorded_responses(
         &self,
         run: &str,
         agent: &str,
         request: &LlmRequest,
     ) -> Result<Vec<LlmResponse>, String> {
-        let (place, recording) = self.next(run, agent, Kind::Model);
+        let (place, recording) = self.next_recording(run, agent, Kind::Model);
         let ours = comparable_request(request_json(request)?);
         let Some(recording) = recording else {
-            return self.differs(place, "no model call", ours.to_string());
+            return self.report_one(place, "no model call", ours.to_string());
         };
         let theirs = recorded_request(&recording["llm_request"]);
         let theirs = comparable_request(theirs.map_err(|problem| format!("{place}: {problem}"))?);
-        self.check(differences(&place, &theirs, &ours))?;
+        self.report(differences(&place, &theirs, &ours))?;
         let read = |response: &Json| LlmResponse::from_json(&response.to_string());
         // ADK recorders before 2.x stored only one response per request.
         let responses = match recording["llm_responses"].as_array() {
@@ -287,7 +288,7 @@ impl Replay {
     }
 
     /// Reports recordings for the message of a run that were never used.
-    fn unused(&self, run: &Run) -> Option<Difference> {
+    fn unused_recordings(&self, run: &Run) -> Option<Difference> {
         let message = run.script.message;
         let recordings = run.script.recordings.entries().iter();
         let expected = recordings
@@ -297,7 +298,7 @@ impl Replay {
         let place = format!("message {message}, recordings");
         (used != expected).then(|| {
             let expected = format!("{expected} are used");
-            Difference::of(place, expected, used.to_string())
+            Difference::in_words(place, expected, used.to_string())
         })
     }
 }
@@ -347,10 +348,10 @@ mod tests {
     #[test]
     fn differences_are_kept_only_on_request() {
         for keep in [false, true] {
-            let replay = Replay::new(ScriptedByState).keep_differences(keep);
+            let replay = Replay::new(ScriptedByState).with_recorded_differences(keep);
             for _ in 0..3 {
-                let found = Difference::of("here".to_owned(), "a", "b");
-                assert!(replay.check(vec![found]).is_err());
+                let found = Difference::in_words("here".to_owned(), "a", "b");
+                assert!(replay.report(vec![found]).is_err());
             }
             assert_eq!(replay.differences().len(), if keep { 3 } else { 0 });
         }

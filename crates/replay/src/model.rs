@@ -36,15 +36,15 @@ impl Model for ReplayModel {
         let (Some(run), Some(agent)) = (label(RUN_LABEL), label(AGENT_LABEL)) else {
             return match &self.otherwise {
                 Some(model) => model.generate(request, stream),
-                None => failed(format!(
+                None => failed_stream(format!(
                     "model {:?} does not exist; this run is not replayed from a recording",
                     self.name
                 )),
             };
         };
-        match self.replay.answer(run, agent, &request) {
+        match self.replay.recorded_responses(run, agent, &request) {
             Ok(responses) => Box::pin(stream::iter(responses.into_iter().map(Ok))),
-            Err(difference) => failed(difference),
+            Err(difference) => failed_stream(difference),
         }
     }
 
@@ -56,6 +56,6 @@ impl Model for ReplayModel {
     }
 }
 
-fn failed(why: String) -> ModelStream {
+fn failed_stream(why: String) -> ModelStream {
     Box::pin(stream::iter([Err(ModelError::new(why))]))
 }

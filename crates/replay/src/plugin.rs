@@ -31,8 +31,8 @@ impl Plugin for ReplayPlugin {
 
     async fn after_run(&self, ctx: &InvocationContext) -> HookResult<()> {
         if let Some(run) = self.0.end(ctx.invocation_id()) {
-            let found = self.0.unused(&run);
-            self.0.check(found.into_iter().collect())?;
+            let found = self.0.unused_recordings(&run);
+            self.0.report(found.into_iter().collect())?;
         }
         Ok(None)
     }
@@ -70,22 +70,22 @@ impl Plugin for ReplayPlugin {
         if !self.0.is_replayed(run, &ctx.readonly().state()).await? {
             return Ok(None);
         }
-        let (place, recording) = self.0.next(run, ctx.agent_name(), Kind::Tool);
-        let ours = called(tool.name().into(), args.clone());
+        let (place, recording) = self.0.next_recording(run, ctx.agent_name(), Kind::Tool);
+        let ours = call_json(tool.name().into(), args.clone());
         let Some(recording) = recording else {
-            return Ok(self.0.differs(place, "no tool call", ours.to_string())?);
+            return Ok(self.0.report_one(place, "no tool call", ours.to_string())?);
         };
         let call = &recording["tool_call"];
         let recorded_args = call["args"].as_object().cloned().unwrap_or_default();
-        let theirs = called(call["name"].clone(), recorded_args);
-        self.0.check(differences(&place, &theirs, &ours))?;
+        let theirs = call_json(call["name"].clone(), recorded_args);
+        self.0.report(differences(&place, &theirs, &ours))?;
         let response = recording["tool_response"]["response"].clone();
         // The inner run of an `AgentTool` was not recorded: use its recorded result without running
         // it.
         if tool.kind() == "AgentTool" {
             return Ok(Some(response));
         }
-        if let (Some(id), Some(run)) = (ctx.function_call_id(), self.0.runs().by_id.get_mut(run)) {
+        if let (Some(id), Some(run)) = (ctx.function_call_id(), self.0.lock().by_id.get_mut(run)) {
             run.running.insert(id.to_owned(), (place, response));
         }
         Ok(None)
@@ -99,7 +99,7 @@ impl Plugin for ReplayPlugin {
         result: &Json,
     ) -> HookResult<Json> {
         let id = ctx.function_call_id().unwrap_or_default();
-        let running = match self.0.runs().by_id.get_mut(ctx.invocation_id()) {
+        let running = match self.0.lock().by_id.get_mut(ctx.invocation_id()) {
             Some(run) => run.running.remove(id),
             None => None,
         };
@@ -113,12 +113,12 @@ impl Plugin for ReplayPlugin {
                 plain => JsonMap::from([("result", plain.clone())]).into(),
             };
             let place = format!("{place}, result");
-            self.0.check(differences(&place, &recorded, &ours))?;
+            self.0.report(differences(&place, &recorded, &ours))?;
         }
         Ok((!recorded.is_null()).then_some(recorded))
     }
 }
 
-fn called(name: Json, args: JsonMap) -> Json {
+fn call_json(name: Json, args: JsonMap) -> Json {
     JsonMap::from([("name", name), ("args", args.into())]).into()
 }

@@ -408,7 +408,7 @@ impl Server {
         let (server, name) = (Arc::clone(self), app.to_owned());
         let read = tokio::task::spawn_blocking(move || server.apps.runner(&name));
         read.await
-            .unwrap_or_else(|error| Err(broken_off(app, &error)))
+            .unwrap_or_else(|error| Err(task_error(app, &error)))
     }
 
     /// The sorted names of all apps.
@@ -416,11 +416,11 @@ impl Server {
         let server = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || server.apps.names());
         read.await
-            .unwrap_or_else(|error| Err(broken_off("", &error)))
+            .unwrap_or_else(|error| Err(task_error("", &error)))
     }
 }
 
-fn broken_off(app: &str, error: &tokio::task::JoinError) -> AppError {
+fn task_error(app: &str, error: &tokio::task::JoinError) -> AppError {
     AppError::BrokenOff {
         app: app.to_owned(),
         reason: error.to_string(),

@@ -11,7 +11,7 @@ use retain_runtime::{RunError, error_kind};
 /// Log a failure whose details the caller does not see.
 pub(crate) fn log_failure(error: &(dyn Error + 'static), what: &'static str) {
     let code = error.downcast_ref::<RunError>().map(RunError::code);
-    let store = of_the_store(error).map(reasons);
+    let store = find_store_error(error).map(reasons);
     tracing::error!(kind = error_kind(error), code, store, "{what}");
     tracing::debug!(error = ?reasons(error), "{what}");
 }
@@ -29,17 +29,17 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 }
 
 /// Find the store's error in a failure of sessions, artifacts or a memory service.
-fn of_the_store<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+fn find_store_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     // A run's error is transparent: it shows the text of these.
     let error: &(dyn Error + 'static) = match error.downcast_ref::<RunError>() {
         Some(RunError::Session(error)) => error,
         Some(RunError::Memory(error)) => error,
         _ => error,
     };
-    chain(error).find(|error| is_of_a_store(*error))
+    chain(error).find(|error| is_store_error(*error))
 }
 
-fn is_of_a_store(error: &(dyn Error + 'static)) -> bool {
+fn is_store_error(error: &(dyn Error + 'static)) -> bool {
     use {ArtifactError as A, SessionError as S};
     let session = error.downcast_ref::<SessionError>();
     let artifact = error.downcast_ref::<ArtifactError>();
@@ -55,8 +55,8 @@ mod tests {
 
     use super::*;
 
-    fn stores_words(error: &(dyn Error + 'static)) -> Option<String> {
-        of_the_store(error).map(reasons)
+    fn store_error_text(error: &(dyn Error + 'static)) -> Option<String> {
+        find_store_error(error).map(reasons)
     }
 
     #[test]
@@ -67,26 +67,26 @@ mod tests {
             source: BoxError::from("the disk is on fire"),
         };
         let words = Some("sqlite failed to read: the disk is on fire".to_owned());
-        assert_eq!(stores_words(&sessions()), words);
-        assert_eq!(stores_words(&RunError::Session(sessions())), words);
-        assert_eq!(stores_words(&MemoryError::backend(sessions())), words);
+        assert_eq!(store_error_text(&sessions()), words);
+        assert_eq!(store_error_text(&RunError::Session(sessions())), words);
+        assert_eq!(store_error_text(&MemoryError::backend(sessions())), words);
         let of_run = RunError::Memory(MemoryError::backend(sessions()));
-        assert_eq!(stores_words(&of_run), words);
+        assert_eq!(store_error_text(&of_run), words);
         let artifacts = ArtifactError::Store {
             store: "file",
             operation: "save",
             source: BoxError::from("no such device"),
         };
         let words = Some("file failed to save: no such device".to_owned());
-        assert_eq!(stores_words(&artifacts), words);
+        assert_eq!(store_error_text(&artifacts), words);
         // An embedder may quote its input.
         let embedder = MemoryError::backend("cannot embed: Grete's IBAN");
-        assert_eq!(stores_words(&embedder), None);
+        assert_eq!(store_error_text(&embedder), None);
         let damaged = ArtifactError::Corrupt {
             address: "shop/ada/s1/note.txt".to_owned(),
             version: 1,
             source: BoxError::from("no"),
         };
-        assert_eq!(stores_words(&damaged), None);
+        assert_eq!(store_error_text(&damaged), None);
     }
 }

@@ -112,12 +112,12 @@ async fn check_access(
     request: Request,
     next: Next,
 ) -> Response {
-    let caller = Caller::of(request.extensions());
+    let caller = Caller::from_extensions(request.extensions());
     let param = |name: &str| {
         let found = params.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.to_owned())
     };
-    if caller.is_nobody() && access != Access::Public {
+    if caller.is_unauthenticated() && access != Access::Public {
         return unauthorized(
             request.uri().path(),
             "authentication required: send Authorization: Bearer …",

@@ -14,7 +14,7 @@ pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
 pub(crate) const RESTORED: &str = "__adk_internal_restored_event";
 
 /// Mark an event and remove internal metadata.
-pub(crate) fn restored(mut event: Event) -> Event {
+pub(crate) fn mark_restored(mut event: Event) -> Event {
     let notes = event.response.custom_metadata.take();
     let mut notes: JsonMap = notes.and_then(public_notes).unwrap_or_default();
     notes.insert(RESTORED, true);
@@ -24,9 +24,9 @@ pub(crate) fn restored(mut event: Event) -> Event {
 
 /// Mark events of a user-bound key. Programs that run their own agents use unbound keys, and their
 /// events stay unchanged.
-pub(crate) fn as_sent_by(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
+pub(crate) fn mark_events_of_user_keys(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     match caller.user {
-        Some(_) => events.into_iter().map(restored).collect(),
+        Some(_) => events.into_iter().map(mark_restored).collect(),
         None => events,
     }
 }

@@ -54,7 +54,9 @@ fn places(
     let worth = |distance: i32, weight: u32| {
         let at = documents.neighbor(slot, distance);
         match word.term {
-            Some(term) if at != NONE => count(index, term, at) * lent.worth(documents, at) * weight,
+            Some(term) if at != NONE => {
+                count(index, term, at) * lent.occurrence_weight(documents, at) * weight
+            }
             _ => 0,
         }
     };

@@ -50,7 +50,7 @@ impl WindowWeights {
 
     /// The weight of one occurrence in a slot, before the weight of its distance.
     #[inline]
-    pub(crate) fn worth(&self, documents: &Documents, slot: Slot) -> u32 {
+    pub(crate) fn occurrence_weight(&self, documents: &Documents, slot: Slot) -> u32 {
         (documents.worth[slot as usize] / WHOLE as u32).max(1)
     }
 
@@ -123,7 +123,7 @@ impl SlotSums {
     #[inline]
     fn lend(&mut self, documents: &Documents, lent: &WindowWeights, posting: Posting) {
         let slot = posting.slot();
-        let worth = posting.count() * lent.worth(documents, slot);
+        let worth = posting.count() * lent.occurrence_weight(documents, slot);
         self.add(slot, lent.own * worth);
         let mut after = slot;
         for weight in lent.before {

@@ -142,7 +142,7 @@ impl UserIndex {
         }
         let row = self.row(&document, known);
         let (place, words) = ((row.order, row.seq), row.words);
-        let worth = self.ranking.worth(words);
+        let worth = self.ranking.occurrence_weight(words);
         let slot = self.documents.insert(row, worth);
         self.slots.insert(document.seq, slot);
         if let Some(row) = &self.documents.rows[slot as usize] {
@@ -218,13 +218,13 @@ impl UserIndex {
                 Some(known) => self.vectors.set(slot, known),
                 None => self.vectors.set(slot, &meaning.embed(&document.text).0),
             }
-            self.mix_around(slot);
+            self.update_context_around(slot);
         }
         self.embeddings.set(slot, document.embedding);
     }
 
     /// Recompute the context of a document's neighbors.
-    fn mix_around(&mut self, slot: Slot) {
+    fn update_context_around(&mut self, slot: Slot) {
         let reach = BEFORE.max(AFTER) as i32;
         for distance in -reach..=reach {
             let at = self.documents.neighbor(slot, distance);
@@ -257,7 +257,7 @@ impl UserIndex {
             self.vectors.clear(slot);
             for neighbor in [before, after] {
                 if neighbor != NONE {
-                    self.mix_around(neighbor);
+                    self.update_context_around(neighbor);
                 }
             }
         }

@@ -73,7 +73,7 @@ impl Default for Ranking {
 
 impl Ranking {
     /// The weight of one occurrence in a text of `words` words, in 65536ths.
-    pub(crate) fn worth(&self, words: u32) -> u32 {
+    pub(crate) fn occurrence_weight(&self, words: u32) -> u32 {
         let words = words as f32;
         let short = words.min(self.short_text) / self.short_text - 1.0;
         let long = words.max(self.short_text) / self.short_text - 1.0;
@@ -102,12 +102,15 @@ mod tests {
     #[test]
     fn word_weight_falls_with_length_slowly_for_short_texts() {
         let ranking = Ranking::default();
-        let worth = |words: u32| ranking.worth(words) as f32 / SAYING as f32;
+        let worth = |words: u32| ranking.occurrence_weight(words) as f32 / SAYING as f32;
         assert!(worth(1) / worth(45) < 1.3);
         assert!(worth(45) / worth(450) > 5.0);
         assert!((1..2_000).map(worth).is_sorted_by(|a, b| a >= b));
-        assert!(ranking.worth(u32::MAX) >= 1, "0 is for no memory");
-        assert!(ranking.worth(0) >= ranking.worth(1));
+        assert!(
+            ranking.occurrence_weight(u32::MAX) >= 1,
+            "0 is for no memory"
+        );
+        assert!(ranking.occurrence_weight(0) >= ranking.occurrence_weight(1));
     }
 
     #[test]

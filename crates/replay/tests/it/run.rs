@@ -51,7 +51,9 @@ pub(crate) async fn replay(
     let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
     // The tools are ADK's own, so they must return what ADK's returned.
     let replay = Replay::new(script.clone());
-    let replay = replay.check_results(true).keep_differences(true);
+    let replay = replay
+        .with_checked_results(true)
+        .with_recorded_differences(true);
     let models = replay.clone();
     let agent = root_agent(case.app(), move |name| models.model(name, None));
     let mut runner = Runner::builder()
@@ -119,7 +121,7 @@ async fn converse(
             Ok(events) => events.iter().for_each(|event| open.note(event)),
             Err(error) => {
                 let place = format!("message {number}");
-                return Some(Difference::of(
+                return Some(Difference::in_words(
                     place,
                     "a run without failure",
                     error.to_string(),

@@ -53,7 +53,7 @@ async fn list_apps(
         }
     };
     let mut names = server.app_names().await?;
-    let caller = Caller::of(&extensions);
+    let caller = Caller::from_extensions(&extensions);
     names.retain(|name| caller.app.as_ref().is_none_or(|app| app == name));
     if !detailed {
         let names: Vec<Json> = names.into_iter().map(Json::from).collect();
@@ -91,7 +91,7 @@ async fn app_info(
     Path(app): Path<String>,
     request: Request,
 ) -> Result<Response, AdkError> {
-    let is_bound = Caller::of(request.extensions()).user.is_some();
+    let is_bound = Caller::from_extensions(request.extensions()).user.is_some();
     let runner = runner(&server, &app).await?;
     let root = &**runner.agent();
     let Some(agent) = root.as_llm_agent() else {

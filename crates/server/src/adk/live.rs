@@ -31,7 +31,7 @@ async fn run_live(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, AdkError> {
-    let caller = Caller::of(request.extensions());
+    let caller = Caller::from_extensions(request.extensions());
     let query = query.as_deref();
     let app = app_name(&server, query_value(query, "app_name"));
     let user = query_value(query, "user_id");

@@ -87,7 +87,7 @@ struct RunInput {
 impl RunInput {
     async fn read(server: &Shared, request: Request) -> Result<RunInput, AdkError> {
         static BODY: ValueType = ValueType::Object(&table::RUN_AGENT_REQUEST);
-        let caller = Caller::of(request.extensions());
+        let caller = Caller::from_extensions(request.extensions());
         let body = bodies::read(request, &BODY).await?;
         let Some(app) = app_name(server, body.text("appName")) else {
             return Err(AdkError::bad_request(

@@ -94,7 +94,7 @@ async fn create_session_with_id(
         is_optional: true,
         keeps_unknown: false,
     };
-    let caller = Caller::of(request.extensions());
+    let caller = Caller::from_extensions(request.extensions());
     let state = bodies::read_as(request, expected).await?;
     let state = state.map(Body::into_map);
     untrusted_input::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
@@ -116,7 +116,7 @@ async fn create_session(
         // A newer ADK may have written the imported session.
         keeps_unknown: true,
     };
-    let caller = Caller::of(request.extensions());
+    let caller = Caller::from_extensions(request.extensions());
     let body = bodies::read_as(request, expected).await?;
     let body = body.unwrap_or_default();
     check_options(&body)?;
@@ -141,7 +141,10 @@ async fn create_session(
     let session = match events.is_empty() {
         true => sessions.create(new).await?,
         false => {
-            let events = events.into_iter().map(untrusted_input::restored).collect();
+            let events = events
+                .into_iter()
+                .map(untrusted_input::mark_restored)
+                .collect();
             sessions.create_with_events(new, events).await?
         }
     };
@@ -176,7 +179,7 @@ async fn update_session(
     request: Request,
 ) -> Result<Response, AdkError> {
     static BODY: ValueType = ValueType::Object(&table::UPDATE_SESSION_REQUEST);
-    let caller = Caller::of(request.extensions());
+    let caller = Caller::from_extensions(request.extensions());
     let body = bodies::read(request, &BODY).await?;
     untrusted_input::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;

@@ -72,7 +72,7 @@ impl StreamedRun {
             && let KeyStatus::Rejected(reason) = key.verify(next.is_err()).await
         {
             self.run = None;
-            return Some(cut_off(&reason));
+            return Some(interrupted_frame(&reason));
         }
         match next {
             Err(_) => Some(Bytes::from_static(b": ping\n\n")),
@@ -124,7 +124,7 @@ const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the run was interrupted\"}\n\n";
 
 /// The last frame of a run whose API key is no longer valid.
-fn cut_off(reason: &str) -> Bytes {
+fn interrupted_frame(reason: &str) -> Bytes {
     let told = format!("{reason}; the run was interrupted");
     let told = JsonMap::from([("error", Json::from(told))]);
     Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))

@@ -23,7 +23,7 @@ impl FromRequestParts<Shared> for RequestCaller {
         parts: &mut Parts,
         _: &Shared,
     ) -> Result<RequestCaller, Infallible> {
-        Ok(RequestCaller(Caller::of(&parts.extensions)))
+        Ok(RequestCaller(Caller::from_extensions(&parts.extensions)))
     }
 }
 

@@ -200,7 +200,7 @@ async fn append(
         untrusted_input::check_state(&caller, event.actions.state_delta.keys())?;
     }
     let append = Append {
-        events: untrusted_input::as_sent_by(&caller, body.events),
+        events: untrusted_input::mark_events_of_user_keys(&caller, body.events),
         expected: body.expected.map(|position| position.0),
         run: run_use(body.run)?,
     };

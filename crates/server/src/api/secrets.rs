@@ -19,7 +19,7 @@ use crate::guard::Caller;
 
 /// Remove credentials from responses to API keys that are bound to a user.
 pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
-    let is_bound = Caller::of(request.extensions()).user.is_some();
+    let is_bound = Caller::from_extensions(request.extensions()).user.is_some();
     let response = next.run(request).await;
     if !is_bound {
         return response;

@@ -27,16 +27,16 @@ pub(crate) struct AccessDenied(pub(crate) String);
 impl Caller {
     /// The caller that the guards identified. Without guards it has no permissions, so that a route
     /// mounted without them is closed.
-    pub(crate) fn of(extensions: &Extensions) -> Caller {
-        let nobody = || Caller {
+    pub(crate) fn from_extensions(extensions: &Extensions) -> Caller {
+        let unauthenticated = || Caller {
             scopes: Some(Vec::new()),
             ..Caller::default()
         };
-        extensions.get().cloned().unwrap_or_else(nobody)
+        extensions.get().cloned().unwrap_or_else(unauthenticated)
     }
 
     /// Whether a key is required and missing. A key always has a scope.
-    pub(crate) fn is_nobody(&self) -> bool {
+    pub(crate) fn is_unauthenticated(&self) -> bool {
         self.scopes.as_ref().is_some_and(Vec::is_empty)
     }
 
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn unidentified_caller_has_no_permissions() {
-        let caller = Caller::of(&Extensions::new());
-        assert!(caller.is_nobody());
+        let caller = Caller::from_extensions(&Extensions::new());
+        assert!(caller.is_unauthenticated());
         assert!(caller.check_scope(Scope::SessionsRead).is_err());
         let mut known = Extensions::new();
         known.insert(Caller::default());
-        assert!(!Caller::of(&known).is_nobody());
+        assert!(!Caller::from_extensions(&known).is_unauthenticated());
     }
 }

@@ -85,16 +85,16 @@ impl Keys {
         peer: Option<IpAddr>,
         clock: &dyn Clock,
     ) -> Result<(Caller, Option<KeyId>), Box<Response>> {
-        let Some(sent) = sent_key(headers) else {
+        let Some(sent) = read_key(headers) else {
             // The route decides later whether an anonymous caller may use it.
             return match self.required {
-                true => Ok((nobody(), None)),
+                true => Ok((unauthenticated(), None)),
                 false => Ok((Caller::default(), None)),
             };
         };
         if self.is_single(sent) {
             self.check_peer(peer, SINGLE, path, clock.now_us())?;
-            self.note_good(SINGLE, clock.now_us());
+            self.record_valid_use(SINGLE, clock.now_us());
             self.check_rate(SINGLE, path, clock.now_us())?;
             let caller = Caller {
                 scopes: Some(vec![Scope::Admin]),
@@ -123,7 +123,7 @@ impl Keys {
                 Ok((caller, Some(KeyId(key.id))))
             }
             Ok(Err(refused)) => {
-                self.note_wrong(peer, clock.now_us());
+                self.record_rejection(peer, clock.now_us());
                 Err(Box::new(unauthorized(path, &refused.to_string())))
             }
             Err(error) => {
@@ -170,7 +170,7 @@ impl Keys {
         let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) else {
             return Ok(());
         };
-        let Err(seconds) = self.wrong.look(&place_of(peer), per_second, now_us) else {
+        let Err(seconds) = self.wrong.look(&rate_limit_key(peer), per_second, now_us) else {
             return Ok(());
         };
         let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,16 +181,16 @@ impl Keys {
         Err(Box::new(too_many(path, detail, seconds)))
     }
 
-    fn note_wrong(&self, peer: Option<IpAddr>, now_us: i64) {
+    fn record_rejection(&self, peer: Option<IpAddr>, now_us: i64) {
         if let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) {
             // The remaining tokens are checked before the next attempt is verified.
-            let _ = self.wrong.take(&place_of(peer), per_second, now_us);
+            let _ = self.wrong.take(&rate_limit_key(peer), per_second, now_us);
         }
     }
 
     /// Remember a valid key. Return when it was recorded before, or `None` if that was within a
     /// minute.
-    fn note_good(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
+    fn record_valid_use(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let last = noted.get(key).copied();
         if last.is_some_and(|last| now_us - last < NOTE_EVERY_US) {
@@ -211,7 +211,7 @@ impl Keys {
         let Some(store) = self.store.clone() else {
             return;
         };
-        let Some(last) = self.note_good(&key.id, now_us) else {
+        let Some(last) = self.record_valid_use(&key.id, now_us) else {
             return;
         };
         tracing::debug!(key = key.id, ?last, "API key used");
@@ -228,7 +228,7 @@ impl Keys {
 const SINGLE: &str = "";
 
 /// An IPv4 address, or the /64 network of an IPv6 address: one client owns a whole network.
-fn place_of(peer: IpAddr) -> String {
+fn rate_limit_key(peer: IpAddr) -> String {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("{:x?}", &address.segments()[..4]),
@@ -243,7 +243,7 @@ fn too_many(path: &str, detail: &str, seconds: u64) -> Response {
 }
 
 /// A caller without the required key: only public routes are open.
-fn nobody() -> Caller {
+fn unauthenticated() -> Caller {
     Caller {
         scopes: Some(Vec::new()),
         ..Caller::default()
@@ -251,7 +251,7 @@ fn nobody() -> Caller {
 }
 
 /// Read the API key of a request from `Authorization: Bearer …` or `x-api-key`.
-fn sent_key(headers: &HeaderMap) -> Option<&str> {
+fn read_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())

@@ -97,7 +97,7 @@ impl Traces {
     /// The session with this id, in one app or in all: the one that ran last, because several users
     /// may have the id.
     pub(crate) fn session_named(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
-        let kept = self.kept();
+        let kept = self.lock();
         let mut runs = kept.runs.iter().rev();
         let found = runs.find(|run| run.of.session.id == id && run.is_of(app));
         found.map(|run| run.of.session.clone())
@@ -105,7 +105,7 @@ impl Traces {
 
     /// The finished spans of a session in ADK's format.
     pub(crate) fn of_session(&self, session: &SessionKey) -> Vec<Json> {
-        let kept = self.kept();
+        let kept = self.lock();
         let runs = kept.runs.iter().filter(|run| run.of.session == *session);
         let mut spans = Vec::new();
         for run in runs {
@@ -116,7 +116,7 @@ impl Traces {
 
     /// The attributes of the last span that produced an event, and its session.
     pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<(SessionKey, Json)> {
-        let kept = self.kept();
+        let kept = self.lock();
         let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
         runs.find_map(|run| {
             let spans = run.spans.iter().rev();
@@ -142,18 +142,18 @@ impl Traces {
     }
 
     fn forget(&self, is_gone: impl Fn(&SessionKey) -> bool) {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         kept.runs.retain(|run| !is_gone(&run.of.session));
         kept.bytes = kept.runs.iter().map(|run| run.bytes).sum();
     }
 
-    fn kept(&self) -> MutexGuard<'_, TraceQueue> {
+    fn lock(&self) -> MutexGuard<'_, TraceQueue> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Change the trace of a run, unless it was evicted.
     fn with_run<T>(&self, root: u64, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         let mut runs = kept.runs.iter_mut().rev();
         let run = runs.find(|run| run.root == root)?;
         let before = run.bytes;
@@ -166,7 +166,7 @@ impl Traces {
 
     /// Create a span id.
     fn new_id(&self) -> u64 {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         kept.spans += 1;
         kept.spans
     }
@@ -179,7 +179,7 @@ impl Traces {
             spans: Vec::new(),
             bytes: 0,
         };
-        self.kept().runs.push_back(run);
+        self.lock().runs.push_back(run);
         let span = Span::new(root, None, "invocation".to_owned(), start_us);
         self.begin(root, span, attributes);
     }
@@ -330,7 +330,7 @@ mod tests {
         }
         let spans = traces.of_session(&SessionKey::new("app", "ada", "s"));
         assert_eq!(spans.len(), RUNS_MAX);
-        let oldest = traces.kept().runs[0].of.invocation.clone();
+        let oldest = traces.lock().runs[0].of.invocation.clone();
         assert_eq!(oldest, "e-5");
     }
 
@@ -341,7 +341,7 @@ mod tests {
         for run in 0..2 * BYTES_MAX / each {
             traced(&traces, run, each);
         }
-        let kept = traces.kept();
+        let kept = traces.lock();
         assert!(kept.bytes <= BYTES_MAX, "{}", kept.bytes);
         assert!(kept.bytes > BYTES_MAX - 2 * each, "{}", kept.bytes);
         assert_eq!(
@@ -359,7 +359,7 @@ mod tests {
             let id = traces.new_id();
             traces.begin(root, Span::new(id, Some(root), "s".to_owned(), 1), huge());
         }
-        let kept = traces.kept();
+        let kept = traces.lock();
         assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
         assert!(
             kept.bytes <= RUN_BYTES_MAX + (64 + "s".len()) * SPANS_MAX,
@@ -372,11 +372,11 @@ mod tests {
     fn span_names_are_truncated_and_counted() {
         let traces = Traces::default();
         let root = begun(&traces, run_of("ada", "e-1"), 1);
-        let before = traces.kept().bytes;
+        let before = traces.lock().bytes;
         let id = traces.new_id();
         let span = Span::new(id, Some(root), "ü".repeat(1 << 20), 1);
         traces.begin(root, span, JsonMap::new());
-        let kept = traces.kept();
+        let kept = traces.lock();
         assert_eq!(kept.runs[0].spans[1].name, "ü".repeat(NAME_MAX));
         assert_eq!(kept.bytes - before, 2 * NAME_MAX);
     }
@@ -400,16 +400,16 @@ mod tests {
         traced(&traces, 1, 10);
         let root = begun(&traces, run_of("bob", "e-2"), 1);
         traces.forget_session(&SessionKey::new("app", "ada", "s"));
-        assert_eq!(traces.kept().runs.len(), 1);
+        assert_eq!(traces.lock().runs.len(), 1);
         traces.forget_user("other", "bob");
-        assert_eq!(traces.kept().runs.len(), 1);
+        assert_eq!(traces.lock().runs.len(), 1);
         traces.forget_user("app", "bob");
         // An evicted run does not come back.
         let id = traces.new_id();
         let span = Span::new(id, Some(root), "s".to_owned(), 1);
         traces.begin(root, span, JsonMap::from([("text", "x")]));
         traces.end(root, id);
-        let kept = traces.kept();
+        let kept = traces.lock();
         assert_eq!((kept.runs.len(), kept.bytes), (0, 0));
     }
 }

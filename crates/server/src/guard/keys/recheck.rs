@@ -7,7 +7,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use retain_core::KeyText;
 use tokio::time::Instant;
 
-use super::{super::Guards, Keys, sent_key};
+use super::{super::Guards, Keys, read_key};
 
 /// The state of the API key that a request was admitted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Keys {
     /// caller without one of our keys stays admitted.
     async fn status(&self, headers: &HeaderMap, now_us: i64) -> KeyStatus {
         let ours = |sent: &&str| KeyText::parse(sent).is_some() && !self.is_single(sent);
-        let Some(sent) = sent_key(headers).filter(ours) else {
+        let Some(sent) = read_key(headers).filter(ours) else {
             return KeyStatus::Valid;
         };
         match self.stored(sent, now_us).await {
