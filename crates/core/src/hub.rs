@@ -13,14 +13,14 @@ use crate::session::SessionKey;
 /// for another session; it then checks its own and waits again.
 #[derive(Debug)]
 pub struct ChangeHub {
-    bells: Vec<Notify>,
+    notifiers: Vec<Notify>,
     hasher: RandomState,
 }
 
 impl Default for ChangeHub {
     fn default() -> ChangeHub {
         ChangeHub {
-            bells: (0..64).map(|_| Notify::new()).collect(),
+            notifiers: (0..64).map(|_| Notify::new()).collect(),
             hasher: RandomState::new(),
         }
     }
@@ -28,20 +28,20 @@ impl Default for ChangeHub {
 
 impl ChangeHub {
     /// Notifies waiters that the session has changed.
-    pub fn ring(&self, key: &SessionKey) {
-        self.bell(key).notify_waiters();
+    pub fn notify(&self, key: &SessionKey) {
+        self.notifier(key).notify_waiters();
     }
 
-    /// Returns a future that completes at the next [`ring`](Self::ring). Rings count from this call
-    /// on, so check the session after this call and before awaiting the future.
+    /// Returns a future that completes at the next [`notify`](Self::notify). Notifications count from
+    /// this call on, so check the session after this call and before awaiting the future.
     pub fn listen(&self, key: &SessionKey) -> Pin<Box<Notified<'_>>> {
-        let mut ring = Box::pin(self.bell(key).notified());
-        ring.as_mut().enable();
-        ring
+        let mut notified = Box::pin(self.notifier(key).notified());
+        notified.as_mut().enable();
+        notified
     }
 
-    fn bell(&self, key: &SessionKey) -> &Notify {
+    fn notifier(&self, key: &SessionKey) -> &Notify {
         let hash = self.hasher.hash_one(key) as usize;
-        &self.bells[hash % self.bells.len()]
+        &self.notifiers[hash % self.notifiers.len()]
     }
 }

@@ -262,7 +262,7 @@ impl SessionStore for JournalStore {
             }
             Ok(is_alive)
         })?;
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(deleted)
     }
 
@@ -334,7 +334,7 @@ impl SessionStore for JournalStore {
         })?;
         // Wake tails, and runs that wait for the lease.
         if matches!(written, AppendOutcome::Done { .. }) {
-            self.hub.ring(key);
+            self.hub.notify(key);
         }
         Ok(written)
     }
@@ -362,7 +362,7 @@ impl SessionStore for JournalStore {
             };
             transaction.commit(vec![change])
         })?;
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(())
     }
 
@@ -439,7 +439,7 @@ impl SessionStore for JournalStore {
             transaction.commit(deletes.collect())?;
             Ok(keys)
         })?;
-        swept.iter().for_each(|key| self.hub.ring(key));
+        swept.iter().for_each(|key| self.hub.notify(key));
         Ok(swept.len() as u64)
     }
 
@@ -467,7 +467,7 @@ impl SessionStore for JournalStore {
             });
             rewritten.map_err(|source| failure(operation, source))
         })?;
-        keys.iter().for_each(|key| self.hub.ring(key));
+        keys.iter().for_each(|key| self.hub.notify(key));
         Ok(receipt)
     }
 
@@ -481,7 +481,7 @@ impl SessionStore for JournalStore {
         if let Ok(Some(here)) = here
             && here <= position
         {
-            // Other processes and expiry ring no bell, so the wait is bounded.
+            // Other processes and expiry do not notify the hub, so the wait is bounded.
             let _ = tokio::time::timeout(POLL, ring).await;
         }
     }

@@ -26,7 +26,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         new: CreateSession,
         events: Vec<Event>,
     ) -> Result<Session> {
-        let new = self.settled(new)?;
+        let new = self.validate_new(new)?;
         let events = self.history(&new, events)?;
         let shared = ScopedState {
             app: new.changes.app.clone(),

@@ -147,6 +147,19 @@ impl<S: SessionStore> StoreSessionService<S> {
             Either::Left(_) => return Err(SessionError::Cancelled { key: key.clone() }),
             Either::Right((head, _)) => head.map_err(|_| busy())?,
         };
+        let written = self.poll_for_lease(key, batch, ttl, options, deadline);
+        written.await?.ok_or_else(busy)
+    }
+
+    /// Repeats the write until the session is free. Returns `None` at the deadline.
+    async fn poll_for_lease(
+        &self,
+        key: &SessionKey,
+        batch: &mut Arc<Batch>,
+        ttl: Option<Duration>,
+        options: &RunOptions,
+        deadline: Instant,
+    ) -> Result<Option<AppendOutcome>> {
         let mut ticket = Ticket {
             store: Arc::clone(&self.store),
             key: key.clone(),
@@ -162,7 +175,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 Ok(AppendOutcome::Busy { until_us, now_us }) => (until_us, now_us),
                 Ok(done) => {
                     ticket.is_queued = false;
-                    return Ok(done);
+                    return Ok(Some(done));
                 }
                 Err(error) => {
                     // A caller that retries must not queue behind its own ticket.
@@ -172,7 +185,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             };
             if Instant::now() >= deadline {
                 ticket.withdraw().await?;
-                return Err(busy());
+                return Ok(None);
             }
             Arc::make_mut(batch).lease = LeaseUse::Take {
                 ticket: ticket.id.clone(),
@@ -185,14 +198,15 @@ impl<S: SessionStore> StoreSessionService<S> {
                 us => Duration::from_micros(us.unsigned_abs()).min(POLL),
             };
             let pause = until_free.min(deadline - Instant::now());
-            // After a change, a cancellation or the pause, the loop asks again.
-            let changed = self.store.changed(key, u64::MAX);
-            let _ = timeout(
-                pause,
-                select(pin!(options.cancel.cancelled()), pin!(changed)),
-            )
-            .await;
+            self.wait_for_change(key, options, pause).await;
         }
+    }
+
+    /// Waits until the session changes, the run is cancelled or the pause is over.
+    async fn wait_for_change(&self, key: &SessionKey, options: &RunOptions, pause: Duration) {
+        let changed = pin!(self.store.changed(key, u64::MAX));
+        let cancelled = pin!(options.cancel.cancelled());
+        let _ = timeout(pause, select(cancelled, changed)).await;
     }
 
     /// Takes the lease for a run that has nothing to write yet.

@@ -172,12 +172,12 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     /// Creates the session that `new` describes.
     async fn create_new(&self, new: CreateSession) -> Result<Session> {
-        let created = self.store.create(self.settled(new)?).await?;
+        let created = self.store.create(self.validate_new(new)?).await?;
         Ok(session_of(created))
     }
 
     /// Validates a new session and fills in its id, time and time to live.
-    fn settled(&self, new: CreateSession) -> Result<NewSession> {
+    fn validate_new(&self, new: CreateSession) -> Result<NewSession> {
         let settings = &self.settings;
         let given = new.session_id.filter(|id| !id.trim().is_empty());
         let id = given.unwrap_or_else(|| settings.ids.new_id());

@@ -94,7 +94,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             let files = match (&rewind.artifacts, *lease) {
                 (Some(artifacts), Some(run)) => {
                     let restoring = restored.restore(&**artifacts, key, &looked.files);
-                    self.while_holding(key, run, rewind, restoring).await?
+                    self.renew_while(key, run, rewind, restoring).await?
                 }
                 _ if looked.files.is_empty() => JsonMap::new(),
                 // A run may change files as well, so take the lease first.
@@ -174,7 +174,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Renews the lease while `work` is in progress. Fails if the rewind is cancelled.
-    async fn while_holding<T>(
+    async fn renew_while<T>(
         &self,
         key: &SessionKey,
         run: RunToken,

@@ -109,7 +109,7 @@ impl SessionStore for InMemoryStore {
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let deleted = delete::delete(&mut self.tables(), key, self.now_us());
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(deleted)
     }
 
@@ -117,14 +117,14 @@ impl SessionStore for InMemoryStore {
         let written = append::append(&mut self.tables(), key, batch, self.now_us())?;
         // A caller that only queued has changed nothing that others wait for.
         if matches!(written, AppendOutcome::Done { .. }) {
-            self.hub.ring(key);
+            self.hub.notify(key);
         }
         Ok(written)
     }
 
     async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
         lease::update(&mut self.tables(), key, update, self.now_us())?;
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(())
     }
 
@@ -160,13 +160,13 @@ impl SessionStore for InMemoryStore {
 
     async fn sweep(&self, limit: usize) -> Result<u64> {
         let swept = delete::sweep(&mut self.tables(), limit, self.now_us());
-        swept.iter().for_each(|key| self.hub.ring(key));
+        swept.iter().for_each(|key| self.hub.notify(key));
         Ok(swept.len() as u64)
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let (receipt, erased) = erase::erase_user(&mut self.tables(), app, user);
-        erased.iter().for_each(|key| self.hub.ring(key));
+        erased.iter().for_each(|key| self.hub.notify(key));
         Ok(receipt)
     }
 

@@ -175,7 +175,7 @@ impl PostgresStore {
                 erase::erase_chunk(&self.database, app, user, total, &mut unconfirmed)
             );
             let (chunk, erased) = erased?;
-            erased.iter().for_each(|key| self.hub.ring(key));
+            erased.iter().for_each(|key| self.hub.notify(key));
             receipt += chunk;
             if chunk == EraseReceipt::default() {
                 break;
@@ -279,7 +279,7 @@ impl SessionStore for PostgresStore {
             )?;
             drop(store.heads.take(&key));
             drop(locked);
-            store.hub.ring(&key);
+            store.hub.notify(&key);
             store.purge_later();
             Ok(found.is_some_and(|(_, was_alive)| was_alive))
         };
@@ -296,7 +296,7 @@ impl SessionStore for PostgresStore {
         let written = self.apart("append", append).await?;
         // A caller that only queued has changed nothing that others wait for.
         if matches!(written, AppendOutcome::Done { .. }) {
-            self.hub.ring(key);
+            self.hub.notify(key);
         }
         Ok(written)
     }
@@ -309,7 +309,7 @@ impl SessionStore for PostgresStore {
                 lease::withdraw(&self.database, key, ticket)
             )?,
         }
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(())
     }
 
@@ -354,7 +354,7 @@ impl SessionStore for PostgresStore {
                 "sweep",
                 delete::sweep(&store.database, limit, store.now_us())
             )?;
-            swept.iter().for_each(|key| store.hub.ring(key));
+            swept.iter().for_each(|key| store.hub.notify(key));
             store.purge_later();
             Ok(swept.len() as u64)
         };

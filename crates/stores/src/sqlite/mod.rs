@@ -249,7 +249,7 @@ impl SessionStore for SqliteStore {
         let delete =
             move |connection: &rusqlite::Connection| delete::delete(connection, &for_job, now_us);
         let deleted = self.writer.write("delete", delete).await?;
-        self.hub.ring(key);
+        self.hub.notify(key);
         self.purge().await?;
         Ok(deleted)
     }
@@ -262,7 +262,7 @@ impl SessionStore for SqliteStore {
         let written = self.writer.write("append", append).await?;
         // A caller that only queued has changed nothing that others wait for.
         if matches!(written, AppendOutcome::Done { .. }) {
-            self.hub.ring(key);
+            self.hub.notify(key);
         }
         Ok(written)
     }
@@ -274,7 +274,7 @@ impl SessionStore for SqliteStore {
             lease::update(connection, &for_job, &update, now_us)
         };
         self.writer.write(operation, update).await?;
-        self.hub.ring(key);
+        self.hub.notify(key);
         Ok(())
     }
 
@@ -317,7 +317,7 @@ impl SessionStore for SqliteStore {
         let sweep =
             move |connection: &rusqlite::Connection| delete::sweep(connection, limit, now_us);
         let swept = self.writer.write("sweep", sweep).await?;
-        swept.iter().for_each(|key| self.hub.ring(key));
+        swept.iter().for_each(|key| self.hub.notify(key));
         self.purge().await?;
         Ok(swept.len() as u64)
     }
@@ -330,7 +330,7 @@ impl SessionStore for SqliteStore {
                 erase::erase_chunk(connection, &app, &user)
             };
             let (chunk, erased) = self.writer.write("erase a user", erase).await?;
-            erased.iter().for_each(|key| self.hub.ring(key));
+            erased.iter().for_each(|key| self.hub.notify(key));
             receipt += chunk;
             if chunk == EraseReceipt::default() {
                 break;
