@@ -314,10 +314,13 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
 pub(super) fn check_name(name: &str) -> Result<(), BuildError> {
     let what = format!("agent name {name:?}");
     if name == "user" {
-        return Err(BuildError::new(what, "means the user; choose another one"));
+        return Err(BuildError::new(
+            what,
+            "is reserved for the user; choose another name",
+        ));
     }
     if !is_identifier(name) {
-        let reason = "is not a word of letters, digits and underscores that begins with no digit";
+        let reason = "must consist of letters, digits and underscores and not start with a digit";
         return Err(BuildError::new(what, reason));
     }
     Ok(())

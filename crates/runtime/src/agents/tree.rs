@@ -44,7 +44,7 @@ impl AgentTree {
         let what = format!("agent {name:?}");
         if depth > DEPTH_MAX || self.nodes.len() == AGENTS_MAX {
             let reason = format!(
-                "is one too many: a tree has at most {DEPTH_MAX} levels and {AGENTS_MAX} agents"
+                "exceeds a limit: a tree has at most {DEPTH_MAX} levels and {AGENTS_MAX} agents"
             );
             return Err(BuildError::new(what, reason));
         }

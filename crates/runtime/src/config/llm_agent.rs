@@ -63,7 +63,7 @@ fn model(
         None => None,
     };
     match (named, fields.get("model_code")) {
-        (Some(_), Some(code)) => Err(code.error("stands beside `model`; one of them is expected")),
+        (Some(_), Some(code)) => Err(code.error("is set together with `model`; set only one")),
         (Some((place, name)), None) => {
             let model = registry.model(agent, name);
             model

@@ -121,7 +121,7 @@ impl Loader<'_> {
             (Some(path), None) => self.config_path(path),
             (None, Some(code)) => self.registry.agents.find(code).map(Arc::clone),
             (Some(_), Some(_)) => {
-                Err(place.error("has both `config_path` and `code`; one of them is expected"))
+                Err(place.error("has both `config_path` and `code`; set only one"))
             }
             (None, None) => Err(place.error("expected `config_path` or `code`, found neither")),
         }
@@ -134,7 +134,7 @@ impl Loader<'_> {
             return Err(place.error(format!("{path:?} is absolute; {INSIDE}")));
         }
         if leaves_folder(Path::new(path)) {
-            return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
+            return Err(place.error(format!("{path:?} leaves the folder; {INSIDE}")));
         }
         let file = folder.join(path);
         let unreadable = |problem: String| place.error(format!("{path:?} {problem}"));
@@ -143,7 +143,7 @@ impl Loader<'_> {
         // A symbolic link may point outside the folder.
         let open_folder = self.open.last().and_then(|open| open.parent());
         if open_folder.is_some_and(|folder| !real.starts_with(folder)) {
-            return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
+            return Err(place.error(format!("{path:?} leaves the folder; {INSIDE}")));
         }
         self.check_cycle(place, &real)?;
         self.load_file(&file, real, unreadable)
@@ -163,7 +163,7 @@ impl Loader<'_> {
         let circle: Vec<_> = circle.filter_map(Path::file_name).collect();
         let circle: Vec<_> = circle.iter().map(|name| name.to_string_lossy()).collect();
         let circle = circle.join(" → ");
-        Err(place.error(format!("the files name each other in a circle: {circle}")))
+        Err(place.error(format!("the files form a reference cycle: {circle}")))
     }
 }
 

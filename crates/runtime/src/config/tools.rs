@@ -102,7 +102,7 @@ fn from_registry(registered: &RegisteredTool, fields: &Fields<'_>) -> Result<Too
         }
         None => JsonMap::new(),
     };
-    make(args).map_err(|error| place.error(format!("the tool cannot be made: {error}")))
+    make(args).map_err(|error| place.error(format!("failed to create the tool: {error}")))
 }
 
 fn refuse_args(fields: &Fields<'_>) -> Result<()> {

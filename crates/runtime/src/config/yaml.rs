@@ -148,7 +148,7 @@ impl<'t> Builder<'_, 't> {
     fn add(&mut self, values: usize, line: usize) -> Result<(), ConfigError> {
         self.values += values;
         if self.values > VALUES_MAX {
-            return Err(self.error(line, format!("stands for more than {VALUES_MAX} values")));
+            return Err(self.error(line, format!("expands to more than {VALUES_MAX} values")));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl<'t> Builder<'_, 't> {
     fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, ConfigError> {
         // An alias inside its own anchor refers to an unfinished value.
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(self.error(line, "the alias stands inside of what it names"));
+            return Err(self.error(line, "the alias refers to a value that contains it"));
         };
         self.add(node.count(), line)?;
         Ok(node)
@@ -206,7 +206,7 @@ impl<'t> Builder<'_, 't> {
             let key = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(key, ..) => key.into_owned(),
-                _ => return Err(self.error(line, "expected a key that is a text")),
+                _ => return Err(self.error(line, "expected a text key")),
             };
             let next = self.next()?;
             let value = self.node(next)?;

@@ -184,9 +184,9 @@ impl Turn<'_> {
                 }
                 if is_restored(event) {
                     // An imported request about a call of this agent would run it again.
-                    return Err(
-                        self.confirmation_error("the request came with an import and runs nothing")
-                    );
+                    return Err(self.confirmation_error(
+                        "the request was imported, and imported calls do not run",
+                    ));
                 }
                 if let Some(one) = self.check_call(events, original, said, tools).await? {
                     asked.push(one);
@@ -220,16 +220,16 @@ impl Turn<'_> {
             return Ok(None);
         }
         if is_restored(event) {
-            return Err(
-                self.confirmation_error(format!("call {id:?} came with an import and is not run"))
-            );
+            return Err(self.confirmation_error(format!(
+                "call {id:?} was imported, and imported calls do not run"
+            )));
         }
         let args = call.args.clone().unwrap_or_default();
         let same_args = *original.get("args").unwrap_or(&Json::Null) == Json::from(args.clone())
             || (args.is_empty() && original.get("args").is_none());
         if original["name"].as_str() != call.name.as_deref() || !same_args {
             return Err(
-                self.confirmation_error(format!("call {id:?} is not the one that was made"))
+                self.confirmation_error(format!("call {id:?} differs from the original call"))
             );
         }
         let name = call.name.as_deref().unwrap_or_default();
@@ -257,7 +257,7 @@ impl Turn<'_> {
 
     fn confirmation_error(&self, reason: impl Into<String>) -> RunError {
         RunError::InvalidMessage {
-            reason: format!("confirms what cannot be confirmed: {}", reason.into()),
+            reason: format!("has an invalid confirmation: {}", reason.into()),
         }
     }
 }

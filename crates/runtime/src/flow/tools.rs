@@ -33,8 +33,12 @@ pub(super) async fn process(
         {
             let error = trouble.into_error(TOO_LATE, limit);
             let (agent, toolset) = (agent.name(), set.name());
-            tracing::error!(agent, toolset, "the agent runs without these tools");
-            tracing::debug!(agent, toolset, error = ?error.to_string(), "the agent runs without these tools");
+            tracing::error!(
+                agent,
+                toolset,
+                "a toolset failed: the agent runs without its tools"
+            );
+            tracing::debug!(agent, toolset, error = ?error.to_string(), "a toolset failed: the agent runs without its tools");
             continue;
         }
         for tool in tools {
@@ -48,8 +52,12 @@ pub(super) async fn process(
                 Err(late) => {
                     let error = late.into_error(TOO_LATE, limit);
                     let (agent, tool) = (agent.name(), tool.name());
-                    tracing::error!(agent, tool, "the model is asked without its addition");
-                    tracing::debug!(agent, tool, error = ?error.to_string(), "the model is asked without its addition");
+                    tracing::error!(
+                        agent,
+                        tool,
+                        "a tool failed to process the request: the model is called without its addition"
+                    );
+                    tracing::debug!(agent, tool, error = ?error.to_string(), "a tool failed to process the request: the model is called without its addition");
                 }
             }
         }

@@ -89,7 +89,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
 
     async fn on_user_message(&self, read: &ReadMessage<'_>) -> HookResult<Content> {
         let Some(artifacts) = read.artifacts else {
-            tracing::warn!("there is no artifact service: files of messages are not kept");
+            tracing::warn!("no artifact service is configured: files of messages are not saved");
             return Ok(Some(read.message.clone()));
         };
         let (mut parts, mut is_changed) = (Vec::new(), false);
@@ -113,8 +113,11 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
                     is_changed = true;
                 }
                 Err(error) => {
-                    tracing::error!(kind = error_kind(&error), "a file of a message is not kept");
-                    tracing::debug!(artifact = ?name, error = ?error.to_string(), "a file of a message is not kept");
+                    tracing::error!(
+                        kind = error_kind(&error),
+                        "failed to save a file of a message"
+                    );
+                    tracing::debug!(artifact = ?name, error = ?error.to_string(), "failed to save a file of a message");
                     parts.push(part.clone());
                 }
             }
@@ -137,8 +140,8 @@ fn too_large_notice(name: &str, blob: &Blob) -> Option<Part> {
         "File {name} ({size:.2} MB) exceeds the maximum supported size of {limit:.0}MB. Please \
          upload a smaller file."
     );
-    tracing::warn!("a file of a message is too large and is not kept");
-    tracing::debug!(?reason, "a file of a message is too large and is not kept");
+    tracing::warn!("a file of a message is too large and is not saved");
+    tracing::debug!(?reason, "a file of a message is too large and is not saved");
     Some(Part::text(format!("[Upload Error: {reason}]")))
 }
 
@@ -151,8 +154,8 @@ async fn file_reference(
 ) -> Option<Part> {
     let known = artifacts.get_artifact_version(key, Some(version)).await;
     let known = known.unwrap_or_else(|error| {
-        tracing::warn!(kind = error_kind(&error), "the address of a file is not known");
-        tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "the address of a file is not known");
+        tracing::warn!(kind = error_kind(&error), "failed to read the URI of a file");
+        tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "failed to read the URI of a file");
         None
     });
     let known = known?;

@@ -360,6 +360,6 @@ fn own_runtime() -> Result<&'static tokio::runtime::Handle> {
     });
     let runtime = runtime.as_ref().map(tokio::runtime::Runtime::handle);
     runtime.ok_or_else(|| RunError::BrokenOff {
-        reason: "no threads could be started for it".to_owned(),
+        reason: "its threads could not be started".to_owned(),
     })
 }

@@ -24,7 +24,7 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
             Ok::<(), ToolError>(())
         };
         if run_limited(PATIENCE, closing).await.is_err() {
-            tracing::warn!(toolset = set.name(), "a toolset could not be closed");
+            tracing::warn!(toolset = set.name(), "failed to close a toolset");
         }
     });
     join_all(closing).await;

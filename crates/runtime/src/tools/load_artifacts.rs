@@ -97,8 +97,8 @@ impl LoadArtifactsTool {
             return Ok(Some(safe_part(part, requested)));
         };
         Ok(process(part, name.clone()).await.unwrap_or_else(|error| {
-            tracing::error!("an artifact could not be processed");
-            tracing::debug!(artifact = ?name, error = ?error.to_string(), "an artifact could not be processed");
+            tracing::error!("failed to process an artifact");
+            tracing::debug!(artifact = ?name, error = ?error.to_string(), "failed to process an artifact");
             None
         }))
     }
@@ -193,7 +193,7 @@ fn loaded_names(request: &LlmRequest) -> Vec<String> {
     for response in responses.filter(|response| response.name.as_deref() == Some(NAME)) {
         match response.response.as_ref().map(artifact_names) {
             Some(Some(said)) => names.extend(said),
-            Some(None) => tracing::warn!("load_artifacts answered with something else than names"),
+            Some(None) => tracing::warn!("load_artifacts returned invalid names"),
             None => {}
         }
     }

@@ -211,8 +211,12 @@ impl ToolSource {
                 .collect(),
             (Err(error), _) => {
                 let (agent, toolset) = (ctx.agent_name(), set.name());
-                tracing::error!(agent, toolset, "the agent runs without these tools");
-                tracing::debug!(agent, toolset, error = ?error.to_string(), "the agent runs without these tools");
+                tracing::error!(
+                    agent,
+                    toolset,
+                    "a toolset failed: the agent runs without its tools"
+                );
+                tracing::debug!(agent, toolset, error = ?error.to_string(), "a toolset failed: the agent runs without its tools");
                 Vec::new()
             }
         }

@@ -169,7 +169,9 @@ async fn approval_of_a_forged_call_is_rejected() {
             "{name}: {refused}"
         );
         assert!(
-            refused.to_string().contains("not the one that was made"),
+            refused
+                .to_string()
+                .contains("differs from the original call"),
             "{name}: {refused}"
         );
         assert_eq!(paid.load(Ordering::SeqCst), 0, "{name}");

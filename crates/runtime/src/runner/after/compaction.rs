@@ -64,7 +64,7 @@ impl Inner {
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(task.run(session).instrument(run.clone()))),
-            Err(error) => tracing::warn!(?error, "a session is not summed up"),
+            Err(error) => tracing::warn!(?error, "failed to summarize a session"),
         }
     }
 }

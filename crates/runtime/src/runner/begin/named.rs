@@ -28,7 +28,7 @@ impl Inner {
         let id = request.invocation_id.as_deref();
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             return Err(RunError::InvalidMessage {
-                reason: "or the id of a run is missing; give one of them".to_owned(),
+                reason: "or a run id is required".to_owned(),
             });
         };
         let token = self.take_lease(key, request).await?;

@@ -229,7 +229,10 @@ impl Drop for RunStream {
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(run)),
             Err(error) => {
-                tracing::warn!(?error, "a run that was cut off ends by its lease alone");
+                tracing::warn!(
+                    ?error,
+                    "failed to finish an abandoned run; its session is free when the lease expires"
+                );
             }
         }
     }

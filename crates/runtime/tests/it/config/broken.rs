@@ -58,7 +58,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "model_code: {name: a.b}",
-        "root_agent.yaml:4: model_code: stands beside `model`; one of them is expected",
+        "root_agent.yaml:4: model_code: is set together with `model`; set only one",
     ),
     (
         "output_schema: google.genai.types.LatLng",
@@ -154,7 +154,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "sub_agents:\n  - config_path: ../other.yaml",
-        "root_agent.yaml:5: sub_agents[0].config_path: \"../other.yaml\" leads out of the folder; expected a path in or below the folder of this file",
+        "root_agent.yaml:5: sub_agents[0].config_path: \"../other.yaml\" leaves the folder; expected a path in or below the folder of this file",
     ),
     (
         "sub_agents:\n  - config_path: /etc/hosts",
@@ -166,11 +166,11 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "sub_agents:\n  - {code: a.b, config_path: c.yaml}",
-        "root_agent.yaml:5: sub_agents[0]: has both `config_path` and `code`; one of them is expected",
+        "root_agent.yaml:5: sub_agents[0]: has both `config_path` and `code`; set only one",
     ),
     (
         "sub_agents:\n  - config_path: root_agent.yaml",
-        "root_agent.yaml:5: sub_agents[0].config_path: the files name each other in a circle: root_agent.yaml → root_agent.yaml",
+        "root_agent.yaml:5: sub_agents[0].config_path: the files form a reference cycle: root_agent.yaml → root_agent.yaml",
     ),
     (
         "generate_content_config:\n  temprature: 1.0",
@@ -264,11 +264,11 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ),
     (
         "name: 1st\ninstruction: x\n",
-        "root_agent.yaml:1: agent name \"1st\" is not a word of letters, digits and underscores that begins with no digit",
+        "root_agent.yaml:1: agent name \"1st\" must consist of letters, digits and underscores and not start with a digit",
     ),
     (
         "name: user\ninstruction: x\n",
-        "root_agent.yaml:1: agent name \"user\" means the user; choose another one",
+        "root_agent.yaml:1: agent name \"user\" is reserved for the user; choose another name",
     ),
     (
         "name: a\nmodel: gpt\ninstruction: x\n",
@@ -334,7 +334,7 @@ fn cycle_of_files_is_reported_where_it_closes() {
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
         told(&folder, &error),
-        "below/c.yaml:5: sub_agents[0].config_path: the files name each other in a circle: \
+        "below/c.yaml:5: sub_agents[0].config_path: the files form a reference cycle: \
          b.yaml → c.yaml → b.yaml"
     );
     assert_eq!(error.line(), Some(5));
@@ -364,10 +364,7 @@ fn sub_agent_file_cannot_reference_a_parent_folder() {
     ]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(error.key(), "sub_agents[0].config_path");
-    assert!(
-        error.problem().contains("leads out of the folder"),
-        "{error}"
-    );
+    assert!(error.problem().contains("leaves the folder"), "{error}");
 }
 
 #[cfg(unix)]
@@ -378,10 +375,7 @@ fn symlink_out_of_the_folder_is_rejected() {
     let link = folder.path().join("b.yaml");
     std::os::unix::fs::symlink(outside.path().join("b.yaml"), link).expect("a link can be made");
     let error = load(&folder, &registry()).unwrap_err();
-    assert!(
-        error.problem().contains("leads out of the folder"),
-        "{error}"
-    );
+    assert!(error.problem().contains("leaves the folder"), "{error}");
 }
 
 #[test]
@@ -406,7 +400,7 @@ fn alias_expansion_is_limited() {
     }
     let folder = folder(&[("root_agent.yaml", &text)]);
     let error = load(&folder, &registry()).unwrap_err();
-    assert_eq!(error.problem(), "stands for more than 100000 values");
+    assert_eq!(error.problem(), "expands to more than 100000 values");
 }
 
 #[test]
