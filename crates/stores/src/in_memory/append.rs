@@ -15,7 +15,7 @@ pub(super) fn append(
     now_us: i64,
 ) -> Result<AppendOutcome> {
     let log = tables.log_mut(key, now_us)?;
-    let plan = plan_append(log.standing(key, now_us), batch, |id| {
+    let plan = plan_append(log.status(key, now_us), batch, |id| {
         let position = log.ids.get(id).copied();
         Ok(position.map(|position| (position, Arc::clone(&log.events[position as usize - 1]))))
     })?;

@@ -17,7 +17,7 @@ pub(super) fn update(
         LeaseUpdate::Renew { token, ttl } => {
             let log = tables.log_mut(key, now_us)?;
             let (token, ttl) = (*token, *ttl);
-            log.lease = plan_renewal(log.standing(key, now_us), &LeaseUse::Hold { token, ttl })?;
+            log.lease = plan_renewal(log.status(key, now_us), &LeaseUse::Hold { token, ttl })?;
         }
         LeaseUpdate::Withdraw { ticket } => {
             if let Some(log) = tables.logs.get_mut(key) {

@@ -116,7 +116,7 @@ impl SessionLog {
         }
     }
 
-    pub(super) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
+    pub(super) fn status<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
         let first = self.tickets.iter().find(|(_, until)| *until > now_us);
         SessionStatus {
             key,

@@ -280,7 +280,13 @@ async fn versions(database: &Database, place: &ArtifactAddress) -> Outcome<Vec<A
         let mime_type = mime_type.map(|bytes| text(place, version, bytes).map(str::to_owned));
         let notes = text(place, version, row.try_get(3)?)?;
         let (create_time, mime_type) = (row.try_get(1)?, mime_type.transpose()?);
-        versions.push(sql::about(place, version, create_time, mime_type, notes)?);
+        versions.push(sql::read_version(
+            place,
+            version,
+            create_time,
+            mime_type,
+            notes,
+        )?);
     }
     Ok(versions)
 }

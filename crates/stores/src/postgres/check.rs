@@ -71,7 +71,7 @@ async fn check_log(
         let rows = rows.await?;
         for row in &rows {
             after = row.try_get(0)?;
-            check.see(after as u64, row.try_get(1)?, problems);
+            check.check_row(after as u64, row.try_get(1)?, problems);
         }
         if rows.len() < STEP as usize {
             break;

@@ -99,7 +99,7 @@ pub(super) async fn fork(
             position,
             last_update: create_time,
             create_time,
-            ttl_us: from.life.ttl_us,
+            ttl_us: from.lifetime.ttl_us,
             touched_us: now_us,
             origin: Some(&Origin {
                 session_id: origin.id.clone(),

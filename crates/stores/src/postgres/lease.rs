@@ -55,8 +55,8 @@ pub(super) async fn renew(
     let decided = || -> Result<CachedHead> {
         let known = head.filter(|known| known.row.is_alive(now_us));
         let mut known = known.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
-        let standing = known.row.standing(key, None, now_us);
-        known.row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+        let status = known.row.status(key, None, now_us);
+        known.row.lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
         known.revision += 1;
         Ok(known)
     };

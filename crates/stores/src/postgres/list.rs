@@ -13,7 +13,7 @@ use super::{
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, clock_us, count, unsigned},
 };
-use crate::sql::Life;
+use crate::sql::SessionLifetime;
 
 /// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
 const PAGE: &str = concat!(
@@ -67,7 +67,7 @@ pub(super) async fn list(
 }
 
 fn session(row: &Row, query: &ListQuery) -> Result<SessionMeta, Failure> {
-    let life = Life {
+    let life = SessionLifetime {
         touched_us: row.try_get(4)?,
         ttl_us: row.try_get(5)?,
     };

@@ -8,7 +8,7 @@ use retain_core::{
 use tokio_postgres::{Error, Row};
 
 use super::pool::Failure;
-use crate::sql::{self, Life, SessionRow};
+use crate::sql::{self, SessionLifetime, SessionRow};
 
 /// The columns of a head, in the order in which [`CachedHead::read`] reads them.
 macro_rules! head_columns {
@@ -57,7 +57,7 @@ impl CachedHead {
             position: unsigned(row, 1)?,
             last_update: row.try_get(2)?,
             create_time: row.try_get(3)?,
-            life: Life {
+            lifetime: SessionLifetime {
                 touched_us: row.try_get(4)?,
                 ttl_us: row.try_get(5)?,
             },

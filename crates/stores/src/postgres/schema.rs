@@ -35,7 +35,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
 /// Said before anything is locked: a replica that stands still in the middle of a step is ended by the
-/// server, and who waits for it asks again instead of standing there for good.
+/// server, and who waits for it asks again instead of status there for good.
 const CARE: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
                     SET LOCAL lock_timeout = '12s'";
 

@@ -52,7 +52,7 @@ pub(crate) fn stored(
 }
 
 /// What is known of a version, from its row.
-pub(crate) fn about(
+pub(crate) fn read_version(
     place: &ArtifactAddress,
     version: u64,
     create_time: f64,
@@ -128,7 +128,7 @@ mod tests {
             name: "a.txt".to_owned(),
             filename: "a.txt".to_owned(),
         };
-        let read = |notes: &str| about(&place, 3, 0.0, None, notes);
+        let read = |notes: &str| read_version(&place, 3, 0.0, None, notes);
         assert_eq!(read(r#"{"n":1}"#).unwrap().custom_metadata.len(), 1);
         for notes in ["", "null", "[]", "7", "{"] {
             let error = read(notes).unwrap_err();

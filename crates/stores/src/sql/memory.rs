@@ -13,7 +13,7 @@ use retain_core::{
 /// Memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;
 
-/// The columns of [`MemoryInfo`] behind its number, in the order of [`RawAbout`].
+/// The columns of [`MemoryInfo`] behind its number, in the order of [`RawMemoryInfo`].
 macro_rules! about_columns {
     () => {
         "id, revision, kind, origin, tool, session, position, event_id, author, timestamp, \
@@ -60,7 +60,7 @@ impl ScopeRow {
 
     /// Starts a revision in which `touched` memories were changed or removed. False if they are more
     /// than are recorded; then readers rebuild.
-    pub(crate) fn go_on(&mut self, touched: usize) -> bool {
+    pub(crate) fn start_revision(&mut self, touched: usize) -> bool {
         self.revision += 1;
         self.touched += touched as u64;
         let is_noted = self.touched <= MEMORY_CHANGES_MAX as u64;
@@ -71,7 +71,7 @@ impl ScopeRow {
     }
 
     /// Takes what is gone off the totals.
-    pub(crate) fn lose(&mut self, gone: &ForgetReceipt) {
+    pub(crate) fn subtract(&mut self, gone: &ForgetReceipt) {
         let totals = &mut self.totals;
         totals.entries = totals.entries.saturating_sub(gone.memories);
         totals.bytes = totals.bytes.saturating_sub(gone.bytes);
@@ -95,7 +95,7 @@ pub(crate) fn added(plans: &[MemoryPlan]) -> IngestReceipt {
 
 /// A memory that is to go.
 #[derive(Debug, Clone)]
-pub(crate) struct Victim {
+pub(crate) struct RemovedMemory {
     pub(crate) seq: u64,
     pub(crate) id: String,
     pub(crate) session: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) struct Victim {
     pub(crate) bytes: u64,
 }
 
-impl Victim {
+impl RemovedMemory {
     /// The hash that is left of it, if one is.
     pub(crate) fn tombstone(&self, scope: &MemoryScope, how: MemoryRemoval) -> Option<Tombstone> {
         match how {
@@ -164,7 +164,7 @@ pub(crate) fn own_event_id(memory: &PreparedMemory) -> Option<&str> {
     event_id.filter(|id| *id != memory.new.id)
 }
 
-fn notes(text: Option<&str>) -> Result<JsonMap, BoxError> {
+fn parse_metadata(text: Option<&str>) -> Result<JsonMap, BoxError> {
     let Some(text) = text else {
         return Ok(JsonMap::new());
     };
@@ -175,7 +175,7 @@ fn notes(text: Option<&str>) -> Result<JsonMap, BoxError> {
 
 /// What a row says of a memory, not yet looked at.
 #[derive(Debug)]
-pub(crate) struct RawAbout {
+pub(crate) struct RawMemoryInfo {
     pub(crate) seq: u64,
     pub(crate) id: String,
     pub(crate) revision: u64,
@@ -193,7 +193,7 @@ pub(crate) struct RawAbout {
     pub(crate) custom_metadata: Option<String>,
 }
 
-impl RawAbout {
+impl RawMemoryInfo {
     /// What it means. Nothing is taken for something else.
     pub(crate) fn read(self) -> Result<MemoryInfo, BoxError> {
         let kind = kind(self.kind)?;
@@ -214,7 +214,7 @@ impl RawAbout {
             created_us: self.created_us,
             updated_us: self.updated_us,
             expires_us: self.expires_us,
-            custom_metadata: notes(self.custom_metadata.as_deref())?,
+            custom_metadata: parse_metadata(self.custom_metadata.as_deref())?,
         })
     }
 }

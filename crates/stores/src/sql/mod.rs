@@ -22,7 +22,7 @@ pub(crate) struct SessionRow {
     pub(crate) position: u64,
     pub(crate) last_update: f64,
     pub(crate) create_time: f64,
-    pub(crate) life: Life,
+    pub(crate) lifetime: SessionLifetime,
     pub(crate) lease: Lease,
     pub(crate) in_order: bool,
     pub(crate) state_bytes: usize,
@@ -31,12 +31,12 @@ pub(crate) struct SessionRow {
 
 /// How long a session lives after its last write, and when that was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Life {
+pub(crate) struct SessionLifetime {
     pub(crate) touched_us: i64,
     pub(crate) ttl_us: Option<i64>,
 }
 
-impl Life {
+impl SessionLifetime {
     pub(crate) fn is_alive(self, now_us: i64) -> bool {
         self.expires_us().is_none_or(|expires| now_us < expires)
     }
@@ -54,7 +54,7 @@ impl Life {
 
 impl SessionRow {
     pub(crate) fn is_alive(&self, now_us: i64) -> bool {
-        self.life.is_alive(now_us)
+        self.lifetime.is_alive(now_us)
     }
 
     pub(crate) fn head(&self, key: SessionKey) -> Head {
@@ -64,14 +64,14 @@ impl SessionRow {
             position: self.position,
             create_time: self.create_time,
             last_update_time: self.last_update,
-            ttl: self.life.ttl(),
-            expires_us: self.life.expires_us(),
+            ttl: self.lifetime.ttl(),
+            expires_us: self.lifetime.expires_us(),
             origin: self.origin.clone(),
         }
     }
 
     /// What decisions about the session are made on.
-    pub(crate) fn standing<'a>(
+    pub(crate) fn status<'a>(
         &self,
         key: &'a SessionKey,
         first_ticket: Option<&'a str>,
@@ -88,7 +88,7 @@ impl SessionRow {
     }
 
     /// Goes on to the next position, which `event` is to have. Fails where a log can have no more.
-    pub(crate) fn go_on(&mut self, event: &Event) -> Result<u64> {
+    pub(crate) fn advance(&mut self, event: &Event) -> Result<u64> {
         let position = self.position + 1;
         check_limit(LimitKind::Log, position as usize, POSITION_MAX as usize)?;
         self.in_order &= position == 1 || event.timestamp >= self.last_update;
@@ -149,7 +149,7 @@ impl<'a> LogCheck<'a> {
     }
 
     /// Looks at the next row.
-    pub(crate) fn see(&mut self, found: u64, body: &[u8], problems: &mut Vec<String>) {
+    pub(crate) fn check_row(&mut self, found: u64, body: &[u8], problems: &mut Vec<String>) {
         let (key, expected) = (self.key, self.expected);
         if found != expected {
             problems.push(format!("session {key}: position {expected} is missing"));

@@ -32,8 +32,8 @@ pub(super) fn append(
         LeaseUse::Take { .. } => first_ticket(connection, row.number, now_us)?,
         LeaseUse::Outside | LeaseUse::Hold { .. } => None,
     };
-    let standing = row.standing(key, first_ticket.as_deref(), now_us);
-    let plan = plan_append(standing, batch, |id| find_event(connection, key, &row, id))?;
+    let status = row.status(key, first_ticket.as_deref(), now_us);
+    let plan = plan_append(status, batch, |id| find_event(connection, key, &row, id))?;
     match plan {
         Plan::Busy { until_us } => {
             queue(connection, row.number, &batch.lease, now_us)?;
@@ -50,7 +50,7 @@ pub(super) fn append(
             row.lease = lease;
             // A session lives on by what is written to it.
             if !fresh.is_empty() {
-                row.life.touched_us = now_us;
+                row.lifetime.touched_us = now_us;
             }
             for &place in &fresh {
                 write_event(
@@ -96,7 +96,7 @@ fn write_event(
     bytes_max: usize,
 ) -> Result<()> {
     let event = &new.event;
-    let position = row.go_on(event)?;
+    let position = row.advance(event)?;
     let event_key = event_key(row.number, position);
     let (id, invocation) = (&event.id, &event.invocation_id);
     insert_event(
@@ -141,7 +141,7 @@ pub(super) fn update(connection: &Connection, row: &SessionRow) -> Result<()> {
             row.number,
             row.position,
             row.last_update,
-            row.life.touched_us,
+            row.lifetime.touched_us,
             row.lease.token,
             row.lease.until_us,
             row.in_order,

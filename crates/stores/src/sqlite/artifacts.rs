@@ -190,7 +190,7 @@ impl ArtifactStore for SqliteArtifactStore {
         let found = self.readers.read("list versions", read).await;
         let known = found.map_err(as_artifact_error)?.into_iter();
         let known = known.map(|(version, create_time, mime_type, notes)| {
-            sql::about(place, version, create_time, mime_type, &notes)
+            sql::read_version(place, version, create_time, mime_type, &notes)
         });
         known.collect()
     }

@@ -57,7 +57,7 @@ fn check_log(
     let mut rows = statement.query((event_key(number, 0), event_key(number, u64::MAX)))?;
     let mut check = LogCheck::new(key);
     while let Some(row) = rows.next()? {
-        check.see(
+        check.check_row(
             position_of(row.get(0)?),
             row.get_ref(1)?.as_bytes()?,
             problems,

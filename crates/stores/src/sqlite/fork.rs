@@ -52,7 +52,7 @@ pub(super) fn fork(
                 position,
                 create_time,
                 now_us,
-                from.life.ttl_us,
+                from.lifetime.ttl_us,
                 in_order,
                 bytes,
                 origin.id

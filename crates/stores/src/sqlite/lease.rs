@@ -31,8 +31,8 @@ pub(super) fn update(
         LeaseUpdate::Renew { token, ttl } => {
             let mut row = SessionRow::get(connection, RENEW, key, now_us)?;
             let (token, ttl) = (*token, *ttl);
-            let standing = row.standing(key, None, now_us);
-            row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+            let status = row.status(key, None, now_us);
+            row.lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
             append::update(connection, &row)
         }
         LeaseUpdate::Withdraw { ticket } => {

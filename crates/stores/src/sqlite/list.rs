@@ -16,7 +16,7 @@ use super::{
     rows,
     state_text_cache::{StateTextCache, StateTexts},
 };
-use crate::sql::Life;
+use crate::sql::SessionLifetime;
 
 /// What is being done, for errors.
 const LIST: &str = "list";
@@ -211,7 +211,7 @@ fn each_session(
     mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     // The second column of the index is skipped over when all users are asked for. Whether a session
-    // is alive is asked here as `Life` tells it, for a column that is not given out costs less.
+    // is alive is asked here as `SessionLifetime` tells it, for a column that is not given out costs less.
     let sql = format!(
         "SELECT {columns} FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3 \
          AND (ttl_us IS NULL OR ttl_us > ?4 - touched_us)"
@@ -260,7 +260,7 @@ fn meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<Found> {
         None => row.get(7)?,
     };
     let origin: Option<String> = row.get(4)?;
-    let life = Life {
+    let life = SessionLifetime {
         touched_us: row.get(8)?,
         ttl_us: row.get(9)?,
     };

@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap, Lease, Origin, Result, SessionError, SessionKey
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::failed;
-use crate::sql::{self, Life, POSITION_MAX, SessionRow};
+use crate::sql::{self, POSITION_MAX, SessionLifetime, SessionRow};
 
 /// The key of an event: logs lie one after the other, ordered by position.
 pub(super) fn event_key(number: i64, position: u64) -> i64 {
@@ -58,7 +58,7 @@ impl SessionRow {
             position: row.get(1)?,
             last_update: row.get(2)?,
             create_time: row.get(3)?,
-            life: Life {
+            lifetime: SessionLifetime {
                 touched_us: row.get(4)?,
                 ttl_us: row.get(5)?,
             },

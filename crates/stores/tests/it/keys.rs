@@ -14,7 +14,7 @@ use retain_testkit::postgres::TestDatabase;
 fn key(id: &str) -> ApiKey {
     ApiKey {
         id: id.to_owned(),
-        name: format!("the key «{id}»"),
+        name: format!("the key \"{id}\""),
         hash: KeyText::new(id, [9; KEY_SECRET_BYTES]).hash(),
         app: Some("shop".to_owned()),
         user: Some("ada".to_owned()),

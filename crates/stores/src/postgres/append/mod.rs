@@ -108,8 +108,8 @@ fn plan<'a>(
     first_ticket: Option<&str>,
     now_us: i64,
 ) -> Result<AppendDecision<'a>> {
-    let standing = head.row.standing(key, first_ticket, now_us);
-    let planned = plan_append(standing, batch, |id| Ok(stored.get(id).cloned()))?;
+    let status = head.row.status(key, first_ticket, now_us);
+    let planned = plan_append(status, batch, |id| Ok(stored.get(id).cloned()))?;
     let (events, fresh, lease, token) = match planned {
         Plan::Busy { until_us } => return Ok(AppendDecision::Busy { until_us }),
         Plan::Write {
@@ -123,7 +123,7 @@ fn plan<'a>(
     head.revision += 1;
     // Only events extend a session's life.
     if !fresh.is_empty() {
-        head.row.life.touched_us = now_us;
+        head.row.lifetime.touched_us = now_us;
     }
     let mut plan = AppendPlan {
         head,
@@ -133,7 +133,7 @@ fn plan<'a>(
     };
     for index in fresh {
         let new = &batch.events[index];
-        let position = plan.head.row.go_on(&new.event)?;
+        let position = plan.head.row.advance(&new.event)?;
         plan.events.push(position, new);
         plan.fresh.push((position, index));
     }
@@ -242,7 +242,7 @@ pub(super) async fn set_head(
         &row.number,
         &position,
         &row.last_update,
-        &row.life.touched_us,
+        &row.lifetime.touched_us,
         &token,
         &row.lease.until_us,
         &row.in_order,
@@ -266,7 +266,7 @@ mod tests {
     use retain_core::Lease;
 
     use super::*;
-    use crate::sql::Life;
+    use crate::sql::SessionLifetime;
 
     fn head(token: u64) -> CachedHead {
         let row = SessionRow {
@@ -274,7 +274,7 @@ mod tests {
             position: 1,
             last_update: 0.0,
             create_time: 0.0,
-            life: Life {
+            lifetime: SessionLifetime {
                 touched_us: 0,
                 ttl_us: None,
             },

@@ -159,7 +159,7 @@ pub(super) async fn append(
         return Ok(None);
     };
     let (mut head, answer) = (planned.head, planned.answer);
-    head.row.life.touched_us = written.try_get(0)?;
+    head.row.lifetime.touched_us = written.try_get(0)?;
     head.row.lease.until_us = written.try_get(1)?;
     head.row.state_bytes = written.try_get::<_, i64>(2)? as usize;
     Ok(Some((answer, head)))

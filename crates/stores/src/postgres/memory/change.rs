@@ -13,13 +13,13 @@ use super::{
     Outcome,
     models::ModelNumbers,
     or_roll_back, read,
-    rows::{self, scope_columns, scope_number, signed, unsigned, victim_columns},
+    rows::{self, removed_columns, scope_columns, scope_number, signed, unsigned},
     scope::{self, ScopeStatements},
 };
 use crate::{
     postgres::pool::{Database, Param, Transaction, statements},
     sql::memory::{
-        ERASE_CHUNK, Models, ScopeRow, Victim, about_columns, kind_number, memory_bytes,
+        ERASE_CHUNK, Models, RemovedMemory, ScopeRow, about_columns, kind_number, memory_bytes,
     },
 };
 
@@ -136,7 +136,7 @@ fn plan(
 statements! {
     ForgetStatements {
         with_ids: concat!(
-            "SELECT ", victim_columns!(), " FROM retain_memories WHERE scope = ", scope_number!(),
+            "SELECT ", removed_columns!(), " FROM retain_memories WHERE scope = ", scope_number!(),
             " AND id = ANY($3::text[]) ORDER BY seq"
         ),
         page: concat!(
@@ -166,11 +166,11 @@ pub(super) async fn forget(
     begun?;
     let row = scope::locked(&row?)?;
     let found = match &row {
-        Some(row) => victims(&transaction, &statements, scope, row, what).await,
+        Some(row) => removed(&transaction, &statements, scope, row, what).await,
         None => Ok(Vec::new()),
     };
-    let (transaction, victims) = or_roll_back(transaction, found).await?;
-    let Some(mut row) = row.filter(|_| !victims.is_empty()) else {
+    let (transaction, removed) = or_roll_back(transaction, found).await?;
+    let Some(mut row) = row.filter(|_| !removed.is_empty()) else {
         transaction.roll_back().await?;
         return Ok(sent.unwrap_or_default());
     };
@@ -178,30 +178,30 @@ pub(super) async fn forget(
         Forget::Ids(_) => MemoryRemoval::ById,
         Forget::Matching(_) => MemoryRemoval::ByAddress,
     };
-    let receipt = remove(&transaction, &scopes, scope, &mut row, &victims, how).await?;
+    let receipt = remove(&transaction, &scopes, scope, &mut row, &removed, how).await?;
     *sent = Some(receipt);
     transaction.commit().await?;
     transaction.ended();
     Ok(receipt)
 }
 
-async fn victims(
+async fn removed(
     transaction: &Transaction,
     statements: &ForgetStatements,
     scope: &MemoryScope,
     row: &ScopeRow,
     what: &Forget,
-) -> Outcome<Vec<Victim>> {
+) -> Outcome<Vec<RemovedMemory>> {
     let filter = match what {
         Forget::Ids(ids) => {
             let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::possible(ids)];
             let found = transaction.query(&statements.with_ids, params).await?;
-            let victims = found.iter().map(|row| Ok(rows::victim(row)?));
-            return victims.collect();
+            let removed = found.iter().map(|row| Ok(rows::removed_memory(row)?));
+            return removed.collect();
         }
         Forget::Matching(filter) => filter,
     };
-    let (mut victims, mut after) = (Vec::new(), i64::MIN);
+    let (mut removed, mut after) = (Vec::new(), i64::MIN);
     loop {
         let page: [Param<'_>; _] = [&row.number, &after, &PAGE];
         let page = transaction.query(&statements.page, page).await?;
@@ -209,7 +209,7 @@ async fn victims(
             let info = rows::info(found)?;
             after = signed(info.seq);
             if filter.matches(&info.filter_fields()) {
-                victims.push(Victim {
+                removed.push(RemovedMemory {
                     seq: info.seq,
                     id: info.id,
                     session: info.session,
@@ -219,7 +219,7 @@ async fn victims(
             }
         }
         if page.len() < PAGE as usize {
-            return Ok(victims);
+            return Ok(removed);
         }
     }
 }
@@ -230,17 +230,23 @@ async fn remove(
     scopes: &ScopeStatements,
     scope: &MemoryScope,
     row: &mut ScopeRow,
-    victims: &[Victim],
+    removed: &[RemovedMemory],
     how: MemoryRemoval,
 ) -> Result<ForgetReceipt, Error> {
-    let tombstones = scope::remove(transaction, scopes, scope, row.number, victims, how).await?;
+    let tombstones = scope::remove(transaction, scopes, scope, row.number, removed, how).await?;
     let receipt = ForgetReceipt {
-        memories: victims.len() as u64,
-        bytes: victims.iter().map(|victim| victim.bytes).sum(),
+        memories: removed.len() as u64,
+        bytes: removed
+            .iter()
+            .map(|removed_memory| removed_memory.bytes)
+            .sum(),
         tombstones,
     };
-    row.lose(&receipt);
-    let seqs: Vec<u64> = victims.iter().map(|victim| victim.seq).collect();
+    row.subtract(&receipt);
+    let seqs: Vec<u64> = removed
+        .iter()
+        .map(|removed_memory| removed_memory.seq)
+        .collect();
     scope::touch(transaction, scopes, row, &seqs).await?;
     Ok(receipt)
 }
@@ -255,7 +261,7 @@ statements! {
              WHERE number = ANY($1::int8[]) ORDER BY number FOR UPDATE SKIP LOCKED"
         ),
         expired: concat!(
-            "SELECT ", victim_columns!(), ", scope FROM retain_memories \
+            "SELECT ", removed_columns!(), ", scope FROM retain_memories \
              WHERE expires_us <= $1 AND scope = ANY($3::int8[]) ORDER BY expires_us LIMIT $2"
         ),
     }
@@ -281,7 +287,7 @@ pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Ou
         transaction.roll_back().await?;
         return Ok(0);
     }
-    let mut locked: BTreeMap<i64, (ScopeRow, MemoryScope, Vec<Victim>)> = BTreeMap::new();
+    let mut locked: BTreeMap<i64, (ScopeRow, MemoryScope, Vec<RemovedMemory>)> = BTreeMap::new();
     for row in transaction.query(&statements.lock, [&due]).await? {
         let scope = MemoryScope::new(row.try_get::<_, String>(10)?, row.try_get::<_, String>(11)?);
         let row = rows::scope(&row)?;
@@ -290,20 +296,20 @@ pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Ou
     let numbers: Vec<i64> = locked.keys().copied().collect();
     let expired = transaction.query(&statements.expired, [&now_us, &limit, &numbers]);
     for row in expired.await? {
-        if let Some((_, _, victims)) = locked.get_mut(&row.try_get(5)?) {
-            victims.push(rows::victim(&row)?);
+        if let Some((_, _, removed)) = locked.get_mut(&row.try_get(5)?) {
+            removed.push(rows::removed_memory(&row)?);
         }
     }
-    let mut removed = 0;
-    for (row, scope, victims) in locked.values_mut().filter(|(_, _, it)| !it.is_empty()) {
+    let mut count = 0;
+    for (row, scope, removed) in locked.values_mut().filter(|(_, _, it)| !it.is_empty()) {
         let how = MemoryRemoval::Expiry;
-        removed += remove(&transaction, &scopes, scope, row, victims, how)
+        count += remove(&transaction, &scopes, scope, row, removed, how)
             .await?
             .memories;
     }
     transaction.commit().await?;
     transaction.ended();
-    Ok(removed)
+    Ok(count)
 }
 
 statements! {

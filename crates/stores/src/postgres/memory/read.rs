@@ -15,8 +15,8 @@ use tokio_postgres::Row;
 use super::{
     Outcome,
     rows::{
-        self, bare_columns, full_columns, scope_columns, scope_number, signed, unsigned,
-        victim_columns,
+        self, bare_columns, full_columns, removed_columns, scope_columns, scope_number, signed,
+        unsigned,
     },
 };
 use crate::{
@@ -37,7 +37,7 @@ macro_rules! of_user {
 /// The memories with one of some ids, for `rows::known`.
 pub(super) const KNOWN: &str = concat!(
     "SELECT ",
-    victim_columns!(),
+    removed_columns!(),
     ", body_hash, updated_us IS NOT NULL, expires_us, custom_metadata FROM retain_memories \
      WHERE scope = ",
     scope_number!(),

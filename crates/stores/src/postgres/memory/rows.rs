@@ -8,7 +8,9 @@ use tokio_postgres::{Error, Row};
 pub(super) use crate::postgres::rows::{signed, unsigned};
 
 use super::Outcome;
-use crate::sql::memory::{self as sql, Models, RawAbout, ScopeRow, Victim, corrupt, known_kind};
+use crate::sql::memory::{
+    self as sql, Models, RawMemoryInfo, RemovedMemory, ScopeRow, corrupt, known_kind,
+};
 
 /// The columns of a scope, in the order in which [`scope`] reads them.
 macro_rules! scope_columns {
@@ -46,14 +48,14 @@ macro_rules! full_columns {
     };
 }
 
-/// The columns that [`victim`] reads.
-macro_rules! victim_columns {
+/// The columns that [`removed_memory`] reads.
+macro_rules! removed_columns {
     () => {
         concat!("seq, id, session, kind, (", memory_bytes!(), ")::int8")
     };
 }
 
-pub(super) use {bare_columns, full_columns, scope_columns, scope_number, victim_columns};
+pub(super) use {bare_columns, full_columns, removed_columns, scope_columns, scope_number};
 
 /// A small number that names one of a few.
 fn choice(row: &Row, at: usize) -> Result<i64, Error> {
@@ -85,7 +87,7 @@ pub(super) fn scope(row: &Row) -> Result<ScopeRow, Error> {
     })
 }
 
-/// Reads `victim_columns` and behind them the hash of the body, whether it was changed by hand, when
+/// Reads `removed_columns` and behind them the hash of the body, whether it was changed by hand, when
 /// its time is up, and its notes.
 pub(super) fn known(row: &Row) -> Outcome<ExistingMemory> {
     let id: String = row.try_get(1)?;
@@ -101,9 +103,9 @@ pub(super) fn known(row: &Row) -> Outcome<ExistingMemory> {
     })
 }
 
-/// Reads `victim_columns`. Nothing else of a memory is read: one that is damaged can go too.
-pub(super) fn victim(row: &Row) -> Result<Victim, Error> {
-    Ok(Victim {
+/// Reads `removed_columns`. Nothing else of a memory is read: one that is damaged can go too.
+pub(super) fn removed_memory(row: &Row) -> Result<RemovedMemory, Error> {
+    Ok(RemovedMemory {
         seq: unsigned(row, 0)?,
         id: row.try_get(1)?,
         session: row.try_get(2)?,
@@ -135,12 +137,12 @@ fn content(row: &Row) -> Result<Content, BoxError> {
 /// is left out, and nothing is taken for something else.
 pub(super) fn info(row: &Row) -> Outcome<MemoryInfo> {
     let id: String = row.try_get(1)?;
-    let info = about_of(row, &id);
+    let info = read_info(row, &id);
     Ok(info.map_err(|e| corrupt(&id, e))?)
 }
 
-fn about_of(row: &Row, id: &str) -> Result<MemoryInfo, BoxError> {
-    let raw = RawAbout {
+fn read_info(row: &Row, id: &str) -> Result<MemoryInfo, BoxError> {
+    let raw = RawMemoryInfo {
         seq: unsigned(row, 0)?,
         id: id.to_owned(),
         revision: unsigned(row, 2)?,

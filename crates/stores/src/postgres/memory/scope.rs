@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     postgres::pool::{Failure, Param, Transaction, if_some, statements},
-    sql::memory::{ScopeRow, Victim},
+    sql::memory::{RemovedMemory, ScopeRow},
 };
 
 statements! {
@@ -67,7 +67,7 @@ pub(super) async fn touch(
     row: &mut ScopeRow,
     seqs: &[u64],
 ) -> Result<(), Error> {
-    let is_noted = row.go_on(seqs.len());
+    let is_noted = row.start_revision(seqs.len());
     let (number, revision) = (row.number, signed(row.revision));
     let seqs: Vec<i64> = seqs.iter().map(|seq| signed(*seq)).collect();
     let (totals, counts) = (
@@ -107,13 +107,16 @@ pub(super) async fn remove(
     statements: &ScopeStatements,
     scope: &MemoryScope,
     number: i64,
-    victims: &[Victim],
+    removed: &[RemovedMemory],
     how: MemoryRemoval,
 ) -> Result<u64, Error> {
-    let seqs: Vec<i64> = victims.iter().map(|victim| signed(victim.seq)).collect();
-    let hashes = victims
+    let seqs: Vec<i64> = removed
         .iter()
-        .filter_map(|victim| victim.tombstone(scope, how));
+        .map(|removed_memory| signed(removed_memory.seq))
+        .collect();
+    let hashes = removed
+        .iter()
+        .filter_map(|removed_memory| removed_memory.tombstone(scope, how));
     let hashes: Vec<Tombstone> = hashes.collect();
     let hashes: Vec<&[u8]> = hashes.iter().map(|hash| hash.0.as_slice()).collect();
     let (removed, buried) = join!(

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use super::Outcome;
 use crate::sql::memory::{
-    self as sql, Models, RawAbout, ScopeRow, about_columns, corrupt, known_kind, memory_bytes,
+    self as sql, Models, RawMemoryInfo, ScopeRow, about_columns, corrupt, known_kind, memory_bytes,
 };
 
 /// Memories have 32 bits of a key, as positions have.
@@ -244,12 +244,12 @@ pub(super) fn info(row: &Row<'_>) -> Outcome<MemoryInfo> {
     let seq = seq_of(row.get(0)?);
     let id = row.get::<_, String>(1);
     let id = id.map_err(|e| corrupt(&format!("number {seq}"), e))?;
-    let info = about_of(row, seq, &id);
+    let info = read_info(row, seq, &id);
     Ok(info.map_err(|e| corrupt(&id, e))?)
 }
 
-fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryInfo, BoxError> {
-    let raw = RawAbout {
+fn read_info(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryInfo, BoxError> {
+    let raw = RawMemoryInfo {
         seq,
         id: id.to_owned(),
         revision: row.get(2)?,

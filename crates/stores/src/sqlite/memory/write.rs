@@ -15,7 +15,7 @@ use super::{
     read::{self, ABOUT, BYTES, find_scope, keys, memory_key, seq_of},
 };
 use crate::sql::memory::{
-    ERASE_CHUNK, ScopeRow, Victim, added, kind_number, origin_number, own_event_id,
+    ERASE_CHUNK, RemovedMemory, ScopeRow, added, kind_number, origin_number, own_event_id,
 };
 
 fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
@@ -30,7 +30,7 @@ fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Resul
 
 /// Makes one more revision, in which these were changed or removed, and writes the row.
 fn touch(connection: &Connection, row: &mut ScopeRow, seqs: &[u64]) -> rusqlite::Result<()> {
-    if row.go_on(seqs.len()) {
+    if row.start_revision(seqs.len()) {
         let sql = "INSERT OR IGNORE INTO memory_touched (scope, revision, seq) \
                    VALUES (?1, ?2, ?3)";
         let mut statement = connection.prepare_cached(sql)?;
@@ -297,14 +297,14 @@ pub(super) fn forget(
     let Some(mut row) = find_scope(connection, scope)? else {
         return Ok(ForgetReceipt::default());
     };
-    let mut victims = Vec::new();
+    let mut removed = Vec::new();
     match what {
         Forget::Ids(ids) => {
             for id in ids {
-                victims.extend(with_id(connection, &row, id)?);
+                removed.extend(with_id(connection, &row, id)?);
             }
-            victims.sort_unstable_by_key(|victim| victim.seq);
-            victims.dedup_by_key(|victim| victim.seq);
+            removed.sort_unstable_by_key(|removed_memory| removed_memory.seq);
+            removed.dedup_by_key(|removed_memory| removed_memory.seq);
         }
         Forget::Matching(filter) => {
             let sql = format!("SELECT {ABOUT}, {BYTES} FROM memories WHERE key BETWEEN ?1 AND ?2");
@@ -313,7 +313,7 @@ pub(super) fn forget(
             while let Some(found) = rows.next()? {
                 let info = read::info(found)?;
                 if filter.matches(&info.filter_fields()) {
-                    victims.push(Victim {
+                    removed.push(RemovedMemory {
                         seq: info.seq,
                         id: info.id,
                         session: info.session,
@@ -328,15 +328,19 @@ pub(super) fn forget(
         Forget::Ids(_) => MemoryRemoval::ById,
         Forget::Matching(_) => MemoryRemoval::ByAddress,
     };
-    Ok(remove(connection, scope, &mut row, &victims, how)?)
+    Ok(remove(connection, scope, &mut row, &removed, how)?)
 }
 
 /// The memories of this id. Nothing else of them is read: one that is damaged can go too.
-fn with_id(connection: &Connection, row: &ScopeRow, id: &str) -> rusqlite::Result<Vec<Victim>> {
+fn with_id(
+    connection: &Connection,
+    row: &ScopeRow,
+    id: &str,
+) -> rusqlite::Result<Vec<RemovedMemory>> {
     let sql = format!("SELECT key, {BYTES} FROM memories WHERE key >> 32 = ?1 AND id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((row.number, id), |found| {
-        Ok(Victim {
+        Ok(RemovedMemory {
             seq: seq_of(found.get(0)?),
             id: id.to_owned(),
             session: None,
@@ -351,22 +355,25 @@ fn remove(
     connection: &Connection,
     scope: &MemoryScope,
     row: &mut ScopeRow,
-    victims: &[Victim],
+    removed: &[RemovedMemory],
     how: MemoryRemoval,
 ) -> rusqlite::Result<ForgetReceipt> {
     let mut receipt = ForgetReceipt::default();
     let mut delete = connection.prepare_cached("DELETE FROM memories WHERE key = ?1")?;
-    for victim in victims {
-        delete.execute([memory_key(row.number, victim.seq)])?;
+    for removed_memory in removed {
+        delete.execute([memory_key(row.number, removed_memory.seq)])?;
         receipt.memories += 1;
-        receipt.bytes += victim.bytes;
-        if let Some(hash) = victim.tombstone(scope, how) {
+        receipt.bytes += removed_memory.bytes;
+        if let Some(hash) = removed_memory.tombstone(scope, how) {
             receipt.tombstones += bury(connection, row.number, hash)?;
         }
     }
     if receipt.memories > 0 {
-        row.lose(&receipt);
-        let seqs: Vec<u64> = victims.iter().map(|victim| victim.seq).collect();
+        row.subtract(&receipt);
+        let seqs: Vec<u64> = removed
+            .iter()
+            .map(|removed_memory| removed_memory.seq)
+            .collect();
         touch(connection, row, &seqs)?;
     }
     Ok(receipt)
@@ -378,12 +385,12 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
         "SELECT key, id, session, kind, {BYTES} FROM memories \
          WHERE expires_us IS NOT NULL AND expires_us <= ?1 ORDER BY expires_us LIMIT ?2"
     );
-    let mut by_scope: BTreeMap<i64, Vec<Victim>> = BTreeMap::new();
+    let mut by_scope: BTreeMap<i64, Vec<RemovedMemory>> = BTreeMap::new();
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query((now_us, limit))?;
     while let Some(found) = rows.next()? {
         let key: i64 = found.get(0)?;
-        by_scope.entry(key >> 32).or_default().push(Victim {
+        by_scope.entry(key >> 32).or_default().push(RemovedMemory {
             seq: seq_of(key),
             id: found.get(1)?,
             session: found.get(2)?,
@@ -392,8 +399,8 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
         });
     }
     drop(rows);
-    let mut removed = 0;
-    for (number, victims) in by_scope {
+    let mut count = 0;
+    for (number, removed) in by_scope {
         let sql = "SELECT app, user FROM memory_scopes WHERE number = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let scope = statement.query_row([number], |row| {
@@ -403,17 +410,17 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
             })
         })?;
         if let Some(mut row) = find_scope(connection, &scope)? {
-            removed += remove(
+            count += remove(
                 connection,
                 &scope,
                 &mut row,
-                &victims,
+                &removed,
                 MemoryRemoval::Expiry,
             )?
             .memories;
         }
     }
-    Ok(removed)
+    Ok(count)
 }
 
 pub(super) fn set_embeddings(

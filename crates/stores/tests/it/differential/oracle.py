@@ -143,8 +143,8 @@ class Play:
         if not op["stale"]:
             event = await self.service.append_event(live, read_event(op["event"]))
             return {"event": dump(event), "live": dump(live)}
-        # Whoever holds an old copy may be refused. He does what ADK tells him then: reads the
-        # session again and appends to that. In any case he goes on with a fresh copy.
+        # ADK may reject an append to an old copy. The client then reads the session again and
+        # appends to that, as ADK tells it, and continues with a fresh copy in any case.
         where = {"app_name": live.app_name, "user_id": live.user_id, "session_id": live.id}
         event = read_event(op["event"])
         again = event.model_copy(deep=True)

@@ -180,7 +180,7 @@ async fn busy_session_does_not_exhaust_the_pool() {
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// The victim of a deadlock is aborted and retried.
+/// The removed_memory of a deadlock is aborted and retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn deadlock_is_retried() {
     let Some(database) = database().await else {
@@ -212,7 +212,7 @@ async fn deadlock_is_retried() {
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";
         super::until(&looker, waits).await;
         // The append holds the user state and waits for the head. A waiter looks for deadlocks once,
-        // after a second. On a slow machine that is too early, and this lock is the victim.
+        // after a second. On a slow machine that is too early, and this lock is the removed_memory.
         let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
         let locked = held.execute(lock, &[]).await;
         let append_is_victim = match locked {

@@ -84,7 +84,7 @@ pub(super) async fn fill(path: &Path, clock: &TestClock) {
     for app in APPS {
         fill_app(&sessions, app).await;
     }
-    let alone = StateOwner::user("nobody's", "without a session");
+    let alone = StateOwner::user("orphaned", "without a session");
     let keys = map(r#"{"k":[1.50,"\u0000"]}"#);
     let store = sessions.store();
     store.add_shared_state(&alone, &keys).await.unwrap();
@@ -224,7 +224,7 @@ async fn fill_memory(store: &SqliteStore) {
 pub(super) fn api_key(id: &str) -> ApiKey {
     ApiKey {
         id: id.to_owned(),
-        name: format!("«{id}» \0"),
+        name: format!("\"{id}\" \0"),
         hash: KeyText::new(id, [9; retain_core::KEY_SECRET_BYTES]).hash(),
         app: Some("app".to_owned()),
         user: None,
