@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use retain_mcp::{McpToolset, StdioServer};
-//! let server = StdioServer::new("npx").args(["-y", "@modelcontextprotocol/server-everything"]);
-//! let tools = McpToolset::new(server).tool_filter(["echo", "get-sum"]).tool_name_prefix("demo");
+//! let server = StdioServer::new("npx").with_args(["-y", "@modelcontextprotocol/server-everything"]);
+//! let tools = McpToolset::new(server).tool_filter(["echo", "get-sum"]).with_tool_name_prefix("demo");
 //! # let _ = tools;
 //! ```
 //!

@@ -102,7 +102,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. It is not atomic, because it may be large; an
-    /// interrupted erase can be repeated. A store whose [`places`](Self::places) omit artifacts
+    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omit artifacts
     /// must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.

@@ -283,7 +283,7 @@ impl Runner {
 
     /// Waits for pending summaries of finished runs. Returns the sessions whose compaction has
     /// failed since the last call, with the errors; each failure is also logged when it happens.
-    /// Each summary has a [time limit](crate::CompactionConfig::time_limit), so this returns.
+    /// Each summary has a [time limit](crate::CompactionConfig::with_time_limit), so this returns.
     pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
         self.inner.after_runs.wait_until_idle().await;
         self.inner.after_runs.take_failures()
