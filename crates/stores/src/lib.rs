@@ -1,8 +1,8 @@
-//! Stores of sessions, memories, artifacts and API keys. A backend is a folder, and every backend has
-//! the same files for the same work.
+//! Stores for sessions, memories, artifacts and API keys. Each backend has its own folder, with the
+//! same file names in each.
 //!
-//! Each implements [`retain_core::SessionStore`] and decides nothing; the rules are
-//! [`retain_core::StoreSessionService`]'s.
+//! A backend implements [`retain_core::SessionStore`], which only stores data; the rules are in
+//! [`retain_core::StoreSessionService`].
 
 mod artifacts;
 mod in_memory;

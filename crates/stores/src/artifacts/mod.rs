@@ -1,4 +1,4 @@
-//! Artifacts in a folder.
+//! Artifact stores that are independent of a session database.
 
 mod file;
 

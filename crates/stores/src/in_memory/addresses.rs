@@ -1,4 +1,4 @@
-//! Addresses of all sessions and owners of shared state, a page at a time.
+//! Lists the addresses of all sessions and owners of shared state, in pages.
 
 use std::ops::Bound;
 
@@ -13,8 +13,8 @@ pub(super) fn sessions(
     now_us: i64,
 ) -> Vec<SessionKey> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let behind = tables.logs.range((from, Bound::Unbounded));
-    let alive = behind.filter(|(_, log)| log.is_alive(now_us));
+    let rest = tables.logs.range((from, Bound::Unbounded));
+    let alive = rest.filter(|(_, log)| log.is_alive(now_us));
     alive.map(|(key, _)| key.clone()).take(limit).collect()
 }
 
@@ -28,8 +28,8 @@ pub(super) fn state_owners(
     let users = shared.users.iter().filter(|(_, keys)| !keys.is_empty());
     let apps = apps.map(|(app, _)| StateOwner::app(app));
     let users = users.map(|((app, user), _)| StateOwner::user(app, user));
-    let behind = |owner: &StateOwner| after.is_none_or(|after| owner > after);
-    let mut owners: Vec<StateOwner> = apps.chain(users).filter(behind).collect();
+    let is_after = |owner: &StateOwner| after.is_none_or(|after| owner > after);
+    let mut owners: Vec<StateOwner> = apps.chain(users).filter(is_after).collect();
     owners.sort_unstable();
     owners.truncate(limit);
     owners

@@ -1,4 +1,4 @@
-//! Appends a batch, as `plan_append` decides.
+//! Appends a batch according to the plan of `plan_append`.
 
 use std::sync::Arc;
 
@@ -35,19 +35,19 @@ pub(super) fn append(
             return Ok(AppendOutcome::Busy { until_us, now_us });
         }
     };
-    let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
+    let changes = || fresh.iter().map(|&index| &batch.events[index].changes);
     let state_bytes = log.state_bytes_after(changes());
     let limit = batch.state_bytes_max;
     check_growth(LimitKind::SessionState, log.state_bytes, state_bytes, limit)?;
-    let shared = tables.shared.after(key, changes(), limit)?;
-    tables.shared.replace(key, shared);
+    let update = tables.shared.plan_update(key, changes(), limit)?;
+    tables.shared.apply_update(key, update);
     let log = tables.log_mut(key, now_us)?;
-    for &place in &fresh {
-        log.push(&batch.events[place]);
+    for &index in &fresh {
+        log.push(&batch.events[index]);
     }
     log.state_bytes = state_bytes;
     log.lease = lease;
-    // Only events extend a session's life.
+    // Only new events extend the session's TTL.
     if !fresh.is_empty() {
         log.touched_us = now_us;
     }

@@ -1,4 +1,4 @@
-//! Artifacts in memory: gone when the program ends.
+//! The in-memory artifact store: artifacts are lost when the process ends.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use retain_core::{
     StoreArtifactService, StoredArtifact, store_rules::artifact_reference,
 };
 
-/// Artifacts in memory.
+/// Artifacts in memory, lost when the process ends.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), retain_core::ArtifactError> {
@@ -29,11 +29,11 @@ pub type InMemoryArtifactService = StoreArtifactService<InMemoryArtifactStore>;
 /// The store behind [`InMemoryArtifactService`]. Clones share the artifacts.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryArtifactStore {
-    artifacts: Arc<Mutex<BTreeMap<Address, Vec<ArtifactEntry>>>>,
+    artifacts: Arc<Mutex<BTreeMap<AddressKey, Vec<ArtifactEntry>>>>,
 }
 
-/// App, user, session and name: kept apart, so that no two addresses run together.
-type Address = (String, String, Option<String>, String);
+/// App, user, session and name, as separate fields so that different addresses never collide.
+type AddressKey = (String, String, Option<String>, String);
 
 #[derive(Debug)]
 struct ArtifactEntry {
@@ -42,7 +42,7 @@ struct ArtifactEntry {
 }
 
 impl ArtifactEntry {
-    fn about(&self, version: u64) -> ArtifactVersion {
+    fn to_version(&self, version: u64) -> ArtifactVersion {
         ArtifactVersion {
             version,
             canonical_uri: self.uri.clone(),
@@ -54,19 +54,19 @@ impl ArtifactEntry {
     }
 }
 
-fn address_of(place: &ArtifactAddress) -> Address {
+fn address_key(address: &ArtifactAddress) -> AddressKey {
     let ArtifactAddress {
         app,
         user,
         session,
         name,
         ..
-    } = place.clone();
+    } = address.clone();
     (app, user, session, name)
 }
 
 impl InMemoryArtifactStore {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Address, Vec<ArtifactEntry>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AddressKey, Vec<ArtifactEntry>>> {
         self.artifacts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -79,28 +79,28 @@ impl ArtifactStore for InMemoryArtifactStore {
         ArtifactNaming::Exact
     }
 
-    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
+    async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let mut artifacts = self.lock();
-        let versions = artifacts.entry(address_of(place)).or_default();
+        let versions = artifacts.entry(address_key(address)).or_default();
         let version = versions.len() as u64;
-        let address = artifact_reference(place, version).to_string();
-        let uri = address.replacen("artifact://", "memory://", 1);
+        let reference = artifact_reference(address, version).to_string();
+        let uri = reference.replacen("artifact://", "memory://", 1);
         versions.push(ArtifactEntry { new, uri });
         Ok(version)
     }
 
     async fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let artifacts = self.lock();
-        let versions = artifacts.get(&address_of(place));
+        let versions = artifacts.get(&address_key(address));
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         let version = version.unwrap_or_else(|| (versions.len() as u64).saturating_sub(1));
-        let found = usize::try_from(version).ok();
-        let found = found.and_then(|place| versions.get(place));
-        Ok(found.map(|entry| StoredArtifact {
+        let index = usize::try_from(version).ok();
+        let entry = index.and_then(|index| versions.get(index));
+        Ok(entry.map(|entry| StoredArtifact {
             part: entry.new.part.clone(),
             version,
         }))
@@ -108,19 +108,19 @@ impl ArtifactStore for InMemoryArtifactStore {
 
     async fn versions(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let artifacts = self.lock();
-        let versions = artifacts.get(&address_of(place));
+        let versions = artifacts.get(&address_key(address));
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         let versions = (0..).zip(versions);
         Ok(versions
-            .map(|(version, entry)| entry.about(version))
+            .map(|(version, entry)| entry.to_version(version))
             .collect())
     }
 
-    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.lock().remove(&address_of(place));
+    async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
+        self.lock().remove(&address_key(address));
         Ok(())
     }
 
@@ -131,10 +131,13 @@ impl ArtifactStore for InMemoryArtifactStore {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
         let artifacts = self.lock();
-        let seen = artifacts.keys().filter(|(of_app, of_user, of, _)| {
-            of_app == app && of_user == user && (of.is_none() || of.as_deref() == session)
-        });
-        Ok(seen.map(|(.., name)| name.clone()).collect())
+        let visible = artifacts
+            .keys()
+            .filter(|(key_app, key_user, key_session, _)| {
+                let in_scope = key_session.is_none() || key_session.as_deref() == session;
+                key_app == app && key_user == user && in_scope
+            });
+        Ok(visible.map(|(.., name)| name.clone()).collect())
     }
 
     async fn addresses(
@@ -143,24 +146,26 @@ impl ArtifactStore for InMemoryArtifactStore {
         limit: usize,
     ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
         let artifacts = self.lock();
-        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(address_of(after)));
-        let behind = artifacts.range((from, Bound::Unbounded)).take(limit);
-        let places = behind.map(|((app, user, session, name), _)| ArtifactAddress {
+        let from = after.map_or(Bound::Unbounded, |after| {
+            Bound::Excluded(address_key(after))
+        });
+        let later = artifacts.range((from, Bound::Unbounded)).take(limit);
+        let addresses = later.map(|((app, user, session, name), _)| ArtifactAddress {
             app: app.clone(),
             user: user.clone(),
             session: session.clone(),
             name: name.clone(),
             filename: name.clone(),
         });
-        Ok(places.collect())
+        Ok(addresses.collect())
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let mut erased = 0;
-        self.lock().retain(|(of_app, of_user, ..), versions| {
-            let is_theirs = of_app == app && of_user == user;
-            erased += if is_theirs { versions.len() as u64 } else { 0 };
-            !is_theirs
+        self.lock().retain(|(key_app, key_user, ..), versions| {
+            let is_erased = key_app == app && key_user == user;
+            erased += if is_erased { versions.len() as u64 } else { 0 };
+            !is_erased
         });
         Ok(erased)
     }

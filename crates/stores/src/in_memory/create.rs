@@ -1,4 +1,4 @@
-//! Creates a session: its state is position 0 of its log.
+//! Creates a session and stores its initial state as position 0 of the log.
 
 use retain_core::{
     Lease, LimitKind, NewSession, Result, SessionError, SessionKey, Snapshot, check_limit,
@@ -9,9 +9,8 @@ use super::schema::{SessionLog, SessionTables};
 pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -> Result<Snapshot> {
     make_room(tables, &new.key, now_us)?;
     let changes = || std::iter::once(&new.changes);
-    let shared = tables
-        .shared
-        .after(&new.key, changes(), new.state_bytes_max)?;
+    let shared = &tables.shared;
+    let update = shared.plan_update(&new.key, changes(), new.state_bytes_max)?;
     let incarnation = tables.next_number();
     let mut log = SessionLog {
         incarnation,
@@ -27,7 +26,7 @@ pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -
     check_limit(LimitKind::SessionState, bytes, new.state_bytes_max)?;
     log.state_bytes = bytes;
     log.state.set(0, &new.changes.session);
-    tables.shared.replace(&new.key, shared);
+    tables.shared.apply_update(&new.key, update);
     let created = Snapshot {
         head: log.head(&new.key),
         state: tables.state(&new.key, &log, u64::MAX),
@@ -37,7 +36,7 @@ pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -
     Ok(created)
 }
 
-/// Fails if a session with this address exists; removes an expired one.
+/// Fails if a session with this address exists; deletes an expired one.
 pub(super) fn make_room(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> Result<()> {
     match tables.logs.get(key) {
         None => {}

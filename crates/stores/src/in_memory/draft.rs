@@ -1,4 +1,4 @@
-//! Drafts: logs that become a session when they are complete.
+//! Imports logs as drafts, which become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, Lease, LogHeader, NewEvent, Result, ScopedState, SessionError, SessionKey,
@@ -10,6 +10,7 @@ use super::{
     schema::{LogDraft, SessionLog, SessionTables},
 };
 
+/// Creates an empty draft, which expires if the import stops.
 pub(super) fn begin(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> DraftId {
     tables.drafts.retain(|_, draft| draft.until_us > now_us);
     let number = tables.next_number();
@@ -22,7 +23,7 @@ pub(super) fn begin(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -
     DraftId(number)
 }
 
-/// Adds events to a draft.
+/// Adds events to a draft and extends its TTL.
 pub(super) fn extend(
     tables: &mut SessionTables,
     draft: DraftId,
@@ -36,7 +37,7 @@ pub(super) fn extend(
     Ok(())
 }
 
-/// Makes the draft a session.
+/// Turns the draft into a session.
 pub(super) fn finish(
     tables: &mut SessionTables,
     draft: DraftId,
@@ -65,7 +66,7 @@ pub(super) fn finish(
     if !log.is_alive(now_us) {
         return Err(SessionError::NotFound { key: key.clone() });
     }
-    tables.shared.add(&key.app, &key.user, shared);
+    tables.shared.add_absent(&key.app, &key.user, shared);
     let head = log.head(key);
     tables.logs.insert(key.clone(), log);
     Ok(head)

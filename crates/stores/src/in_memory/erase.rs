@@ -1,4 +1,4 @@
-//! Erases everything of a user.
+//! Erases a user's sessions, drafts and state.
 
 use retain_core::{EraseReceipt, SessionKey};
 
@@ -10,16 +10,16 @@ pub(super) fn erase_user(
     app: &str,
     user: &str,
 ) -> (EraseReceipt, Vec<SessionKey>) {
-    let is_theirs = |key: &SessionKey| key.app == app && key.user == user;
-    let keys = tables.logs.keys().filter(|key| is_theirs(key));
+    let is_owned = |key: &SessionKey| key.app == app && key.user == user;
+    let keys = tables.logs.keys().filter(|key| is_owned(key));
     let keys: Vec<SessionKey> = keys.cloned().collect();
-    tables.drafts.retain(|_, draft| !is_theirs(&draft.key));
+    tables.drafts.retain(|_, draft| !is_owned(&draft.key));
     let mut receipt = EraseReceipt::default();
     for key in &keys {
         if let Some(log) = tables.logs.remove(key) {
             receipt.sessions += 1;
             receipt.events += log.position();
-            receipt.state_keys += log.state.at(u64::MAX).len() as u64;
+            receipt.state_keys += log.state.values_at(u64::MAX).len() as u64;
         }
     }
     let owner = (app.to_owned(), user.to_owned());

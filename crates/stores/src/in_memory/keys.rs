@@ -1,4 +1,4 @@
-//! API keys in memory: gone when the program ends.
+//! The in-memory API key store: keys are lost when the process ends.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -8,7 +8,7 @@ use std::sync::{
 use async_trait::async_trait;
 use retain_core::{ApiKey, KeyStore, Result, SessionError};
 
-/// Keys that live as long as the process. Clones share what they hold.
+/// An API key store whose keys are lost when the process ends. Clones share the keys.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryKeyStore {
     keys: Arc<Mutex<Vec<ApiKey>>>,
@@ -26,7 +26,7 @@ impl KeyStore for InMemoryKeyStore {
     async fn add(&self, key: &ApiKey) -> Result<()> {
         key.check()?;
         let mut keys = self.lock();
-        if keys.iter().any(|known| known.id == key.id) {
+        if keys.iter().any(|existing| existing.id == key.id) {
             return Err(SessionError::invalid("key id", "is taken; try again"));
         }
         keys.push(key.clone());
@@ -42,7 +42,7 @@ impl KeyStore for InMemoryKeyStore {
     }
 
     async fn had_any(&self) -> Result<bool> {
-        // None is ever taken out.
+        // Keys are revoked but never removed, so a non-empty list is proof enough.
         Ok(!self.lock().is_empty() || self.had_any.load(Ordering::SeqCst))
     }
 

@@ -1,4 +1,4 @@
-//! Renews leases and keeps the queue for them.
+//! Renews leases and maintains the queue for them.
 
 use retain_core::{
     LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
@@ -6,7 +6,7 @@ use retain_core::{
 
 use super::schema::{SessionLog, SessionTables};
 
-/// Renews or releases a lease, or leaves the queue for it.
+/// Renews or releases a lease, or removes a ticket from its queue.
 pub(super) fn update(
     tables: &mut SessionTables,
     key: &SessionKey,
@@ -29,7 +29,7 @@ pub(super) fn update(
 }
 
 impl SessionLog {
-    /// Adds a ticket to the queue, or extends the one that is there.
+    /// Adds a ticket to the queue for the lease, or extends it.
     pub(super) fn queue(&mut self, ticket: &str, now_us: i64) {
         self.tickets
             .retain(|(queued, until)| *until > now_us || queued == ticket);

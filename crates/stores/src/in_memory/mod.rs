@@ -1,5 +1,4 @@
-//! Sessions, memories, artifacts and API keys in memory: the plain model of the contract. They live
-//! as long as the process.
+//! The in-memory store: sessions, memories, artifacts and API keys that are lost with the process.
 
 mod addresses;
 mod append;
@@ -36,7 +35,7 @@ pub use self::{
     memory::InMemoryMemoryStore,
 };
 
-/// Sessions that live as long as the process.
+/// Sessions in memory, which are lost when the process ends.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> retain_core::Result<()> {
@@ -64,7 +63,7 @@ impl Default for InMemoryStore {
 }
 
 impl InMemoryStore {
-    /// An empty store whose leases and expiries follow `clock`.
+    /// Creates an empty store that uses `clock` for leases and TTLs.
     pub fn with_clock(clock: Arc<dyn Clock>) -> InMemoryStore {
         InMemoryStore {
             tables: Mutex::default(),
@@ -78,7 +77,8 @@ impl InMemoryStore {
     }
 
     fn tables(&self) -> MutexGuard<'_, SessionTables> {
-        // Each function changes the tables after all that can fail, so a panic leaves them whole.
+        // Each function changes the tables after all steps that can fail, so the tables are
+        // consistent even after a panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,12 +114,12 @@ impl SessionStore for InMemoryStore {
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
-        let written = append::append(&mut self.tables(), key, batch, self.now_us())?;
-        // A caller that only queued has changed nothing that others wait for.
-        if matches!(written, AppendOutcome::Done { .. }) {
+        let outcome = append::append(&mut self.tables(), key, batch, self.now_us())?;
+        // A caller that has only queued for the lease has not changed the session.
+        if matches!(outcome, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }
-        Ok(written)
+        Ok(outcome)
     }
 
     async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
@@ -220,7 +220,7 @@ impl TransferStore for InMemoryStore {
     }
 
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
-        self.tables().shared.add(app, user, shared);
+        self.tables().shared.add_absent(app, user, shared);
         Ok(())
     }
 

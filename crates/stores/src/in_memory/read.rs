@@ -9,7 +9,7 @@ use retain_core::{
 
 use super::schema::{SessionLog, SessionTables};
 
-/// A session with the events of `window`.
+/// Reads a session with the events of `window`.
 pub(super) fn session(
     tables: &SessionTables,
     key: &SessionKey,
@@ -24,17 +24,17 @@ pub(super) fn session(
             ReadDetail::StateAt(position) => tables.state(key, log, position),
             ReadDetail::EventsOnly => ScopedState::default(),
         },
-        events: events(log, window),
+        events: read_window(log, window),
     })
 }
 
-fn events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
+fn read_window(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     let last = window.last.min(log.position());
     let in_range = (window.first.max(1)..=last).map(|p| (p, &log.events[p as usize - 1]));
     let since = window.after_timestamp.unwrap_or(f64::NEG_INFINITY);
     let in_time = in_range.filter(|(_, event)| event.timestamp >= since);
     let all = in_time.map(|(position, event)| (position, Arc::clone(event)));
-    // Without a time filter the positions are known, so the ends are found by counting.
+    // Positions are dense, so without a time filter the newest and oldest are found by counting.
     if window.after_timestamp.is_none() {
         let len = (last + 1).saturating_sub(window.first.max(1)) as usize;
         let skip = window.newest.map_or(0, |newest| len.saturating_sub(newest));
@@ -46,7 +46,7 @@ fn events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     events
 }
 
-/// The keys of an app, or of a user of it.
+/// Reads the state keys of an app or of one of its users.
 pub(super) fn shared_state(tables: &SessionTables, app: &str, user: Option<&str>) -> JsonMap {
     match user {
         Some(user) => tables.shared.user(app, user),
@@ -54,7 +54,7 @@ pub(super) fn shared_state(tables: &SessionTables, app: &str, user: Option<&str>
     }
 }
 
-/// The positions of the events that `lookup` names.
+/// Finds the positions of the events that `lookup` names.
 pub(super) fn find_events(
     tables: &mut SessionTables,
     key: &SessionKey,
@@ -72,7 +72,7 @@ pub(super) fn find_events(
     })
 }
 
-/// The session and the state it was created with.
+/// Reads a session's head and the state it was created with.
 pub(super) fn log_header(
     tables: &SessionTables,
     key: &SessionKey,

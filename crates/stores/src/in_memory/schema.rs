@@ -1,4 +1,4 @@
-//! What the in-memory store holds: its equivalent of tables.
+//! The data structures of the in-memory store, its equivalent of tables.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +19,7 @@ pub(super) struct SessionTables {
     pub(super) logs: BTreeMap<SessionKey, SessionLog>,
     pub(super) shared: SharedState,
     pub(super) drafts: HashMap<u64, LogDraft>,
-    /// The last number given to a session or a draft. No number is given twice.
+    /// The last number assigned to a session or a draft. Numbers are never reused.
     last_number: u64,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct SessionTables {
 pub(super) struct LogDraft {
     pub(super) key: SessionKey,
     pub(super) log: SessionLog,
-    /// When the draft expires, unless events arrive before.
+    /// When the draft expires. Adding events extends it.
     pub(super) until_us: i64,
 }
 
-/// One session's log and the views of it.
+/// One session's log, with its current state, id index and lease.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SessionLog {
     pub(super) incarnation: u64,
@@ -53,7 +53,7 @@ pub(super) struct SessionLog {
 }
 
 impl SessionTables {
-    /// A number that was never given before.
+    /// Assigns a number that was never used before.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number

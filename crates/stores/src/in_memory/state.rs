@@ -1,4 +1,4 @@
-//! State in memory: every value of a session's own keys, and the keys that sessions share.
+//! Stores state: all values of a session's own keys, and the keys that sessions share.
 
 use std::{
     borrow::Cow,
@@ -13,29 +13,29 @@ use retain_core::{
 
 use super::schema::{SessionLog, SessionTables};
 
-/// The longest text that is cached for the next list. Most are short, and a long one would take
-/// as much memory again as the keys themselves.
+/// Maximum bytes of an encoded state that is cached for the next list. Most states are short, and
+/// caching a long one would double its memory.
 const CACHED_TEXT_MAX: usize = 1024;
 
-/// The values of a key with their positions; `None` where it became absent.
+/// The values of a state key with their positions; `None` where the key was removed.
 type Values = Vec<(u64, Option<Json>)>;
 
-/// A session's own keys with every value they ever had.
+/// A session's own state keys with all their past values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OwnState {
     values: BTreeMap<String, Values>,
-    /// The current keys as text, once they were listed: few sessions change between two lists.
+    /// The current keys, encoded by the last list. Few sessions change between two lists.
     text: OnceLock<Box<str>>,
 }
 
 impl OwnState {
-    /// All values, to be changed.
+    /// Returns all values for a change, and drops the cached text.
     pub(super) fn values_mut(&mut self) -> &mut BTreeMap<String, Values> {
         self.text = OnceLock::new();
         &mut self.values
     }
 
-    /// Sets keys as of `position`.
+    /// Sets keys at `position`.
     pub(super) fn set(&mut self, position: u64, changes: &[(String, Option<Json>)]) {
         if changes.is_empty() {
             return;
@@ -47,13 +47,13 @@ impl OwnState {
         }
     }
 
-    /// The current value of a key.
+    /// Returns the current value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
         self.values.get(key).and_then(newest)
     }
 
-    /// The keys as they were after `position`.
-    pub(super) fn at(&self, position: u64) -> JsonMap {
+    /// Returns the keys as they were after `position`.
+    pub(super) fn values_at(&self, position: u64) -> JsonMap {
         let at = |values: &Values| {
             let end = values.partition_point(|(at, _)| *at <= position);
             values[..end].last().and_then(|(_, value)| value.clone())
@@ -63,7 +63,7 @@ impl OwnState {
             .collect()
     }
 
-    /// The current keys as text; on failure, the key that has no JSON form and why.
+    /// Encodes the current keys. On failure, returns the key that has no JSON form, and the error.
     pub(super) fn text(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
         if let Some(text) = self.text.get() {
             return Ok(Cow::Borrowed(text));
@@ -87,8 +87,8 @@ fn newest(values: &Values) -> Option<&Json> {
     values.last().and_then(|(_, value)| value.as_ref())
 }
 
-/// What shared scopes become: the app's keys and the user's, `None` where they stay.
-pub(super) type SharedAfter = (Option<JsonMap>, Option<JsonMap>);
+/// The new state keys of the app and of the user; `None` where nothing changes.
+pub(super) type SharedUpdate = (Option<JsonMap>, Option<JsonMap>);
 
 /// The keys that sessions share, by app and by user.
 #[derive(Debug, Default)]
@@ -107,13 +107,13 @@ impl SharedState {
         self.users.get(&key).cloned().unwrap_or_default()
     }
 
-    /// What the shared scopes hold after `changes`, if that is within the limit.
-    pub(super) fn after<'a>(
+    /// Computes the shared state after `changes`. Fails if it exceeds the limit.
+    pub(super) fn plan_update<'a>(
         &self,
         key: &SessionKey,
         changes: impl Iterator<Item = &'a Changes>,
         bytes_max: usize,
-    ) -> Result<SharedAfter> {
+    ) -> Result<SharedUpdate> {
         let (mut app, mut user) = (None, None);
         for change in changes {
             if !change.app.is_empty() {
@@ -140,7 +140,7 @@ impl SharedState {
         Ok((app, user))
     }
 
-    pub(super) fn replace(&mut self, key: &SessionKey, (app, user): SharedAfter) {
+    pub(super) fn apply_update(&mut self, key: &SessionKey, (app, user): SharedUpdate) {
         if let Some(app) = app {
             self.apps.insert(key.app.clone(), app);
         }
@@ -150,31 +150,31 @@ impl SharedState {
     }
 
     /// Sets the keys that the app or the user does not have yet.
-    pub(super) fn add(&mut self, app: &str, user: &str, keys: &ScopedState) {
-        let of_app = self.apps.entry(app.to_owned()).or_default();
-        store_rules::set_absent(of_app, &keys.app);
+    pub(super) fn add_absent(&mut self, app: &str, user: &str, keys: &ScopedState) {
+        let app_keys = self.apps.entry(app.to_owned()).or_default();
+        store_rules::set_absent(app_keys, &keys.app);
         let owner = (app.to_owned(), user.to_owned());
         store_rules::set_absent(self.users.entry(owner).or_default(), &keys.user);
     }
 }
 
 impl SessionTables {
-    /// The state of all scopes that a session sees, with its own state after `position`.
+    /// Returns the state of all scopes that a session sees, with its own state after `position`.
     pub(super) fn state(&self, key: &SessionKey, log: &SessionLog, position: u64) -> ScopedState {
         ScopedState {
             app: self.shared.app(&key.app),
             user: self.shared.user(&key.app, &key.user),
-            session: log.state.at(position),
+            session: log.state.values_at(position),
         }
     }
 }
 
 impl SessionLog {
     pub(super) fn count_state_bytes(&self) -> usize {
-        map_bytes(&self.state.at(u64::MAX))
+        map_bytes(&self.state.values_at(u64::MAX))
     }
 
-    /// How many bytes the session's own keys take after `changes`. Costs what changes.
+    /// Returns the bytes of the session's own keys after `changes`. Reads only the changed keys.
     pub(super) fn state_bytes_after<'a>(
         &self,
         changes: impl Iterator<Item = &'a Changes>,

@@ -6,12 +6,12 @@ use super::{InMemoryStore, schema::SessionLog};
 
 /// Returns when the session may have changed after `position`, or after a while.
 pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u64) {
-    let ring = store.hub.listen(key);
+    let notification = store.hub.listen(key);
     let now_us = store.now_us();
-    let here = store.tables().log(key, now_us).map(SessionLog::position);
-    if here.is_none_or(|here| here > position) {
+    let current = store.tables().log(key, now_us).map(SessionLog::position);
+    if current.is_none_or(|current| current > position) {
         return;
     }
     // An expiry sends no notification, so the wait is bounded.
-    let _ = tokio::time::timeout(CHANGE_POLL, ring).await;
+    let _ = tokio::time::timeout(CHANGE_POLL, notification).await;
 }

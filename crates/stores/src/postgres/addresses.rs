@@ -1,5 +1,7 @@
-//! Addresses of everything there is, a page at a time: what a store that takes this one's place asks
-//! for. Texts are compared byte by byte, here as in Rust.
+//! Lists the addresses of all sessions, owners, memories and artifacts in pages, for a migration to
+//! another store.
+//!
+//! Text is compared byte by byte, as in Rust.
 
 use std::fmt::Debug;
 
@@ -11,7 +13,7 @@ use super::{
     rows::{clock_us, count},
 };
 
-async fn ask<E>(
+async fn query<E>(
     database: &Database,
     sql: &str,
     params: &[Param<'_>],
@@ -21,7 +23,7 @@ async fn ask<E>(
     Ok(client.query(&statement, params).await?)
 }
 
-/// The addresses of sessions that have not expired.
+/// Lists the keys of sessions that have not expired.
 pub(super) async fn sessions(
     database: &Database,
     after: Option<&SessionKey>,
@@ -36,7 +38,7 @@ pub(super) async fn sessions(
     );
     let none = SessionKey::new("", "", "");
     let SessionKey { app, user, id } = after.unwrap_or(&none);
-    let found = ask(
+    let found = query(
         database,
         SQL,
         &[app, user, id, &now_us, &count(Some(limit))],
@@ -50,13 +52,13 @@ pub(super) async fn sessions(
     Ok(keys)
 }
 
-/// Owners of shared state, a page at a time.
+/// Lists the owners of shared state.
 pub(super) async fn state_owners(
     database: &Database,
     after: Option<&StateOwner>,
     limit: usize,
 ) -> Result<Vec<StateOwner>, Failure> {
-    // Without an owner all come; behind an app's own keys, which are those of user '', its users.
+    // $1 selects the first page. The app itself has the empty user, so its users follow it.
     const SQL: &str = "SELECT DISTINCT app, user_id FROM retain_shared_state \
                        WHERE $1::bool OR (app, user_id) > ($2, $3) \
                        ORDER BY app, user_id LIMIT $4::int8";
@@ -64,7 +66,7 @@ pub(super) async fn state_owners(
     let user = after.and_then(|after| after.user.as_deref());
     let (is_first, user) = (after.is_none(), user.unwrap_or_default());
     let params: &[Param<'_>] = &[&is_first, &app, &user, &count(Some(limit))];
-    let found = ask(database, SQL, params).await?;
+    let found = query(database, SQL, params).await?;
     let mut owners = Vec::with_capacity(found.len());
     for row in &found {
         let user: String = row.try_get(1)?;
@@ -76,7 +78,7 @@ pub(super) async fn state_owners(
     Ok(owners)
 }
 
-/// Whose memories there are, or hashes of forgotten ones.
+/// Lists the scopes that have memories, or hashes of forgotten ones.
 pub(super) async fn memory_scopes<E>(
     database: &Database,
     after: Option<&MemoryScope>,
@@ -88,7 +90,7 @@ pub(super) async fn memory_scopes<E>(
                        ORDER BY app, user_id LIMIT $4::int8";
     let (app, user) = after.map_or(("", ""), |after| (&after.app, &after.user));
     let params: &[Param<'_>] = &[&after.is_none(), &app, &user, &count(Some(limit))];
-    let found = ask(database, SQL, params).await?;
+    let found = query(database, SQL, params).await?;
     let mut scopes = Vec::with_capacity(found.len());
     for row in &found {
         scopes.push(MemoryScope {
@@ -99,13 +101,13 @@ pub(super) async fn memory_scopes<E>(
     Ok(scopes)
 }
 
-/// The places of artifacts. What belongs to an expired session is as good as gone.
+/// Lists the addresses of artifacts, without those of expired sessions.
 pub(super) async fn artifacts<E: Debug>(
     database: &Database,
     after: Option<&ArtifactAddress>,
     limit: usize,
     now_us: Option<i64>,
-    damaged: impl Fn(&[u8]) -> E,
+    corrupt_name: impl Fn(&[u8]) -> E,
 ) -> Result<Vec<ArtifactAddress>, Failure<E>> {
     const SQL: &str = concat!(
         "SELECT DISTINCT app, user_id, session, name FROM retain_artifacts it \
@@ -128,13 +130,13 @@ pub(super) async fn artifacts<E: Debug>(
         &now_us,
         &count(Some(limit)),
     ];
-    let found = ask(database, SQL, params).await?;
-    let mut places = Vec::with_capacity(found.len());
+    let found = query(database, SQL, params).await?;
+    let mut addresses = Vec::with_capacity(found.len());
     for row in &found {
         let (session, name): (String, Vec<u8>) = (row.try_get(2)?, row.try_get(3)?);
         let name = String::from_utf8(name);
-        let name = name.map_err(|error| Failure::Decided(damaged(error.as_bytes())))?;
-        places.push(ArtifactAddress {
+        let name = name.map_err(|error| Failure::Decided(corrupt_name(error.as_bytes())))?;
+        addresses.push(ArtifactAddress {
             app: row.try_get(0)?,
             user: row.try_get(1)?,
             session: Some(session).filter(|session| !session.is_empty()),
@@ -142,5 +144,5 @@ pub(super) async fn artifacts<E: Debug>(
             name,
         });
     }
-    Ok(places)
+    Ok(addresses)
 }

@@ -1,5 +1,5 @@
-//! Artifacts on the session database: deleted with their session, erased with the user. Each
-//! operation is one statement.
+//! The artifact store on the session database. Artifacts are deleted with their session and erased
+//! with the user.
 
 use std::{fmt, sync::Arc};
 
@@ -13,11 +13,11 @@ use tokio_postgres::Row;
 
 use super::{
     NAME, PostgresStore, addresses,
-    pool::{Database, Failure, Param, Retry, tried},
+    pool::{Database, Failure, Param, Retry, retry},
 };
-use crate::sql::artifacts::{self as sql, ArtifactRow, session};
+use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
-/// Bytes of an artifact: as many as SQLite takes. A row of PostgreSQL has room for a little more.
+/// Maximum bytes of an artifact, equal to SQLite's limit; PostgreSQL's limit is slightly higher.
 const BYTES_MAX: usize = 1_000_000_000;
 
 /// Artifacts on the database of a [`PostgresSessionService`](crate::PostgresSessionService).
@@ -36,7 +36,7 @@ const BYTES_MAX: usize = 1_000_000_000;
 /// ```
 pub type PostgresArtifactService = StoreArtifactService<PostgresArtifactStore>;
 
-/// The store behind [`PostgresArtifactService`]: [`PostgresStore::artifacts`] gives it.
+/// The store behind [`PostgresArtifactService`]. [`PostgresStore::artifacts`] creates it.
 #[derive(Clone)]
 pub struct PostgresArtifactStore {
     database: Arc<Database>,
@@ -46,8 +46,8 @@ pub struct PostgresArtifactStore {
 
 impl fmt::Debug for PostgresArtifactStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_tuple("PostgresArtifactStore");
-        shown.field(&self.uri).finish()
+        let mut tuple = f.debug_tuple("PostgresArtifactStore");
+        tuple.field(&self.uri).finish()
     }
 }
 
@@ -70,50 +70,50 @@ impl From<ArtifactError> for Failure<ArtifactError> {
     }
 }
 
-/// What a caller is told.
-fn told(operation: &'static str) -> impl Fn(Failure<ArtifactError>) -> ArtifactError {
+/// Returns a converter from failures of `operation` to artifact errors.
+fn to_artifact_error(operation: &'static str) -> impl Fn(Failure<ArtifactError>) -> ArtifactError {
     move |failure| {
         let failure: Failure<SessionError> = match failure {
             Failure::Decided(error) => return error,
             Failure::Database(error) => Failure::Database(error),
             Failure::NoConnection(error) => Failure::NoConnection(error),
-            Failure::Again(what) => Failure::Again(what),
+            Failure::Transient(what) => Failure::Transient(what),
         };
-        sql::as_artifact_error(NAME, failure.told(operation))
+        sql::as_artifact_error(NAME, failure.into_session_error(operation))
     }
 }
 
-/// The condition that a row is of the artifact with the address ($1 to $5). The hash is in the
-/// index; the name is compared too, because hashes may collide.
+/// The condition that selects the rows of one artifact ($1 to $5). The index contains the hash; the
+/// name is compared too, because hashes may collide.
 macro_rules! by_address {
     () => {
         "app = $1 AND user_id = $2 AND session = $3 AND name_hash = $4 AND name = $5"
     };
 }
 
-/// An artifact's address, as its rows have it.
-struct Address<'a> {
-    place: &'a ArtifactAddress,
+/// The columns that identify an artifact.
+struct ArtifactRowKey<'a> {
+    address: &'a ArtifactAddress,
     session: &'a str,
     name: &'a [u8],
     hash: Vec<u8>,
 }
 
-impl<'a> Address<'a> {
-    fn of(place: &'a ArtifactAddress) -> Address<'a> {
-        Address {
-            place,
-            session: session(place),
-            name: place.name.as_bytes(),
-            hash: Sha256::digest(place.name.as_bytes()).to_vec(),
+impl<'a> ArtifactRowKey<'a> {
+    fn new(address: &'a ArtifactAddress) -> ArtifactRowKey<'a> {
+        ArtifactRowKey {
+            address,
+            session: session_column(address),
+            name: address.name.as_bytes(),
+            hash: Sha256::digest(address.name.as_bytes()).to_vec(),
         }
     }
 
-    /// The parameters of `by_address`, and those behind them.
+    /// The parameters of `by_address`, followed by `more`.
     fn params<'p>(&'p self, more: &[Param<'p>]) -> Vec<Param<'p>> {
         let mut params: Vec<Param<'_>> = vec![
-            &self.place.app,
-            &self.place.user,
+            &self.address.app,
+            &self.address.user,
             &self.session,
             &self.hash,
             &self.name,
@@ -122,11 +122,11 @@ impl<'a> Address<'a> {
         params
     }
 
-    /// Refuses what an index has no room for.
+    /// Rejects values that are too long for the index.
     fn check(&self) -> Result<(), ArtifactError> {
         for (what, text) in [
-            ("app name", self.place.app.as_str()),
-            ("user id", &self.place.user),
+            ("app name", self.address.app.as_str()),
+            ("user id", &self.address.user),
             ("session id", self.session),
         ] {
             let (found, limit) = (text.len(), Limits::ID_BYTES_MAX);
@@ -139,7 +139,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// Refuses what a row has no room for.
+/// Rejects artifacts that are too large for a row.
 fn check_size(data: usize, texts: usize) -> Result<(), ArtifactError> {
     let found = data + texts;
     if found > BYTES_MAX {
@@ -149,17 +149,17 @@ fn check_size(data: usize, texts: usize) -> Result<(), ArtifactError> {
     Ok(())
 }
 
-async fn ask(database: &Database, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
+async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
     let client = database.connection().await?;
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, params).await?)
 }
 
-/// Keeps a version under this number; false if somebody else has taken it. The number is decided
-/// before: an attempt that was given up and gets on late must not find another one free.
+/// Inserts a version with this number; returns false if the number is taken. The caller chooses the
+/// number, so that a late write of an abandoned attempt cannot insert the artifact a second time.
 async fn insert(
     database: &Database,
-    address: &Address<'_>,
+    row_key: &ArtifactRowKey<'_>,
     row: &ArtifactRow,
     version: i64,
 ) -> Outcome<bool> {
@@ -167,29 +167,31 @@ async fn insert(
          create_time, mime_type, custom_metadata, part, data, version) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
          ON CONFLICT DO NOTHING RETURNING version";
-    let found = ask_about(database, SQL, address, row, version).await?;
+    let found = query_version(database, SQL, row_key, row, version).await?;
     Ok(!found.is_empty())
 }
 
-/// The number of the version to come, and the number of the newest row.
-async fn newest(database: &Database, address: &Address<'_>) -> Outcome<(i64, i64)> {
+/// Finds the next free version number, and the number of the newest row.
+async fn find_newest(database: &Database, row_key: &ArtifactRowKey<'_>) -> Outcome<(i64, i64)> {
     const SQL: &str = concat!(
         "SELECT coalesce(max(version) + 1, 0), coalesce(max(number), 0) \
          FROM retain_artifacts WHERE ",
         by_address!()
     );
-    let found = ask(database, SQL, &address.params(&[])).await?;
+    let found = query(database, SQL, &row_key.params(&[])).await?;
     match found.first() {
         Some(row) => Ok((row.try_get(0)?, row.try_get(1)?)),
-        None => Err(Failure::Again("the server did not count")),
+        None => Err(Failure::Transient(
+            "the server returned no row for the newest version",
+        )),
     }
 }
 
-/// Whether this version says and holds just this, saved at this time: then it is that of an attempt
-/// whose end was not heard of.
+/// Whether the stored version equals this one, including its time: then an earlier, unconfirmed
+/// attempt has saved it.
 async fn is_same(
     database: &Database,
-    address: &Address<'_>,
+    row_key: &ArtifactRowKey<'_>,
     row: &ArtifactRow,
     version: i64,
 ) -> Outcome<bool> {
@@ -199,43 +201,50 @@ async fn is_same(
         " AND create_time = $6 AND mime_type IS NOT DISTINCT FROM $7 AND custom_metadata = $8 \
          AND part = $9 AND data IS NOT DISTINCT FROM $10 AND version = $11"
     );
-    let found = ask_about(database, SQL, address, row, version).await?;
+    let found = query_version(database, SQL, row_key, row, version).await?;
     Ok(!found.is_empty())
 }
 
-async fn ask_about(
+async fn query_version(
     database: &Database,
     sql: &str,
-    address: &Address<'_>,
+    row_key: &ArtifactRowKey<'_>,
     row: &ArtifactRow,
     version: i64,
 ) -> Outcome<Vec<Row>> {
     let mime_type = row.mime_type.as_ref().map(String::as_bytes);
-    let (notes, part) = (row.custom_metadata.as_bytes(), row.part.as_bytes());
+    let (metadata, part) = (row.custom_metadata.as_bytes(), row.part.as_bytes());
     let data = row.data.as_deref();
-    let params = address.params(&[&row.create_time, &mime_type, &notes, &part, &data, &version]);
-    ask(database, sql, &params).await
+    let params = row_key.params(&[
+        &row.create_time,
+        &mime_type,
+        &metadata,
+        &part,
+        &data,
+        &version,
+    ]);
+    query(database, sql, &params).await
 }
 
-async fn put(database: &Database, address: &Address<'_>, row: &ArtifactRow) -> Outcome<u64> {
+async fn put(database: &Database, row_key: &ArtifactRowKey<'_>, row: &ArtifactRow) -> Outcome<u64> {
     let (mut retry, mut version, mut is_unsure) = (Retry::new(database), None, false);
     loop {
         let saved = async {
             let number = match version {
                 Some(number) => number,
-                None => newest(database, address).await?.0,
+                None => find_newest(database, row_key).await?.0,
             };
             version = Some(number);
-            let is_saved = insert(database, address, row, number).await?
-                || (is_unsure && is_same(database, address, row, number).await?);
+            let is_saved = insert(database, row_key, row, number).await?
+                || (is_unsure && is_same(database, row_key, row, number).await?);
             Ok((number, is_saved))
         };
         match saved.await {
             Ok((number, true)) => return Ok(number as u64),
-            // One of those who came at once has got the number: there is nothing to wait for.
+            // A concurrent save took the number: retry at once with the next one.
             Ok((_, false)) => (version, is_unsure) = (None, false),
             Err(failure) => {
-                retry.again(failure).await?;
+                retry.wait_or_fail(failure).await?;
                 is_unsure = true;
             }
         }
@@ -244,7 +253,7 @@ async fn put(database: &Database, address: &Address<'_>, row: &ArtifactRow) -> O
 
 async fn get(
     database: &Database,
-    place: &ArtifactAddress,
+    address: &ArtifactAddress,
     version: Option<u64>,
 ) -> Outcome<Option<StoredArtifact>> {
     const SQL: &str = concat!(
@@ -252,64 +261,65 @@ async fn get(
         by_address!(),
         " AND ($6::int8 IS NULL OR version = $6) ORDER BY version DESC LIMIT 1"
     );
-    // A number that no row can have is asked for like any other that there is not.
+    // -1 matches no row, as does every version above `i64::MAX`.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
-    let address = Address::of(place);
-    let found = ask(database, SQL, &address.params(&[&version])).await?;
+    let row_key = ArtifactRowKey::new(address);
+    let found = query(database, SQL, &row_key.params(&[&version])).await?;
     let Some(row) = found.first() else {
         return Ok(None);
     };
     let version = row.try_get::<_, i64>(0)? as u64;
-    let part = text(place, version, row.try_get(1)?)?;
+    let part = text(address, version, row.try_get(1)?)?;
     let data: Option<&[u8]> = row.try_get(2)?;
     let data = data.map(Bytes::from);
-    Ok(Some(sql::stored(place, version, part, data)?))
+    Ok(Some(sql::decode_artifact(address, version, part, data)?))
 }
 
-async fn versions(database: &Database, place: &ArtifactAddress) -> Outcome<Vec<ArtifactVersion>> {
+async fn versions(database: &Database, address: &ArtifactAddress) -> Outcome<Vec<ArtifactVersion>> {
     const SQL: &str = concat!(
         "SELECT version, create_time, mime_type, custom_metadata FROM retain_artifacts WHERE ",
         by_address!(),
         " ORDER BY version"
     );
-    let address = Address::of(place);
+    let row_key = ArtifactRowKey::new(address);
     let mut versions = Vec::new();
-    for row in ask(database, SQL, &address.params(&[])).await? {
+    for row in query(database, SQL, &row_key.params(&[])).await? {
         let version = row.try_get::<_, i64>(0)? as u64;
         let mime_type: Option<&[u8]> = row.try_get(2)?;
-        let mime_type = mime_type.map(|bytes| text(place, version, bytes).map(str::to_owned));
-        let notes = text(place, version, row.try_get(3)?)?;
+        let mime_type = mime_type.map(|bytes| text(address, version, bytes).map(str::to_owned));
+        let metadata = text(address, version, row.try_get(3)?)?;
         let (create_time, mime_type) = (row.try_get(1)?, mime_type.transpose()?);
-        versions.push(sql::read_version(
-            place,
+        versions.push(sql::decode_version(
+            address,
             version,
             create_time,
             mime_type,
-            notes,
+            metadata,
         )?);
     }
     Ok(versions)
 }
 
-/// The text that some bytes of a version are.
+/// Reads bytes of a version as UTF-8 text.
 fn text<'a>(
-    place: &ArtifactAddress,
+    address: &ArtifactAddress,
     version: u64,
     bytes: &'a [u8],
 ) -> Result<&'a str, ArtifactError> {
-    std::str::from_utf8(bytes).map_err(|e| sql::corrupt(place, version, e))
+    std::str::from_utf8(bytes).map_err(|e| sql::corrupt(address, version, e))
 }
 
-/// Removes the versions that there are, and none that is saved later, however late this gets on.
-async fn delete(database: &Database, place: &ArtifactAddress) -> Outcome<()> {
+/// Removes the current versions. The row number limits the delete, so that a delayed attempt does not
+/// remove versions that were saved later.
+async fn delete(database: &Database, address: &ArtifactAddress) -> Outcome<()> {
     const SQL: &str = concat!(
         "DELETE FROM retain_artifacts WHERE ",
         by_address!(),
         " AND number <= $6"
     );
-    let address = Address::of(place);
-    let (_, newest) = newest(database, &address).await?;
-    ask(database, SQL, &address.params(&[&newest]))
+    let row_key = ArtifactRowKey::new(address);
+    let (_, newest) = find_newest(database, &row_key).await?;
+    query(database, SQL, &row_key.params(&[&newest]))
         .await
         .map(drop)
 }
@@ -318,7 +328,7 @@ async fn list(database: &Database, app: &str, user: &str, session: &str) -> Outc
     const SQL: &str = "SELECT DISTINCT name FROM retain_artifacts \
                        WHERE app = $1 AND user_id = $2 AND session IN ('', $3)";
     let mut names = Vec::new();
-    for row in ask(database, SQL, &[&app, &user, &session]).await? {
+    for row in query(database, SQL, &[&app, &user, &session]).await? {
         let name = String::from_utf8(row.try_get(0)?).map_err(|error| ArtifactError::Store {
             store: NAME,
             operation: "list artifacts",
@@ -329,12 +339,13 @@ async fn list(database: &Database, app: &str, user: &str, session: &str) -> Outc
     Ok(names)
 }
 
-/// Removes what belongs to the sessions with the numbers $1, while they are still there.
+/// Removes the artifacts of the sessions with the numbers $1. Must run before the sessions are
+/// deleted.
 pub(super) const DELETE_OF_SESSIONS: &str = "DELETE FROM retain_artifacts a \
      USING retain_sessions s WHERE s.number = ANY($1) AND a.app = s.app \
      AND a.user_id = s.user_id AND a.session = s.id";
 
-/// Removes some of the versions of the user $2 in the app $1.
+/// Removes one chunk of the versions of user $2 in app $1.
 pub(super) const ERASE_CHUNK: &str = "DELETE FROM retain_artifacts WHERE number IN \
      (SELECT number FROM retain_artifacts WHERE app = $1 AND user_id = $2 LIMIT 64)";
 
@@ -350,32 +361,32 @@ impl ArtifactStore for PostgresArtifactStore {
         ArtifactNaming::Exact
     }
 
-    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        let (address, row) = (Address::of(place), ArtifactRow::of(new)?);
-        address.check()?;
+    async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
+        let (row_key, row) = (ArtifactRowKey::new(address), ArtifactRow::from_new(new)?);
+        row_key.check()?;
         let data = row.data.as_ref().map_or(0, |data| data.len());
         check_size(data, row.part.len() + row.custom_metadata.len())?;
-        let saved = put(&self.database, &address, &row).await;
-        saved.map_err(told("save an artifact"))
+        let saved = put(&self.database, &row_key, &row).await;
+        saved.map_err(to_artifact_error("save an artifact"))
     }
 
     async fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        tried!(get(&self.database, place, version)).map_err(told("load an artifact"))
+        retry!(get(&self.database, address, version)).map_err(to_artifact_error("load an artifact"))
     }
 
     async fn versions(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        tried!(versions(&self.database, place)).map_err(told("list versions"))
+        retry!(versions(&self.database, address)).map_err(to_artifact_error("list versions"))
     }
 
-    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        tried!(delete(&self.database, place)).map_err(told("delete an artifact"))
+    async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
+        retry!(delete(&self.database, address)).map_err(to_artifact_error("delete an artifact"))
     }
 
     async fn list(
@@ -385,7 +396,8 @@ impl ArtifactStore for PostgresArtifactStore {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
         let session = session.unwrap_or_default();
-        tried!(list(&self.database, app, user, session)).map_err(told("list artifacts"))
+        retry!(list(&self.database, app, user, session))
+            .map_err(to_artifact_error("list artifacts"))
     }
 
     async fn addresses(
@@ -393,25 +405,25 @@ impl ArtifactStore for PostgresArtifactStore {
         after: Option<&ArtifactAddress>,
         limit: usize,
     ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
-        let damaged = |name: &[u8]| ArtifactError::Corrupt {
+        let corrupt = |name: &[u8]| ArtifactError::Corrupt {
             address: String::from_utf8_lossy(name).into_owned(),
             version: 0,
             source: "its name is not UTF-8".into(),
         };
         let now_us = self.clock.as_ref().map(|clock| clock.now_us());
         let database = &self.database;
-        tried!(addresses::artifacts(
-            database, after, limit, now_us, damaged
+        retry!(addresses::artifacts(
+            database, after, limit, now_us, corrupt
         ))
-        .map_err(told("list artifacts"))
+        .map_err(to_artifact_error("list artifacts"))
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let mut erased = 0;
         loop {
-            // Some at a time, so that no statement takes as long as there is much.
-            let chunk = tried!(erase_chunk(&self.database, app, user));
-            match chunk.map_err(told("erase a user"))? {
+            // Erase in chunks, so that each statement stays short.
+            let chunk = retry!(erase_chunk(&self.database, app, user));
+            match chunk.map_err(to_artifact_error("erase a user"))? {
                 0 => return Ok(erased),
                 more => erased += more,
             }
@@ -423,7 +435,7 @@ impl ArtifactStore for PostgresArtifactStore {
 mod tests {
     use super::*;
 
-    fn place(app: String, session: String) -> ArtifactAddress {
+    fn artifact_address(app: String, session: String) -> ArtifactAddress {
         ArtifactAddress {
             app,
             user: "ada".to_owned(),
@@ -434,15 +446,15 @@ mod tests {
     }
 
     #[test]
-    fn owners_fit_an_index_or_are_refused() {
+    fn id_too_long_for_the_index_is_rejected() {
         let most = "x".repeat(Limits::ID_BYTES_MAX);
-        let fits = place(most.clone(), most.clone());
-        Address::of(&fits).check().unwrap();
-        for place in [
-            place(format!("{most}x"), "s".to_owned()),
-            place("app".to_owned(), format!("{most}x")),
+        let fits = artifact_address(most.clone(), most.clone());
+        ArtifactRowKey::new(&fits).check().unwrap();
+        for address in [
+            artifact_address(format!("{most}x"), "s".to_owned()),
+            artifact_address("app".to_owned(), format!("{most}x")),
         ] {
-            let error = Address::of(&place).check().unwrap_err();
+            let error = ArtifactRowKey::new(&address).check().unwrap_err();
             assert!(matches!(error, ArtifactError::Invalid { .. }), "{error}");
         }
     }

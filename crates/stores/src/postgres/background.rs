@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
     PostgresStore, delete, erase,
-    pool::{Failure, tried},
+    pool::{Failure, retry},
 };
 
 /// The background jobs of one process.
@@ -17,88 +17,88 @@ pub(super) struct BackgroundJobs {
     vacuum: BackgroundJob,
 }
 
-/// A job that one task at a time runs. A request while one is already due adds nothing.
+/// A job that one task at a time runs. A request while the job is due changes nothing.
 #[derive(Debug, Default)]
 struct BackgroundJob {
     is_due: AtomicBool,
-    turn: Mutex<()>,
+    running: Mutex<()>,
 }
 
 impl BackgroundJob {
-    /// Whether no other task has requested the job.
-    fn is_ours(&self) -> bool {
+    /// Requests the job; false if it is due already.
+    fn request(&self) -> bool {
         !self.is_due.swap(true, Ordering::SeqCst)
     }
 
     /// Waits until the job may run. This run covers all requests so far.
     async fn begin(&self) -> MutexGuard<'_, ()> {
-        let turn = self.turn.lock().await;
+        let guard = self.running.lock().await;
         self.is_due.store(false, Ordering::SeqCst);
-        turn
+        guard
     }
 
     /// Waits until the job may run; `None` if another run has covered the request.
     async fn begin_if_due(&self) -> Option<MutexGuard<'_, ()>> {
-        let turn = self.turn.lock().await;
-        self.is_due.swap(false, Ordering::SeqCst).then_some(turn)
+        let guard = self.running.lock().await;
+        self.is_due.swap(false, Ordering::SeqCst).then_some(guard)
     }
 }
 
 impl PostgresStore {
-    /// Removes what is left of deleted sessions, a chunk at a time. It is done behind the scenes
-    /// whenever something was deleted; this waits for it.
+    /// Removes the logs of deleted sessions, in chunks, and waits for the end. A background job does
+    /// the same after each deletion.
     pub async fn purge(&self) -> Result<()> {
-        let _turn = self.background.purge.begin().await;
+        let _guard = self.background.purge.begin().await;
         self.purge_all().await
     }
 
     async fn purge_all(&self) -> Result<()> {
         loop {
-            let more = tried!(delete::purge_chunk(&self.database, self.now_us()));
-            if !more.map_err(|failure: Failure| failure.told("purge"))? {
+            let more = retry!(delete::purge_chunk(&self.database, self.now_us()));
+            if !more.map_err(|failure: Failure| failure.into_session_error("purge"))? {
                 return Ok(());
             }
         }
     }
 
-    /// Lets [`purge`](Self::purge) be done.
+    /// Starts [`purge`](Self::purge) in the background.
     pub(super) fn purge_later(&self) {
-        if !self.background.purge.is_ours() {
+        if !self.background.purge.request() {
             return;
         }
         let store = self.clone();
         tokio::spawn(async move {
-            if let Some(_turn) = store.background.purge.begin_if_due().await {
-                later(store.purge_all().await);
+            if let Some(_guard) = store.background.purge.begin_if_due().await {
+                log_failed_purge(store.purge_all().await);
             }
         });
     }
 
-    /// As [`purge`](Self::purge), as far as it is possible now.
+    /// As [`purge`](Self::purge), but only logs a failure.
     pub(super) async fn purge_if_possible(&self) {
-        later(self.purge().await);
+        log_failed_purge(self.purge().await);
     }
 
-    /// Lets the space of what was erased be used again.
+    /// Starts a vacuum in the background, so that the space of erased rows is reused.
     pub(super) fn vacuum_later(&self) {
-        if !self.background.vacuum.is_ours() {
+        if !self.background.vacuum.request() {
             return;
         }
         let store = self.clone();
         tokio::spawn(async move {
-            let _turn = store.background.vacuum.begin().await;
+            let _guard = store.background.vacuum.begin().await;
             let vacuumed = erase::vacuum(&store.database).await;
             if let Err(failure) = vacuumed {
-                let error = failure.told("vacuum");
-                tracing::warn!("the space of what was erased is used again later: {error}");
+                let error = failure.into_session_error("vacuum");
+                tracing::warn!("cannot free the space of erased rows now: {error}");
             }
         });
     }
 }
 
-/// Marked logs stay marked: the next purge finds them.
-fn later(purged: Result<()>) {
+/// Logs a failed purge. The logs stay marked, so the next purge finds them.
+fn log_failed_purge(purged: Result<()>) {
     if let Err(error) = purged {
-        tracing::warn!("what is left of deleted sessions is purged later: {error}");
+        tracing::warn!("cannot purge deleted sessions now; the next purge retries: {error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Looking for damage: what the database itself cannot know.
+//! Checks stored data for corruption that the database cannot detect.
 
 use retain_core::{Result, SessionKey};
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::sql::LogCheck;
 
-/// Rows that are read at a time.
-const STEP: i64 = 1000;
+/// Rows that one query reads.
+const PAGE: i64 = 1000;
 
 statements! {
-    /// What a check asks.
-    Statements {
+    /// Statements that read sessions and logs in pages.
+    CheckStatements {
         sessions: "SELECT number, app, user_id, id, position FROM retain_sessions \
                    WHERE number > $1 ORDER BY number LIMIT $2",
         events: "SELECT position, body FROM retain_events WHERE log = $1 AND position > $2 \
@@ -22,15 +22,16 @@ statements! {
     }
 }
 
-/// Every position of every log is there, once, and every event can be read; so can every memory.
+/// Checks that every log has each position once and that every event and memory is readable. Returns
+/// the problems.
 pub(super) async fn check(database: &Database) -> Result<Vec<String>, Failure> {
     let transaction = database.transaction().await?;
-    let statements = Statements::prepare(&transaction).await?;
+    let statements = CheckStatements::prepare(&transaction).await?;
     let mut problems = Vec::new();
     transaction.begin_snapshot().await?;
     let mut after = i64::MIN;
     loop {
-        let sessions = transaction.query(&statements.sessions, [&after, &STEP]);
+        let sessions = transaction.query(&statements.sessions, [&after, &PAGE]);
         let sessions = sessions.await?;
         for row in &sessions {
             let key: (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
@@ -58,7 +59,7 @@ pub(super) async fn check(database: &Database) -> Result<Vec<String>, Failure> {
 
 async fn check_log(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &CheckStatements,
     log: i64,
     key: &SessionKey,
     position: u64,
@@ -67,13 +68,13 @@ async fn check_log(
     let mut check = LogCheck::new(key);
     let mut after = -1_i64;
     loop {
-        let rows = transaction.query(&statements.events, [&log, &after, &STEP]);
+        let rows = transaction.query(&statements.events, [&log, &after, &PAGE]);
         let rows = rows.await?;
         for row in &rows {
             after = row.try_get(0)?;
             check.check_row(after as u64, row.try_get(1)?, problems);
         }
-        if rows.len() < STEP as usize {
+        if rows.len() < PAGE as usize {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Making a connection: one host after the other, none of which may keep the next from being asked.
+//! Opens connections: tries each host in turn, with a time limit for each.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -17,49 +17,49 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresOptions;
 
-/// How long one host may take if nobody said.
+/// Default time limit for one address of a host.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The number of addresses of a host that the time limit allows for; the driver tries each in turn.
 const ADDRESSES: u32 = 3;
 
-/// Connects to the first host that answers.
+/// The hosts of a URI. Connects to the first that answers.
 ///
-/// The driver's own limit ends when somebody has taken the call; a host that then says nothing is
-/// waited for without end, and those behind it are never asked.
-pub(super) struct Hosts {
+/// The driver's own timeout covers only the TCP connection: a host that accepts and then hangs would
+/// block forever, and the next hosts would never be tried.
+pub(super) struct HostList {
     tls: MakeRustlsConnect,
-    /// The same for each host.
-    each: Vec<Config>,
+    /// One configuration for each host.
+    configs: Vec<Config>,
     limit: Duration,
     is_shuffled: bool,
 }
 
-impl Hosts {
-    pub(super) fn new(options: &PostgresOptions, tls: MakeRustlsConnect) -> Hosts {
+impl HostList {
+    pub(super) fn new(options: &PostgresOptions, tls: MakeRustlsConnect) -> HostList {
         let config = &options.config;
         let limit = config.get_connect_timeout().copied();
-        Hosts {
+        HostList {
             tls,
-            each: each_host(config),
+            configs: split_hosts(config),
             limit: limit.unwrap_or(CONNECT_MAX),
             is_shuffled: config.get_load_balance_hosts() == LoadBalanceHosts::Random,
         }
     }
 
-    /// How long one host may take, with all its addresses.
-    fn limit_of_one(&self) -> Duration {
+    /// The time limit for one host with all its addresses.
+    fn host_limit(&self) -> Duration {
         self.limit * ADDRESSES
     }
 
-    /// How long all of them may take together.
-    pub(super) fn limit_of_all(&self) -> Duration {
-        self.limit_of_one() * self.each.len() as u32 + Duration::from_secs(1)
+    /// The time limit for all hosts together.
+    pub(super) fn total_limit(&self) -> Duration {
+        self.host_limit() * self.configs.len() as u32 + Duration::from_secs(1)
     }
 
-    /// The hosts in the order in which they are asked.
-    fn in_order(&self) -> Vec<&Config> {
-        let mut hosts: Vec<&Config> = self.each.iter().collect();
+    /// The hosts in the order in which they are tried.
+    fn ordered(&self) -> Vec<&Config> {
+        let mut hosts: Vec<&Config> = self.configs.iter().collect();
         if self.is_shuffled {
             let random = RandomState::new();
             hosts.sort_by_cached_key(|host| random.hash_one(std::ptr::from_ref(*host)));
@@ -69,10 +69,10 @@ impl Hosts {
 
     /// Opens a connection outside the pool.
     pub(super) async fn open(&self) -> Result<(Client, JoinHandle<()>), Error> {
-        let hosts = self.in_order();
-        let (last, first) = hosts.split_last().expect("an address has a host");
+        let hosts = self.ordered();
+        let (last, first) = hosts.split_last().expect("a configuration has a host");
         for host in first {
-            if let Ok(Ok(opened)) = timeout(self.limit_of_one(), open(host, &self.tls)).await {
+            if let Ok(Ok(opened)) = timeout(self.host_limit(), open(host, &self.tls)).await {
                 return Ok(opened);
             }
         }
@@ -81,10 +81,10 @@ impl Hosts {
     }
 }
 
-/// The hosts as the pool asks for them.
-pub(super) struct SharedHosts(pub(super) Arc<Hosts>);
+/// Lets the pool open connections with a [`HostList`].
+pub(super) struct SharedHostList(pub(super) Arc<HostList>);
 
-impl Connect for SharedHosts {
+impl Connect for SharedHostList {
     fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
         Box::pin(self.0.open())
     }
@@ -92,22 +92,22 @@ impl Connect for SharedHosts {
 
 async fn open(config: &Config, tls: &MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
     let (client, connection) = config.connect(tls.clone()).await?;
-    let line = tokio::spawn(async move {
+    let driver = tokio::spawn(async move {
         // A task that waits for an answer gets the error itself.
         if let Err(error) = connection.await {
-            tracing::debug!("a connection to PostgreSQL has ended: {error}");
+            tracing::debug!("lost a connection to PostgreSQL: {error}");
         }
     });
-    Ok((client, line))
+    Ok((client, driver))
 }
 
-/// The same for each host by itself.
-fn each_host(config: &Config) -> Vec<Config> {
+/// Splits a configuration into one for each host.
+fn split_hosts(config: &Config) -> Vec<Config> {
     let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
     let ports = config.get_ports();
     let count = hosts.len().max(addresses.len());
     let fits = |length: usize| length == 0 || length == count;
-    // What does not fit together the driver refuses with good words.
+    // The driver rejects numbers of hosts, addresses and ports that do not match, with a good error.
     if count <= 1
         || !fits(hosts.len())
         || !fits(addresses.len())
@@ -134,7 +134,7 @@ fn each_host(config: &Config) -> Vec<Config> {
     (0..count).map(one).collect()
 }
 
-/// All that an address says beside where it is.
+/// Copies everything of a configuration except hosts and ports.
 fn without_hosts(config: &Config) -> Config {
     let mut one = Config::new();
     one.ssl_mode(config.get_ssl_mode())
@@ -175,11 +175,10 @@ mod tests {
                        target_session_attrs=read-write channel_binding=require \
                        load_balance_hosts=random";
 
-    /// Nothing that an address says is lost on the way to one of its hosts.
     #[test]
-    fn each_host_has_all_that_the_address_says() {
+    fn split_hosts_copies_every_parameter() {
         let parse = |hosts: &str| format!("{ALL} {hosts}").parse::<Config>().unwrap();
-        let each = each_host(&parse(
+        let configs = split_hosts(&parse(
             "host=a,/b,c hostaddr=127.0.0.1,127.0.0.2,127.0.0.3 port=1,2,3",
         ));
         let expected = [
@@ -187,12 +186,12 @@ mod tests {
             "host=/b hostaddr=127.0.0.2 port=2",
             "host=c hostaddr=127.0.0.3 port=3",
         ];
-        assert_eq!(each, expected.map(parse));
+        assert_eq!(configs, expected.map(parse));
         assert_eq!(
-            each_host(&parse("host=a,b port=7")),
+            split_hosts(&parse("host=a,b port=7")),
             ["host=a port=7", "host=b port=7"].map(parse)
         );
-        let odd = parse("host=a,b port=1,2,3");
-        assert_eq!(each_host(&odd), [odd]);
+        let mismatched = parse("host=a,b port=1,2,3");
+        assert_eq!(split_hosts(&mismatched), [mismatched]);
     }
 }

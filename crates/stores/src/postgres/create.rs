@@ -1,4 +1,4 @@
-//! Creates a session: its state is position 0 of its log.
+//! Creates a session, whose initial state is position 0 of its log.
 
 use retain_core::{
     Json, LimitKind, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
@@ -7,24 +7,24 @@ use tokio::join;
 use tokio_postgres::{Error, Row};
 
 use super::{
-    delete::{Burial, bury},
+    delete::{DeleteStatements, delete_sessions},
     pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
-    state::{OwnerKeys, SessionStateText, StateStatements},
+    state::{OwnStateChanges, OwnerKeys, StateStatements},
 };
 
-/// Writes the state that a session is created with.
+/// Writes the initial state of a session.
 pub(super) const INITIAL: &str = "INSERT INTO retain_events \
     (log, position, event_id, invocation, timestamp, body) VALUES ($1, 0, '', '', $2, $3)";
 
 statements! {
-    /// Reads and writes of creating a session.
-    Statements {
-        there: concat!(
+    /// Statements that create a session.
+    CreateStatements {
+        lock_existing: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
-        // The number of the log is that of the session. Of two at once, one gets a row.
+        // Log and session have the same number. Of two concurrent creates, one returns a row.
         insert: concat!(
             "WITH log AS (INSERT INTO retain_logs (purge_after_us) SELECT NULL::int8 \
              WHERE NOT EXISTS (SELECT 1 FROM retain_sessions \
@@ -39,51 +39,51 @@ statements! {
     }
 }
 
-/// Creates a session. `made` is the number that an earlier attempt gave it, if its commit was not
-/// confirmed.
+/// Creates a session. `made` is the number of the session that an earlier, unconfirmed attempt
+/// created.
 pub(super) async fn create(
     database: &Database,
     new: &NewSession,
     now_us: Option<i64>,
     made: &mut Option<i64>,
 ) -> Result<CachedHead, Failure> {
-    let mut own = SessionStateText::default();
+    let mut own = OwnStateChanges::default();
     own.set(0, &new.changes);
     check_limit(LimitKind::SessionState, own.bytes, new.state_bytes_max)?;
     let transaction = database.transaction().await?;
     let (statements, state) = join!(
-        biased; Statements::prepare(&transaction), StateStatements::prepare(&transaction)
+        biased; CreateStatements::prepare(&transaction), StateStatements::prepare(&transaction)
     );
     let (statements, state) = (statements?, state?);
-    let begun = begin(&transaction, &statements, &state, new, own.bytes, now_us);
-    let begun = match begun.await {
-        Ok(begun) => {
-            settle(
+    let rows = begin(&transaction, &statements, &state, new, own.bytes, now_us);
+    let decided = match rows.await {
+        Ok(rows) => {
+            decide_create(
                 &transaction,
                 &statements,
                 new,
                 own.bytes,
                 now_us,
-                begun,
+                rows,
                 made,
             )
             .await
         }
         Err(failure) => Err(failure),
     };
-    let (known, owners) = match begun {
-        Ok(CreateOutcome::New(known, owners)) => (known, owners),
-        Ok(CreateOutcome::Made(known)) => {
+    let (head, owners) = match decided {
+        Ok(CreateOutcome::New(head, owners)) => (head, owners),
+        Ok(CreateOutcome::Existing(head)) => {
             transaction.roll_back().await?;
-            return Ok(known);
+            return Ok(head);
         }
         Err(failure) => {
             let _ = transaction.roll_back().await;
             return Err(failure);
         }
     };
-    *made = Some(known.row.number);
-    let number = known.row.number;
+    let number = head.row.number;
+    *made = Some(number);
     let initial = Json::from(new.initial.clone()).to_string();
     let body = initial.as_bytes();
     let [app, user] = &*owners;
@@ -100,62 +100,62 @@ pub(super) async fn create(
     written?;
     own?;
     ended?;
-    transaction.ended();
-    Ok(known)
+    transaction.release();
+    Ok(head)
 }
 
-/// What the first round trip returns.
-struct CreateAnswers {
+/// The rows that the first round trip returns.
+struct CreateRows {
     app: Option<(Vec<Row>, Vec<Row>)>,
     user: Option<(Vec<Row>, Vec<Row>)>,
-    there: Vec<Row>,
+    existing: Vec<Row>,
     inserted: Vec<Row>,
 }
 
-/// The owners whose shared keys are set: the app, the user.
+/// The owners whose shared state changes: the app, the user.
 type Owners = [Option<OwnerKeys>; 2];
 
 enum CreateOutcome {
     /// The session was created.
     New(CachedHead, Box<Owners>),
-    /// An earlier attempt of this call created it.
-    Made(CachedHead),
+    /// An earlier attempt of this call created the session.
+    Existing(CachedHead),
 }
 
-/// Locks what will change and makes the row, if there is none.
+/// Locks the rows that may change and inserts the head, unless one exists.
 async fn begin(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &CreateStatements,
     state: &StateStatements,
     new: &NewSession,
     bytes: usize,
     now_us: Option<i64>,
-) -> Result<CreateAnswers, Failure> {
+) -> Result<CreateRows, Failure> {
     let (app, user, id) = (&new.key.app, &new.key.user, &new.key.id);
     let app_keys: Vec<&str> = new.changes.app.keys().collect();
     let user_keys: Vec<&str> = new.changes.user.keys().collect();
     let lock_app = OwnerKeys::lock(transaction, state, app, "", &app_keys);
     let lock_user = OwnerKeys::lock(transaction, state, app, user, &user_keys);
-    let (begun, app, user, there, inserted) = join!(
+    let (begun, app, user, existing, inserted) = join!(
         biased;
         transaction.begin(),
         if_some((!app_keys.is_empty()).then_some(lock_app)),
         if_some((!user_keys.is_empty()).then_some(lock_user)),
-        transaction.query(&statements.there, [app, user, id, &now_us]),
+        transaction.query(&statements.lock_existing, [app, user, id, &now_us]),
         insert(transaction, statements, new, bytes, now_us),
     );
     begun?;
-    Ok(CreateAnswers {
+    Ok(CreateRows {
         app: app?,
         user: user?,
-        there: there?,
+        existing: existing?,
         inserted: inserted?,
     })
 }
 
 async fn insert(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &CreateStatements,
     new: &NewSession,
     bytes: usize,
     now_us: Option<i64>,
@@ -166,45 +166,45 @@ async fn insert(
     transaction.query(&statements.insert, params).await
 }
 
-/// Decides what the rows mean. An expired session is replaced.
-async fn settle(
+/// Decides the outcome from the rows. Replaces an expired session.
+async fn decide_create(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &CreateStatements,
     new: &NewSession,
     bytes: usize,
     now_us: Option<i64>,
-    begun: CreateAnswers,
+    rows: CreateRows,
     made: &Option<i64>,
 ) -> Result<CreateOutcome, Failure> {
     let (app, user) = (&new.key.app, &new.key.user);
-    let there = begun.there.first();
-    let mut inserted = begun.inserted;
-    if let Some(row) = there {
-        let (known, now_us_there): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
-        if *made == Some(known.row.number) {
-            return Ok(CreateOutcome::Made(known));
+    let existing = rows.existing.first();
+    let mut inserted = rows.inserted;
+    if let Some(row) = existing {
+        let (head, read_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+        if *made == Some(head.row.number) {
+            return Ok(CreateOutcome::Existing(head));
         }
-        if !known.row.is_alive(now_us_there) {
-            let burial = Burial::prepare(transaction).await?;
-            bury(transaction, &burial, &[known.row.number]).await?;
+        if !head.row.is_alive(read_us) {
+            let deletion = DeleteStatements::prepare(transaction).await?;
+            delete_sessions(transaction, &deletion, &[head.row.number]).await?;
             inserted = insert(transaction, statements, new, bytes, now_us).await?;
         }
     }
     let Some(row) = inserted.first() else {
         // Another writer was faster, perhaps an earlier attempt of this call.
-        if there.is_none() {
-            return Err(Failure::Again(
-                "a session of this name was created at this moment",
+        if existing.is_none() {
+            return Err(Failure::Transient(
+                "another writer created the session concurrently",
             ));
         }
         let key = new.key.clone();
         return Err(SessionError::AlreadyExists { key }.into());
     };
-    let known = CachedHead::read(row)?;
+    let head = CachedHead::read(row)?;
     let mut owners = [None, None];
-    for (place, (user, found, keys)) in [
-        ("", begun.app, &new.changes.app),
-        (user, begun.user, &new.changes.user),
+    for (index, (user, found, keys)) in [
+        ("", rows.app, &new.changes.app),
+        (user, rows.user, &new.changes.user),
     ]
     .into_iter()
     .enumerate()
@@ -212,8 +212,8 @@ async fn settle(
         if let Some(found) = found {
             let mut owner = OwnerKeys::new(app, user, found)?;
             owner.set(keys, new.state_bytes_max)?;
-            owners[place] = Some(owner);
+            owners[index] = Some(owner);
         }
     }
-    Ok(CreateOutcome::New(known, Box::new(owners)))
+    Ok(CreateOutcome::New(head, Box::new(owners)))
 }

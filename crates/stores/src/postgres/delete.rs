@@ -1,7 +1,7 @@
-//! Deletes sessions, sweeps those that have expired, and purges their logs.
+//! Deletes sessions, sweeps expired ones, and purges their logs.
 //!
-//! A log is purged in chunks, each a transaction of its own, so that appends run in between.
-//! Replicas may purge at the same time: each skips what another has locked.
+//! A purge runs in chunks, each in its own transaction, so that appends run in between. Replicas may
+//! purge concurrently: each skips logs that another has locked.
 
 use retain_core::{Result, SessionKey};
 use tokio::join;
@@ -13,30 +13,30 @@ use super::{
     rows::{CachedHead, by_key, clock_us, head_columns},
 };
 
-/// Rows that one transaction deletes.
+/// Maximum number of rows of one table that one transaction deletes.
 const CHUNK: i64 = 2000;
 
 statements! {
-    /// What takes sessions off their logs.
-    Burial {
+    /// Statements that delete locked sessions.
+    DeleteStatements {
         artifacts: artifacts::DELETE_OF_SESSIONS,
         sessions: "DELETE FROM retain_sessions WHERE number = ANY($1)",
         logs: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = ANY($1)",
     }
 }
 
-/// Deletes the heads of sessions, marks their logs for purging and removes the sessions' artifacts.
-/// The caller has locked the heads.
-pub(super) async fn bury(
+/// Deletes the heads and artifacts of sessions and marks their logs for purging. The caller has
+/// locked the heads.
+pub(super) async fn delete_sessions(
     transaction: &Transaction,
-    burial: &Burial,
+    deletion: &DeleteStatements,
     numbers: &[i64],
 ) -> Result<(), Error> {
     let (artifacts, sessions, logs) = join!(
         biased;
-        transaction.execute(&burial.artifacts, [&numbers]),
-        transaction.execute(&burial.sessions, [&numbers]),
-        transaction.execute(&burial.logs, [&numbers]),
+        transaction.execute(&deletion.artifacts, [&numbers]),
+        transaction.execute(&deletion.sessions, [&numbers]),
+        transaction.execute(&deletion.logs, [&numbers]),
     );
     artifacts?;
     sessions?;
@@ -44,7 +44,7 @@ pub(super) async fn bury(
 }
 
 statements! {
-    Deletion {
+    LockStatements {
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
@@ -52,8 +52,8 @@ statements! {
     }
 }
 
-/// Makes a session invisible; its log is purged later. `found` is the session that an earlier attempt
-/// found, and whether it was alive. A newer session with the same name stays.
+/// Deletes a session; its log is purged later. `found` is the session that an earlier attempt found
+/// and whether it was alive. A newer session with the same key is not deleted.
 pub(super) async fn delete(
     database: &Database,
     key: &SessionKey,
@@ -61,42 +61,42 @@ pub(super) async fn delete(
     found: &mut Option<(i64, bool)>,
 ) -> Result<(), Failure> {
     let transaction = database.transaction().await?;
-    let (deletion, burial) = join!(
-        biased; Deletion::prepare(&transaction), Burial::prepare(&transaction)
+    let (lock, deletion) = join!(
+        biased; LockStatements::prepare(&transaction), DeleteStatements::prepare(&transaction)
     );
-    let (deletion, burial) = (deletion?, burial?);
+    let (lock, deletion) = (lock?, deletion?);
     let params: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
     let (begun, head) = join!(
-        biased; transaction.begin(), transaction.query(&deletion.head, params)
+        biased; transaction.begin(), transaction.query(&lock.head, params)
     );
     begun?;
     let head = head?;
     let Some(row) = head.first() else {
         return Ok(transaction.roll_back().await?);
     };
-    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
-    let number = known.row.number;
-    let (meant, _) = found.get_or_insert((number, known.row.is_alive(now_us)));
-    if *meant != number {
+    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    let number = head.row.number;
+    let (target, _) = found.get_or_insert((number, head.row.is_alive(now_us)));
+    if *target != number {
         return Ok(transaction.roll_back().await?);
     }
     let numbers = [number];
-    let (buried, ended) = join!(
-        biased; bury(&transaction, &burial, &numbers), transaction.commit()
+    let (deleted, ended) = join!(
+        biased; delete_sessions(&transaction, &deletion, &numbers), transaction.commit()
     );
-    buried?;
+    deleted?;
     ended?;
-    transaction.ended();
+    transaction.release();
     Ok(())
 }
 
 statements! {
-    Purge {
+    PurgeStatements {
         next: concat!(
             "SELECT number FROM retain_logs WHERE purge_after_us <= coalesce($1::int8, ",
             clock_us!(), ") ORDER BY purge_after_us LIMIT 1 FOR UPDATE SKIP LOCKED"
         ),
-        // An import that continues now must not find half of its log.
+        // An import that continues now must not find a partial log.
         mark: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = $1 AND purge_after_us <> 0",
         events: "DELETE FROM retain_events WHERE log = $1 AND position IN \
                  (SELECT position FROM retain_events WHERE log = $1 ORDER BY position LIMIT $2)",
@@ -109,10 +109,10 @@ statements! {
     }
 }
 
-/// Removes some rows of a log that is marked for purging; false when there is none left.
+/// Deletes some rows of a log that is due for purging; false if no log is due.
 pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Result<bool, Failure> {
     let transaction = database.transaction().await?;
-    let purge = Purge::prepare(&transaction).await?;
+    let purge = PurgeStatements::prepare(&transaction).await?;
     let (begun, next) = join!(
         biased; transaction.begin(), transaction.query(&purge.next, [&now_us])
     );
@@ -141,12 +141,12 @@ pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Res
     );
     done?;
     ended?;
-    transaction.ended();
+    transaction.release();
     Ok(true)
 }
 
 statements! {
-    Sweep {
+    SweepStatements {
         expired: concat!(
             "SELECT number, app, user_id, id FROM retain_sessions \
              WHERE ttl_us IS NOT NULL AND touched_us <= coalesce($1::int8, ", clock_us!(),
@@ -155,17 +155,17 @@ statements! {
     }
 }
 
-/// Makes up to `limit` expired sessions invisible and says which.
+/// Deletes up to `limit` expired sessions and returns their keys.
 pub(super) async fn sweep(
     database: &Database,
     limit: usize,
     now_us: Option<i64>,
 ) -> Result<Vec<SessionKey>, Failure> {
     let transaction = database.transaction().await?;
-    let (sweep, burial) = join!(
-        biased; Sweep::prepare(&transaction), Burial::prepare(&transaction)
+    let (sweep, deletion) = join!(
+        biased; SweepStatements::prepare(&transaction), DeleteStatements::prepare(&transaction)
     );
-    let (sweep, burial) = (sweep?, burial?);
+    let (sweep, deletion) = (sweep?, deletion?);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (begun, expired) = join!(
         biased; transaction.begin(), transaction.query(&sweep.expired, [&now_us, &limit])
@@ -177,12 +177,12 @@ pub(super) async fn sweep(
         numbers.push(row.try_get(0)?);
         swept.push(SessionKey::new(key.0, key.1, key.2));
     }
-    let (buried, ended) = join!(
-        biased; bury(&transaction, &burial, &numbers), transaction.commit()
+    let (deleted, ended) = join!(
+        biased; delete_sessions(&transaction, &deletion, &numbers), transaction.commit()
     );
-    buried?;
+    deleted?;
     ended?;
-    transaction.ended();
+    transaction.release();
     Ok(swept)
 }
 
@@ -196,9 +196,9 @@ mod tests {
     use super::*;
     use crate::postgres::PostgresStore;
 
-    /// An unconfirmed attempt deleted the session, and a new one has its name.
+    /// An unconfirmed attempt deleted the session, and a new one has the same key.
     #[tokio::test(flavor = "multi_thread")]
-    async fn retried_delete_spares_a_newer_session_with_the_same_name() {
+    async fn retried_delete_keeps_a_newer_session_with_the_same_key() {
         if !is_there() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Drafts: logs that become a session when they are complete.
+//! Drafts: imported logs that become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, Json, JsonMap, LogHeader, NewEvent, Origin, Result, ScopedState, SessionError,
@@ -11,21 +11,21 @@ use tokio_postgres::{Error, Row};
 use super::{
     append::{EventColumns, INSERT_EVENTS},
     create::INITIAL,
-    delete::{Burial, bury},
+    delete::{DeleteStatements, delete_sessions},
     pool::{Database, Failure, Param, Transaction, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
-    state::{OwnerKeys, SessionStateText, StateStatements, lock_owners},
+    state::{OwnStateChanges, OwnerKeys, StateStatements, lock_owners},
 };
 
 statements! {
-    /// Makes a log a session.
+    /// Statements that turn a log into a session.
     AdoptStatements {
-        there: concat!(
+        lock_existing: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
-        // Times are in order if none goes back, to the last update, with which the next is compared:
-        // in a fork it is that of the fork.
+        // `in_order` also compares the last event with `last_update`, as the next append does. In a
+        // fork that is the time of the fork.
         adopt: concat!(
             "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
@@ -44,7 +44,7 @@ statements! {
 }
 
 statements! {
-    /// Writes a draft.
+    /// Statements that write a draft.
     DraftStatements {
         keep_draft: concat!(
             "UPDATE retain_logs SET purge_after_us = coalesce($2::int8, ", clock_us!(), ") + $3 \
@@ -57,7 +57,7 @@ statements! {
                      WHERE log = $1 AND key = ANY($2)",
         insert_events: INSERT_EVENTS,
         initial: INITIAL,
-        // A key as of position 0 is the oldest past if an event has set it since, else current.
+        // The value at position 0 is history if an event has set the key since; else it is current.
         initial_past: "INSERT INTO retain_state_past (log, key, position, value) \
                        SELECT $1::int8, new.key, 0, new.value \
                        FROM unnest($2::text[], $3::bytea[]) AS new (key, value) \
@@ -77,12 +77,12 @@ pub(super) struct AdoptedLog<'a> {
     pub(super) last_update: f64,
     pub(super) create_time: f64,
     pub(super) ttl_us: Option<i64>,
-    /// The last write that counts; now, if it is not said.
+    /// The time from which the TTL counts; `None` means now.
     pub(super) touched_us: Option<i64>,
     pub(super) origin: Option<&'a Origin>,
 }
 
-/// Makes a log a session; fails if there is one with this address.
+/// Turns a log into a session. Returns no row if a session with this key exists.
 pub(super) async fn adopt(
     transaction: &Transaction,
     statements: &AdoptStatements,
@@ -105,39 +105,40 @@ pub(super) async fn adopt(
     transaction.query(&statements.adopt, params).await
 }
 
-/// What stands at an address: nothing that is in the way, or what was made there before.
-pub(super) async fn make_room(
+/// Deletes an expired session with this key. Returns the session if an earlier attempt created it
+/// (`made`); fails if another one is alive.
+pub(super) async fn clear_key(
     transaction: &Transaction,
     key: &SessionKey,
-    there: &[Row],
+    existing: &[Row],
     made: Option<i64>,
 ) -> Result<Option<CachedHead>, Failure> {
-    let Some(row) = there.first() else {
+    let Some(row) = existing.first() else {
         return Ok(None);
     };
-    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
-    if made == Some(known.row.number) {
-        return Ok(Some(known));
+    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    if made == Some(head.row.number) {
+        return Ok(Some(head));
     }
-    if known.row.is_alive(now_us) {
+    if head.row.is_alive(now_us) {
         return Err(SessionError::AlreadyExists { key: key.clone() }.into());
     }
-    let burial = Burial::prepare(transaction).await?;
-    bury(transaction, &burial, &[known.row.number]).await?;
+    let deletion = DeleteStatements::prepare(transaction).await?;
+    delete_sessions(transaction, &deletion, &[head.row.number]).await?;
     Ok(None)
 }
 
-/// Ends a transaction that made a session: commits it, or takes everything back.
-pub(super) async fn conclude(
+/// Ends a transaction that creates a session: commits on success, else rolls back.
+pub(super) async fn commit_or_roll_back(
     transaction: Transaction,
     key: &SessionKey,
     made: Result<CachedHead, Failure>,
 ) -> Result<Head, Failure> {
     match made {
-        Ok(known) => {
+        Ok(head) => {
             transaction.commit().await?;
-            transaction.ended();
-            Ok(known.row.head(key.clone()))
+            transaction.release();
+            Ok(head.row.head(key.clone()))
         }
         Err(failure) => {
             let _ = transaction.roll_back().await;
@@ -146,14 +147,15 @@ pub(super) async fn conclude(
     }
 }
 
-pub(super) fn adopted(key: &SessionKey, rows: &[Row]) -> Result<CachedHead, Failure> {
+/// Decodes the row that [`adopt`] returned.
+pub(super) fn decode_adopted(key: &SessionKey, rows: &[Row]) -> Result<CachedHead, Failure> {
     match rows.first() {
         Some(row) => Ok(CachedHead::read(row)?),
         None => Err(SessionError::AlreadyExists { key: key.clone() }.into()),
     }
 }
 
-/// Starts a log that no session has yet.
+/// Creates an empty draft.
 pub(super) async fn begin(
     database: &Database,
     key: &SessionKey,
@@ -172,28 +174,28 @@ pub(super) async fn begin(
     Ok(DraftId(row.try_get::<_, i64>(0)? as u64))
 }
 
-/// How many bytes of events are sent at once, roughly: they are in the memory of both sides, and what
-/// is larger than a gigabyte no server takes.
-const BYTES_AT_ONCE: usize = 8 * 1024 * 1024;
+/// Approximate maximum size of a chunk. Both sides hold it in memory, and PostgreSQL rejects messages
+/// over 1 GiB.
+const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Events in pieces that can be sent at once.
-pub(super) fn pieces(mut events: &[(u64, NewEvent)]) -> impl Iterator<Item = &[(u64, NewEvent)]> {
+/// Splits events into chunks, each sent in one transaction.
+pub(super) fn chunks(mut events: &[(u64, NewEvent)]) -> impl Iterator<Item = &[(u64, NewEvent)]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |(_, new): &&(u64, NewEvent)| {
             let is_first = bytes == 0;
             bytes += new.body.len();
-            is_first || bytes <= BYTES_AT_ONCE
+            is_first || bytes <= CHUNK_BYTES_MAX
         };
         let count = events.iter().take_while(fits).count();
-        let (piece, rest) = events.split_at(count);
+        let (chunk, rest) = events.split_at(count);
         events = rest;
-        (!piece.is_empty()).then_some(piece)
+        (!chunk.is_empty()).then_some(chunk)
     })
 }
 
-/// Adds events to a draft. `is_sent`: an attempt before this one has sent them, and its end was not
-/// heard of.
+/// Adds events to a draft. `is_sent` says that an earlier attempt sent them and its commit was not
+/// confirmed.
 pub(super) async fn extend(
     database: &Database,
     draft: DraftId,
@@ -216,10 +218,10 @@ pub(super) async fn extend(
     }
     keys.sort_unstable();
     keys.dedup();
-    let (begun, kept, there, stored) = join!(
+    let (begun, kept, last_row, stored) = join!(
         biased;
         transaction.begin(),
-        // Locks the draft: an attempt that still goes on is waited for.
+        // Locks the draft, so this waits for an earlier attempt that still runs.
         transaction.execute(&statements.keep_draft, [&log, &now_us, &DRAFT_TTL_US]),
         transaction.query(&statements.draft_has, [&log, &last]),
         transaction.query(&statements.draft_keys, [&log, &keys]),
@@ -229,12 +231,12 @@ pub(super) async fn extend(
         transaction.roll_back().await?;
         return Err(store_rules::draft_gone().into());
     }
-    if *is_sent && !there?.is_empty() {
+    if *is_sent && !last_row?.is_empty() {
         return Ok(transaction.roll_back().await?);
     }
     *is_sent = true;
-    // What a draft takes is counted when it becomes a session.
-    let mut own = SessionStateText::new(0, &stored?)?;
+    // The bytes of a draft are counted when it becomes a session.
+    let mut own = OwnStateChanges::new(0, &stored?)?;
     for (position, new) in events {
         own.set(*position, &new.changes);
     }
@@ -247,11 +249,11 @@ pub(super) async fn extend(
     inserted?;
     own?;
     ended?;
-    transaction.ended();
+    transaction.release();
     Ok(())
 }
 
-/// Makes the draft a session.
+/// Turns the draft into a session.
 pub(super) async fn finish(
     database: &Database,
     draft: DraftId,
@@ -269,26 +271,26 @@ pub(super) async fn finish(
     );
     let (statements, adoption, state) = (statements?, adoption?, state?);
     let finished = async {
-        let owners = lock(&transaction, &adoption, &state, key, shared, now_us).await?;
-        let (owners, there) = owners;
-        // The draft's number is the session's.
-        if let Some(known) = make_room(&transaction, key, &there, Some(log)).await? {
-            return Ok(known);
+        let locked = lock(&transaction, &adoption, &state, key, shared, now_us).await?;
+        let (owners, existing) = locked;
+        // The session gets the draft's number.
+        if let Some(head) = clear_key(&transaction, key, &existing, Some(log)).await? {
+            return Ok(head);
         }
-        let ended: [Param<'_>; _] = [&log];
-        if transaction.execute(&statements.end_draft, ended).await? == 0 {
-            // An attempt whose end was not heard of may have made it a session at this moment.
+        let params: [Param<'_>; _] = [&log];
+        if transaction.execute(&statements.end_draft, params).await? == 0 {
+            // An unconfirmed attempt may have turned the draft into a session just now.
             let SessionKey { app, user, id } = key;
-            let there = transaction.query(&adoption.there, [app, user, id, &now_us]);
-            let made = there.await?.first().map(CachedHead::read).transpose()?;
-            let made = made.filter(|known| known.row.number == log);
+            let existing = transaction.query(&adoption.lock_existing, [app, user, id, &now_us]);
+            let made = existing.await?.first().map(CachedHead::read).transpose()?;
+            let made = made.filter(|head| head.row.number == log);
             return made.ok_or_else(|| store_rules::draft_gone().into());
         }
         write_initial(&transaction, &statements, log, header).await?;
         for owner in &owners {
             owner.write(&transaction, &state).await?;
         }
-        let whole = AdoptedLog {
+        let complete = AdoptedLog {
             key,
             number: log,
             position: head.position,
@@ -298,14 +300,14 @@ pub(super) async fn finish(
             touched_us: touched_us(&transaction, head, now_us).await?,
             origin: head.origin.as_ref(),
         };
-        adopted(key, &adopt(&transaction, &adoption, &whole).await?)
+        decode_adopted(key, &adopt(&transaction, &adoption, &complete).await?)
     };
     let finished = finished.await;
     let is_taken = matches!(
         finished,
         Err(Failure::Decided(SessionError::AlreadyExists { .. }))
     );
-    let finished = conclude(transaction, key, finished).await;
+    let finished = commit_or_roll_back(transaction, key, finished).await;
     if is_taken {
         let client = database.connection().await?;
         let sql = "UPDATE retain_logs SET purge_after_us = 0 \
@@ -315,8 +317,8 @@ pub(super) async fn finish(
     finished
 }
 
-/// The write that a session counts from which is to expire at a given time; `NotFound` if that time
-/// has come.
+/// The time from which the TTL of an imported session counts, so that it expires when its origin
+/// does; `NotFound` if it has expired already.
 async fn touched_us(
     transaction: &Transaction,
     head: &Head,
@@ -330,7 +332,7 @@ async fn touched_us(
     let now = transaction.query(&statement, [&now_us]).await?;
     let now_us: i64 = match now.first() {
         Some(row) => row.try_get(0)?,
-        None => return Err(Failure::Again("the server did not say what time it is")),
+        None => return Err(Failure::Transient("the server did not return its time")),
     };
     if expires_us <= now_us {
         let key = head.key.clone();
@@ -339,7 +341,7 @@ async fn touched_us(
     Ok(Some(store_rules::imported_touched_us(head, now_us)))
 }
 
-/// Begins; locks the owners of shared keys, and what stands at the address.
+/// Begins; locks the owners of shared state keys and the existing session with this key.
 async fn lock(
     transaction: &Transaction,
     statements: &AdoptStatements,
@@ -349,17 +351,17 @@ async fn lock(
     now_us: Option<i64>,
 ) -> Result<(Vec<OwnerKeys>, Vec<Row>), Failure> {
     let SessionKey { app, user, id } = key;
-    let (begun, owners, there) = join!(
+    let (begun, owners, existing) = join!(
         biased;
         transaction.begin(),
         lock_owners(transaction, state, app, user, shared),
-        transaction.query(&statements.there, [app, user, id, &now_us]),
+        transaction.query(&statements.lock_existing, [app, user, id, &now_us]),
     );
     begun?;
-    Ok((owners?, there?))
+    Ok((owners?, existing?))
 }
 
-/// Writes position 0 of a draft.
+/// Writes position 0 of a draft: the initial state.
 async fn write_initial(
     transaction: &Transaction,
     statements: &DraftStatements,

@@ -1,19 +1,19 @@
-//! Erases a user in chunks, each a transaction of its own.
+//! Erases a user in chunks, each in its own transaction.
 
 use retain_core::{EraseReceipt, Result, SessionKey};
 use tokio::join;
 
 use super::{
     artifacts,
-    delete::{Burial, bury},
+    delete::{DeleteStatements, delete_sessions},
     keys, memory,
     pool::{Database, Failure, Param, statements},
     rows::unsigned,
 };
 
 statements! {
-    Erasure {
-        // Before the heads: all writers lock in this order.
+    EraseStatements {
+        // Before the heads: all writers lock shared state first.
         owner: "DELETE FROM retain_shared_bytes WHERE app = $1 AND user_id = $2",
         keys: "DELETE FROM retain_shared_state WHERE app = $1 AND user_id = $2",
         sessions: "SELECT number, id, position, (SELECT count(*) FROM retain_state \
@@ -25,15 +25,15 @@ statements! {
     }
 }
 
-/// What an attempt erased whose commit was not confirmed.
+/// The sessions that an attempt erased without a confirmed commit.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedErase {
     numbers: Vec<i64>,
     receipt: EraseReceipt,
 }
 
-/// Makes some sessions and keys of a user invisible and counts them; zeros when nothing is left. What
-/// an earlier unconfirmed attempt turns out to have erased is added to `total`.
+/// Erases some sessions and state keys of a user and counts them; zeros if nothing is left. If an
+/// earlier, unconfirmed attempt was committed, its counts are added to `total`.
 pub(super) async fn erase_chunk(
     database: &Database,
     app: &str,
@@ -41,8 +41,8 @@ pub(super) async fn erase_chunk(
     total: &mut EraseReceipt,
     unconfirmed: &mut UnconfirmedErase,
 ) -> Result<(EraseReceipt, Vec<SessionKey>), Failure> {
-    // Before the sessions, whose deletion would not count them; and in a transaction of their own,
-    // because all other writers lock the head of a session before its artifacts.
+    // Before the sessions, whose deletion would not count the artifacts; and in a separate
+    // transaction, because all other writers lock a session's head before its artifacts.
     let artifacts = erase_artifacts(database, app, user).await?;
     if artifacts > 0 {
         let receipt = EraseReceipt {
@@ -52,19 +52,19 @@ pub(super) async fn erase_chunk(
         return Ok((receipt, Vec::new()));
     }
     let transaction = database.transaction().await?;
-    let (erasure, burial) = join!(
-        biased; Erasure::prepare(&transaction), Burial::prepare(&transaction)
+    let (statements, deletion) = join!(
+        biased; EraseStatements::prepare(&transaction), DeleteStatements::prepare(&transaction)
     );
-    let (erasure, burial) = (erasure?, burial?);
-    let whose: [Param<'_>; _] = [&app, &user];
+    let (statements, deletion) = (statements?, deletion?);
+    let owner_params: [Param<'_>; _] = [&app, &user];
     let (begun, owner, keys, found, drafts) = join!(
         biased;
         transaction.begin(),
-        transaction.execute(&erasure.owner, whose),
-        transaction.execute(&erasure.keys, whose),
-        transaction.query(&erasure.sessions, whose),
+        transaction.execute(&statements.owner, owner_params),
+        transaction.execute(&statements.keys, owner_params),
+        transaction.query(&statements.sessions, owner_params),
         // After the sessions: finishing an import locks the session at its address first.
-        transaction.execute(&erasure.drafts, whose),
+        transaction.execute(&statements.drafts, owner_params),
     );
     begun?;
     let mut receipt = EraseReceipt::default();
@@ -79,17 +79,17 @@ pub(super) async fn erase_chunk(
         receipt.events += unsigned(row, 2)?;
         receipt.state_keys += unsigned(row, 3)?;
     }
-    // Sessions come in order: those of an attempt that was not done would be among these.
+    // Sessions are read in order: if the earlier attempt was rolled back, its sessions are here again.
     let before = std::mem::take(unconfirmed);
     if !before.numbers.is_empty() && before.numbers.iter().all(|it| !numbers.contains(it)) {
         *total += before.receipt;
     }
-    bury(&transaction, &burial, &numbers).await?;
+    delete_sessions(&transaction, &deletion, &numbers).await?;
     keys::erase(&transaction, app, user).await?;
     receipt.memories = memory::erase_chunk(&transaction, app, user).await?;
     *unconfirmed = UnconfirmedErase { numbers, receipt };
     transaction.commit().await?;
-    transaction.ended();
+    transaction.release();
     *unconfirmed = UnconfirmedErase::default();
     Ok((receipt, erased))
 }
@@ -100,7 +100,7 @@ async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u
     Ok(client.execute(&statement, &[&app, &user]).await?)
 }
 
-/// Frees the space of deleted rows, as far as the role may. Uses a connection of its own, because it
+/// Frees the space of deleted rows, as far as the role may. Uses a dedicated connection, because it
 /// takes long on large tables.
 pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
     const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
@@ -108,6 +108,6 @@ pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
                           retain_tickets, retain_logs, retain_artifacts, retain_memories, \
                           retain_memory_scopes, retain_memory_tombstones, retain_memory_touched, \
                           retain_api_keys";
-    let client = database.apart().await?;
+    let client = database.dedicated_connection().await?;
     Ok(client.batch_execute(VACUUM).await?)
 }

@@ -5,7 +5,7 @@ use tokio::join;
 use tokio_postgres::Error;
 
 use super::{
-    draft::{AdoptStatements, AdoptedLog, adopt, adopted, conclude, make_room},
+    draft::{AdoptStatements, AdoptedLog, adopt, clear_key, commit_or_roll_back, decode_adopted},
     pool::{Database, Failure, Param, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
 };
@@ -31,9 +31,9 @@ macro_rules! versions {
 }
 
 statements! {
-    /// Copies a log.
+    /// Statements that copy a log.
     ForkStatements {
-        // Locked so that erasing the user waits and sees the fork. Appends do not wait.
+        // The lock makes an erase of the user wait and see the fork. Appends do not wait.
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR KEY SHARE"
@@ -43,14 +43,14 @@ statements! {
                       (log, position, event_id, invocation, timestamp, body) \
                       SELECT $2::int8, position, event_id, invocation, timestamp, body \
                       FROM retain_events WHERE log = $1 AND position <= $3",
-        // What was set up to a position: the last value of each key is current, the rest is past.
+        // The last value of each key up to the position is current; earlier ones are history.
         copy_state: concat!("INSERT INTO retain_state ", versions!("is_last")),
         copy_past: concat!("INSERT INTO retain_state_past ", versions!("NOT is_last")),
     }
 }
 
-/// Copies a log up to `position` into a new session. `made` is the number that an earlier attempt
-/// gave it, if its commit was not confirmed.
+/// Copies a log up to `position` into a new session. `made` is the number of the session that an
+/// earlier, unconfirmed attempt created.
 pub(super) async fn fork(
     database: &Database,
     (origin, position): &(SessionKey, u64),
@@ -67,33 +67,35 @@ pub(super) async fn fork(
     let (statements, adoption) = (statements?, adoption?);
     let from: [Param<'_>; _] = [&origin.app, &origin.user, &origin.id, &now_us];
     let to: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
-    let (begun, head, there, log) = join!(
+    let (begun, head, existing, log) = join!(
         biased;
         // One snapshot: a concurrent append moves values from one table to the other.
         transaction.begin_repeatable(),
         transaction.query(&statements.head, from),
-        transaction.query(&adoption.there, to),
+        transaction.query(&adoption.lock_existing, to),
         transaction.query(&statements.new_log, []),
     );
     begun?;
-    let (head, there, log) = (head?, there?, log?);
+    let (head, existing, log) = (head?, existing?, log?);
     let forked = async {
         let head = head
             .first()
             .map(|row| Ok((CachedHead::read(row)?, row.try_get(13)?)));
         let head: Option<(CachedHead, i64)> = head.transpose().map_err(|e: Error| e)?;
-        let head = head.filter(|(known, now_us)| known.row.is_alive(*now_us));
+        let head = head.filter(|(head, now_us)| head.row.is_alive(*now_us));
         let not_found = || SessionError::NotFound {
             key: origin.clone(),
         };
         let from = head.ok_or_else(not_found)?.0.row;
         store_rules::check_position(origin, position, from.position)?;
-        if let Some(known) = make_room(&transaction, key, &there, *made).await? {
-            return Ok(known);
+        if let Some(head) = clear_key(&transaction, key, &existing, *made).await? {
+            return Ok(head);
         }
-        let log = log.first().ok_or(Failure::Again("no log was made"))?;
+        let log = log
+            .first()
+            .ok_or(Failure::Transient("the server did not create a log"))?;
         let number: i64 = log.try_get(0)?;
-        let whole = AdoptedLog {
+        let copy = AdoptedLog {
             key,
             number,
             position,
@@ -112,18 +114,18 @@ pub(super) async fn fork(
             transaction.execute(&statements.copy_events, copied),
             transaction.execute(&statements.copy_state, copied),
             transaction.execute(&statements.copy_past, copied),
-            adopt(&transaction, &adoption, &whole),
+            adopt(&transaction, &adoption, &copy),
         );
         events?;
         state?;
         past?;
-        let known = adopted(key, &row?)?;
-        // Only now: before, the name may belong to the session of an earlier attempt.
+        let head = decode_adopted(key, &row?)?;
+        // Not earlier: `made` may still name the session of an earlier attempt.
         *made = Some(number);
-        Ok(known)
+        Ok(head)
     };
     let forked = forked.await;
-    conclude(transaction, key, forked).await
+    commit_or_roll_back(transaction, key, forked).await
 }
 
 #[cfg(test)]
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
     use crate::postgres::PostgresStore;
 
-    /// An unconfirmed attempt commits while the next attempt runs.
+    /// The commit of an unconfirmed attempt arrives while the next attempt runs.
     #[tokio::test(flavor = "multi_thread")]
     async fn retried_fork_finds_the_session_of_a_late_commit() {
         if !is_there() {
@@ -172,10 +174,10 @@ mod tests {
             fork(&store.database, &origin, &copy, 1.0, None, &mut made).await
         };
         let end = async {
-            let looker = test.client().await;
+            let observer = test.client().await;
             let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                          WHERE datname = current_database() AND wait_event_type = 'Lock'";
-            while !looker
+            while !observer
                 .query_one(waits, &[])
                 .await
                 .unwrap()

@@ -1,4 +1,4 @@
-//! Cached session heads, so that an append can be one statement that applies only if the head is
+//! Caches session heads, so that an append can be one statement that applies only if the head is
 //! unchanged.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,15 +23,14 @@ impl Default for HeadCache {
 }
 
 impl HeadCache {
-    /// Take the head of a session out of the cache: a second append that used it at the same time
-    /// would fail.
+    /// Removes and returns the head of a session: a concurrent append with the same head would fail.
     pub(super) fn take(&self, key: &SessionKey) -> Option<CachedHead> {
         self.lock().pop(key)
     }
 
-    pub(super) fn remember(&self, key: &SessionKey, known: CachedHead) {
+    pub(super) fn remember(&self, key: &SessionKey, head: CachedHead) {
         let mut heads = self.lock();
-        heads.put(key.clone(), known);
+        heads.put(key.clone(), head);
         if heads.len() > HEADS_MAX {
             heads.pop_lru();
         }

@@ -1,4 +1,4 @@
-//! API keys in the session database, which servers and the key commands share.
+//! The API key store on the session database, which servers and the key commands share.
 
 use std::{fmt, sync::Arc};
 
@@ -9,18 +9,18 @@ use tokio_postgres::{Error, Row};
 
 use super::{
     NAME, PostgresStore,
-    pool::{Database, Failure, Param, Transaction, statements, tried},
+    pool::{Database, Failure, Param, Transaction, retry, statements},
 };
-use crate::sql::keys::{is_taken, scopes_text, with_scopes};
+use crate::sql::keys::{encode_scopes, id_conflict, with_scopes};
 
-/// The columns of a key, in the order in which [`read`] reads them.
+/// The columns of a key, in the order in which [`read_key`] reads them.
 macro_rules! columns {
     () => {
         "id, name, hash, app, user_id, scopes, created_us, expires_us, revoked_us, last_used_us"
     };
 }
 
-/// The keys on a [`PostgresStore`]: [`PostgresStore::keys`] gives it.
+/// An API key store on a [`PostgresStore`]. [`PostgresStore::keys`] creates it.
 #[derive(Clone)]
 pub struct PostgresKeyStore {
     database: Arc<Database>,
@@ -43,40 +43,41 @@ impl PostgresStore {
     }
 }
 
-const MARK: &str = "INSERT INTO retain_api_keys (id, name, hash, scopes, created_us) \
-                    VALUES ('', '', '', '', 0) ON CONFLICT (id) DO NOTHING";
+/// Inserts the marker row that records that keys existed; see [`erase`].
+const INSERT_MARKER: &str = "INSERT INTO retain_api_keys (id, name, hash, scopes, created_us) \
+                             VALUES ('', '', '', '', 0) ON CONFLICT (id) DO NOTHING";
 
 statements! {
-    /// What erases the keys of a user.
-    Erasure {
+    /// The statements that erase a user's API keys.
+    KeyErasureStatements {
         keys: "DELETE FROM retain_api_keys WHERE app = $1 AND user_id = $2",
-        mark: MARK,
+        marker: INSERT_MARKER,
     }
 }
 
-/// Removes the keys that are good for nobody but this user of this app. What stays is a mark that
-/// there were some: a row without an id, which tells nothing of anybody and which no key can be.
+/// Removes the API keys that are limited to this user of this app. A marker row with an empty id
+/// records that keys existed, and holds no personal data; no API key has an empty id.
 pub(super) async fn erase(transaction: &Transaction, app: &str, user: &str) -> Result<u64, Error> {
-    let statements = Erasure::prepare(transaction).await?;
+    let statements = KeyErasureStatements::prepare(transaction).await?;
     let (app, user) = (app.as_bytes(), user.as_bytes());
     let erased = transaction.execute(&statements.keys, [&app, &user]).await?;
     if erased > 0 {
-        transaction.execute(&statements.mark, []).await?;
+        transaction.execute(&statements.marker, []).await?;
     }
     Ok(erased)
 }
 
-/// The text that the bytes at column `at` are, if there are any.
+/// Reads the bytes at column `at` as UTF-8 text.
 fn text(row: &Row, at: usize) -> Result<Option<String>, BoxError> {
     let bytes: Option<Vec<u8>> = row.try_get(at)?;
     Ok(bytes.map(String::from_utf8).transpose()?)
 }
 
-fn read(row: &Row) -> Result<ApiKey, Failure> {
+fn read_key(row: &Row) -> Result<ApiKey, Failure> {
     let key = || -> Result<ApiKey, BoxError> {
         Ok(ApiKey {
             id: row.try_get(0)?,
-            name: text(row, 1)?.ok_or("it has no name")?,
+            name: text(row, 1)?.ok_or("the key name is missing")?,
             hash: row.try_get::<_, &[u8]>(2)?.try_into()?,
             app: text(row, 3)?,
             user: text(row, 4)?,
@@ -95,13 +96,13 @@ fn read(row: &Row) -> Result<ApiKey, Failure> {
     Ok(with_scopes(key, row.try_get(5)?)?)
 }
 
-async fn ask(database: &Database, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
     let client = database.connection().await?;
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, params).await?)
 }
 
-/// Adds a key. `is_sent`: an attempt before this one may have added it.
+/// Adds a key. `is_sent`: an earlier attempt sent it, but was not confirmed.
 async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<(), Failure> {
     const ADD: &str = concat!(
         "INSERT INTO retain_api_keys (",
@@ -116,21 +117,22 @@ async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<()
         &key.hash.as_slice(),
         &app.map(String::as_bytes),
         &user.map(String::as_bytes),
-        &scopes_text(key),
+        &encode_scopes(key),
         &key.created_us,
         &key.expires_us,
         &key.revoked_us,
         &key.last_used_us,
     ];
     let was_sent = std::mem::replace(is_sent, true);
-    if !ask(database, ADD, params).await?.is_empty() {
+    if !query(database, ADD, params).await?.is_empty() {
         return Ok(());
     }
-    // Nobody else has this secret.
-    let there = find(database, &key.id).await?;
-    match there.is_some_and(|there| was_sent && there.hash == key.hash) {
-        true => Ok(()),
-        false => Err(is_taken().into()),
+    // The hash of the secret is unique, so an equal hash means that the earlier attempt succeeded.
+    let existing = find(database, &key.id).await?;
+    if existing.is_some_and(|existing| was_sent && existing.hash == key.hash) {
+        Ok(())
+    } else {
+        Err(id_conflict().into())
     }
 }
 
@@ -143,17 +145,18 @@ async fn find(database: &Database, id: &str) -> Result<Option<ApiKey>, Failure> 
     if id.contains('\0') {
         return Ok(None);
     }
-    let found = ask(database, FIND, &[&id]).await?;
-    found.first().map(read).transpose()
+    let found = query(database, FIND, &[&id]).await?;
+    found.first().map(read_key).transpose()
 }
 
-async fn all(database: &Database) -> Result<Vec<ApiKey>, Failure> {
-    const ALL: &str = concat!(
+async fn list(database: &Database) -> Result<Vec<ApiKey>, Failure> {
+    const LIST: &str = concat!(
         "SELECT ",
         columns!(),
         " FROM retain_api_keys WHERE id <> '' ORDER BY number"
     );
-    ask(database, ALL, &[]).await?.iter().map(read).collect()
+    let rows = query(database, LIST, &[]).await?;
+    rows.iter().map(read_key).collect()
 }
 
 #[async_trait]
@@ -164,28 +167,32 @@ impl KeyStore for PostgresKeyStore {
             return Err(SessionError::invalid("key id", "contains a NUL character"));
         }
         let mut is_sent = false;
-        let added = tried!(add(&self.database, key, &mut is_sent));
-        added.map_err(|failure: Failure| failure.told("add a key"))
+        let added = retry!(add(&self.database, key, &mut is_sent));
+        added.map_err(|failure: Failure| failure.into_session_error("add a key"))
     }
 
     async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
-        tried!(find(&self.database, id)).map_err(|failure: Failure| failure.told("find a key"))
+        retry!(find(&self.database, id))
+            .map_err(|failure: Failure| failure.into_session_error("find a key"))
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
-        tried!(all(&self.database)).map_err(|failure: Failure| failure.told("list keys"))
+        retry!(list(&self.database))
+            .map_err(|failure: Failure| failure.into_session_error("list keys"))
     }
 
     async fn had_any(&self) -> Result<bool> {
         let sql = "SELECT 1 FROM retain_api_keys LIMIT 1";
-        let found = tried!(ask(&self.database, sql, &[]));
-        let found = found.map_err(|failure: Failure| failure.told("look for keys"))?;
+        let found = retry!(query(&self.database, sql, &[]));
+        let found =
+            found.map_err(|failure: Failure| failure.into_session_error("check for keys"))?;
         Ok(!found.is_empty())
     }
 
     async fn note_had_any(&self) -> Result<()> {
-        let noted = tried!(ask(&self.database, MARK, &[]));
-        let noted = noted.map_err(|failure: Failure| failure.told("note keys"));
+        let noted = retry!(query(&self.database, INSERT_MARKER, &[]));
+        let noted = noted
+            .map_err(|failure: Failure| failure.into_session_error("record that keys existed"));
         noted.map(drop)
     }
 
@@ -195,8 +202,9 @@ impl KeyStore for PostgresKeyStore {
         if id.contains('\0') {
             return Ok(false);
         }
-        let revoked = tried!(ask(&self.database, sql, &[&id, &now_us]));
-        let revoked = revoked.map_err(|failure: Failure| failure.told("revoke a key"))?;
+        let revoked = retry!(query(&self.database, sql, &[&id, &now_us]));
+        let revoked =
+            revoked.map_err(|failure: Failure| failure.into_session_error("revoke a key"))?;
         Ok(!revoked.is_empty())
     }
 
@@ -206,8 +214,9 @@ impl KeyStore for PostgresKeyStore {
         if id.contains('\0') {
             return Ok(());
         }
-        let noted = tried!(ask(&self.database, sql, &[&id, &now_us]));
-        let noted = noted.map_err(|failure: Failure| failure.told("note a key's use"));
+        let noted = retry!(query(&self.database, sql, &[&id, &now_us]));
+        let noted =
+            noted.map_err(|failure: Failure| failure.into_session_error("record a key's use"));
         noted.map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! Renews leases and keeps the queue for them.
+//! Renews leases and maintains the queue of runs that wait for one.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::join;
 use tokio_postgres::{Error, Row};
 
 use super::{
-    append::{self, AppendStatements, now},
+    append::{self, AppendStatements, resolve_now},
     pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, number_by_key},
 };
 
 statements! {
-    /// Reads and writes the queue for a lease.
+    /// Statements of the queue for a lease.
     QueueStatements {
         tickets: concat!(
             "SELECT ticket, until_us FROM retain_tickets WHERE session = ",
@@ -24,7 +24,7 @@ statements! {
         ),
         delete_expired: "DELETE FROM retain_tickets \
                          WHERE session = $1 AND until_us <= $2 AND ticket <> $3",
-        // A ticket that is valid for half its time is left alone, so that polling writes nothing.
+        // A ticket with at least half of its TTL left is not updated, so that polling writes nothing.
         add: "INSERT INTO retain_tickets AS old (session, ticket, until_us) VALUES ($1, $2, $3) \
               ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
               WHERE excluded.until_us - old.until_us > $4",
@@ -51,17 +51,17 @@ pub(super) async fn renew(
     );
     begun?;
     let head = head?.first().map(CachedHead::read).transpose()?;
-    let now_us = now(now_us, clock?)?;
-    let decided = || -> Result<CachedHead> {
-        let known = head.filter(|known| known.row.is_alive(now_us));
-        let mut known = known.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
-        let status = known.row.status(key, None, now_us);
-        known.row.lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
-        known.revision += 1;
-        Ok(known)
+    let now_us = resolve_now(now_us, clock?)?;
+    let decide = || -> Result<CachedHead> {
+        let head = head.filter(|head| head.row.is_alive(now_us));
+        let mut head = head.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+        let status = head.row.status(key, None, now_us);
+        head.row.lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
+        head.revision += 1;
+        Ok(head)
     };
-    let known = match decided() {
-        Ok(known) => known,
+    let head = match decide() {
+        Ok(head) => head,
         Err(error) => {
             let _ = transaction.roll_back().await;
             return Err(error.into());
@@ -69,13 +69,13 @@ pub(super) async fn renew(
     };
     let (set, ended) = join!(
         biased;
-        append::set_head(&transaction, &statements, &known.row),
+        append::set_head(&transaction, &statements, &head.row),
         transaction.commit(),
     );
     set?;
     ended?;
-    transaction.ended();
-    Ok(known)
+    transaction.release();
+    Ok(head)
 }
 
 /// Removes a ticket from the queue.
@@ -95,7 +95,7 @@ pub(super) async fn withdraw(
     Ok(())
 }
 
-/// The ticket of the caller that has waited longest and still waits.
+/// The first ticket in the queue that has not expired.
 pub(super) fn first_ticket(rows: &[Row], now_us: i64) -> Result<Option<String>, Error> {
     for row in rows {
         if row.try_get::<_, i64>(1)? > now_us {
@@ -134,6 +134,6 @@ pub(super) async fn queue(
     swept?;
     queued?;
     ended?;
-    transaction.ended();
+    transaction.release();
     Ok(())
 }

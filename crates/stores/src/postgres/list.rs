@@ -32,7 +32,7 @@ const STATES: &str = "SELECT key, value, log FROM retain_state \
 const SHARED: &str = "SELECT key, value, user_id FROM retain_shared_state \
                       WHERE app = $1 AND user_id = ANY($2)";
 
-/// Sessions ordered by (last update, user, id).
+/// Lists sessions ordered by (last update, user, id).
 pub(super) async fn list(
     database: &Database,
     query: &ListQuery,
@@ -44,29 +44,29 @@ pub(super) async fn list(
     let time = after.map(|after| after.last_update_time);
     let (user, id) = (after.map(|after| &after.user), after.map(|after| &after.id));
     let limit = count(Some(query.limit));
-    // Without states there is nothing more to ask.
-    let is_all = !query.fields.have_state();
+    // Without states this is the only query.
+    let is_complete = !query.fields.have_state();
     let (begun, found, ended) = join!(
         biased;
         transaction.begin_snapshot(),
         transaction.query(&page, [&query.app, &query.user, &time, &user, &id, &now_us, &limit]),
-        if_some(is_all.then(|| transaction.commit())),
+        if_some(is_complete.then(|| transaction.commit())),
     );
     begun?;
     let found = found?;
     ended?;
     let mut listing = Listing::default();
     for row in &found {
-        listing.sessions.push(session(row, query)?);
+        listing.sessions.push(decode_session(row, query)?);
     }
     if query.fields.have_state() {
         add_states(&transaction, query, &found, &mut listing).await?;
     }
-    transaction.ended();
+    transaction.release();
     Ok(listing)
 }
 
-fn session(row: &Row, query: &ListQuery) -> Result<SessionMeta, Failure> {
+fn decode_session(row: &Row, query: &ListQuery) -> Result<SessionMeta, Failure> {
     let life = SessionLifetime {
         touched_us: row.try_get(4)?,
         ttl_us: row.try_get(5)?,
@@ -91,7 +91,7 @@ fn session(row: &Row, query: &ListQuery) -> Result<SessionMeta, Failure> {
     })
 }
 
-/// Adds the states of the sessions that were found, and what they share, once.
+/// Adds the states of the listed sessions, and each shared state once.
 async fn add_states(
     transaction: &Transaction,
     query: &ListQuery,
@@ -104,7 +104,7 @@ async fn add_states(
     let users = store_rules::listed_users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
-    // The app's own keys have an empty user.
+    // The app's shared state has an empty user.
     owners.push("");
     let (states, shared) = join!(
         biased; transaction.prepare(STATES), transaction.prepare(SHARED)
@@ -118,17 +118,17 @@ async fn add_states(
     );
     let (states, shared) = (states?, shared?);
     ended?;
-    let mut places = HashMap::with_capacity(numbers.len());
-    for (place, number) in numbers.iter().enumerate() {
-        places.insert(*number, place);
+    let mut indexes = HashMap::with_capacity(numbers.len());
+    for (index, number) in numbers.iter().enumerate() {
+        indexes.insert(*number, index);
     }
     let mut own = vec![JsonMap::new(); numbers.len()];
     for row in &states {
-        let Some(&place) = places.get(&row.try_get(2)?) else {
+        let Some(&index) = indexes.get(&row.try_get(2)?) else {
             continue;
         };
-        let (key, value) = rows::state_entry(&|| listing.sessions[place].key(), row, 0)?;
-        own[place].insert(key, value);
+        let (key, value) = rows::state_entry(&|| listing.sessions[index].key(), row, 0)?;
+        own[index].insert(key, value);
     }
     for (session, state) in listing.sessions.iter_mut().zip(own) {
         session.state = Some(State::from(state));
@@ -143,8 +143,8 @@ async fn add_states(
 fn add_shared(query: &ListQuery, shared: &[Row], listing: &mut Listing) -> Result<(), Failure> {
     for row in shared {
         let owner: &str = row.try_get(2)?;
-        let named = || SessionKey::new(&query.app, owner, "");
-        let (key, value) = rows::state_entry(&named, row, 0)?;
+        let owner_key = || SessionKey::new(&query.app, owner, "");
+        let (key, value) = rows::state_entry(&owner_key, row, 0)?;
         match listing.users.get_mut(owner) {
             Some(keys) => keys.insert(key, value),
             None => listing.app.insert(key, value),

@@ -1,8 +1,8 @@
-//! Locks of this process, by row: a task takes them before a connection, so that tasks waiting for one
-//! busy session do not use up the pool.
+//! Process-local row locks: a task takes them before a connection, so that tasks waiting for a busy
+//! session do not use up the pool.
 //!
-//! Locks are taken in the order of the rows: the app's shared keys, the user's, the session's head. A
-//! holder runs in a task of its own, so that it makes progress when its caller does not poll.
+//! Tasks lock in one order: the app's shared state, the user's shared state, the session's head. A
+//! holder runs in its own task, so that it makes progress when its caller does not poll.
 
 use std::{
     collections::HashMap,
@@ -18,15 +18,15 @@ use tokio::{
 
 use super::pool::Failure;
 
-/// How long a task waits for others of this process.
+/// How long a task waits for other tasks of this process.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A row that one task at a time changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum LockKey {
-    /// The shared keys of an app.
+    /// The shared state of an app.
     App(String),
-    /// The shared keys of a user of an app.
+    /// The shared state of a user.
     User(String, String),
     /// The head of a session.
     Session(SessionKey),
@@ -36,15 +36,15 @@ pub(super) enum LockKey {
 
 impl LockKey {
     /// The rows that an append to the session locks, in order.
-    pub(super) fn of_batch(key: &SessionKey, batch: &Batch) -> Vec<LockKey> {
+    pub(super) fn for_batch(key: &SessionKey, batch: &Batch) -> Vec<LockKey> {
         let changes = || batch.events.iter().map(|new| &new.changes);
         let sets_app = changes().any(|changes| !changes.app.is_empty());
         let sets_user = changes().any(|changes| !changes.user.is_empty());
-        LockKey::of_session(key, sets_app, sets_user)
+        LockKey::for_session(key, sets_app, sets_user)
     }
 
-    /// The rows that a change of the session locks, with those of shared keys that it sets.
-    pub(super) fn of_session(key: &SessionKey, sets_app: bool, sets_user: bool) -> Vec<LockKey> {
+    /// The rows that a change of the session locks, in order, with the shared state that it sets.
+    pub(super) fn for_session(key: &SessionKey, sets_app: bool, sets_user: bool) -> Vec<LockKey> {
         let app = sets_app.then(|| LockKey::App(key.app.clone()));
         let user = sets_user.then(|| LockKey::User(key.app.clone(), key.user.clone()));
         let session = LockKey::Session(key.clone());
@@ -52,7 +52,7 @@ impl LockKey {
     }
 }
 
-/// The locks that a task holds or waits for.
+/// The locks that tasks hold or wait for.
 #[derive(Debug, Default)]
 pub(super) struct KeyedLocks(Mutex<HashMap<LockKey, KeyedLock>>);
 
@@ -72,7 +72,7 @@ pub(super) struct KeyedLockGuard {
 }
 
 impl KeyedLocks {
-    /// Locks these rows, one after the other.
+    /// Locks the rows one after the other.
     pub(super) async fn lock_all<E>(
         self: &Arc<KeyedLocks>,
         keys: Vec<LockKey>,
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     async fn lock(locks: &Arc<KeyedLocks>, id: &str) -> Vec<KeyedLockGuard> {
-        let keys = LockKey::of_session(&SessionKey::new("app", "ada", id), true, false);
+        let keys = LockKey::for_session(&SessionKey::new("app", "ada", id), true, false);
         locks.lock_all::<SessionError>(keys).await.unwrap()
     }
 
@@ -164,7 +164,7 @@ mod tests {
     async fn cancelled_waiter_leaves_no_entry() {
         let locks = Arc::new(KeyedLocks::default());
         let first = lock(&locks, "s").await;
-        let other = LockKey::of_session(&SessionKey::new("other", "ada", "s"), true, true);
+        let other = LockKey::for_session(&SessionKey::new("other", "ada", "s"), true, true);
         locks.lock_all::<SessionError>(other).await.unwrap();
         let mut waiting = Box::pin(lock(&locks, "s"));
         let waits = timeout(Duration::from_millis(5), &mut waiting).await;

@@ -1,10 +1,10 @@
 //! Sessions on a PostgreSQL server that many processes share.
 //!
-//! The way of an append: [`PostgresStore::append`] → `append` (one statement on a cached head, or reads
-//! in one round trip and writes in another) → `pool`. The way of a read: → `read` (a snapshot, one
-//! round trip). Writers lock in one order: the app's shared state, the user's, the session's head; and
-//! only what they change. A writer of memories locks the row of the user's memories, and none of the
-//! above after it.
+//! An append runs one statement on a cached head, or reads in one round trip and writes in a second
+//! (`append`). A read takes one snapshot in one round trip (`read`).
+//!
+//! Writers lock only the rows that they change, in one order: the app's shared state, the user's
+//! shared state, the session's head. A writer of memories locks the user's row of memories last.
 
 mod addresses;
 mod append;
@@ -48,7 +48,7 @@ use retain_core::{
 use background::BackgroundJobs;
 use head_cache::HeadCache;
 use locks::{KeyedLockGuard, KeyedLocks, LockKey};
-use pool::{Database, Failure, tried};
+use pool::{Database, Failure, retry};
 
 pub use artifacts::{PostgresArtifactService, PostgresArtifactStore};
 pub use keys::PostgresKeyStore;
@@ -71,11 +71,10 @@ const NAME: &str = "postgres";
 /// ```
 pub type PostgresSessionService = StoreSessionService<PostgresStore>;
 
-/// Retries a call until it succeeds, is rejected, or the time is up, and turns a failure into the
-/// caller's error.
-macro_rules! attempts {
+/// As `retry!`, and converts a failure into the error that the caller gets.
+macro_rules! retry_as {
     ($operation:literal, $($attempt:tt)*) => {
-        tried!($($attempt)*).map_err(|failure: Failure| failure.told($operation))
+        retry!($($attempt)*).map_err(|failure: Failure| failure.into_session_error($operation))
     };
 }
 
@@ -98,7 +97,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-fn database(options: &PostgresOptions) -> Result<Database> {
+fn new_database(options: &PostgresOptions) -> Result<Database> {
     Database::new(options).map_err(|cause| SessionError::Open {
         uri: options.uri(),
         reason: cause.to_string(),
@@ -109,23 +108,24 @@ fn database(options: &PostgresOptions) -> Result<Database> {
 impl PostgresStore {
     /// Whether the database has Retain's tables. Changes nothing.
     pub async fn is_set_up(options: &PostgresOptions) -> Result<bool> {
-        let found = schema::is_there(&database(options)?, options).await;
-        found.map_err(|failure| schema::cannot_open(options, failure))
+        let found = schema::exists(&new_database(options)?, options).await;
+        found.map_err(|failure| schema::into_open_error(options, failure))
     }
 
     /// Connects to the database, creating or migrating the tables where needed.
     pub async fn open(options: PostgresOptions) -> Result<PostgresStore> {
-        let database = database(&options)?;
+        let database = new_database(&options)?;
         let opened = async {
             settings::check(&database, &options).await?;
-            match options.must_exist {
-                true => schema::check(&database, &options).await,
-                false => schema::migrate(&database, &options).await,
+            if options.must_exist {
+                schema::check(&database, &options).await
+            } else {
+                schema::migrate(&database, &options).await
             }
         };
         opened
             .await
-            .map_err(|failure| schema::cannot_open(&options, failure))?;
+            .map_err(|failure| schema::into_open_error(&options, failure))?;
         let store = PostgresStore {
             database: Arc::new(database),
             heads: Arc::default(),
@@ -140,14 +140,14 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// The time, if it is not the database's.
+    /// The time of the configured clock; `None` if the database's clock is used.
     fn now_us(&self) -> Option<i64> {
         self.options.clock.as_ref().map(|clock| clock.now_us())
     }
 
-    /// Runs work in a task of its own. A holder of a lock must make progress even if its caller stops
+    /// Runs work in its own task: a task that holds a lock must make progress even if the caller stops
     /// polling.
-    async fn apart<T, F>(
+    async fn spawn_work<T, F>(
         &self,
         operation: &'static str,
         work: impl FnOnce(PostgresStore) -> F,
@@ -170,7 +170,7 @@ impl PostgresStore {
         let mut receipt = EraseReceipt::default();
         loop {
             let (total, mut unconfirmed) = (&mut receipt, erase::UnconfirmedErase::default());
-            let erased = attempts!(
+            let erased = retry_as!(
                 "erase a user",
                 erase::erase_chunk(&self.database, app, user, total, &mut unconfirmed)
             );
@@ -181,7 +181,7 @@ impl PostgresStore {
                 break;
             }
         }
-        // From here on nothing takes the receipt back.
+        // The user is erased; a failed purge or vacuum must not fail the call.
         self.purge_if_possible().await;
         if receipt != EraseReceipt::default() {
             self.vacuum_later();
@@ -191,16 +191,16 @@ impl PostgresStore {
 
     async fn renew(&self, key: SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
         let renew = move |store: PostgresStore| async move {
-            let keys = LockKey::of_session(&key, false, false);
+            let keys = LockKey::for_session(&key, false, false);
             let _locked = store.lock("renew a lease", keys).await?;
-            let renewed = attempts!(
+            let renewed = retry_as!(
                 "renew a lease",
                 lease::renew(&store.database, &key, token, ttl, store.now_us())
             );
             store.heads.remember(&key, renewed?);
             Ok(())
         };
-        self.apart("renew a lease", renew).await
+        self.spawn_work("renew a lease", renew).await
     }
 
     /// Locks rows against other tasks of this process.
@@ -210,7 +210,7 @@ impl PostgresStore {
         keys: Vec<LockKey>,
     ) -> Result<Vec<KeyedLockGuard>> {
         let locked = self.locks.lock_all(keys).await;
-        locked.map_err(|failure: Failure| failure.told(operation))
+        locked.map_err(|failure: Failure| failure.into_session_error(operation))
     }
 }
 
@@ -232,17 +232,17 @@ impl SessionStore for PostgresStore {
         let create = move |store: PostgresStore| async move {
             let changes = &new.changes;
             let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
-            let keys = LockKey::of_session(&new.key, app, user);
+            let keys = LockKey::for_session(&new.key, app, user);
             let _locked = store.lock("create", keys).await?;
             let (mut made, now_us) = (None, store.now_us());
-            let created = attempts!(
+            let created = retry_as!(
                 "create",
                 create::create(&store.database, &new, now_us, &mut made)
             );
             store.heads.remember(&new.key, created?);
             Ok(())
         };
-        self.apart("create", create).await?;
+        self.spawn_work("create", create).await?;
         let created = self.read(&key, Window::NONE, ReadDetail::State).await?;
         created.ok_or(SessionError::NotFound { key })
     }
@@ -253,27 +253,27 @@ impl SessionStore for PostgresStore {
         window: Window,
         want: ReadDetail,
     ) -> Result<Option<Snapshot>> {
-        let read = attempts!(
+        let read = retry_as!(
             "read",
-            read::session(&self.database, key, window, want, self.now_us())
+            read::read_session(&self.database, key, window, want, self.now_us())
         );
-        Ok(read?.map(|(snapshot, known)| {
-            self.heads.remember(key, known);
+        Ok(read?.map(|(snapshot, head)| {
+            self.heads.remember(key, head);
             snapshot
         }))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
-        attempts!("list", list::list(&self.database, query, self.now_us()))
+        retry_as!("list", list::list(&self.database, query, self.now_us()))
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let key = key.clone();
         let delete = move |store: PostgresStore| async move {
-            let keys = LockKey::of_session(&key, false, false);
+            let keys = LockKey::for_session(&key, false, false);
             let locked = store.lock("delete", keys).await?;
             let (mut found, now_us) = (None, store.now_us());
-            attempts!(
+            retry_as!(
                 "delete",
                 delete::delete(&store.database, &key, now_us, &mut found)
             )?;
@@ -283,18 +283,18 @@ impl SessionStore for PostgresStore {
             store.purge_later();
             Ok(found.is_some_and(|(_, was_alive)| was_alive))
         };
-        self.apart("delete", delete).await
+        self.spawn_work("delete", delete).await
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let (address, batch) = (key.clone(), Arc::clone(batch));
         let append = move |store: PostgresStore| async move {
-            let keys = LockKey::of_batch(&address, &batch);
+            let keys = LockKey::for_batch(&address, &batch);
             let _locked = store.lock("append", keys).await?;
             append::append(&store, &address, &batch).await
         };
-        let written = self.apart("append", append).await?;
-        // A caller that only queued has changed nothing that others wait for.
+        let written = self.spawn_work("append", append).await?;
+        // A caller that only queued for the lease has not changed the log.
         if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }
@@ -304,8 +304,8 @@ impl SessionStore for PostgresStore {
     async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
         match update {
             LeaseUpdate::Renew { token, ttl } => self.renew(key.clone(), *token, *ttl).await?,
-            LeaseUpdate::Withdraw { ticket } => attempts!(
-                "leave a queue",
+            LeaseUpdate::Withdraw { ticket } => retry_as!(
+                "leave the lease queue",
                 lease::withdraw(&self.database, key, ticket)
             )?,
         }
@@ -315,7 +315,7 @@ impl SessionStore for PostgresStore {
 
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
         let user = user.unwrap_or_default();
-        attempts!("read state", read::shared_state(&self.database, app, user))
+        retry_as!("read state", read::shared_state(&self.database, app, user))
     }
 
     async fn find_events(
@@ -323,7 +323,7 @@ impl SessionStore for PostgresStore {
         key: &SessionKey,
         lookup: &EventLookup,
     ) -> Result<Vec<Option<u64>>> {
-        attempts!(
+        retry_as!(
             "find events",
             read::find_events(&self.database, key, lookup, self.now_us())
         )
@@ -340,17 +340,17 @@ impl SessionStore for PostgresStore {
         let from = (origin.clone(), position);
         let fork = move |store: PostgresStore| async move {
             let (mut made, now_us) = (None, store.now_us());
-            attempts!(
+            retry_as!(
                 "fork",
                 fork::fork(&store.database, &from, &key, create_time, now_us, &mut made)
             )
         };
-        self.apart("fork", fork).await
+        self.spawn_work("fork", fork).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<u64> {
         let sweep = move |store: PostgresStore| async move {
-            let swept = attempts!(
+            let swept = retry_as!(
                 "sweep",
                 delete::sweep(&store.database, limit, store.now_us())
             )?;
@@ -358,13 +358,13 @@ impl SessionStore for PostgresStore {
             store.purge_later();
             Ok(swept.len() as u64)
         };
-        self.apart("sweep", sweep).await
+        self.spawn_work("sweep", sweep).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |store: PostgresStore| async move { store.erase(&app, &user).await };
-        self.apart("erase a user", erase).await
+        self.spawn_work("erase a user", erase).await
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
@@ -373,14 +373,14 @@ impl SessionStore for PostgresStore {
     }
 
     async fn flush(&self) -> Result<()> {
-        // What is acknowledged is as durable as the server makes it.
+        // The server has committed every acknowledged write.
         Ok(())
     }
 
     async fn ready(&self) -> Result<()> {
         // No retry: the caller asks for the state at this moment.
         let ready = schema::check(&self.database, &self.options).await;
-        ready.map_err(|failure| schema::cannot_open(&self.options, failure))
+        ready.map_err(|failure| schema::into_open_error(&self.options, failure))
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
@@ -391,7 +391,7 @@ impl SessionStore for PostgresStore {
 #[async_trait]
 impl TransferStore for PostgresStore {
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
-        attempts!(
+        retry_as!(
             "list",
             addresses::sessions(&self.database, after, limit, self.now_us())
         )
@@ -402,7 +402,7 @@ impl TransferStore for PostgresStore {
         after: Option<&StateOwner>,
         limit: usize,
     ) -> Result<Vec<StateOwner>> {
-        attempts!(
+        retry_as!(
             "list",
             addresses::state_owners(&self.database, after, limit)
         )
@@ -411,28 +411,28 @@ impl TransferStore for PostgresStore {
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
         let (app, user, shared) = (app.to_owned(), user.to_owned(), shared.clone());
         let add = move |store: PostgresStore| async move {
-            attempts!(
+            retry_as!(
                 "set state",
                 state::add_shared(&store.database, &app, &user, &shared)
             )
         };
-        self.apart("set state", add).await
+        self.spawn_work("set state", add).await
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        attempts!("check", check::check(&self.database))
+        retry_as!("check", check::check(&self.database))
     }
 
     async fn identity(&self) -> Result<Option<String>> {
-        attempts!("look at the database", read::identity(&self.database)).map(Some)
+        retry_as!("identify the database", read::identity(&self.database)).map(Some)
     }
 
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
-        attempts!("read", read::log_header(&self.database, key, self.now_us()))
+        retry_as!("read", read::log_header(&self.database, key, self.now_us()))
     }
 
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
-        attempts!(
+        retry_as!(
             "begin an import",
             draft::begin(&self.database, key, self.now_us())
         )
@@ -441,17 +441,17 @@ impl TransferStore for PostgresStore {
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
         let events = events.to_vec();
         let extend = move |store: PostgresStore| async move {
-            for piece in draft::pieces(&events) {
+            for chunk in draft::chunks(&events) {
                 let mut is_sent = false;
                 let now_us = store.now_us();
-                attempts!(
+                retry_as!(
                     "import",
-                    draft::extend(&store.database, draft, piece, now_us, &mut is_sent)
+                    draft::extend(&store.database, draft, chunk, now_us, &mut is_sent)
                 )?;
             }
             Ok(())
         };
-        self.apart("import", extend).await
+        self.spawn_work("import", extend).await
     }
 
     async fn finish_draft(
@@ -463,11 +463,11 @@ impl TransferStore for PostgresStore {
         let (header, shared) = (header.clone(), shared.clone());
         let finish = move |store: PostgresStore| async move {
             let (database, now_us) = (&store.database, store.now_us());
-            attempts!(
+            retry_as!(
                 "finish an import",
                 draft::finish(database, draft, &header, &shared, now_us)
             )
         };
-        self.apart("finish an import", finish).await
+        self.spawn_work("finish an import", finish).await
     }
 }

@@ -26,11 +26,11 @@ impl fmt::Debug for PostgresOptions {
 
 impl PostgresOptions {
     pub(super) fn new(mut config: Config) -> PostgresOptions {
-        // A server that vanished without a word is noticed in seconds, not in hours.
+        // Detect a server that vanished silently in seconds, not in hours.
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(connect::CONNECT_MAX);
         }
-        // Clearly sooner than anybody gives up who tries again.
+        // Well below the time for retries.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(8));
         }
@@ -49,36 +49,36 @@ impl PostgresOptions {
         }
     }
 
-    /// Reads an address such as `postgresql://user@host/database?sslmode=verify-full`.
+    /// Parses a URI such as `postgresql://user@host/database?sslmode=verify-full`.
     pub fn from_uri(uri: &str) -> Result<PostgresOptions> {
         uri::parse(uri)
     }
 
-    /// Whether `uri` is the address of a PostgreSQL database.
+    /// Whether `uri` is a PostgreSQL URI.
     pub fn is_address(uri: &str) -> bool {
         uri::is_address(uri)
     }
 
-    /// Sets how many connections there may be at once. Default: 20.
+    /// Sets the maximum number of connections. Default: 20.
     pub fn with_pool_size(mut self, connections: usize) -> PostgresOptions {
         self.pool_size = connections.max(1);
         self
     }
 
-    /// Refuses to create tables: they must be there.
+    /// Requires that the tables exist: opening does not create or migrate them.
     pub fn existing(mut self) -> PostgresOptions {
         self.must_exist = true;
         self
     }
 
-    /// Lets leases and expiries follow `clock` instead of the database's, which all replicas share.
+    /// Sets the clock for leases and expiry. Default: the database's, which all replicas share.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> PostgresOptions {
         self.clock = Some(clock);
         self
     }
 
-    /// The address without any password.
+    /// The URI without the password.
     pub fn uri(&self) -> String {
-        uri::shown(&self.config)
+        uri::display_uri(&self.config)
     }
 }

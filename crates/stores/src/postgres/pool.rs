@@ -1,7 +1,7 @@
-//! Connections, transactions and second attempts: what everything else here stands on.
+//! Connection pool, transactions and retries.
 //!
-//! What is sent together travels together: futures of one connection that are polled at once, in
-//! the order in which they stand in a `join!`, cost one round trip.
+//! Futures of one connection that a `join!` polls together are sent in that order and cost one round
+//! trip.
 
 use std::{
     error::Error as _,
@@ -21,31 +21,31 @@ use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSq
 
 use super::{
     NAME, PostgresOptions,
-    connect::{Hosts, SharedHosts},
+    connect::{HostList, SharedHostList},
     tls,
 };
 
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// How long somebody waits for a connection that others use.
+/// How long a task waits for a free connection.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a transient failure is retried, counted from the first failure: a dead connection is
-/// noticed late, and what was sent on it must still be looked for.
+/// noticed late, and the retry must still find out whether its write was committed.
 const RETRY_MAX: Duration = Duration::from_secs(15);
 
-/// Why something did not happen.
+/// Why an operation failed.
 #[derive(Debug)]
 pub(super) enum Failure<E = SessionError> {
-    /// It was decided so: the caller is told.
+    /// The operation was rejected; the caller gets this error.
     Decided(E),
-    /// The database said no, or is not there.
+    /// The database returned an error, or the connection failed.
     Database(Error),
-    /// There is no connection to be had.
+    /// No connection was available.
     NoConnection(BoxError),
-    /// Others came in between; nothing has happened.
-    Again(&'static str),
+    /// A concurrent change or a timeout; a retry may succeed.
+    Transient(&'static str),
 }
 
 impl<E> From<Error> for Failure<E> {
@@ -67,43 +67,41 @@ impl<E> From<PoolError> for Failure<E> {
             PoolError::Timeout(TimeoutType::Wait) => Failure::NoConnection(
                 format!("all connections were in use for {WAIT_MAX:?}; raise pool_size").into(),
             ),
-            // The server did not answer in time. It may yet.
-            PoolError::Timeout(_) => Failure::Again("the server did not answer in time"),
+            PoolError::Timeout(_) => Failure::Transient("the server did not answer in time"),
             error => Failure::NoConnection(error.into()),
         }
     }
 }
 
 impl<E> Failure<E> {
-    /// Whether the same may succeed if it is tried again.
+    /// Whether a retry may succeed.
     fn is_transient(&self) -> bool {
         match self {
             Failure::Decided(_) | Failure::NoConnection(_) => false,
-            Failure::Again(_) => true,
+            Failure::Transient(_) => true,
             Failure::Database(error) => match error.code() {
                 Some(code) => is_transient(code),
-                // No answer of the server's: the line is broken, or nobody listens at its end.
-                None => is_broken_line(error),
+                // Not an answer of the server.
+                None => is_connection_lost(error),
             },
         }
     }
 
-    /// Whether connections that were made before this are worth nothing any more: the server is gone,
-    /// or is not the one that writes.
+    /// Whether older connections are useless now: the server is gone, or it is no longer the primary.
     fn ends_connections(&self) -> bool {
         match self {
-            Failure::Decided(_) | Failure::NoConnection(_) | Failure::Again(_) => false,
+            Failure::Decided(_) | Failure::NoConnection(_) | Failure::Transient(_) => false,
             Failure::Database(error) => match error.code() {
-                Some(code) => is_of_the_line(code),
-                None => is_broken_line(error),
+                Some(code) => is_connection_code(code),
+                None => is_connection_lost(error),
             },
         }
     }
 }
 
 impl Failure {
-    /// What a caller of the store is told.
-    pub(super) fn told(self, operation: &'static str) -> SessionError {
+    /// Converts the failure into the error that a caller of the store gets.
+    pub(super) fn into_session_error(self, operation: &'static str) -> SessionError {
         match self {
             Failure::Decided(error) => error,
             Failure::Database(error) if error.code() == Some(&SqlState::DISK_FULL) => {
@@ -123,13 +121,13 @@ impl Failure {
 }
 
 impl<E: Into<BoxError>> Failure<E> {
-    /// The cause from below.
+    /// The underlying error.
     pub(super) fn cause(self) -> BoxError {
         match self {
             Failure::Decided(error) => error.into(),
             Failure::Database(error) => error.into(),
             Failure::NoConnection(error) => error,
-            Failure::Again(what) => what.into(),
+            Failure::Transient(reason) => reason.into(),
         }
     }
 }
@@ -138,38 +136,37 @@ fn is_transient(code: &SqlState) -> bool {
     let codes = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // Something between us and the server, or one of many that it consists of, went away.
+        // A proxy before the server, or one node of it, failed.
         SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         SqlState::TOO_MANY_CONNECTIONS,
     ];
-    codes.contains(code) || is_of_the_line(code)
+    codes.contains(code) || is_connection_code(code)
 }
 
-/// Whether the connection is to blame, or the server at its end.
-fn is_of_the_line(code: &SqlState) -> bool {
+/// Whether the code means that the connection, or the server behind it, failed.
+fn is_connection_code(code: &SqlState) -> bool {
     let codes = [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
-        // Another one has taken its place, and this one only reads now.
+        // After a failover this server is a read-only replica.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
-    // Class 08: the connection itself. What the server does not understand it will not understand
-    // when it comes again.
+    // Class 08: connection exceptions. A retry does not cure a protocol violation.
     let is_connection = code.code().starts_with("08") && *code != SqlState::PROTOCOL_VIOLATION;
     codes.contains(code) || is_connection
 }
 
-fn is_broken_line(error: &Error) -> bool {
+fn is_connection_lost(error: &Error) -> bool {
     if error.is_closed() {
         return true;
     }
     let mut cause = error.source();
     while let Some(found) = cause {
         if let Some(error) = found.downcast_ref::<std::io::Error>() {
-            // That the other side is not who it should be does not pass with time.
+            // A retry does not cure a TLS error.
             let inner = error.get_ref();
             return !inner.is_some_and(|inner| inner.is::<rustls::Error>());
         }
@@ -182,7 +179,7 @@ fn is_broken_line(error: &Error) -> bool {
 #[derive(Debug)]
 pub(super) struct Retry<'a> {
     database: &'a Database,
-    /// When it failed for the first time.
+    /// The time of the first failure.
     since: Option<Instant>,
     attempts: u32,
 }
@@ -196,9 +193,9 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Waits a little, if another attempt makes sense; else gives the failure back. So there is a
-    /// second attempt always, however long the first took to fail.
-    pub(super) async fn again<E>(&mut self, failure: Failure<E>) -> Result<(), Failure<E>> {
+    /// Waits before the next attempt, or returns the failure if it is not transient or the time is
+    /// up. The time starts with the first failure, so a transient one is always retried.
+    pub(super) async fn wait_or_fail<E>(&mut self, failure: Failure<E>) -> Result<(), Failure<E>> {
         if failure.ends_connections() {
             self.database.drop_idle();
         }
@@ -212,7 +209,7 @@ impl<'a> Retry<'a> {
         Ok(())
     }
 
-    /// Longer with every attempt, and never the same for two that met.
+    /// Exponential backoff with jitter.
     fn pause(&self) -> Duration {
         let longest = (5_u64 << self.attempts.min(6)) * 1000;
         let random = RandomState::new().hash_one(self.attempts);
@@ -220,10 +217,10 @@ impl<'a> Retry<'a> {
     }
 }
 
-/// The database, by its connections.
+/// A database and its connections.
 pub(super) struct Database {
     pool: Pool,
-    hosts: Arc<Hosts>,
+    hosts: Arc<HostList>,
 }
 
 impl fmt::Debug for Database {
@@ -235,46 +232,46 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Makes the pool; connects to nobody yet.
+    /// Creates the pool; does not connect yet.
     pub(super) fn new(options: &PostgresOptions) -> Result<Database, BoxError> {
         let connector = tls::connector(options.tls, options.roots.as_deref())?;
         let config = ManagerConfig {
-            // One that was left in the middle of a transaction never comes back, so there is
-            // nothing to clean.
+            // A connection with an open transaction never returns to the pool, so none needs a
+            // reset.
             recycling_method: RecyclingMethod::Fast,
         };
-        let hosts = Arc::new(Hosts::new(options, connector));
-        let connect = SharedHosts(Arc::clone(&hosts));
+        let hosts = Arc::new(HostList::new(options, connector));
+        let connect = SharedHostList(Arc::clone(&hosts));
         let manager = Manager::from_connect(options.config.clone(), connect, config);
         let pool = Pool::builder(manager)
             .max_size(options.pool_size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_MAX))
-            .create_timeout(Some(hosts.limit_of_all()))
+            .create_timeout(Some(hosts.total_limit()))
             .build()?;
         Ok(Database { pool, hosts })
     }
 
-    /// A connection beside the pool, for work that takes long and that others shall not wait for.
-    pub(super) async fn apart<E>(&self) -> Result<Client, Failure<E>> {
-        match timeout(self.hosts.limit_of_all(), self.hosts.open()).await {
+    /// Opens a connection outside the pool, for long work that must not occupy a pooled one.
+    pub(super) async fn dedicated_connection<E>(&self) -> Result<Client, Failure<E>> {
+        match timeout(self.hosts.total_limit(), self.hosts.open()).await {
             Ok(opened) => Ok(opened?.0),
-            Err(_) => Err(Failure::Again("the server did not answer in time")),
+            Err(_) => Err(Failure::Transient("the server did not answer in time")),
         }
     }
 
-    /// Closes the connections that nobody uses. Where one of them has gone dead, most have, and each
-    /// would take as long to say so.
+    /// Closes the idle connections. If one is dead, most are, and each would take its own timeout to
+    /// fail.
     fn drop_idle(&self) {
         let _ = self.pool.retain(|_, _| false);
     }
 
-    /// A connection to send single statements on.
+    /// Takes a connection from the pool, for single statements.
     pub(super) async fn connection<E>(&self) -> Result<Object, Failure<E>> {
         Ok(self.pool.get().await?)
     }
 
-    /// A connection for a transaction, which is begun by sending [`Transaction::begin`].
+    /// Takes a connection for a transaction, which starts with [`Transaction::begin`].
     pub(super) async fn transaction<E>(&self) -> Result<Transaction, Failure<E>> {
         Ok(Transaction {
             client: Some(self.pool.get().await?),
@@ -282,15 +279,15 @@ impl Database {
     }
 }
 
-/// A connection with a transaction. If it is dropped before it has come to its end, so is the
-/// connection, and the server takes everything back.
+/// A connection with a transaction. Dropping it before the end closes the connection, and the server
+/// rolls back.
 pub(super) struct Transaction {
     client: Option<Object>,
 }
 
-/// A process that was cut off without a word, or stands still, keeps nobody waiting for long: the
-/// server ends its transaction, and who waits for a lock asks again.
-macro_rules! patience {
+/// Limits how long a process that hangs or lost its network blocks others: the server ends its
+/// transaction, and waiters for a lock time out and retry.
+macro_rules! transaction_timeouts {
     () => {
         "SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL lock_timeout = '12s'"
     };
@@ -299,41 +296,41 @@ macro_rules! patience {
 impl Transaction {
     fn client(&self) -> &Object {
         let client = self.client.as_ref();
-        client.expect("only what ends the transaction takes it")
+        client.expect("the client is taken only at the end of the transaction")
     }
 
-    /// The statement that `sql` is, prepared once for each connection.
+    /// Prepares a statement, once for each connection.
     pub(super) async fn prepare(&self, sql: &str) -> Result<Statement, Error> {
         self.client().prepare_cached(sql).await
     }
 
-    /// Begins it. To be sent before everything else.
+    /// Begins the transaction. Must be sent before everything else.
     pub(super) async fn begin(&self) -> Result<(), Error> {
         const SQL: &str = concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ",
-            patience!()
+            transaction_timeouts!()
         );
         self.client().batch_execute(SQL).await
     }
 
-    /// Begins one that writes, and reads all from one snapshot.
+    /// Begins a transaction that writes and reads from one snapshot.
     pub(super) async fn begin_repeatable(&self) -> Result<(), Error> {
         const SQL: &str = concat!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ",
-            patience!()
+            transaction_timeouts!()
         );
         self.client().batch_execute(SQL).await
     }
 
-    /// Begins one that only reads, all of it from one snapshot.
+    /// Begins a transaction that only reads, from one snapshot.
     pub(super) async fn begin_snapshot(&self) -> Result<(), Error> {
-        // Nobody waits for it, but what was deleted since is kept for it.
+        // It holds no locks, but the server cannot vacuum rows that it may still read.
         let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
                    SET LOCAL idle_in_transaction_session_timeout = '60s'";
         self.client().batch_execute(sql).await
     }
 
-    /// Rows. The parameters go with the future, so that it can wait for others.
+    /// Queries rows. The future owns the parameters, so that it can be built before it is polled.
     pub(super) async fn query<const N: usize>(
         &self,
         statement: &Statement,
@@ -342,7 +339,7 @@ impl Transaction {
         self.client().query(statement, &params).await
     }
 
-    /// The same, for as many parameters as there are.
+    /// As [`query`](Self::query), with any number of parameters.
     pub(super) async fn query_all(
         &self,
         statement: &Statement,
@@ -351,7 +348,7 @@ impl Transaction {
         self.client().query(statement, params).await
     }
 
-    /// How many rows were touched.
+    /// Executes a statement and returns the number of affected rows.
     pub(super) async fn execute<const N: usize>(
         &self,
         statement: &Statement,
@@ -360,20 +357,20 @@ impl Transaction {
         self.client().execute(statement, &params).await
     }
 
-    /// Asks for the end of it; what was sent before has failed if this does.
+    /// Commits. If this fails, the statements sent before have failed too.
     pub(super) async fn commit(&self) -> Result<(), Error> {
         self.client().batch_execute("COMMIT").await
     }
 
-    /// The server has confirmed the end: the connection is free for others.
-    pub(super) fn ended(mut self) {
+    /// Returns the connection to the pool, after the server has confirmed the end.
+    pub(super) fn release(mut self) {
         drop(self.client.take());
     }
 
-    /// Takes everything back.
+    /// Rolls back and returns the connection to the pool.
     pub(super) async fn roll_back(self) -> Result<(), Error> {
         self.client().batch_execute("ROLLBACK").await?;
-        self.ended();
+        self.release();
         Ok(())
     }
 }
@@ -381,13 +378,13 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            // Not back into the pool: nobody knows what is open in it.
+            // Not back into the pool: a transaction may be open.
             drop(Object::take(client));
         }
     }
 }
 
-/// Statements that are used together, prepared together: in one round trip, once for each
+/// Defines a set of statements that are prepared together: in one round trip, once for each
 /// connection.
 macro_rules! statements {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $sql:expr,)* }) => {
@@ -409,16 +406,16 @@ macro_rules! statements {
 
 pub(super) use statements;
 
-/// Tries something, a call whose first parameter is the database, until it succeeds, is refused, or
-/// too much time has passed.
-macro_rules! tried {
+/// Repeats a call, whose first parameter is the database, until it succeeds, fails for good, or the
+/// retry time is up.
+macro_rules! retry {
     ($($attempt:ident)::+ ($database:expr $(, $given:expr)* $(,)?)) => {{
         let mut retry = $crate::postgres::pool::Retry::new($database);
         loop {
             match $($attempt)::+($database $(, $given)*).await {
                 Ok(done) => break Ok(done),
                 Err(failure) => {
-                    if let Err(failure) = retry.again(failure).await {
+                    if let Err(failure) = retry.wait_or_fail(failure).await {
                         break Err(failure);
                     }
                 }
@@ -427,9 +424,9 @@ macro_rules! tried {
     }};
 }
 
-pub(super) use tried;
+pub(super) use retry;
 
-/// `Ok` of an optional future: what need not be asked costs nothing.
+/// Awaits an optional future; `None` costs no query.
 pub(super) async fn if_some<T, F>(future: Option<F>) -> Result<Option<T>, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -466,25 +463,29 @@ mod tests {
             ("40003", false),
             ("40001", false),
         ] {
-            assert_eq!(is_of_the_line(&SqlState::from_code(code)), ends, "{code}");
+            assert_eq!(
+                is_connection_code(&SqlState::from_code(code)),
+                ends,
+                "{code}"
+            );
         }
     }
 
-    /// However long the first attempt took to fail, there is a second one.
+    /// A slow first attempt is retried too.
     #[tokio::test]
     async fn retry_time_starts_with_the_first_failure() {
         let database = database("postgresql://h/d");
         let mut retry = Retry::new(&database);
-        let failure = || Failure::<SessionError>::Again("others came in between");
+        let failure = || Failure::<SessionError>::Transient("a concurrent change");
         assert!(retry.since.is_none());
-        retry.again(failure()).await.unwrap();
-        retry.again(failure()).await.unwrap();
+        retry.wait_or_fail(failure()).await.unwrap();
+        retry.wait_or_fail(failure()).await.unwrap();
         retry.since = retry.since.and_then(|since| since.checked_sub(RETRY_MAX));
-        assert!(retry.again(failure()).await.is_err());
+        assert!(retry.wait_or_fail(failure()).await.is_err());
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn idle_connections_can_be_dropped() {
+    async fn drop_idle_closes_only_idle_connections() {
         if !is_there() {
             return;
         }

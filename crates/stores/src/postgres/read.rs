@@ -1,4 +1,4 @@
-//! Reads: each in one snapshot and one round trip, each costing what it returns.
+//! Reads sessions, state and event positions, each in one snapshot and one round trip.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::sql::{self, check_next};
 
-/// Events by position.
-type Found = Vec<(u64, Arc<Event>)>;
+/// Events with their positions.
+type PositionedEvents = Vec<(u64, Arc<Event>)>;
 
-/// The head, and what time it is.
+/// The head and the current time.
 pub(super) const HEAD: &str = concat!(
     "SELECT ",
     head_columns!(),
@@ -30,7 +30,7 @@ pub(super) const HEAD: &str = concat!(
     by_key!()
 );
 
-/// Events by their positions.
+/// Events in a range of positions.
 const RANGE: &str = "
 SELECT e.position, e.body FROM retain_sessions s JOIN retain_events e ON e.log = s.number
 WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
@@ -39,8 +39,8 @@ WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
                     ELSE greatest($4::int8, least($5::int8, s.position) - $6::int8 + 1) END
 ORDER BY e.position LIMIT $7::int8";
 
-/// Events that are not older than $4. In a log whose times never go back the first of them is found
-/// by halving.
+/// Events that are not older than $4. A log whose timestamps never decrease is searched by bisection
+/// for the first of them.
 const SINCE: &str = "
 WITH RECURSIVE s AS (
   SELECT number, position, in_order FROM retain_sessions
@@ -63,14 +63,14 @@ SELECT position, body FROM (
   ORDER BY e.position DESC LIMIT $7::int8
 ) found ORDER BY position LIMIT $8::int8";
 
-/// The keys that a session has now.
+/// The current state of a session.
 const STATE: &str = concat!(
     "SELECT key, value FROM retain_state WHERE value IS NOT NULL AND log = ",
     number_by_key!()
 );
 
-/// The keys that a session had after $4. A key that was written since has its earlier value, if it
-/// had one, in the past.
+/// The state of a session after position $4. The earlier value of a key that was written since is in
+/// `retain_state_past`.
 const STATE_AT: &str = concat!(
     "SELECT key, value FROM (
        SELECT key, CASE WHEN position <= $4 THEN value ELSE (
@@ -83,63 +83,63 @@ const STATE_AT: &str = concat!(
     ") AS found WHERE value IS NOT NULL ORDER BY key"
 );
 
-/// The keys of an app, and of a user of it.
+/// The shared state of an app and of one of its users.
 pub(super) const SHARED: &str = "SELECT key, value, user_id FROM retain_shared_state \
                                  WHERE app = $1 AND user_id IN ('', $2)";
 
-/// What one snapshot holds, as it came.
-struct Answers {
+/// The rows that one snapshot returned.
+struct SnapshotRows {
     head: Vec<Row>,
     events: Option<Vec<Row>>,
     state: Option<Vec<Row>>,
     shared: Option<Vec<Row>>,
 }
 
-/// A session with the events of `window`; and its head, to be remembered.
-pub(super) async fn session(
+/// Reads a session with the events of `window`. Also returns its head for the cache.
+pub(super) async fn read_session(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    scope: ReadDetail,
+    detail: ReadDetail,
     now_us: Option<i64>,
 ) -> Result<Option<(Snapshot, CachedHead)>, Failure> {
-    let answers = ask(database, key, window, scope, now_us).await?;
-    let Some(known) = alive(&answers.head)? else {
+    let rows = query_snapshot(database, key, window, detail, now_us).await?;
+    let Some(cached) = decode_alive_head(&rows.head)? else {
         return Ok(None);
     };
-    let events = events(key, &known, window, answers.events.as_deref())?;
-    let state = match (&answers.state, &answers.shared) {
-        (Some(own), Some(shared)) => scoped_state(key, own, shared)?,
+    let events = decode_events(key, &cached, window, rows.events.as_deref())?;
+    let state = match (&rows.state, &rows.shared) {
+        (Some(own), Some(shared)) => decode_state(key, own, shared)?,
         _ => ScopedState::default(),
     };
-    let head = known.row.head(key.clone());
+    let head = cached.row.head(key.clone());
     let snapshot = Snapshot {
         head,
         state,
         events,
     };
-    Ok(Some((snapshot, known)))
+    Ok(Some((snapshot, cached)))
 }
 
-/// Asks for everything at once.
-async fn ask(
+/// Sends all queries of a read at once.
+async fn query_snapshot(
     database: &Database,
     key: &SessionKey,
     window: Window,
-    scope: ReadDetail,
+    detail: ReadDetail,
     now_us: Option<i64>,
-) -> Result<Answers, Failure> {
+) -> Result<SnapshotRows, Failure> {
     let (app, user, id) = (&key.app, &key.user, &key.id);
     let (first, last) = (signed(window.first.max(1)), signed(window.last));
     let (newest, oldest) = (count(window.newest), count(window.oldest));
     let since = window.after_timestamp;
     let wants_events = newest != Some(0) && oldest != Some(0);
-    if scope == ReadDetail::EventsOnly && !wants_events {
+    if detail == ReadDetail::EventsOnly && !wants_events {
         // One statement is a snapshot by itself.
         let client = database.connection().await?;
         let statement = client.prepare_cached(HEAD).await?;
         let head = client.query(&statement, &[app, user, id, &now_us]).await?;
-        return Ok(Answers {
+        return Ok(SnapshotRows {
             head,
             events: None,
             state: None,
@@ -147,20 +147,20 @@ async fn ask(
         });
     }
     let transaction = database.transaction().await?;
-    let past = match scope {
+    let past = match detail {
         ReadDetail::StateAt(position) => Some(signed(position)),
         _ => None,
     };
     let prepared = prepare(&transaction, since.is_some(), past.is_some()).await?;
-    let mut which: Vec<Param<'_>> = vec![app, user, id];
-    which.extend(since.iter().map(|since| since as Param<'_>));
-    which.extend([&first as Param<'_>, &last, &newest, &oldest]);
-    let events = transaction.query_all(&prepared[1], &which);
-    let mut whose: Vec<Param<'_>> = vec![app, user, id];
-    whose.extend(past.iter().map(|past| past as Param<'_>));
-    let state = transaction.query_all(&prepared[2], &whose);
+    let mut event_params: Vec<Param<'_>> = vec![app, user, id];
+    event_params.extend(since.iter().map(|since| since as Param<'_>));
+    event_params.extend([&first as Param<'_>, &last, &newest, &oldest]);
+    let events = transaction.query_all(&prepared[1], &event_params);
+    let mut state_params: Vec<Param<'_>> = vec![app, user, id];
+    state_params.extend(past.iter().map(|past| past as Param<'_>));
+    let state = transaction.query_all(&prepared[2], &state_params);
     let shared = transaction.query(&prepared[3], [app, user]);
-    let wants_state = scope != ReadDetail::EventsOnly;
+    let wants_state = detail != ReadDetail::EventsOnly;
     let (begun, head, events, state, shared, ended) = join!(
         biased;
         transaction.begin_snapshot(),
@@ -171,24 +171,24 @@ async fn ask(
         transaction.commit(),
     );
     begun?;
-    let answers = Answers {
+    let rows = SnapshotRows {
         head: head?,
         events: events?,
         state: state?,
         shared: shared?,
     };
     ended?;
-    transaction.ended();
-    Ok(answers)
+    transaction.release();
+    Ok(rows)
 }
 
 async fn prepare(
     transaction: &Transaction,
     by_time: bool,
-    of_past: bool,
+    at_position: bool,
 ) -> Result<[Statement; 4], tokio_postgres::Error> {
     let events = if by_time { SINCE } else { RANGE };
-    let state = if of_past { STATE_AT } else { STATE };
+    let state = if at_position { STATE_AT } else { STATE };
     let (head, events, state, shared) = join!(
         biased;
         transaction.prepare(HEAD),
@@ -199,36 +199,36 @@ async fn prepare(
     Ok([head?, events?, state?, shared?])
 }
 
-/// The head of a session that has not expired. The time stands behind its columns.
-fn alive(rows: &[Row]) -> Result<Option<CachedHead>, Failure> {
+/// Decodes the head of a session that has not expired. The time follows the columns of the head.
+fn decode_alive_head(rows: &[Row]) -> Result<Option<CachedHead>, Failure> {
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
-    Ok(Some(known).filter(|known| known.row.is_alive(now_us)))
+    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    Ok(Some(head).filter(|head| head.row.is_alive(now_us)))
 }
 
-/// The events asked for, all of which must be there.
-fn events(
+/// Decodes the events and checks that no position is missing.
+fn decode_events(
     key: &SessionKey,
-    known: &CachedHead,
+    head: &CachedHead,
     window: Window,
     rows: Option<&[Row]>,
-) -> Result<Found, Failure> {
-    let mut found = Found::new();
+) -> Result<PositionedEvents, Failure> {
+    let mut found = PositionedEvents::new();
     let rows = rows.unwrap_or_default();
     for row in rows {
         let position = unsigned(row, 0)?;
         found.push((position, rows::event(key, position, row, 1)?));
     }
     if window.after_timestamp.is_none() {
-        let bounds = sql::bounds(window, 1, known.row.position);
+        let bounds = sql::bounds(window, 1, head.row.position);
         let (first, last) = bounds.unwrap_or((1, 0));
         for (expected, (position, _)) in (first..).zip(&found) {
             check_next(key, expected, *position)?;
         }
         check_next(key, first + found.len() as u64, last + 1)?;
-    } else if known.row.in_order {
+    } else if head.row.in_order {
         for pair in found.windows(2) {
             check_next(key, pair[0].0 + 1, pair[1].0)?;
         }
@@ -236,24 +236,26 @@ fn events(
     Ok(found)
 }
 
-fn scoped_state(key: &SessionKey, own: &[Row], shared: &[Row]) -> Result<ScopedState, Failure> {
+fn decode_state(key: &SessionKey, own: &[Row], shared: &[Row]) -> Result<ScopedState, Failure> {
     let mut state = ScopedState {
         session: rows::state(&|| key.clone(), own)?,
         ..ScopedState::default()
     };
     for row in shared {
         let owner: &str = row.try_get(2)?;
-        let named = || SessionKey::new(&key.app, owner, "");
-        let (name, value) = rows::state_entry(&named, row, 0)?;
-        match owner.is_empty() {
-            true => state.app.insert(name, value),
-            false => state.user.insert(name, value),
+        let owner_key = || SessionKey::new(&key.app, owner, "");
+        let (name, value) = rows::state_entry(&owner_key, row, 0)?;
+        let scope = if owner.is_empty() {
+            &mut state.app
+        } else {
+            &mut state.user
         };
+        scope.insert(name, value);
     }
     Ok(state)
 }
 
-/// The keys of an app (`user` empty), or of a user of it.
+/// Reads the shared state of an app (empty `user`) or of one of its users.
 pub(super) async fn shared_state(
     database: &Database,
     app: &str,
@@ -263,11 +265,11 @@ pub(super) async fn shared_state(
     let sql = "SELECT key, value FROM retain_shared_state WHERE app = $1 AND user_id = $2";
     let statement = client.prepare_cached(sql).await?;
     let rows = client.query(&statement, &[&app, &user]).await?;
-    // Only names the owner in errors; there is no session here.
+    // The key only names the owner in errors.
     rows::state(&|| SessionKey::new(app, user, ""), &rows)
 }
 
-/// The positions of the events that `lookup` names.
+/// Finds the positions of the events that `lookup` names.
 pub(super) async fn find_events(
     database: &Database,
     key: &SessionKey,
@@ -275,16 +277,15 @@ pub(super) async fn find_events(
     now_us: Option<i64>,
 ) -> Result<Vec<Option<u64>>, Failure> {
     match lookup {
-        EventLookup::Ids(ids) => positions_of(database, key, ids, now_us).await,
+        EventLookup::Ids(ids) => find_ids(database, key, ids, now_us).await,
         EventLookup::Invocation(invocation) => {
-            let first = first_of_invocation(database, key, invocation, now_us).await?;
+            let first = find_invocation(database, key, invocation, now_us).await?;
             Ok(vec![first])
         }
     }
 }
 
-/// The positions of the events with these ids.
-async fn positions_of(
+async fn find_ids(
     database: &Database,
     key: &SessionKey,
     ids: &[String],
@@ -294,7 +295,7 @@ async fn positions_of(
         "SELECT event_id, position FROM retain_events WHERE event_id = ANY($4) AND log = ",
         number_by_key!()
     );
-    let (_, rows) = with_head(database, key, now_us, BY_ID, &[&ids]).await?;
+    let (_, rows) = query_with_head(database, key, now_us, BY_ID, &[&ids]).await?;
     let mut positions = std::collections::HashMap::new();
     for row in &rows {
         positions.insert(row.try_get::<_, &str>(0)?, unsigned(row, 1)?);
@@ -303,8 +304,8 @@ async fn positions_of(
     Ok(found.collect())
 }
 
-/// The first position whose event belongs to the invocation.
-async fn first_of_invocation(
+/// Finds the first position of an invocation.
+async fn find_invocation(
     database: &Database,
     key: &SessionKey,
     invocation: &str,
@@ -315,14 +316,14 @@ async fn first_of_invocation(
         number_by_key!(),
         " ORDER BY position LIMIT 1"
     );
-    // No event's has a NUL character, which the server does not take either. Nothing equals NULL.
+    // The server rejects NUL characters, and no stored invocation contains one. NULL matches nothing.
     let invocation = Some(invocation).filter(|invocation| !invocation.contains('\0'));
-    let (_, rows) = with_head(database, key, now_us, FIRST, &[&invocation]).await?;
+    let (_, rows) = query_with_head(database, key, now_us, FIRST, &[&invocation]).await?;
     let first = rows.first().map(|row| unsigned(row, 0)).transpose();
     Ok(first?)
 }
 
-/// The session and the state it was created with.
+/// Reads the session's head and the state that it was created with.
 pub(super) async fn log_header(
     database: &Database,
     key: &SessionKey,
@@ -332,7 +333,7 @@ pub(super) async fn log_header(
         "SELECT body FROM retain_events WHERE position = 0 AND log = ",
         number_by_key!()
     );
-    let (known, rows) = match with_head(database, key, now_us, INITIAL, &[]).await {
+    let (head, rows) = match query_with_head(database, key, now_us, INITIAL, &[]).await {
         Err(Failure::Decided(SessionError::NotFound { .. })) => return Ok(None),
         found => found?,
     };
@@ -348,13 +349,13 @@ pub(super) async fn log_header(
     };
     Ok(Some(LogHeader {
         initial: initial.clone(),
-        head: known.row.head(key.clone()),
+        head: head.row.head(key.clone()),
     }))
 }
 
-/// Asks something about a session that must be there. The first three parameters of `sql` are its
-/// address.
-async fn with_head(
+/// Runs a query on a session; `NotFound` if it does not exist. The first three parameters of `sql`
+/// are the session's key.
+async fn query_with_head(
     database: &Database,
     key: &SessionKey,
     now_us: Option<i64>,
@@ -362,8 +363,8 @@ async fn with_head(
     params: &[Param<'_>],
 ) -> Result<(CachedHead, Vec<Row>), Failure> {
     let transaction = database.transaction().await?;
-    let (head, asked) = join!(biased; transaction.prepare(HEAD), transaction.prepare(sql));
-    let (head, asked) = (head?, asked?);
+    let (head, query) = join!(biased; transaction.prepare(HEAD), transaction.prepare(sql));
+    let (head, query) = (head?, query?);
     let (app, user, id) = (&key.app, &key.user, &key.id);
     let mut all: Vec<Param<'_>> = vec![app, user, id];
     all.extend(params);
@@ -371,20 +372,20 @@ async fn with_head(
         biased;
         transaction.begin_snapshot(),
         transaction.query(&head, [app, user, id, &now_us]),
-        transaction.query_all(&asked, &all),
+        transaction.query_all(&query, &all),
         transaction.commit(),
     );
     begun?;
     let (head, rows) = (head?, rows?);
     ended?;
-    transaction.ended();
-    match alive(&head)? {
-        Some(known) => Ok((known, rows)),
+    transaction.release();
+    match decode_alive_head(&head)? {
+        Some(head) => Ok((head, rows)),
         None => Err(SessionError::NotFound { key: key.clone() }.into()),
     }
 }
 
-/// What tells this database from every other: which it is on a server that was started then.
+/// Identifies the database: its OID, its schema and the start time of its server.
 pub(super) async fn identity(database: &Database) -> Result<String, Failure> {
     const SQL: &str = "SELECT concat('postgresql:', oid, ':', \
                        extract(epoch FROM pg_postmaster_start_time()), ':', current_schema()) \

@@ -1,4 +1,4 @@
-//! What stands in the tables, and how it becomes ours.
+//! Decodes table rows, and holds the SQL fragments that several statements share.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ macro_rules! clock_us {
     };
 }
 
-/// The condition that a row of `retain_sessions` is the one with the address ($1, $2, $3).
+/// The condition that selects the session with the key ($1, $2, $3).
 macro_rules! by_key {
     () => {
         "app = $1 AND user_id = $2 AND id = $3"
     };
 }
 
-/// The number of the session with the address ($1, $2, $3).
+/// The number of the session with the key ($1, $2, $3).
 macro_rules! number_by_key {
     () => {
         "(SELECT number FROM retain_sessions WHERE app = $1 AND user_id = $2 AND id = $3)"
@@ -41,7 +41,7 @@ macro_rules! number_by_key {
 
 pub(super) use {by_key, clock_us, head_columns, number_by_key};
 
-/// A head as it was at a revision. It is still so if the revision is.
+/// A session head at a revision. It is current while the stored revision is the same.
 #[derive(Debug, Clone)]
 pub(super) struct CachedHead {
     pub(super) row: SessionRow,
@@ -52,7 +52,7 @@ impl CachedHead {
     /// Reads the columns in the order of `head_columns`.
     pub(super) fn read(row: &Row) -> Result<CachedHead, Error> {
         let origin: Option<String> = row.try_get(10)?;
-        let row_read = SessionRow {
+        let session = SessionRow {
             number: row.try_get(0)?,
             position: unsigned(row, 1)?,
             last_update: row.try_get(2)?,
@@ -76,28 +76,28 @@ impl CachedHead {
             },
         };
         Ok(CachedHead {
-            row: row_read,
+            row: session,
             revision: row.try_get(12)?,
         })
     }
 }
 
-/// A number that is never negative here; a token may use the bit of the sign.
+/// Reads an unsigned number. A token may use the sign bit.
 pub(super) fn unsigned(row: &Row, at: usize) -> Result<u64, Error> {
     Ok(row.try_get::<_, i64>(at)? as u64)
 }
 
-/// A number for the database; one that is beyond it is the greatest there is.
+/// Converts a number for the database, capped at `i64::MAX`.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// An optional count for the database. No table has half as many rows.
+/// Converts an optional count for the database, capped so that SQL can add to it.
 pub(super) fn count(number: Option<usize>) -> Option<i64> {
     number.map(|number| signed(number as u64).min(i64::MAX / 2))
 }
 
-/// Reads an event, whose body stands at column `at`.
+/// Reads an event, whose body is in column `at`.
 pub(super) fn event(
     key: &SessionKey,
     position: u64,
@@ -108,7 +108,7 @@ pub(super) fn event(
     Ok(sql::event(key, position, body)?)
 }
 
-/// The text that the bytes at column `at` are. `place` says where that is, for errors.
+/// Reads the bytes of column `at` as text. `place` says where that is, for errors.
 pub(super) fn text(
     row: &Row,
     at: usize,
@@ -123,7 +123,7 @@ pub(super) fn text(
     })?)
 }
 
-/// Reads a key and its value, which stand at column `at` and behind it.
+/// Reads a state key in column `at` and its value in the next column.
 pub(super) fn state_entry<'a>(
     owner: &dyn Fn() -> SessionKey,
     row: &'a Row,

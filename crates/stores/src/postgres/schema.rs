@@ -1,5 +1,6 @@
-//! The schema, step by step. Several replicas may start at once; each step is one transaction, and
-//! one replica at a time takes it.
+//! Migrates and checks the schema.
+//!
+//! Each migration is one transaction. An advisory lock serializes replicas that start at once.
 
 use deadpool_postgres::Object;
 use retain_core::{BoxError, SessionError};
@@ -11,105 +12,106 @@ use super::{
     pool::{Database, Failure, Retry},
 };
 
-/// A step of the schema. Once released it is never changed: its checksum is in databases.
+/// A schema migration. A released one must not change: databases store its checksum.
 struct Migration {
     name: &'static str,
     sql: &'static str,
 }
 
-/// The steps, in order; the first brings a database to version 1.
+/// The migrations in order; the first results in version 1.
 const MIGRATIONS: [Migration; 1] = [Migration {
     name: "create-tables",
     sql: include_str!("migrations/0001_create-tables.sql"),
 }];
 
-/// Which steps a database has taken.
+/// The table of applied migrations.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
   version  bigint NOT NULL PRIMARY KEY,
   name     text   NOT NULL,
-  checksum text   NOT NULL -- SHA-256 of the step
+  checksum text   NOT NULL -- SHA-256 of the migration
 )";
 
-/// A migrating process holds this lock, by a number that only Retain uses. It ends with the
-/// transaction; appends do not take it.
+/// Takes the advisory lock of migrations until the end of the transaction. Only Retain uses the
+/// number, and appends do not take the lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
-/// Said before anything is locked: a replica that stands still in the middle of a step is ended by the
-/// server, and who waits for it asks again instead of status there for good.
-const CARE: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
+/// Set before the lock: the server ends a replica that hangs in a migration, and the waiting replicas
+/// time out and retry.
+const LOCK_TIMEOUTS: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
                     SET LOCAL lock_timeout = '12s'";
 
-/// A step that cannot have its tables at once makes way: others read and write behind it in line.
-const PATIENCE: &str = "SET LOCAL lock_timeout = '2s'";
+/// A migration that waits for a table blocks the readers and writers queued after it, so it gives up
+/// soon and retries.
+const TABLE_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
-/// What is known of a database.
+/// The schema of a database.
 #[derive(Debug, PartialEq, Eq)]
 enum Schema {
-    /// There is nothing of ours.
+    /// The database has no Retain tables.
     Absent,
-    /// So many steps were taken, all of them as we know them.
+    /// Number of applied migrations, all with the expected checksums.
     Version(usize),
 }
 
-/// Brings the schema up to date.
+/// Applies all missing migrations.
 pub(super) async fn migrate(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
     let mut retry = Retry::new(database);
     loop {
-        match step(database, options).await {
+        match apply_next(database, options).await {
             Ok(true) => (),
             Ok(false) => return Ok(()),
-            Err(failure) => retry.again(failure).await?,
+            Err(failure) => retry.wait_or_fail(failure).await?,
         }
     }
 }
 
-/// Fails unless the schema is the one that this program knows.
+/// Fails unless the schema has the version of this program.
 pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
     let client = database.connection().await?;
-    match look(&client, options).await? {
+    match read_schema(&client, options).await? {
         Schema::Version(version) if version == MIGRATIONS.len() => Ok(()),
         Schema::Version(version) => {
             let reason = format!(
-                "has schema version {version}, and this program needs {}; start `retain serve` \
-                 once to bring it up to date",
+                "has schema version {version}, but this program needs {}; start `retain serve` \
+                 once to migrate it",
                 MIGRATIONS.len()
             );
-            Err(refuse(options, reason).into())
+            Err(open_error(options, reason).into())
         }
         Schema::Absent => {
             let reason = "holds no database of Retain; check the name of the database";
-            Err(refuse(options, reason).into())
+            Err(open_error(options, reason).into())
         }
     }
 }
 
-/// Whether there are tables of ours, of whichever version.
-pub(super) async fn is_there(
+/// Whether the database has Retain tables, of any version.
+pub(super) async fn exists(
     database: &Database,
     options: &PostgresOptions,
 ) -> Result<bool, Failure> {
     let client = database.connection().await?;
-    Ok(look(&client, options).await? != Schema::Absent)
+    Ok(read_schema(&client, options).await? != Schema::Absent)
 }
 
-/// Takes the next step; false if there is none.
-async fn step(database: &Database, options: &PostgresOptions) -> Result<bool, Failure> {
+/// Applies the next migration; false if the schema is up to date.
+async fn apply_next(database: &Database, options: &PostgresOptions) -> Result<bool, Failure> {
     let up_to_date = Schema::Version(MIGRATIONS.len());
     let mut client = database.connection().await?;
     // A current schema needs no lock.
-    if look(&client, options).await? == up_to_date {
+    if read_schema(&client, options).await? == up_to_date {
         return Ok(false);
     }
-    // What is read behind the lock must be what those before have written.
+    // The query after the lock must see the migrations of earlier holders.
     let transaction = client.build_transaction();
     let transaction = transaction.isolation_level(IsolationLevel::ReadCommitted);
     let transaction = transaction.read_only(false).start().await?;
-    transaction.batch_execute(CARE).await?;
+    transaction.batch_execute(LOCK_TIMEOUTS).await?;
     transaction.batch_execute(LOCK).await?;
-    transaction.batch_execute(PATIENCE).await?;
+    transaction.batch_execute(TABLE_TIMEOUT).await?;
     transaction.batch_execute(TABLE).await?;
-    let rows = transaction.query(STEPS, &[]).await?;
-    let Schema::Version(version) = schema(options, &rows)? else {
+    let rows = transaction.query(APPLIED, &[]).await?;
+    let Schema::Version(version) = decode_schema(options, &rows)? else {
         return Ok(true);
     };
     let Some(migration) = MIGRATIONS.get(version) else {
@@ -125,42 +127,44 @@ async fn step(database: &Database, options: &PostgresOptions) -> Result<bool, Fa
     Ok(true)
 }
 
-const STEPS: &str = "SELECT version, name, checksum FROM retain_migrations ORDER BY version";
+const APPLIED: &str = "SELECT version, name, checksum FROM retain_migrations ORDER BY version";
 
-/// Which steps were taken.
-async fn look(client: &Object, options: &PostgresOptions) -> Result<Schema, Failure> {
-    match client.query(STEPS, &[]).await {
-        Ok(rows) => Ok(schema(options, &rows)?),
+async fn read_schema(client: &Object, options: &PostgresOptions) -> Result<Schema, Failure> {
+    match client.query(APPLIED, &[]).await {
+        Ok(rows) => Ok(decode_schema(options, &rows)?),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(Schema::Absent),
         Err(error) => Err(error.into()),
     }
 }
 
-fn schema(options: &PostgresOptions, rows: &[tokio_postgres::Row]) -> Result<Schema, SessionError> {
+fn decode_schema(
+    options: &PostgresOptions,
+    rows: &[tokio_postgres::Row],
+) -> Result<Schema, SessionError> {
     let unreadable = |error: tokio_postgres::Error| SessionError::Open {
         uri: options.uri(),
-        reason: "has a table retain_migrations that is not Retain's".to_owned(),
+        reason: "has a table retain_migrations that Retain did not create".to_owned(),
         source: Some(Box::new(error)),
     };
     for (at, row) in rows.iter().enumerate() {
         let version: i64 = row.try_get(0).map_err(unreadable)?;
         let name: String = row.try_get(1).map_err(unreadable)?;
         let found: String = row.try_get(2).map_err(unreadable)?;
-        let known = MIGRATIONS.get(at).filter(|_| version == at as i64 + 1);
-        let Some(known) = known else {
+        let migration = MIGRATIONS.get(at).filter(|_| version == at as i64 + 1);
+        let Some(migration) = migration else {
             let reason = format!(
-                "has schema version {version} ({name}), made by a newer version of Retain; this \
-                 one knows versions up to {}. Use the newer program",
+                "has schema version {version} ({name}), created by a newer version of Retain; this \
+                 program supports versions up to {}; use the newer program",
                 MIGRATIONS.len()
             );
-            return Err(refuse(options, reason));
+            return Err(open_error(options, reason));
         };
-        if found != checksum(known) {
+        if found != checksum(migration) {
             let reason = format!(
-                "was set up by a step {version} ({name}) that is not the one this program knows: \
-                 its checksum is {found}. Use the program that made it"
+                "has a migration {version} ({name}) that differs from the one of this program: its \
+                 checksum is {found}; use the program that created the database"
             );
-            return Err(refuse(options, reason));
+            return Err(open_error(options, reason));
         }
     }
     Ok(Schema::Version(rows.len()))
@@ -171,7 +175,7 @@ fn checksum(migration: &Migration) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn refuse(options: &PostgresOptions, reason: impl Into<String>) -> SessionError {
+fn open_error(options: &PostgresOptions, reason: impl Into<String>) -> SessionError {
     SessionError::Open {
         uri: options.uri(),
         reason: reason.into(),
@@ -179,30 +183,31 @@ fn refuse(options: &PostgresOptions, reason: impl Into<String>) -> SessionError 
     }
 }
 
-/// Why the database cannot be opened, with what to do about it.
-pub(super) fn cannot_open(options: &PostgresOptions, failure: Failure) -> SessionError {
+/// Converts a failure to open the database into an error that says what to do.
+pub(super) fn into_open_error(options: &PostgresOptions, failure: Failure) -> SessionError {
     let code = match &failure {
         Failure::Database(error) => error.code().cloned(),
         _ => None,
     };
-    let code = code.as_ref().map(SqlState::code);
-    let reason = match (failure, code) {
-        (Failure::Decided(error), _) => return error,
-        (failure, Some("28P01" | "28000")) => ("the server lets nobody in like this", failure),
-        (failure, Some("3D000")) => ("there is no such database; create it first", failure),
-        (failure, Some("42501")) => ("the role may not create tables there", failure),
-        (failure, Some(_)) => ("the server refuses", failure),
-        (failure, None) => ("the server cannot be reached", failure),
+    let reason = match code.as_ref().map(SqlState::code) {
+        Some("28P01" | "28000") => "authentication failed; check the user name and password",
+        Some("3D000") => "there is no such database; create it first",
+        Some("42501") => "the role may not create tables",
+        Some(_) => "the server returned an error",
+        None => "cannot connect to the server",
     };
-    let source: BoxError = reason.1.cause();
+    let source: BoxError = match failure {
+        Failure::Decided(error) => return error,
+        failure => failure.cause(),
+    };
     SessionError::Open {
         uri: options.uri(),
-        reason: format!("{}: {}", reason.0, innermost(&*source)),
+        reason: format!("{reason}: {}", innermost(&*source)),
         source: Some(source),
     }
 }
 
-/// What happened at the bottom: the driver's own words say little.
+/// The text of the root cause, which says more than the driver's own error.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {

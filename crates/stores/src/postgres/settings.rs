@@ -1,4 +1,4 @@
-//! Checks the server's settings.
+//! Checks the server's durability and encoding settings.
 
 use retain_core::{Result, SessionError};
 use tokio_postgres::Client;
@@ -8,27 +8,27 @@ use super::{
     pool::{Database, Failure, Retry},
 };
 
-/// Looks at the server's settings: says which of them break promises, refuses what cannot work.
+/// Warns of settings that risk data loss, and rejects an encoding other than UTF-8.
 pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
     let mut retry = Retry::new(database);
     let client = loop {
         match database.connection().await {
             Ok(client) => break client,
-            Err(failure) => retry.again(failure).await?,
+            Err(failure) => retry.wait_or_fail(failure).await?,
         }
     };
-    let found = look_at_settings(&client).await?;
-    for name in found.are_off {
+    let settings = read_settings(&client).await?;
+    for name in settings.unsafe_names {
         tracing::warn!(
-            "PostgreSQL at {} has {name} = off: what is acknowledged can be lost",
+            "PostgreSQL at {} has {name} = off: acknowledged writes can be lost",
             options.uri()
         );
     }
-    if found.encoding != "UTF8" {
+    if settings.encoding != "UTF8" {
         let reason = format!(
-            "has the encoding {}, which cannot hold every text; create the database with \
+            "has the encoding {}, which cannot store all text; create the database with \
              ENCODING 'UTF8'",
-            found.encoding
+            settings.encoding
         );
         return Err(SessionError::Open {
             uri: options.uri(),
@@ -40,27 +40,27 @@ pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Res
     Ok(())
 }
 
-/// What matters of a server's settings.
+/// The server settings that Retain depends on.
 #[derive(Debug, Default)]
 struct ServerSettings {
     encoding: String,
-    /// Those without which a commit is not for ever.
-    are_off: Vec<String>,
+    /// Names of the durability settings that are off.
+    unsafe_names: Vec<String>,
 }
 
-async fn look_at_settings(client: &Client) -> Result<ServerSettings, tokio_postgres::Error> {
+async fn read_settings(client: &Client) -> Result<ServerSettings, tokio_postgres::Error> {
     let sql = "SELECT name, setting FROM pg_settings WHERE name IN \
                ('fsync', 'full_page_writes', 'synchronous_commit', 'server_encoding')";
-    let mut found = ServerSettings::default();
+    let mut settings = ServerSettings::default();
     for row in client.query(sql, &[]).await? {
         let (name, setting): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         match name.as_str() {
-            "server_encoding" => found.encoding = setting,
-            _ if setting == "off" => found.are_off.push(name),
+            "server_encoding" => settings.encoding = setting,
+            _ if setting == "off" => settings.unsafe_names.push(name),
             _ => (),
         }
     }
-    Ok(found)
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -73,20 +73,23 @@ mod tests {
     use crate::postgres::PostgresStore;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn settings_that_break_promises_are_seen() {
+    async fn disabled_durability_setting_is_found_and_does_not_prevent_opening() {
         if !is_there() {
             return;
         }
         let test = TestDatabase::new().await;
-        let safe = look_at_settings(&test.client().await).await.unwrap();
+        let safe = read_settings(&test.client().await).await.unwrap();
         assert_eq!(safe.encoding, "UTF8");
-        assert!(!safe.are_off.contains(&"synchronous_commit".to_owned()));
+        assert!(!safe.unsafe_names.contains(&"synchronous_commit".to_owned()));
         let name = test.uri().rsplit('/').next().unwrap().to_owned();
         let sql = format!("ALTER DATABASE {name} SET synchronous_commit = off");
         test.client().await.batch_execute(&sql).await.unwrap();
-        let risky = look_at_settings(&test.client().await).await.unwrap();
-        assert!(risky.are_off.contains(&"synchronous_commit".to_owned()));
-        // It is said, and no more than said.
+        let risky = read_settings(&test.client().await).await.unwrap();
+        assert!(
+            risky
+                .unsafe_names
+                .contains(&"synchronous_commit".to_owned())
+        );
         PostgresStore::connect(&test.uri()).await.unwrap();
     }
 }

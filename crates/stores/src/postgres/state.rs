@@ -12,7 +12,7 @@ use super::{
 };
 
 statements! {
-    /// What reads and writes state in a transaction.
+    /// Statements that read and write state in a transaction.
     StateStatements {
         lock_owner: "INSERT INTO retain_shared_bytes (app, user_id, bytes) VALUES ($1, $2, 0) \
                      ON CONFLICT DO NOTHING",
@@ -24,7 +24,7 @@ statements! {
                          SELECT $1::text, $2::text, key, value \
                          FROM unnest($3::text[], $4::bytea[]) AS new (key, value) \
                          ON CONFLICT (app, user_id, key) DO UPDATE SET value = excluded.value",
-        state_text: concat!(
+        own_keys: concat!(
             "SELECT key, octet_length(value) FROM retain_state WHERE key = ANY($4) AND log = ",
             number_by_key!()
         ),
@@ -42,48 +42,48 @@ statements! {
     }
 }
 
-/// A key as it was at a position.
+/// A state key, the position that set it, and its value.
 type Version = (String, u64, Option<String>);
 
-/// The session's own keys while a batch goes over them.
+/// The changes that a batch makes to the session's own state.
 #[derive(Debug, Default)]
-pub(super) struct SessionStateText {
-    /// How many bytes all keys and values take.
+pub(super) struct OwnStateChanges {
+    /// Total bytes of all keys and values.
     pub(super) bytes: usize,
-    /// How long the stored values are; `None` for one that is absent.
+    /// Lengths of the stored values; `None` for a deleted key.
     stored: HashMap<String, Option<usize>>,
-    now: HashMap<String, (u64, Option<String>)>,
+    current: HashMap<String, (u64, Option<String>)>,
     past: Vec<Version>,
 }
 
-impl SessionStateText {
-    /// The keys as they are stored: rows of (key, length).
-    pub(super) fn new(bytes: usize, rows: &[Row]) -> Result<SessionStateText, Error> {
+impl OwnStateChanges {
+    /// Starts from the stored keys: rows of (key, length).
+    pub(super) fn new(bytes: usize, rows: &[Row]) -> Result<OwnStateChanges, Error> {
         let mut stored = HashMap::new();
         for row in rows {
             let length: Option<i32> = row.try_get(1)?;
             let length = length.map(|length| length as usize);
             stored.insert(row.try_get(0)?, length);
         }
-        Ok(SessionStateText {
+        Ok(OwnStateChanges {
             bytes,
             stored,
-            ..SessionStateText::default()
+            ..OwnStateChanges::default()
         })
     }
 
-    /// Sets keys as of `position`, moving what they were to the past.
+    /// Sets keys at `position` and moves their earlier values to the past.
     pub(super) fn set(&mut self, position: u64, changes: &Changes) {
         for (key, value) in &changes.session {
             let value = value.as_ref().map(Json::to_string);
-            let takes = |length: Option<usize>| length.map_or(0, |length| key.len() + length);
+            let entry_bytes = |length: Option<usize>| length.map_or(0, |length| key.len() + length);
             let length = value.as_ref().map(String::len);
-            let before = match self.now.get(key) {
+            let before = match self.current.get(key) {
                 Some((_, value)) => value.as_ref().map(String::len),
                 None => self.stored.get(key).copied().flatten(),
             };
-            self.bytes = self.bytes.saturating_sub(takes(before)) + takes(length);
-            let replaced = self.now.insert(key.clone(), (position, value));
+            self.bytes = self.bytes.saturating_sub(entry_bytes(before)) + entry_bytes(length);
+            let replaced = self.current.insert(key.clone(), (position, value));
             if let Some((since, value)) = replaced
                 && since != position
             {
@@ -92,28 +92,30 @@ impl SessionStateText {
         }
     }
 
-    /// Sends the rows.
+    /// Writes the changed rows.
     pub(super) async fn write(
         &self,
         transaction: &Transaction,
         statements: &StateStatements,
         log: i64,
     ) -> Result<(), Error> {
-        if self.now.is_empty() {
+        if self.current.is_empty() {
             return Ok(());
         }
-        // Events of the batch that are repeats change nothing, so their keys stay what they are.
-        let replaced = self.stored.keys().filter(|key| self.now.contains_key(*key));
+        // Repeated events change nothing, so some stored keys may not be replaced.
+        let replaced = self.stored.keys();
+        let replaced = replaced.filter(|key| self.current.contains_key(*key));
         let replaced: Vec<&String> = replaced.collect();
-        let past = columns(self.past.iter().map(|(key, at, value)| (key, *at, value)));
-        let now = columns(self.now.iter().map(|(key, (at, value))| (key, *at, value)));
+        let past = to_columns(self.past.iter().map(|(key, at, value)| (key, *at, value)));
+        let current = self.current.iter();
+        let current = to_columns(current.map(|(key, (at, value))| (key, *at, value)));
         let moved = transaction.execute(&statements.own_to_past, [&log, &replaced]);
         let between = transaction.execute(&statements.set_past, [&log, &past.0, &past.1, &past.2]);
         let (moved, between, set) = join!(
             biased;
             if_some((!replaced.is_empty()).then_some(moved)),
             if_some((!self.past.is_empty()).then_some(between)),
-            transaction.execute(&statements.set_own, [&log, &now.0, &now.1, &now.2]),
+            transaction.execute(&statements.set_own, [&log, &current.0, &current.1, &current.2]),
         );
         moved?;
         between?;
@@ -121,10 +123,12 @@ impl SessionStateText {
     }
 }
 
-/// Rows as columns, as `unnest` takes them.
+/// Keys, positions and values, for `unnest`.
 type Columns<'a> = (Vec<&'a str>, Vec<i64>, Vec<Option<&'a [u8]>>);
 
-fn columns<'a>(rows: impl Iterator<Item = (&'a String, u64, &'a Option<String>)>) -> Columns<'a> {
+fn to_columns<'a>(
+    rows: impl Iterator<Item = (&'a String, u64, &'a Option<String>)>,
+) -> Columns<'a> {
     let mut columns = Columns::default();
     for (key, position, value) in rows {
         columns.0.push(key);
@@ -134,21 +138,21 @@ fn columns<'a>(rows: impl Iterator<Item = (&'a String, u64, &'a Option<String>)>
     columns
 }
 
-/// The keys of an app or of a user while a batch changes them. The holder has locked their row.
+/// The shared state of an app or a user and the changes to it. The transaction has locked its row.
 #[derive(Debug)]
 pub(super) struct OwnerKeys {
-    what: LimitKind,
+    limit: LimitKind,
     app: String,
     /// Empty for the app itself.
     user: String,
     bytes: usize,
     stored: HashMap<String, usize>,
-    now: HashMap<String, String>,
+    current: HashMap<String, String>,
 }
 
 impl OwnerKeys {
-    /// Locks the keys of an owner and asks how long those are that `batch` sets. `user` is empty for
-    /// the app itself.
+    /// Locks an owner and reads its total bytes and the lengths of `keys`. `user` is empty for the app
+    /// itself.
     pub(super) async fn lock(
         transaction: &Transaction,
         statements: &StateStatements,
@@ -156,24 +160,24 @@ impl OwnerKeys {
         user: &str,
         keys: &[&str],
     ) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        let (there, owner, found) = join!(
+        let (locked, owner, found) = join!(
             biased;
             transaction.execute(&statements.lock_owner, [&app, &user]),
             transaction.query(&statements.owner, [&app, &user]),
             transaction.query(&statements.owner_keys, [&app, &user, &keys]),
         );
-        there?;
+        locked?;
         Ok((owner?, found?))
     }
 
-    /// What [`lock`](Self::lock) has found.
+    /// Decodes the rows that [`lock`](Self::lock) returned.
     pub(super) fn new(
         app: &str,
         user: &str,
         (owner, found): (Vec<Row>, Vec<Row>),
     ) -> Result<OwnerKeys, Failure> {
         let Some(owner) = owner.first() else {
-            return Err(Failure::Again("the user was erased at this moment"));
+            return Err(Failure::Transient("the user is being erased"));
         };
         let bytes: i64 = owner.try_get(0)?;
         let mut stored = HashMap::new();
@@ -182,28 +186,29 @@ impl OwnerKeys {
             stored.insert(row.try_get(0)?, length as usize);
         }
         Ok(OwnerKeys {
-            what: match user.is_empty() {
-                true => LimitKind::AppState,
-                false => LimitKind::UserState,
+            limit: if user.is_empty() {
+                LimitKind::AppState
+            } else {
+                LimitKind::UserState
             },
             app: app.to_owned(),
             user: user.to_owned(),
             bytes: bytes as usize,
             stored,
-            now: HashMap::new(),
+            current: HashMap::new(),
         })
     }
 
-    /// Sets keys; fails if all of them grow over `bytes_max`.
+    /// Sets keys; fails if the total grows over `bytes_max`.
     pub(super) fn set(&mut self, keys: &JsonMap, bytes_max: usize) -> Result<()> {
         let before = self.bytes;
         for (key, value) in keys {
             self.set_one(key, value.to_string());
         }
-        check_growth(self.what, before, self.bytes, bytes_max)
+        check_growth(self.limit, before, self.bytes, bytes_max)
     }
 
-    /// Sets the keys that are not there yet, however large all of them get.
+    /// Sets the keys that do not exist yet, without a size limit.
     pub(super) fn set_absent(&mut self, keys: &JsonMap) {
         for (key, value) in keys {
             if !self.stored.contains_key(key) {
@@ -213,24 +218,24 @@ impl OwnerKeys {
     }
 
     fn set_one(&mut self, key: &str, value: String) {
-        let before = self.now.get(key).map(String::len);
+        let before = self.current.get(key).map(String::len);
         let before = before.or_else(|| self.stored.get(key).copied());
         let freed = before.map_or(0, |length| key.len() + length);
         self.bytes = (self.bytes + key.len() + value.len()).saturating_sub(freed);
-        self.now.insert(key.to_owned(), value);
+        self.current.insert(key.to_owned(), value);
     }
 
-    /// Sends the rows.
+    /// Writes the changed rows.
     pub(super) async fn write(
         &self,
         transaction: &Transaction,
         statements: &StateStatements,
     ) -> Result<(), Error> {
-        if self.now.is_empty() {
+        if self.current.is_empty() {
             return Ok(());
         }
-        let keys: Vec<&String> = self.now.keys().collect();
-        let values: Vec<&[u8]> = self.now.values().map(String::as_bytes).collect();
+        let keys: Vec<&String> = self.current.keys().collect();
+        let values: Vec<&[u8]> = self.current.values().map(String::as_bytes).collect();
         let (app, user, bytes) = (&self.app, &self.user, signed(self.bytes as u64));
         let (set, counted) = join!(
             biased;
@@ -242,7 +247,7 @@ impl OwnerKeys {
     }
 }
 
-/// Locks the owners of shared keys, the app first, and gives them with the keys that they lack set.
+/// Locks the owners of shared state, the app first, and sets the keys that they lack.
 pub(super) async fn lock_owners(
     transaction: &Transaction,
     state: &StateStatements,
@@ -292,7 +297,7 @@ pub(super) async fn add_shared(
         owner.write(&transaction, &statements).await?;
     }
     transaction.commit().await?;
-    transaction.ended();
+    transaction.release();
     Ok(())
 }
 
@@ -311,20 +316,20 @@ mod tests {
     }
 
     #[test]
-    fn value_between_two_events_of_a_batch_is_past() {
-        let mut keys = SessionStateText {
+    fn value_between_two_events_of_a_batch_moves_to_the_past() {
+        let mut keys = OwnStateChanges {
             bytes: 10,
             stored: HashMap::from([("a".to_owned(), Some(4)), ("gone".to_owned(), None)]),
-            ..SessionStateText::default()
+            ..OwnStateChanges::default()
         };
         keys.set(5, &changes(&[("a", Some("xx")), ("gone", Some(""))]));
-        // "a" has grown by nothing, "gone" takes its name and two quotes.
+        // "a" keeps its size; "gone" adds its name and two quotes.
         assert_eq!(keys.bytes, 16);
         keys.set(6, &changes(&[("a", None), ("b", None)]));
         assert_eq!(keys.bytes, 11);
         assert_eq!(keys.past, [("a".to_owned(), 5, Some("\"xx\"".to_owned()))]);
-        assert_eq!(keys.now["a"], (6, None));
-        assert_eq!(keys.now["b"], (6, None));
-        assert_eq!(keys.now["gone"].0, 5);
+        assert_eq!(keys.current["a"], (6, None));
+        assert_eq!(keys.current["b"], (6, None));
+        assert_eq!(keys.current["gone"].0, 5);
     }
 }

@@ -1,4 +1,4 @@
-//! Waits until a session's log grows: notified in this process, polled for others.
+//! Waits until a session's log grows: notified of changes in this process, polling for others.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::{
     rows::{by_key, clock_us, unsigned},
 };
 
-/// The first pause between two looks, and the longest. What has moved lately is looked at often.
+/// The first and the longest pause between two polls. Sessions that changed recently are polled often.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
-/// A waiter returns after this time, so that the caller reads again.
+/// Maximum time that a caller waits before it reads again.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// One row, found by an index: of a session that has not expired.
-const LOOK: &str = concat!(
+/// The position and number of a session that has not expired.
+const POLL: &str = concat!(
     "SELECT position, number FROM retain_sessions WHERE ",
     by_key!(),
     " AND (ttl_us IS NULL OR touched_us > coalesce($4::int8, ",
@@ -25,7 +25,7 @@ const LOOK: &str = concat!(
     ") - ttl_us)"
 );
 
-/// Waits until the session may have changed behind `position`, or for some time.
+/// Waits until the session may have events after `position`, at most [`WAIT_MAX`].
 pub(super) async fn changed(
     database: &Database,
     hub: &ChangeHub,
@@ -33,35 +33,35 @@ pub(super) async fn changed(
     position: u64,
     now_us: impl Fn() -> Option<i64>,
 ) {
-    let mut ring = hub.listen(key);
+    let mut notification = hub.listen(key);
     let since = Instant::now();
     let (mut pause, mut first) = (PAUSES.0, None);
     loop {
-        // Gone, expired, further on, or unreadable: the caller must read again.
-        let number = match look(database, key, now_us()).await {
-            Ok(Some((here, number))) if here <= position => number,
+        // Deleted, expired, longer, or unreadable: the caller must read again.
+        let number = match poll(database, key, now_us()).await {
+            Ok(Some((last, number))) if last <= position => number,
             _ => return,
         };
-        // Also if another session has the name now.
+        // Another session has the same key now.
         if *first.get_or_insert(number) != number {
             return;
         }
-        let rang = timeout(pause, ring.as_mut()).await.is_ok();
-        if rang || since.elapsed() > WAIT_MAX {
+        let is_notified = timeout(pause, notification.as_mut()).await.is_ok();
+        if is_notified || since.elapsed() > WAIT_MAX {
             return;
         }
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-/// Where the log ends, and which session it is.
-async fn look(
+/// Reads the last position and the number of the session.
+async fn poll(
     database: &Database,
     key: &SessionKey,
     now_us: Option<i64>,
 ) -> Result<Option<(u64, i64)>, Failure> {
     let client = database.connection().await?;
-    let statement = client.prepare_cached(LOOK).await?;
+    let statement = client.prepare_cached(POLL).await?;
     let rows = client
         .query(&statement, &[&key.app, &key.user, &key.id, &now_us])
         .await?;

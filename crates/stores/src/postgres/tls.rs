@@ -1,4 +1,4 @@
-//! TLS to the database: rustls, and how much of the server's certificate is believed.
+//! TLS connections to the database, and how the server's certificate is verified.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,18 +14,18 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What of a server's certificate is checked.
+/// How the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
-    /// Nothing: the connection is encrypted, the server is not verified. `prefer` and `require`.
+    /// Not at all: the connection is only encrypted. `prefer` and `require`.
     Unverified,
-    /// That a trusted authority has signed it. `verify-ca`.
+    /// A trusted authority must have signed it. `verify-ca`.
     Chain,
-    /// That, and that it is made out to the host that was asked for. `verify-full`.
+    /// It must also name the host. `verify-full`.
     Full,
 }
 
-/// A way to make TLS connections. `roots`: a file of certificates; without one, the system's count.
+/// Creates the TLS connector. `roots` is a file of trusted certificates; `None` means the system's.
 pub(super) fn connector(
     mode: TlsMode,
     roots: Option<&Path>,
@@ -35,16 +35,16 @@ pub(super) fn connector(
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
     let config = match mode {
-        TlsMode::Full => builder.with_root_certificates(trusted(roots)?),
+        TlsMode::Full => builder.with_root_certificates(load_roots(roots)?),
         TlsMode::Chain => {
-            let inner = chain_verifier(trusted(roots)?, provider)?;
+            let inner = chain_verifier(load_roots(roots)?, provider)?;
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyName { inner }))
+                .with_custom_certificate_verifier(Arc::new(VerifyChainOnly { inner }))
         }
         TlsMode::Unverified => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody { algorithms })),
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate { algorithms })),
     };
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
@@ -57,8 +57,8 @@ fn chain_verifier(
     Ok(builder.build()?)
 }
 
-/// The trusted roots: the certificates in `file`, or those of the system.
-fn trusted(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
+/// Loads the trusted root certificates from `file`, or those of the system.
+fn load_roots(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
     match file {
         Some(file) => {
@@ -71,23 +71,24 @@ fn trusted(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
         }
         None => {
             let found = rustls_native_certs::load_native_certs();
-            // One that is not readable takes nothing from the others.
+            // Skip unreadable certificates and use the others.
             roots.add_parsable_certificates(found.certs);
         }
     }
-    match roots.is_empty() {
-        true => Err("there is no certificate to trust; give sslrootcert=FILE".into()),
-        false => Ok(roots),
+    if roots.is_empty() {
+        Err("no trusted root certificate found; set sslrootcert=FILE".into())
+    } else {
+        Ok(roots)
     }
 }
 
 /// Accepts a certificate that a trusted authority has signed, for any host name.
 #[derive(Debug)]
-struct AnyName {
+struct VerifyChainOnly {
     inner: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for VerifyChainOnly {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -104,7 +105,7 @@ impl ServerCertVerifier for AnyName {
             now,
         );
         match verified {
-            // The chain is checked before the name is: it was good.
+            // The chain is valid: the verifier checks it before the name.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -135,13 +136,13 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Believes every certificate, as libpq does where nobody asked for more than encryption.
+/// Accepts any certificate, as libpq does if only encryption is requested.
 #[derive(Debug)]
-struct Anybody {
+struct AcceptAnyCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! Where a PostgreSQL database is: addresses as libpq reads them, and a few words of our own.
+//! Parses PostgreSQL URIs as libpq does, plus the parameters that Retain adds.
 
 use std::{borrow::Cow, path::PathBuf};
 
@@ -11,20 +11,19 @@ use tokio_postgres::{
 
 use super::{PostgresOptions, tls::TlsMode};
 
-/// The schemes of an address. The second part of one names a driver of Python's, which ADK's users
-/// write and which means nothing here.
+/// The URI schemes. Retain ignores a Python driver in them (`postgresql+asyncpg`), as ADK users write.
 const SCHEMES: [&str; 2] = ["postgresql", "postgres"];
 
-/// What an address may say beside what the driver knows.
-const OURS: &str = "sslmode=disable|allow|prefer|require|verify-ca|verify-full, sslrootcert=FILE|system, \
-                    pool_size=N";
+/// The parameters that Retain reads itself, for error messages.
+const RETAIN_PARAMETERS: &str = "sslmode=disable|allow|prefer|require|verify-ca|verify-full, \
+                                 sslrootcert=FILE|system, pool_size=N";
 
-/// Whether `uri` is the address of a PostgreSQL database.
+/// Whether `uri` is a PostgreSQL URI.
 pub(super) fn is_address(uri: &str) -> bool {
-    without_driver(uri).is_some()
+    strip_scheme(uri).is_some()
 }
 
-/// Reads `postgresql://user:password@host:port/database?sslmode=…`.
+/// Parses `postgresql://user:password@host:port/database?sslmode=…`.
 pub(super) fn parse(uri: &str) -> Result<PostgresOptions> {
     let shown = hide_password(uri);
     let error = |reason: String, source| SessionError::Open {
@@ -32,128 +31,133 @@ pub(super) fn parse(uri: &str) -> Result<PostgresOptions> {
         reason,
         source,
     };
-    let rest = without_driver(uri).ok_or_else(|| {
-        let reason = "the address of a PostgreSQL database begins with postgresql://";
+    let rest = strip_scheme(uri).ok_or_else(|| {
+        let reason = "unsupported URI; expected postgresql://user@host:port/database";
         error(reason.to_owned(), None)
     })?;
     if is_ambiguous(rest) {
-        let reason = "user and password end at the first @; write / as %2F and @ as %40 in them, and \
-                      @ as %40 in options";
+        let reason = "ambiguous URI: percent-encode / as %2F and @ as %40 in the user name and the \
+                      password, and @ as %40 in parameters";
         return Err(error(reason.to_owned(), None));
     }
-    let (address, query) = halves(rest);
-    let mut ours = Ours::default();
-    let mut theirs = Vec::new();
+    let (address, query) = split_query(rest);
+    let mut parameters = RetainParameters::default();
+    let mut driver_pairs = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match ours.take(pair) {
+        match parameters.read(pair) {
             Ok(true) => (),
-            Ok(false) => theirs.push(pair),
+            Ok(false) => driver_pairs.push(pair),
             Err(reason) => return Err(error(reason, None)),
         }
     }
-    let joined = match theirs.is_empty() {
-        true => format!("postgresql://{address}"),
-        false => format!("postgresql://{address}?{}", theirs.join("&")),
+    let driver_uri = if driver_pairs.is_empty() {
+        format!("postgresql://{address}")
+    } else {
+        format!("postgresql://{address}?{}", driver_pairs.join("&"))
     };
-    let config: Config = joined.parse().map_err(|cause: tokio_postgres::Error| {
-        let reason = format!("the address cannot be read; beside libpq's words there are {OURS}");
+    let config: Config = driver_uri.parse().map_err(|cause: tokio_postgres::Error| {
+        let reason = format!(
+            "invalid URI; besides the parameters of libpq, Retain accepts {RETAIN_PARAMETERS}"
+        );
         error(reason, Some(cause.into()))
     })?;
-    ours.options(config).map_err(|reason| error(reason, None))
+    parameters
+        .into_options(config)
+        .map_err(|reason| error(reason, None))
 }
 
-/// What stands behind `postgresql://`, `postgres://` or `postgresql+driver://`.
-fn without_driver(uri: &str) -> Option<&str> {
+/// Strips `postgresql://`, `postgres://` or `postgresql+driver://`.
+fn strip_scheme(uri: &str) -> Option<&str> {
     let (scheme, rest) = uri.split_once("://")?;
     let (name, _) = scheme.split_once('+').unwrap_or((scheme, ""));
     SCHEMES.contains(&name).then_some(rest)
 }
 
-/// Where user and password end, as the driver reads it: behind the first @ that there is.
-fn owner_end(rest: &str) -> usize {
+/// Where the user name and password end for the driver: after the first @.
+fn credentials_end(rest: &str) -> usize {
     rest.find('@').map_or(0, |at| at + 1)
 }
 
-/// Whether the driver, libpq and people may read different things in it: a / before the first @ ends
-/// the host for some of them, and behind it a second one may be meant to end a password. What stands
-/// there would be taken for something else, and a `sslmode` be overlooked.
+/// Whether the driver and libpq may parse it differently: a / before the first @ ends the host for one
+/// of them, and a second @ may be part of a password. Part of the password would then be parsed as
+/// something else, and `sslmode` be ignored.
 fn is_ambiguous(rest: &str) -> bool {
-    let (owner, place) = rest.split_at(owner_end(rest));
-    owner.contains('/') || place.contains('@')
+    let (credentials, location) = rest.split_at(credentials_end(rest));
+    credentials.contains('/') || location.contains('@')
 }
 
-/// What stands before the question mark that the query begins with, and the query. A password may
-/// hold one too.
-fn halves(rest: &str) -> (&str, &str) {
-    let owner = owner_end(rest);
-    match rest[owner..].find('?') {
-        Some(at) => (&rest[..owner + at], &rest[owner + at + 1..]),
+/// Splits off the query at the first question mark after the password, which may contain one.
+fn split_query(rest: &str) -> (&str, &str) {
+    let start = credentials_end(rest);
+    match rest[start..].find('?') {
+        Some(at) => (&rest[..start + at], &rest[start + at + 1..]),
         None => (rest, ""),
     }
 }
 
-/// The address as it may be shown: without the password, and without what is asked of the driver.
+/// The URI for error messages: without the password and without parameters other than `sslmode`.
 fn hide_password(uri: &str) -> String {
     let split = uri.split_once("://");
     let Some((scheme, rest)) = split.filter(|(_, rest)| !is_ambiguous(rest)) else {
-        // Nobody can say what of it is a password.
-        return "the given address".to_owned();
+        // Any part of it may be the password.
+        return "the given URI".to_owned();
     };
-    let (rest, query) = halves(rest);
+    let (rest, query) = split_query(rest);
     let rest = match rest.split_once('@') {
-        Some((owner, place)) => match owner.split_once(':') {
-            Some((user, _)) => format!("{user}@{place}"),
+        Some((credentials, location)) => match credentials.split_once(':') {
+            Some((user, _)) => format!("{user}@{location}"),
             None => rest.to_owned(),
         },
         None => rest.to_owned(),
     };
     let shown = query.split('&').filter(|pair| pair.starts_with("sslmode="));
     let shown: Vec<&str> = shown.collect();
-    match shown.is_empty() {
-        true => format!("{scheme}://{rest}"),
-        false => format!("{scheme}://{rest}?{}", shown.join("&")),
+    if shown.is_empty() {
+        format!("{scheme}://{rest}")
+    } else {
+        format!("{scheme}://{rest}?{}", shown.join("&"))
     }
 }
 
-/// What is ours to read, as far as it was said.
+/// The parameters that Retain reads itself, as far as they are given.
 #[derive(Debug, Default)]
-struct Ours {
+struct RetainParameters {
     mode: Option<String>,
     roots: Option<String>,
     pool_size: Option<usize>,
 }
 
-impl Ours {
-    /// Takes `pair` up if it is one of ours.
-    fn take(&mut self, pair: &str) -> Result<bool, String> {
+impl RetainParameters {
+    /// Reads `pair`; false if it is a parameter of the driver.
+    fn read(&mut self, pair: &str) -> Result<bool, String> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let unreadable = || format!("{name:?} is not readable");
-        let value = percent_decoded(value).ok_or_else(unreadable)?;
+        let invalid = || format!("invalid percent-encoding in the parameter {name:?}");
+        let value = percent_decode(value).ok_or_else(invalid)?;
         // The driver decodes names too.
-        match percent_decoded(name).ok_or_else(unreadable)?.as_ref() {
+        match percent_decode(name).ok_or_else(invalid)?.as_ref() {
             "sslmode" => self.mode = Some(value.into_owned()),
             "sslrootcert" => self.roots = Some(value.into_owned()),
             "pool_size" => match value.parse() {
                 Ok(size) if (1..=1000).contains(&size) => self.pool_size = Some(size),
-                _ => return Err("pool_size is a number from 1 to 1000".to_owned()),
+                _ => return Err("pool_size must be a number from 1 to 1000".to_owned()),
             },
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn options(self, mut config: Config) -> Result<PostgresOptions, String> {
-        // As libpq has it: the system trusts many, so that only the whole of it means something.
+    fn into_options(self, mut config: Config) -> Result<PostgresOptions, String> {
+        // As in libpq: the system trusts many authorities, so only verify-full is meaningful.
         let is_system = self.roots.as_deref() == Some("system");
-        let usual = if is_system { "verify-full" } else { "prefer" };
-        let mode = self.mode.as_deref().unwrap_or(usual);
+        let default = if is_system { "verify-full" } else { "prefer" };
+        let mode = self.mode.as_deref().unwrap_or(default);
         let roots = self.roots.filter(|_| !is_system).map(PathBuf::from);
         if is_system && mode != "verify-full" {
-            return Err("sslrootcert=system goes with sslmode=verify-full only".to_owned());
+            return Err("sslrootcert=system requires sslmode=verify-full".to_owned());
         }
         if mode == "verify-ca" && roots.is_none() {
-            let reason = "sslmode=verify-ca needs sslrootcert: any authority that the system trusts \
-                          may sign for any name; or use verify-full";
+            let reason = "sslmode=verify-ca requires sslrootcert=FILE, because any authority that the \
+                          system trusts may sign for any name; or use verify-full";
             return Err(reason.to_owned());
         }
         let (mode, tls) = match mode {
@@ -166,10 +170,13 @@ impl Ours {
             "require" | "verify-ca" => (SslMode::Require, TlsMode::Chain),
             "verify-full" => (SslMode::Require, TlsMode::Full),
             other => {
-                return Err(format!("sslmode={other} is not known; there are {OURS}"));
+                return Err(format!(
+                    "unsupported sslmode {other:?}; expected disable, allow, prefer, require, \
+                     verify-ca or verify-full"
+                ));
             }
         };
-        // As libpq has it: there is no TLS on a socket of this machine.
+        // As in libpq, a Unix socket uses no TLS.
         let is_local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket);
         config.ssl_mode(if is_local { SslMode::Disable } else { mode });
         if config.get_user().is_none() {
@@ -194,8 +201,8 @@ fn is_socket(host: &Host) -> bool {
     !matches!(host, Host::Tcp(_))
 }
 
-/// Decode `%XX`. As libpq does and the library does not, reject a `%` without two hexadecimal digits.
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+/// Decodes `%XX`. Unlike the library, and like libpq, rejects a `%` without two hexadecimal digits.
+fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let is_code = |after: &str| {
         let code = after.as_bytes().first_chunk::<2>();
         code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
@@ -207,8 +214,8 @@ fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
         .filter(|_| is_encoded)
 }
 
-/// The address of a database for people, without any password.
-pub(super) fn shown(config: &Config) -> String {
+/// The URI of a database for messages, without the password.
+pub(super) fn display_uri(config: &Config) -> String {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
         #[cfg(unix)]
@@ -234,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn sslmode_means_what_it_means_to_libpq() {
+    fn sslmode_has_the_meaning_of_libpq() {
         let base = "postgresql://ada@db.example/shop";
         assert_eq!(modes(base), (SslMode::Prefer, TlsMode::Unverified));
         for (query, expected) in [
@@ -259,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_roots_of_trust_are_a_file_or_the_systems() {
+    fn sslrootcert_names_a_file_or_the_system() {
         let roots = |query: &str| parse(&format!("postgres://h/d?{query}")).unwrap().roots;
         assert_eq!(roots("sslmode=verify-full"), None);
         assert_eq!(roots("sslmode=verify-full&sslrootcert=system"), None);
@@ -270,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drivers_own_words_go_to_the_driver() {
+    fn unknown_parameters_are_passed_to_the_driver() {
         let uri = "postgresql+asyncpg://ada:s%40cret@h:5433/d?connect_timeout=3&pool_size=7";
         let options = parse(uri).unwrap();
         assert_eq!(options.pool_size, 7);
@@ -279,21 +286,20 @@ mod tests {
         assert_eq!(options.config.get_dbname(), Some("d"));
         let timeout = options.config.get_connect_timeout();
         assert_eq!(timeout, Some(&std::time::Duration::from_secs(3)));
-        assert_eq!(shown(&options.config), "postgresql://ada@h:5433/d");
+        assert_eq!(display_uri(&options.config), "postgresql://ada@h:5433/d");
     }
 
     #[test]
-    fn a_socket_of_this_machine_has_no_tls() {
-        for place in ["/d?host=/run/postgresql&", "%2Frun%2Fpostgresql/d?"] {
-            let uri = format!("postgresql://{place}sslmode=verify-full");
+    fn unix_socket_disables_tls() {
+        for location in ["/d?host=/run/postgresql&", "%2Frun%2Fpostgresql/d?"] {
+            let uri = format!("postgresql://{location}sslmode=verify-full");
             assert_eq!(modes(&uri).0, SslMode::Disable, "{uri}");
         }
     }
 
-    /// A password with signs that should be written otherwise: where the driver agrees it is read,
-    /// where not, nobody guesses.
+    /// A password with unencoded characters is read if it is unambiguous; else the URI is rejected.
     #[test]
-    fn an_odd_password_hides_no_sslmode() {
+    fn unencoded_password_does_not_hide_sslmode() {
         let uri = "postgresql://ada:a?b:c@h/d?sslmode=require";
         assert_eq!(modes(uri), (SslMode::Require, TlsMode::Unverified));
         let password = parse(uri)

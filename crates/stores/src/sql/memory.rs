@@ -1,5 +1,4 @@
-//! Memories as rows: what stands in one, what becomes of it, and what a user's row says of all of
-//! them.
+//! Memory rows and scope rows, as the SQL stores share them.
 
 use std::collections::HashMap;
 
@@ -13,7 +12,7 @@ use retain_core::{
 /// Memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;
 
-/// The columns of [`MemoryInfo`] behind its number, in the order of [`RawMemoryInfo`].
+/// The columns of [`MemoryInfo`] after its number, in the order of [`RawMemoryInfo`].
 macro_rules! about_columns {
     () => {
         "id, revision, kind, origin, tool, session, position, event_id, author, timestamp, \
@@ -21,7 +20,7 @@ macro_rules! about_columns {
     };
 }
 
-/// How many bytes of a memory count against the limit, as `PreparedMemory::bytes` has it.
+/// The bytes of a memory that count against the limit, as in `PreparedMemory::bytes`.
 macro_rules! memory_bytes {
     () => {
         "octet_length(content) + coalesce(octet_length(custom_metadata), 0) \
@@ -31,7 +30,7 @@ macro_rules! memory_bytes {
 
 pub(crate) use {about_columns, memory_bytes};
 
-/// The row of a user's memories.
+/// The scope row of a user's memories.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScopeRow {
     pub(crate) number: i64,
@@ -52,48 +51,48 @@ impl ScopeRow {
         }
     }
 
-    /// Whether it is known what has changed since this mark.
-    pub(crate) fn is_known_since(&self, since: MemoryMark) -> bool {
-        let known = self.floor..=self.revision;
-        self.mark().generation == since.generation && known.contains(&since.revision)
+    /// Whether all changes since this mark are recorded.
+    pub(crate) fn can_list_changes_since(&self, since: MemoryMark) -> bool {
+        let recorded = self.floor..=self.revision;
+        self.mark().generation == since.generation && recorded.contains(&since.revision)
     }
 
-    /// Starts a revision in which `touched` memories were changed or removed. False if they are more
-    /// than are recorded; then readers rebuild.
+    /// Starts a revision in which `touched` memories were changed or removed. Returns false if there
+    /// are too many to record; readers then rebuild.
     pub(crate) fn start_revision(&mut self, touched: usize) -> bool {
         self.revision += 1;
         self.touched += touched as u64;
-        let is_noted = self.touched <= MEMORY_CHANGES_MAX as u64;
-        if !is_noted {
+        let is_recorded = self.touched <= MEMORY_CHANGES_MAX as u64;
+        if !is_recorded {
             (self.touched, self.floor) = (0, self.revision);
         }
-        is_noted
+        is_recorded
     }
 
-    /// Takes what is gone off the totals.
-    pub(crate) fn subtract(&mut self, gone: &ForgetReceipt) {
+    /// Subtracts removed memories from the totals and adds their tombstones.
+    pub(crate) fn subtract(&mut self, removed: &ForgetReceipt) {
         let totals = &mut self.totals;
-        totals.entries = totals.entries.saturating_sub(gone.memories);
-        totals.bytes = totals.bytes.saturating_sub(gone.bytes);
-        self.tombstones += gone.tombstones;
+        totals.entries = totals.entries.saturating_sub(removed.memories);
+        totals.bytes = totals.bytes.saturating_sub(removed.bytes);
+        self.tombstones += removed.tombstones;
     }
 }
 
-/// What the plans for a batch come to.
-pub(crate) fn added(plans: &[MemoryPlan]) -> IngestReceipt {
-    let mut added = IngestReceipt::default();
+/// Counts the plans of a batch by kind.
+pub(crate) fn count_plans(plans: &[MemoryPlan]) -> IngestReceipt {
+    let mut receipt = IngestReceipt::default();
     for plan in plans {
         match plan {
-            MemoryPlan::Insert => added.added += 1,
-            MemoryPlan::Replace { .. } => added.replaced += 1,
-            MemoryPlan::Known => added.known += 1,
-            MemoryPlan::Forgotten => added.forgotten += 1,
+            MemoryPlan::Insert => receipt.added += 1,
+            MemoryPlan::Replace { .. } => receipt.replaced += 1,
+            MemoryPlan::Known => receipt.known += 1,
+            MemoryPlan::Forgotten => receipt.forgotten += 1,
         }
     }
-    added
+    receipt
 }
 
-/// A memory that is to go.
+/// The fields of a memory that its removal needs.
 #[derive(Debug, Clone)]
 pub(crate) struct RemovedMemory {
     pub(crate) seq: u64,
@@ -104,7 +103,7 @@ pub(crate) struct RemovedMemory {
 }
 
 impl RemovedMemory {
-    /// The hash that is left of it, if one is.
+    /// The tombstone that the removal leaves. Direct memories that expire leave none.
     pub(crate) fn tombstone(&self, scope: &MemoryScope, how: MemoryRemoval) -> Option<Tombstone> {
         match how {
             MemoryRemoval::ById => Some(Tombstone::of_id(scope, &self.id)),
@@ -128,13 +127,13 @@ fn kind(number: i64) -> Result<MemoryKind, BoxError> {
     match number {
         0 => Ok(MemoryKind::Turn),
         1 => Ok(MemoryKind::Direct),
-        other => Err(format!("there is no kind {other}").into()),
+        other => Err(format!("unknown memory kind {other}").into()),
     }
 }
 
-/// The kind of a memory that a new one is compared with. A corrupt one stays as it is, and reading
-/// it fails.
-pub(crate) fn known_kind(number: i64) -> MemoryKind {
+/// The kind of an existing memory that a new one is compared with. A corrupt kind must not fail the
+/// add; reading that memory reports it.
+pub(crate) fn kind_or_default(number: i64) -> MemoryKind {
     kind(number).unwrap_or_default()
 }
 
@@ -152,13 +151,13 @@ fn origin(number: i64, tool: Option<String>) -> Result<MemoryOrigin, BoxError> {
         (0, _) => Ok(MemoryOrigin::Person),
         (1, _) => Ok(MemoryOrigin::Agent),
         (2, Some(name)) => Ok(MemoryOrigin::Tool { name }),
-        (2, None) => Err("it is from a tool that has no name".into()),
+        (2, None) => Err("its origin is a tool, but the tool name is missing".into()),
         (3, _) => Ok(MemoryOrigin::Direct),
-        (other, _) => Err(format!("there is no origin {other}").into()),
+        (other, _) => Err(format!("unknown memory origin {other}").into()),
     }
 }
 
-/// The id of the event where it is not the memory's own.
+/// The event id, if it differs from the memory's id.
 pub(crate) fn own_event_id(memory: &PreparedMemory) -> Option<&str> {
     let event_id = memory.new.event_id.as_deref();
     event_id.filter(|id| *id != memory.new.id)
@@ -168,12 +167,12 @@ fn parse_metadata(text: Option<&str>) -> Result<JsonMap, BoxError> {
     let Some(text) = text else {
         return Ok(JsonMap::new());
     };
-    let notes = Json::parse(text)?;
-    let notes = notes.as_object().cloned();
-    notes.ok_or_else(|| "its metadata is not an object".into())
+    let metadata = Json::parse(text)?;
+    let metadata = metadata.as_object().cloned();
+    metadata.ok_or_else(|| "its metadata is not an object".into())
 }
 
-/// What a row says of a memory, not yet looked at.
+/// The columns of [`MemoryInfo`] before validation.
 #[derive(Debug)]
 pub(crate) struct RawMemoryInfo {
     pub(crate) seq: u64,
@@ -194,7 +193,7 @@ pub(crate) struct RawMemoryInfo {
 }
 
 impl RawMemoryInfo {
-    /// What it means. Nothing is taken for something else.
+    /// Validates the columns. Unknown values are errors.
     pub(crate) fn read(self) -> Result<MemoryInfo, BoxError> {
         let kind = kind(self.kind)?;
         Ok(MemoryInfo {
@@ -219,10 +218,10 @@ impl RawMemoryInfo {
     }
 }
 
-/// What made vectors, by number.
+/// Embedding models (id and dimensions) by number.
 pub(crate) type Models = HashMap<i64, (String, usize)>;
 
-/// A vector of a model that is not known is none: it is made anew.
+/// Decodes a vector. If its model is unknown, returns `None`, so that the vector is computed again.
 pub(crate) fn vector(
     models: &Models,
     model: Option<i64>,
@@ -236,7 +235,7 @@ pub(crate) fn vector(
     })
 }
 
-/// A memory that cannot be read.
+/// The error for an unreadable memory.
 pub(crate) fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
     MemoryError::Corrupt {
         id: id.to_owned(),
@@ -244,23 +243,23 @@ pub(crate) fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
     }
 }
 
-/// Damage: this memory cannot be read.
-pub(crate) fn unreadable(scope: &MemoryScope, error: &MemoryError) -> String {
+/// Describes an unreadable memory for `check`.
+pub(crate) fn describe_unreadable(scope: &MemoryScope, error: &MemoryError) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     let cause = cause.unwrap_or_default();
     format!("memories of {scope}: {error}: {cause}")
 }
 
-/// Reports totals in the user's row that differ from the rows.
-pub(crate) fn other_totals(
+/// Describes recorded totals (entries, bytes) that differ from those of the rows.
+pub(crate) fn describe_wrong_totals(
     scope: &MemoryScope,
-    noted: (u64, u64),
-    found: (u64, u64),
+    recorded: (u64, u64),
+    counted: (u64, u64),
 ) -> Option<String> {
-    (noted != found).then(|| {
+    (recorded != counted).then(|| {
         format!(
-            "memories of {scope}: {} of {} bytes, should be {} of {}",
-            found.0, found.1, noted.0, noted.1
+            "memories of {scope}: found {} entries with {} bytes, but the totals are {} and {}",
+            counted.0, counted.1, recorded.0, recorded.1
         )
     })
 }

@@ -1,5 +1,5 @@
-//! What stores on SQL databases share: the head of a session as a row, what a row becomes, what
-//! damage is. No driver is named here.
+//! Code that the SQL stores share: session rows, decoding and corruption checks. It is independent of
+//! any database driver.
 
 pub(crate) mod artifacts;
 pub(crate) mod keys;
@@ -12,10 +12,10 @@ use retain_core::{
     Window, check_limit, store_rules,
 };
 
-/// Positions have 32 bits in every store, so that a log can be moved from one to another.
+/// Positions have 32 bits in every store, so that a log can be migrated between stores.
 pub(crate) const POSITION_MAX: u64 = u32::MAX as u64;
 
-/// The head of a session: its row of the table of sessions.
+/// The head of a session, as its row in the sessions table.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRow {
     pub(crate) number: i64,
@@ -29,7 +29,7 @@ pub(crate) struct SessionRow {
     pub(crate) origin: Option<Origin>,
 }
 
-/// How long a session lives after its last write, and when that was.
+/// The time of a session's last write, and its TTL after that.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLifetime {
     pub(crate) touched_us: i64,
@@ -70,7 +70,7 @@ impl SessionRow {
         }
     }
 
-    /// What decisions about the session are made on.
+    /// The status on which the rules of `retain_core` decide.
     pub(crate) fn status<'a>(
         &self,
         key: &'a SessionKey,
@@ -87,7 +87,7 @@ impl SessionRow {
         }
     }
 
-    /// Goes on to the next position, which `event` is to have. Fails where a log can have no more.
+    /// Advances to the next position, for `event`. Fails if the log has no positions left.
     pub(crate) fn advance(&mut self, event: &Event) -> Result<u64> {
         let position = self.position + 1;
         check_limit(LimitKind::Log, position as usize, POSITION_MAX as usize)?;
@@ -98,8 +98,8 @@ impl SessionRow {
     }
 }
 
-/// The first and last position that `window` asks for, in a log that ends at `last`; `None` if there
-/// is nothing in it. `since`: the first position that is not too old.
+/// The first and last position of `window` in a log that ends at `last`; `None` if the window is
+/// empty. Positions before `since` are excluded.
 pub(crate) fn bounds(window: Window, since: u64, last: u64) -> Option<(u64, u64)> {
     let (mut first, mut last) = (window.first.max(1).max(since), window.last.min(last));
     // Positions are dense, so the newest and oldest are found by counting.
@@ -112,18 +112,18 @@ pub(crate) fn bounds(window: Window, since: u64, last: u64) -> Option<(u64, u64)
     (first <= last).then_some((first, last))
 }
 
-/// Reads the body of an event.
+/// Decodes the body of an event.
 pub(crate) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<Event>> {
     let event = Event::shared_from_json(body);
     event.map_err(|e| SessionError::corrupt_event(key, position, e))
 }
 
-/// Reads the value of a state key. `owner` says whose, for errors.
+/// Decodes the value of a state key. `owner` names the session in errors.
 pub(crate) fn state_value(owner: &dyn Fn() -> SessionKey, key: &str, text: &str) -> Result<Json> {
     Json::parse(text).map_err(|e| SessionError::corrupt_state(&owner(), key, e))
 }
 
-/// Fails if an event is missing: the log is damaged.
+/// Reports a corrupt log if an event is missing.
 pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -135,7 +135,7 @@ pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<
     })
 }
 
-/// Goes through a log from position 0 on: every position must be there, once, and every event
+/// Checks a log from position 0 on: every position must exist exactly once, and every event must be
 /// readable.
 #[derive(Debug)]
 pub(crate) struct LogCheck<'a> {
@@ -148,7 +148,7 @@ impl<'a> LogCheck<'a> {
         LogCheck { key, expected: 0 }
     }
 
-    /// Looks at the next row.
+    /// Checks the next row.
     pub(crate) fn check_row(&mut self, found: u64, body: &[u8], problems: &mut Vec<String>) {
         let (key, expected) = (self.key, self.expected);
         if found != expected {
@@ -167,12 +167,12 @@ impl<'a> LogCheck<'a> {
         self.expected = found + 1;
     }
 
-    /// The log has ended, and should at `position`.
+    /// Checks that the log ends at `position`.
     pub(crate) fn end(self, position: u64, problems: &mut Vec<String>) {
         if self.expected != position + 1 {
             let (key, last) = (self.key, self.expected.saturating_sub(1));
             problems.push(format!(
-                "session {key}: ends at position {last}, should at {position}"
+                "session {key}: ends at position {last}, should end at {position}"
             ));
         }
     }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_those_of_the_window() {
+    fn bounds_follow_the_window() {
         assert_eq!(bounds(Window::ALL, 1, 9), Some((1, 9)));
         assert_eq!(bounds(Window::ALL, 1, 0), None);
         assert_eq!(bounds(Window::NONE, 1, 9), None);

@@ -1,10 +1,11 @@
-//! Addresses of everything there is, a page at a time: what a store that takes this one's place asks
-//! for. Texts are compared byte by byte, in SQLite as in Rust.
+//! Lists the addresses of all stored records in pages, to copy them to another store.
+//!
+//! SQLite compares texts byte by byte, as Rust does.
 
 use retain_core::{ArtifactAddress, MemoryScope, SessionKey, StateOwner};
 use rusqlite::{Connection, params};
 
-/// The addresses of sessions that have not expired.
+/// Lists the sessions that have not expired.
 pub(super) fn sessions(
     connection: &Connection,
     after: Option<&SessionKey>,
@@ -14,41 +15,42 @@ pub(super) fn sessions(
     let sql = "SELECT app, user, id FROM sessions WHERE (app, user, id) > (?1, ?2, ?3) \
                AND (ttl_us IS NULL OR touched_us > ?4 - ttl_us) \
                ORDER BY app, user, id LIMIT ?5";
-    let none = SessionKey::new("", "", "");
-    let after = after.unwrap_or(&none);
+    let start = SessionKey::new("", "", "");
+    let after = after.unwrap_or(&start);
     let mut statement = connection.prepare_cached(sql)?;
-    let asked = params![after.app, after.user, after.id, now_us, small(limit)];
-    let found = statement.query_map(asked, |row| {
+    let arguments = params![after.app, after.user, after.id, now_us, sql_limit(limit)];
+    let keys = statement.query_map(arguments, |row| {
         let key: (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(SessionKey::new(key.0, key.1, key.2))
     })?;
-    found.collect()
+    keys.collect()
 }
 
-/// Owners of shared state, a page at a time.
+/// Lists the owners of shared state.
 pub(super) fn state_owners(
     connection: &Connection,
     after: Option<&StateOwner>,
     limit: usize,
 ) -> rusqlite::Result<Vec<StateOwner>> {
-    // Without an owner all come; behind an app's own keys, which are those of user '', its users.
+    // The app's own keys have the user '', so the app comes before its users.
     let sql = "SELECT DISTINCT app, user FROM shared_state \
                WHERE ?1 OR (app, user) > (?2, ?3) ORDER BY app, user LIMIT ?4";
     let app = after.map_or("", |after| &after.app);
     let user = after.and_then(|after| after.user.as_deref());
     let mut statement = connection.prepare_cached(sql)?;
-    let asked = params![after.is_none(), app, user.unwrap_or_default(), small(limit)];
-    let found = statement.query_map(asked, |row| {
+    let user = user.unwrap_or_default();
+    let arguments = params![after.is_none(), app, user, sql_limit(limit)];
+    let owners = statement.query_map(arguments, |row| {
         let user: String = row.get(1)?;
         Ok(StateOwner {
             app: row.get(0)?,
             user: Some(user).filter(|user| !user.is_empty()),
         })
     })?;
-    found.collect()
+    owners.collect()
 }
 
-/// Whose memories there are, or hashes of forgotten ones.
+/// Lists the scopes that have memories or tombstones of forgotten ones.
 pub(super) fn memory_scopes(
     connection: &Connection,
     after: Option<&MemoryScope>,
@@ -59,17 +61,17 @@ pub(super) fn memory_scopes(
                ORDER BY app, user LIMIT ?4";
     let (app, user) = after.map_or(("", ""), |after| (&after.app, &after.user));
     let mut statement = connection.prepare_cached(sql)?;
-    let asked = params![after.is_none(), app, user, small(limit)];
-    let found = statement.query_map(asked, |row| {
+    let arguments = params![after.is_none(), app, user, sql_limit(limit)];
+    let scopes = statement.query_map(arguments, |row| {
         Ok(MemoryScope {
             app: row.get(0)?,
             user: row.get(1)?,
         })
     })?;
-    found.collect()
+    scopes.collect()
 }
 
-/// The places of artifacts. What belongs to an expired session is as good as gone.
+/// Lists the artifacts, without those of expired sessions.
 pub(super) fn artifacts(
     connection: &Connection,
     after: Option<&ArtifactAddress>,
@@ -84,16 +86,16 @@ pub(super) fn artifacts(
                ORDER BY app, user, session, name LIMIT ?7";
     let text = |part: fn(&ArtifactAddress) -> &str| after.map_or("", part);
     let mut statement = connection.prepare_cached(sql)?;
-    let asked = params![
+    let arguments = params![
         after.is_none(),
-        text(|it| &it.app),
-        text(|it| &it.user),
-        text(|it| it.session.as_deref().unwrap_or_default()),
-        text(|it| &it.name),
+        text(|artifact| &artifact.app),
+        text(|artifact| &artifact.user),
+        text(|artifact| artifact.session.as_deref().unwrap_or_default()),
+        text(|artifact| &artifact.name),
         now_us,
-        small(limit),
+        sql_limit(limit),
     ];
-    let found = statement.query_map(asked, |row| {
+    let artifacts = statement.query_map(arguments, |row| {
         let (session, name): (String, String) = (row.get(2)?, row.get(3)?);
         Ok(ArtifactAddress {
             app: row.get(0)?,
@@ -103,9 +105,9 @@ pub(super) fn artifacts(
             name,
         })
     })?;
-    found.collect()
+    artifacts.collect()
 }
 
-fn small(limit: usize) -> i64 {
+fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

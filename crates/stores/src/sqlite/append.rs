@@ -1,4 +1,4 @@
-//! Appends a batch: events, state, head and lease, in the transaction that the writer began.
+//! Appends a batch: writes events, state, head and lease in the writer's transaction.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sql::{self, SessionRow};
 
-/// What is being done, for errors.
+/// The operation's name in errors.
 const APPEND: &str = "append";
 
 /// Appends a batch, as [`plan_append`] decides.
@@ -48,16 +48,16 @@ pub(super) fn append(
             let before = row.state_bytes;
             let mut row = row;
             row.lease = lease;
-            // A session lives on by what is written to it.
+            // Only new events extend the session's TTL.
             if !fresh.is_empty() {
                 row.lifetime.touched_us = now_us;
             }
-            for &place in &fresh {
+            for &index in &fresh {
                 write_event(
                     connection,
                     key,
                     &mut row,
-                    &batch.events[place],
+                    &batch.events[index],
                     batch.state_bytes_max,
                 )?;
             }
@@ -87,7 +87,7 @@ fn find_event(
     Ok(Some((position, sql::event(key, position, &body)?)))
 }
 
-/// Writes one event and its changes; the session's row is brought along in `row`.
+/// Writes one event and its state changes, and advances `row`. The caller writes the row.
 fn write_event(
     connection: &Connection,
     key: &SessionKey,

@@ -1,5 +1,5 @@
-//! Artifacts on the session database: written by the same writer, deleted with their session, erased
-//! with the user.
+//! The artifact store on the session database. It shares the session writer; artifacts are deleted
+//! with their session and erased with the user.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use retain_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{NAME, SqliteStore, addresses, failed, readers::Readers, writer::Writer};
-use crate::sql::artifacts::{self as sql, ArtifactRow, session};
+use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
 /// Artifacts on the database of a [`SqliteSessionService`](crate::SqliteSessionService).
 ///
@@ -28,7 +28,7 @@ use crate::sql::artifacts::{self as sql, ArtifactRow, session};
 /// ```
 pub type SqliteArtifactService = StoreArtifactService<SqliteArtifactStore>;
 
-/// The store behind [`SqliteArtifactService`]: [`SqliteStore::artifacts`] gives it.
+/// The store behind [`SqliteArtifactService`]. [`SqliteStore::artifacts`] creates it.
 #[derive(Clone)]
 pub struct SqliteArtifactStore {
     writer: Arc<Writer>,
@@ -57,24 +57,30 @@ impl SqliteStore {
     }
 }
 
+/// The columns that identify an artifact.
+fn row_key(address: &ArtifactAddress) -> (&str, &str, &str, &str) {
+    let session = session_column(address);
+    (&address.app, &address.user, session, &address.name)
+}
+
 fn insert(
     connection: &Connection,
-    place: &ArtifactAddress,
+    address: &ArtifactAddress,
     row: &ArtifactRow,
 ) -> rusqlite::Result<u64> {
-    let address = (&place.app, &place.user, session(place), &place.name);
+    let key = row_key(address);
     let sql = "SELECT ifnull(max(version) + 1, 0) FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4";
     let mut statement = connection.prepare_cached(sql)?;
-    let version: u64 = statement.query_row(address, |row| row.get(0))?;
+    let version: u64 = statement.query_row(key, |row| row.get(0))?;
     let sql = "INSERT INTO artifacts (app, user, session, name, version, create_time, \
                mime_type, custom_metadata, part, data) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     connection.prepare_cached(sql)?.execute(params![
-        place.app,
-        place.user,
-        session(place),
-        place.name,
+        address.app,
+        address.user,
+        session_column(address),
+        address.name,
         version,
         row.create_time,
         row.mime_type,
@@ -85,50 +91,51 @@ fn insert(
     Ok(version)
 }
 
-type Found = (u64, String, Option<Vec<u8>>);
+/// Version, part as JSON, and bytes.
+type ArtifactColumns = (u64, String, Option<Vec<u8>>);
 
 fn find(
     connection: &Connection,
-    place: &ArtifactAddress,
+    address: &ArtifactAddress,
     version: Option<u64>,
-) -> rusqlite::Result<Option<Found>> {
+) -> rusqlite::Result<Option<ArtifactColumns>> {
     let sql = "SELECT version, part, data FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 \
                AND (?5 IS NULL OR version = ?5) ORDER BY version DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
-    // A number that no row can have is asked for like any other that there is not.
+    // -1 matches no row, as does every version above `i64::MAX`.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
-    let asked = params![place.app, place.user, session(place), place.name, version];
+    let (app, user, session, name) = row_key(address);
+    let params = params![app, user, session, name, version];
     statement
-        .query_row(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()
 }
 
-/// A version, when and as what it was saved, and its notes.
-type ListedSession = (u64, f64, Option<String>, String);
+/// Version, creation time, media type and custom metadata.
+type VersionColumns = (u64, f64, Option<String>, String);
 
 fn versions(
     connection: &Connection,
-    place: &ArtifactAddress,
-) -> rusqlite::Result<Vec<ListedSession>> {
+    address: &ArtifactAddress,
+) -> rusqlite::Result<Vec<VersionColumns>> {
     let sql = "SELECT version, create_time, mime_type, custom_metadata FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 ORDER BY version";
     let mut statement = connection.prepare_cached(sql)?;
-    let address = (&place.app, &place.user, session(place), &place.name);
-    let rows = statement.query_map(address, |row| {
+    let rows = statement.query_map(row_key(address), |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
     })?;
     rows.collect()
 }
 
-/// Removes what belongs to a session.
+/// Removes the artifacts of a session. Must run before the session is deleted.
 pub(super) fn delete_of_session(connection: &Connection, number: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM artifacts WHERE (app, user, session) = \
                (SELECT app, user, id FROM sessions WHERE number = ?1)";
     connection.prepare_cached(sql)?.execute([number])
 }
 
-/// Removes some of a user's versions and says how many.
+/// Removes one chunk of a user's versions; returns their number.
 pub(super) fn erase_chunk(
     connection: &Connection,
     app: &str,
@@ -151,12 +158,12 @@ impl ArtifactStore for SqliteArtifactStore {
 
     async fn put(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         new: NewArtifact,
     ) -> std::result::Result<u64, ArtifactError> {
-        let (place, row) = (place.clone(), ArtifactRow::of(new)?);
+        let (address, row) = (address.clone(), ArtifactRow::from_new(new)?);
         let job = move |connection: &Connection| -> Result<u64> {
-            let inserted = insert(connection, &place, &row);
+            let inserted = insert(connection, &address, &row);
             inserted.map_err(|e| failed("save an artifact", e))
         };
         let inserted = self.writer.write("save an artifact", job).await;
@@ -165,43 +172,43 @@ impl ArtifactStore for SqliteArtifactStore {
 
     async fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> std::result::Result<Option<StoredArtifact>, ArtifactError> {
-        let asked = place.clone();
-        let read = move |connection: &Connection| -> Result<Option<Found>> {
-            find(connection, &asked, version).map_err(|e| failed("load an artifact", e))
+        let owned = address.clone();
+        let read = move |connection: &Connection| -> Result<Option<ArtifactColumns>> {
+            find(connection, &owned, version).map_err(|e| failed("load an artifact", e))
         };
         let found = self.readers.read("load an artifact", read).await;
         let found = found.map_err(as_artifact_error)?;
-        let stored = found
-            .map(|(version, part, data)| sql::stored(place, version, &part, data.map(Into::into)));
-        stored.transpose()
+        let artifact = found.map(|(version, part, data)| {
+            sql::decode_artifact(address, version, &part, data.map(Into::into))
+        });
+        artifact.transpose()
     }
 
     async fn versions(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
     ) -> std::result::Result<Vec<ArtifactVersion>, ArtifactError> {
-        let asked = place.clone();
-        let read = move |connection: &Connection| -> Result<Vec<ListedSession>> {
-            versions(connection, &asked).map_err(|e| failed("list versions", e))
+        let owned = address.clone();
+        let read = move |connection: &Connection| -> Result<Vec<VersionColumns>> {
+            versions(connection, &owned).map_err(|e| failed("list versions", e))
         };
         let found = self.readers.read("list versions", read).await;
-        let known = found.map_err(as_artifact_error)?.into_iter();
-        let known = known.map(|(version, create_time, mime_type, notes)| {
-            sql::read_version(place, version, create_time, mime_type, &notes)
+        let rows = found.map_err(as_artifact_error)?.into_iter();
+        let versions = rows.map(|(version, create_time, mime_type, metadata)| {
+            sql::decode_version(address, version, create_time, mime_type, &metadata)
         });
-        known.collect()
+        versions.collect()
     }
 
-    async fn delete(&self, place: &ArtifactAddress) -> std::result::Result<(), ArtifactError> {
-        let place = place.clone();
+    async fn delete(&self, address: &ArtifactAddress) -> std::result::Result<(), ArtifactError> {
+        let address = address.clone();
         let delete = move |connection: &Connection| -> Result<()> {
             let sql = "DELETE FROM artifacts \
                        WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4";
-            let address = (&place.app, &place.user, session(&place), &place.name);
-            let deleted = connection.execute(sql, address);
+            let deleted = connection.execute(sql, row_key(&address));
             deleted
                 .map(drop)
                 .map_err(|e| failed("delete an artifact", e))
@@ -250,7 +257,7 @@ impl ArtifactStore for SqliteArtifactStore {
         let mut erased = 0;
         loop {
             let (app, user) = (app.to_owned(), user.to_owned());
-            // Some at a time, so that others can write in between.
+            // Erase in chunks, so that other writes can run in between.
             let chunk = move |connection: &Connection| -> Result<usize> {
                 erase_chunk(connection, &app, &user).map_err(|e| failed("erase a user", e))
             };

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::{NAME, failed};
 
-/// Copies the database as it is at this moment into a new file.
+/// Copies a snapshot of the database into a new file. Fails if the file exists.
 pub(super) fn backup(connection: &Connection, path: &Path) -> Result<()> {
     let error = |source: retain_core::BoxError| SessionError::Store {
         store: NAME,
@@ -18,10 +18,10 @@ pub(super) fn backup(connection: &Connection, path: &Path) -> Result<()> {
         source,
     };
     if path.exists() {
-        let reason = format!("{} is there already; give another name", path.display());
+        let reason = format!("{} already exists; choose another name", path.display());
         return Err(SessionError::invalid("backup file", reason));
     }
-    // Complete or not there: a copy that was cut off must not look like a backup.
+    // Copy to a temporary name, so that an interrupted copy does not look like a backup.
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);

@@ -1,15 +1,15 @@
-//! Checks for corruption: what SQLite finds, and what only Retain can know.
+//! Checks for corruption: SQLite's integrity check, then Retain's own invariants.
 
 use retain_core::{Result, SessionKey};
 use rusqlite::Connection;
 
 use super::{
     failed, memory,
-    rows::{event_key, position_of},
+    rows::{event_key, event_position},
 };
 use crate::sql::LogCheck;
 
-/// Looks for damage: what SQLite finds, and what only we can know.
+/// Returns one line for each problem found.
 pub(super) fn check(connection: &Connection) -> Result<Vec<String>> {
     let error = |e| failed("check", e);
     let mut problems = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn check(connection: &Connection) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Every position is there, once, and every event can be read.
+/// Checks that every position of a log exists once, and that every event is readable.
 fn check_log(
     connection: &Connection,
     number: i64,
@@ -58,7 +58,7 @@ fn check_log(
     let mut check = LogCheck::new(key);
     while let Some(row) = rows.next()? {
         check.check_row(
-            position_of(row.get(0)?),
+            event_position(row.get(0)?),
             row.get_ref(1)?.as_bytes()?,
             problems,
         );

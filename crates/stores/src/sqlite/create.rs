@@ -1,4 +1,4 @@
-//! Creates a session: its state is position 0 of its log.
+//! Creates a session and writes its initial state as position 0 of the log.
 
 use retain_core::{
     Json, LimitKind, NewSession, ReadDetail, Result, SessionError, SessionKey, Snapshot, Window,
@@ -8,14 +8,14 @@ use rusqlite::{Connection, params};
 
 use super::{
     append::insert_event,
-    delete::bury,
+    delete::detach_log,
     failed, read,
     rows::event_key,
     state::{set_session_keys, set_shared_keys},
 };
 use crate::sql::SessionRow;
 
-/// Creates a session; its state is position 0 of its log.
+/// Creates a session and returns it without events.
 pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> Result<Snapshot> {
     make_room(connection, &new.key, now_us)?;
     let created = || -> rusqlite::Result<i64> {
@@ -71,12 +71,12 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
     })
 }
 
-/// Fails if a session with this address is there; an expired one makes way.
+/// Fails if a session with this address exists; deletes an expired one.
 pub(super) fn make_room(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<()> {
-    let there = SessionRow::find_even_expired(connection, key);
-    match there.map_err(|e| failed("create", e))? {
+    let existing = SessionRow::find_even_expired(connection, key);
+    match existing.map_err(|e| failed("create", e))? {
         Some(row) if row.is_alive(now_us) => Err(SessionError::AlreadyExists { key: key.clone() }),
-        Some(row) => bury(connection, row.number),
+        Some(row) => detach_log(connection, row.number),
         None => Ok(()),
     }
 }

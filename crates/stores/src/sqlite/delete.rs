@@ -1,7 +1,7 @@
 //! Deletes sessions, sweeps those that have expired, and purges their logs.
 //!
-//! A log is purged in chunks, each a job of its own, so that appends run in between. The artifacts
-//! of a deleted session go with it: a new session of this id must not see them.
+//! A log is purged in chunks, each in its own write job, so that appends can run in between. The
+//! artifacts are deleted at once, because a new session with the same id must not see them.
 
 use retain_core::{Result, SessionKey};
 use rusqlite::{Connection, OptionalExtension as _};
@@ -9,22 +9,22 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::{artifacts, failed, rows::event_key};
 use crate::sql::SessionRow;
 
-/// Rows that one job deletes.
+/// Maximum number of rows that one write job deletes from each table.
 const CHUNK: u64 = 2000;
 
-/// Makes a session invisible; false if there is none. Its log is purged afterwards.
+/// Deletes a session and leaves its log to the purge. Returns false if there is no session.
 pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<bool> {
     let row = SessionRow::find_even_expired(connection, key).map_err(|e| failed("delete", e))?;
     let Some(row) = row else {
         return Ok(false);
     };
-    bury(connection, row.number)?;
+    detach_log(connection, row.number)?;
     Ok(row.is_alive(now_us))
 }
 
-/// Takes a session off its log, marks the log for purging and removes the session's artifacts.
-pub(super) fn bury(connection: &Connection, number: i64) -> Result<()> {
-    let buried = || -> rusqlite::Result<()> {
+/// Deletes a session's row and artifacts, and marks its log for purging.
+pub(super) fn detach_log(connection: &Connection, number: i64) -> Result<()> {
+    let detached = || -> rusqlite::Result<()> {
         artifacts::delete_of_session(connection, number)?;
         let sql = "DELETE FROM sessions WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
@@ -32,17 +32,17 @@ pub(super) fn bury(connection: &Connection, number: i64) -> Result<()> {
         connection.prepare_cached(sql)?.execute([number])?;
         Ok(())
     };
-    buried().map_err(|e| failed("delete", e))
+    detached().map_err(|e| failed("delete", e))
 }
 
-/// Whether a log is marked for purging.
+/// Whether any log is marked for purging.
 pub(super) fn has_leftovers(connection: &Connection, now_us: i64) -> Result<bool> {
     let sql = "SELECT 1 FROM logs WHERE purge_after_us <= ?1 LIMIT 1";
     let found = || connection.prepare_cached(sql)?.exists([now_us]);
     found().map_err(|e| failed("purge", e))
 }
 
-/// Removes some rows of a log that is marked for purging; false when there is none left.
+/// Deletes a chunk of a log that is marked for purging. Returns false if no log is marked.
 pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> {
     let purged = || -> rusqlite::Result<bool> {
         let sql = "SELECT number FROM logs WHERE purge_after_us <= ?1 LIMIT 1";
@@ -53,7 +53,7 @@ pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> 
         let Some(log) = log else {
             return Ok(false);
         };
-        // An import that wakes up now must not find its log half there.
+        // Expire the draft, so that a late import cannot extend a half-purged log.
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1 AND purge_after_us <> 0";
         connection.prepare_cached(sql)?.execute([log])?;
         let bounds = (event_key(log, 0), event_key(log, u64::MAX), CHUNK);
@@ -76,7 +76,7 @@ pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> 
     purged().map_err(|e| failed("purge", e))
 }
 
-/// Makes up to `limit` expired sessions invisible and says which.
+/// Deletes up to `limit` expired sessions and returns their keys.
 pub(super) fn sweep(connection: &Connection, limit: usize, now_us: i64) -> Result<Vec<SessionKey>> {
     let expired = || -> rusqlite::Result<Vec<(i64, SessionKey)>> {
         let sql = "SELECT number, app, user, id FROM sessions \
@@ -92,7 +92,7 @@ pub(super) fn sweep(connection: &Connection, limit: usize, now_us: i64) -> Resul
     let expired = expired().map_err(|e| failed("sweep", e))?;
     let mut swept = Vec::with_capacity(expired.len());
     for (number, key) in expired {
-        bury(connection, number)?;
+        detach_log(connection, number)?;
         swept.push(key);
     }
     Ok(swept)

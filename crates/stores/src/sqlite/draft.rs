@@ -1,4 +1,4 @@
-//! Drafts: logs that become a session when they are complete.
+//! Imports logs as drafts, which become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, LogHeader, NewEvent, Result, ScopedState, SessionKey, duration_us,
@@ -16,15 +16,15 @@ use super::{
 };
 use crate::sql::SessionRow;
 
-/// Starts a log that no session has yet.
+/// Creates an empty draft, which expires if the import stops.
 pub(super) fn begin(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<DraftId> {
     let sql = "INSERT INTO logs (purge_after_us, app, user) VALUES (?1, ?2, ?3)";
-    let begun = connection.execute(sql, (now_us + DRAFT_TTL_US, &key.app, &key.user));
-    begun.map_err(|e| failed("begin an import", e))?;
+    let inserted = connection.execute(sql, (now_us + DRAFT_TTL_US, &key.app, &key.user));
+    inserted.map_err(|e| failed("begin an import", e))?;
     Ok(DraftId(connection.last_insert_rowid() as u64))
 }
 
-/// Adds events to a draft.
+/// Adds events to a draft and extends its TTL.
 pub(super) fn extend(
     connection: &Connection,
     draft: DraftId,
@@ -33,8 +33,8 @@ pub(super) fn extend(
 ) -> Result<()> {
     let log = draft.0 as i64;
     let sql = "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us > 0";
-    let alive = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
-    if alive.map_err(|e| failed("import", e))? == 0 {
+    let updated = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
+    if updated.map_err(|e| failed("import", e))? == 0 {
         return Err(store_rules::draft_gone());
     }
     for (position, new) in events {
@@ -47,7 +47,7 @@ pub(super) fn extend(
     Ok(())
 }
 
-/// Makes the draft a session.
+/// Turns the draft into a session.
 pub(super) fn finish(
     connection: &Connection,
     draft: DraftId,

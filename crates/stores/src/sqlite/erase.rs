@@ -1,13 +1,13 @@
-//! Erases a user: rows in chunks, then the file, so that no deleted byte is left.
+//! Erases a user: deletes rows in chunks, then rewrites the file, so that no deleted byte is left.
 
 use std::time::Duration;
 
 use retain_core::{EraseReceipt, Result, SessionKey};
 use rusqlite::Connection;
 
-use super::{artifacts, delete::bury, failed, keys, memory, open};
+use super::{artifacts, delete::detach_log, failed, keys, memory, open};
 
-/// Makes some sessions and keys of a user invisible and counts them; zeros when nothing is left.
+/// Deletes a chunk of a user's records and counts them. Returns zeros when nothing is left.
 pub(super) fn erase_chunk(
     connection: &Connection,
     app: &str,
@@ -15,7 +15,7 @@ pub(super) fn erase_chunk(
 ) -> Result<(EraseReceipt, Vec<SessionKey>)> {
     let mut receipt = EraseReceipt::default();
     let mut erased = Vec::new();
-    // Before the sessions, which would take theirs along without counting them.
+    // Before the sessions: deleting a session deletes its artifacts without counting them.
     let artifacts = artifacts::erase_chunk(connection, app, user);
     receipt.artifacts = artifacts.map_err(|e| failed("erase a user", e))? as u64;
     if receipt.artifacts > 0 {
@@ -32,14 +32,14 @@ pub(super) fn erase_chunk(
         rows.collect()
     };
     for (number, id, events, keys) in found().map_err(|e| failed("erase a user", e))? {
-        bury(connection, number)?;
+        detach_log(connection, number)?;
         receipt.sessions += 1;
         receipt.events += events;
         receipt.state_keys += keys;
         erased.push(SessionKey::new(app, user, id));
     }
     let rest = || -> rusqlite::Result<usize> {
-        // Imports that were never finished.
+        // Unfinished imports.
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE app = ?1 AND user = ?2";
         connection.execute(sql, (app, user))?;
         keys::erase(connection, app, user)?;
@@ -58,17 +58,17 @@ pub(super) fn erase_chunk(
     Ok((receipt, erased))
 }
 
-/// Rewrites the file without the gaps in which deleted rows may still be read. SQLite's
-/// secure_delete is not enough: pages that were split keep copies of rows.
-pub(super) fn rewrite(connection: &Connection) -> Result<()> {
+/// Rewrites the file without free space, in which deleted rows may still be readable. SQLite's
+/// `secure_delete` is not enough: split pages keep copies of rows.
+pub(super) fn vacuum(connection: &Connection) -> Result<()> {
     connection
         .execute_batch("VACUUM")
         .map_err(|e| failed("erase a user", e))
 }
 
-/// Empties the log of pages; false if a reader still needs it.
-pub(super) fn empty_wal(connection: &Connection) -> Result<bool> {
-    // Waiting for the reader here would keep everybody from writing.
+/// Empties the write-ahead log. Returns false if a reader still needs it.
+pub(super) fn truncate_wal(connection: &Connection) -> Result<bool> {
+    // Waiting for the reader here would block all writes.
     let _ = connection.busy_timeout(Duration::ZERO);
     let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
     let _ = connection.busy_timeout(open::BUSY_TIMEOUT);

@@ -64,8 +64,8 @@ pub(super) fn fork(
     Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
 }
 
-/// Whether the times of a log never decrease, up to the last update, with which the next event is
-/// compared. In a fork that is the time of the fork.
+/// Whether the timestamps of a log never decrease and none is after `last_update`, with which the
+/// next event is compared. For a fork, `last_update` is its creation time.
 pub(super) fn is_in_order(
     connection: &Connection,
     log: i64,

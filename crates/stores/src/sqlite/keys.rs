@@ -1,4 +1,4 @@
-//! API keys in the session database, which a server and the key commands share.
+//! The API key store on the session database, which a server and the key commands share.
 
 use std::{fmt, sync::Arc};
 
@@ -7,12 +7,12 @@ use retain_core::{ApiKey, KeyStore, Result};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
-use crate::sql::keys::{is_taken, scopes_text, with_scopes};
+use crate::sql::keys::{encode_scopes, id_conflict, with_scopes};
 
 const COLUMNS: &str = "id, name, hash, app, user, scopes, created_us, expires_us, revoked_us, \
                        last_used_us";
 
-/// The keys on a [`SqliteStore`]: [`SqliteStore::keys`] gives it.
+/// An API key store on a [`SqliteStore`]. [`SqliteStore::keys`] creates it.
 #[derive(Clone)]
 pub struct SqliteKeyStore {
     writer: Arc<Writer>,
@@ -37,25 +37,25 @@ impl SqliteStore {
     }
 }
 
-/// Removes the keys that are good for nobody but this user of this app. What stays is a mark that
-/// there were some: a row without an id, which tells nothing of anybody and which no key can be.
+/// Removes the API keys that are limited to this user of this app. A marker row with an empty id
+/// records that keys existed, and holds no personal data; no API key has an empty id.
 pub(super) fn erase(connection: &Connection, app: &str, user: &str) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM api_keys WHERE app = ?1 AND user = ?2";
     let erased = connection.prepare_cached(sql)?.execute((app, user))?;
     if erased > 0 {
-        mark(connection)?;
+        insert_marker(connection)?;
     }
     Ok(erased)
 }
 
-fn mark(connection: &Connection) -> rusqlite::Result<usize> {
-    let mark = "INSERT INTO api_keys (id, name, hash, scopes, created_us) \
-                VALUES ('', '', x'', '', 0) ON CONFLICT (id) DO NOTHING";
-    connection.prepare_cached(mark)?.execute([])
+fn insert_marker(connection: &Connection) -> rusqlite::Result<usize> {
+    let sql = "INSERT INTO api_keys (id, name, hash, scopes, created_us) \
+               VALUES ('', '', x'', '', 0) ON CONFLICT (id) DO NOTHING";
+    connection.prepare_cached(sql)?.execute([])
 }
 
-/// A row, and its scopes as they stand there.
-fn read(row: &Row<'_>) -> rusqlite::Result<(ApiKey, String)> {
+/// Reads a key without its scopes, and the text of its scopes.
+fn read_key(row: &Row<'_>) -> rusqlite::Result<(ApiKey, String)> {
     let key = ApiKey {
         id: row.get(0)?,
         name: row.get(1)?,
@@ -82,7 +82,7 @@ fn insert(connection: &Connection, key: &ApiKey) -> rusqlite::Result<usize> {
         key.hash,
         key.app,
         key.user,
-        scopes_text(key),
+        encode_scopes(key),
         key.created_us,
         key.expires_us,
         key.revoked_us,
@@ -98,7 +98,7 @@ impl KeyStore for SqliteKeyStore {
         let add = move |connection: &Connection| match insert(connection, &key)
             .map_err(|e| failed("add a key", e))?
         {
-            0 => Err(is_taken()),
+            0 => Err(id_conflict()),
             _ => Ok(()),
         };
         self.writer.write("add a key", add).await
@@ -109,7 +109,7 @@ impl KeyStore for SqliteKeyStore {
         let find = move |connection: &Connection| {
             let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1 AND id <> ''");
             let mut statement = connection.prepare_cached(&sql)?;
-            statement.query_row([&id], read).optional()
+            statement.query_row([&id], read_key).optional()
         };
         let read = move |connection: &Connection| {
             let found = find(connection).map_err(|e| failed("find a key", e))?;
@@ -123,7 +123,7 @@ impl KeyStore for SqliteKeyStore {
         let find = |connection: &Connection| -> rusqlite::Result<Vec<_>> {
             let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id <> '' ORDER BY number");
             let mut statement = connection.prepare_cached(&sql)?;
-            statement.query_map([], read)?.collect()
+            statement.query_map([], read_key)?.collect()
         };
         let read = move |connection: &Connection| {
             let found = find(connection).map_err(|e| failed("list keys", e))?;
@@ -139,17 +139,19 @@ impl KeyStore for SqliteKeyStore {
         let read = |connection: &Connection| {
             let sql = "SELECT EXISTS (SELECT 1 FROM api_keys)";
             let found = connection.query_row(sql, [], |row| row.get(0));
-            found.map_err(|e| failed("look for keys", e))
+            found.map_err(|e| failed("check for keys", e))
         };
-        self.readers.read_small("look for keys", read).await
+        self.readers.read_small("check for keys", read).await
     }
 
     async fn note_had_any(&self) -> Result<()> {
         let note = |connection: &Connection| {
-            let noted = mark(connection);
-            noted.map(drop).map_err(|e| failed("note keys", e))
+            let noted = insert_marker(connection);
+            noted
+                .map(drop)
+                .map_err(|e| failed("record that keys existed", e))
         };
-        self.writer.write("note keys", note).await
+        self.writer.write("record that keys existed", note).await
     }
 
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
@@ -174,8 +176,8 @@ impl KeyStore for SqliteKeyStore {
             let noted = connection
                 .prepare_cached(sql)
                 .and_then(|mut statement| statement.execute(params![id, now_us]));
-            noted.map(drop).map_err(|e| failed("note a key's use", e))
+            noted.map(drop).map_err(|e| failed("record a key's use", e))
         };
-        self.writer.write("note a key's use", note).await
+        self.writer.write("record a key's use", note).await
     }
 }

@@ -1,4 +1,4 @@
-//! Renews leases and keeps the queue for them.
+//! Renews leases and maintains the queue for them.
 
 use retain_core::{
     LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::{append, failed};
 use crate::sql::SessionRow;
 
-/// What is being done, for errors.
+/// Names of operations in errors.
 const QUEUE: &str = "queue for a lease";
 const RENEW: &str = "renew a lease";
 
-/// Names the update in errors.
+/// Returns the update's name in errors.
 pub(super) fn operation(update: &LeaseUpdate) -> &'static str {
     match update {
         LeaseUpdate::Renew { .. } => RENEW,
@@ -20,7 +20,7 @@ pub(super) fn operation(update: &LeaseUpdate) -> &'static str {
     }
 }
 
-/// Renews or releases a lease, or leaves the queue for it.
+/// Renews or releases a lease, or removes a ticket from its queue.
 pub(super) fn update(
     connection: &Connection,
     key: &SessionKey,
@@ -42,7 +42,7 @@ pub(super) fn update(
     }
 }
 
-/// The ticket of the caller that has waited longest and still waits.
+/// Finds the first ticket in the queue that has not expired.
 pub(super) fn first_ticket(
     connection: &Connection,
     session: i64,
@@ -80,7 +80,7 @@ pub(super) fn queue(
         let sql = "INSERT INTO tickets (session, ticket, until_us) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
                    WHERE excluded.until_us - until_us > ?4";
-        // A ticket that is valid for half its time is left alone, so that polling writes nothing.
+        // Extend a ticket only in the second half of its TTL, so that most polls write nothing.
         let until_us = now_us + TICKET_TTL_US;
         connection
             .prepare_cached(sql)?

@@ -18,13 +18,13 @@ use super::{
 };
 use crate::sql::SessionLifetime;
 
-/// What is being done, for errors.
+/// The operation's name in errors.
 const LIST: &str = "list";
 
-/// From this number of sessions on, one statement may read all their states.
-const MANY: usize = 64;
+/// Lists of at least this many sessions use the cache, and may read all states by one statement.
+const BULK_MIN: usize = 64;
 
-/// Sessions ordered by (last update, user, id).
+/// Lists sessions, ordered by (last update, user, id).
 pub(super) fn list(
     connection: &Connection,
     query: &ListQuery,
@@ -34,12 +34,12 @@ pub(super) fn list(
     let mut listing = Listing::default();
     match &query.user {
         Some(user) if query.fields == ListFields::EncodedState => {
-            listing.rows = encoded(connection, query, user, now_us, cache)?;
+            listing.rows = list_encoded(connection, query, user, now_us, cache)?;
         }
-        _ => listing.sessions = metas(connection, query, now_us)?,
+        _ => listing.sessions = list_metas(connection, query, now_us)?,
     }
     if query.fields.have_state() {
-        // The state that sessions share is read once, not per session.
+        // Shared state is read once, not per session.
         listing.app = shared_state(connection, &query.app, "")?;
         let users = listing.sessions.iter().map(|session| &*session.user_id);
         for user in store_rules::listed_users(query, users) {
@@ -50,8 +50,9 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// The sessions of one user with encoded states. No session owns memory.
-fn encoded(
+/// Lists the sessions of one user with encoded states. Sessions share two texts, so that none
+/// needs an allocation.
+fn list_encoded(
     connection: &Connection,
     query: &ListQuery,
     user: &str,
@@ -60,18 +61,19 @@ fn encoded(
 ) -> Result<SessionRows> {
     let mut logs = UserLogs::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
     logs.sort_and_page(query, user);
-    // A few states are read as quickly as they are found in the cache.
-    let is_cached = logs.rows.len() >= MANY;
-    let cached = match is_cached {
-        true => cache.get(&query.app, user),
-        false => Arc::default(),
+    // Reading a few states is as fast as finding them in the cache.
+    let use_cache = logs.rows.len() >= BULK_MIN;
+    let cached = if use_cache {
+        cache.get(&query.app, user)
+    } else {
+        Arc::default()
     };
     let parts: Vec<_> = logs
         .rows
         .iter()
         .map(|log| cached.part(log.number, log.position))
         .collect();
-    // If the lengths differ, the cache has sessions that were deleted.
+    // If the lengths differ, the cache holds deleted sessions.
     let is_complete = parts.iter().all(Option::is_some) && cached.len() == parts.len();
     if is_complete {
         let parts = parts.into_iter().flatten().collect();
@@ -79,7 +81,7 @@ fn encoded(
     }
     let key = |log: &LogRow| SessionKey::new(&query.app, user, &logs.ids[log.id.clone()]);
     let (text, parts) = read_states(connection, &logs, &key, &cached.text, parts)?;
-    if is_cached {
+    if use_cache {
         let rows = logs.rows.iter().zip(&parts);
         let rows = rows.map(|(log, part)| (log.number, log.position, part.clone()));
         let states = Arc::new(StateTexts::new(Arc::clone(&text), rows));
@@ -88,7 +90,7 @@ fn encoded(
     Ok(logs.into_rows(text, parts))
 }
 
-/// The logs of one user's sessions. All ids are one text, to save an allocation per session.
+/// The logs of one user's sessions. All ids share one text, which saves an allocation per session.
 #[derive(Default)]
 struct UserLogs {
     ids: String,
@@ -106,7 +108,7 @@ impl UserLogs {
     fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<UserLogs> {
         let mut logs = UserLogs::default();
         let columns = "number, last_update, position, id";
-        each_session(connection, columns, query, now_us, |row| {
+        for_each_session(connection, columns, query, now_us, |row| {
             let start = logs.ids.len();
             logs.ids.push_str(row.get_ref(3)?.as_str()?);
             logs.rows.push(LogRow {
@@ -136,8 +138,8 @@ impl UserLogs {
     }
 }
 
-/// Encodes the states of the logs without a part, copies those of the others from `cached`, and
-/// returns all of them as one text.
+/// Encodes the states of logs that have no cached part, copies the others from `cached`, and
+/// returns all states as one text.
 fn read_states(
     connection: &Connection,
     logs: &UserLogs,
@@ -151,11 +153,11 @@ fn read_states(
     let key = |at: usize| key(&logs.rows[missing[at]]);
     let mut text = StateText::default();
     let mut read = vec![0..0; missing.len()];
-    each_state(connection, &numbers, &key, |at, name, value| {
+    for_each_state_key(connection, &numbers, &key, |at, name, value| {
         let start = text.as_str().len();
         let pushed = text.push(name, &value);
         pushed.map_err(|e| SessionError::corrupt_state(&key(at), name, e))?;
-        // The keys of one session come one after the other.
+        // The state keys of one session are adjacent.
         let part: &mut Range<usize> = &mut read[at];
         if part.start == part.end {
             part.start = start;
@@ -176,47 +178,47 @@ fn read_states(
             None => read.next().unwrap_or_default(),
         });
     }
-    // The cache counts the capacity.
+    // The cache's budget counts the capacity.
     text.shrink_to_fit();
     Ok((Arc::new(text), all))
 }
 
-/// A session found, and the number of its log.
-type Found = (SessionMeta, i64);
+/// A session and the number of its log.
+type NumberedMeta = (SessionMeta, i64);
 
-fn add_states(connection: &Connection, found: &mut [Found]) -> Result<()> {
-    let numbers: Vec<i64> = found.iter().map(|(_, number)| *number).collect();
-    let mut states = vec![JsonMap::new(); found.len()];
-    each_state(
+fn add_states(connection: &Connection, sessions: &mut [NumberedMeta]) -> Result<()> {
+    let numbers: Vec<i64> = sessions.iter().map(|(_, number)| *number).collect();
+    let mut states = vec![JsonMap::new(); sessions.len()];
+    for_each_state_key(
         connection,
         &numbers,
-        &|at| found[at].0.key(),
+        &|at| sessions[at].0.key(),
         |at, key, value| {
             states[at].insert(key, value);
             Ok(())
         },
     )?;
-    for ((session, _), state) in found.iter_mut().zip(states) {
+    for ((session, _), state) in sessions.iter_mut().zip(states) {
         session.state = Some(State::from(state));
     }
     Ok(())
 }
 
-/// Gives the columns of every session of a list that is alive to `each`.
-fn each_session(
+/// Calls `each` with the columns of every listed session that has not expired.
+fn for_each_session(
     connection: &Connection,
     columns: &str,
     query: &ListQuery,
     now_us: i64,
     mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    // The second column of the index is skipped over when all users are asked for. Whether a session
-    // is alive is asked here as `SessionLifetime` tells it, for a column that is not given out costs less.
+    // The condition on `ttl_us` repeats `SessionLifetime::is_alive`: filtering in SQL is cheaper
+    // than returning both columns.
     let sql = format!(
         "SELECT {columns} FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3 \
          AND (ttl_us IS NULL OR ttl_us > ?4 - touched_us)"
     );
-    // No text sorts behind a blob, so without a user the range has no end.
+    // SQLite sorts every text before a blob, so without a user the range has no upper end.
     let (from, to) = match &query.user {
         Some(user) => (user.as_str(), Value::Text(user.clone())),
         None => ("", Value::Blob(Vec::new())),
@@ -229,38 +231,38 @@ fn each_session(
     Ok(())
 }
 
-/// The sessions as objects, with their states if the query asks for them.
-fn metas(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Vec<SessionMeta>> {
-    let found = each_meta(connection, query, now_us).map_err(|e| failed(LIST, e))?;
-    let mut found = in_order(found, query);
+/// Lists sessions as objects, with their states if the query includes them.
+fn list_metas(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Vec<SessionMeta>> {
+    let all = read_metas(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    let mut page = sort_and_page(all, query);
     if query.fields.have_state() {
-        add_states(connection, &mut found)?;
+        add_states(connection, &mut page)?;
     }
-    Ok(found.into_iter().map(|(session, _)| session).collect())
+    Ok(page.into_iter().map(|(session, _)| session).collect())
 }
 
-fn each_meta(
+fn read_metas(
     connection: &Connection,
     query: &ListQuery,
     now_us: i64,
-) -> rusqlite::Result<Vec<Found>> {
+) -> rusqlite::Result<Vec<NumberedMeta>> {
     let columns = "number, position, last_update, create_time, origin_id, origin_position, id, user, \
          touched_us, ttl_us";
-    let mut found = Vec::new();
-    each_session(connection, columns, query, now_us, |row| {
-        found.push(meta(row, query)?);
+    let mut sessions = Vec::new();
+    for_each_session(connection, columns, query, now_us, |row| {
+        sessions.push(read_meta(row, query)?);
         Ok(())
     })?;
-    Ok(found)
+    Ok(sessions)
 }
 
-fn meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<Found> {
+fn read_meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<NumberedMeta> {
     let user = match &query.user {
         Some(user) => user.clone(),
         None => row.get(7)?,
     };
     let origin: Option<String> = row.get(4)?;
-    let life = SessionLifetime {
+    let lifetime = SessionLifetime {
         touched_us: row.get(8)?,
         ttl_us: row.get(9)?,
     };
@@ -279,55 +281,56 @@ fn meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<Found> {
             }),
             None => None,
         },
-        expire_time: life.expires_us().map(seconds),
+        expire_time: lifetime.expires_us().map(seconds),
     };
     Ok((session, row.get(0)?))
 }
 
-/// The page that was asked for. Places are sorted, so that names can be looked up meanwhile.
-fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
-    let mut order: Vec<usize> = (0..found.len()).collect();
-    let time = |at: &usize| found[*at].0.last_update_time;
-    let names = |at: &usize| (&*found[*at].0.user_id, &*found[*at].0.id);
+/// Returns the sessions of the page, in order. Sorts indexes, because the comparison borrows the
+/// names from the sessions.
+fn sort_and_page(sessions: Vec<NumberedMeta>, query: &ListQuery) -> Vec<NumberedMeta> {
+    let mut order: Vec<usize> = (0..sessions.len()).collect();
+    let time = |at: &usize| sessions[*at].0.last_update_time;
+    let names = |at: &usize| (&*sessions[*at].0.user_id, &*sessions[*at].0.id);
     store_rules::sort_and_page(&mut order, query, time, names);
-    let mut found: Vec<Option<Found>> = found.into_iter().map(Some).collect();
-    let ordered = order.into_iter().filter_map(|at| found[at].take());
+    let mut sessions: Vec<Option<NumberedMeta>> = sessions.into_iter().map(Some).collect();
+    let ordered = order.into_iter().filter_map(|at| sessions[at].take());
     ordered.collect()
 }
 
-/// Gives every key of the logs with these numbers to `each`, with the place of its log among them.
-/// `owner` says whose they are, for errors.
-fn each_state(
+/// Calls `each` with every state key of the logs in `numbers` and the index of its log there.
+/// `owner` returns the session of an index, for errors.
+fn for_each_state_key(
     connection: &Connection,
     numbers: &[i64],
     owner: &dyn Fn(usize) -> SessionKey,
     each: impl FnMut(usize, &str, Json) -> Result<()>,
 ) -> Result<()> {
-    match lie_together(numbers) {
-        Some((first, last)) => states_between(connection, numbers, (first, last), owner, each),
-        None => states_one_by_one(connection, numbers, owner, each),
+    match find_dense_range(numbers) {
+        Some(range) => read_state_range(connection, numbers, range, owner, each),
+        None => read_states_one_by_one(connection, numbers, owner, each),
     }
 }
 
-/// The first and last number of many logs with few others between them: reading a table from one
-/// place to another costs a fraction of finding each place.
-fn lie_together(numbers: &[i64]) -> Option<(i64, i64)> {
+/// Returns the first and last number of many logs with few others between them. Scanning such a
+/// range costs a fraction of looking up each log.
+fn find_dense_range(numbers: &[i64]) -> Option<(i64, i64)> {
     let (first, last) = (*numbers.iter().min()?, *numbers.iter().max()?);
-    let few_between = (last - first) as u64 / 4 < numbers.len() as u64;
-    (numbers.len() >= MANY && few_between).then_some((first, last))
+    let is_dense = (last - first) as u64 / 4 < numbers.len() as u64;
+    (numbers.len() >= BULK_MIN && is_dense).then_some((first, last))
 }
 
-fn states_between(
+fn read_state_range(
     connection: &Connection,
     numbers: &[i64],
     (first, last): (i64, i64),
     owner: &dyn Fn(usize) -> SessionKey,
     mut each: impl FnMut(usize, &str, Json) -> Result<()>,
 ) -> Result<()> {
-    // They lie close together, so where one has its place is looked up and not searched for.
-    let mut places = vec![None; (last - first) as usize + 1];
+    // The range is dense, so a vector maps numbers to indexes.
+    let mut indexes = vec![None; (last - first) as usize + 1];
     for (at, number) in (0_u32..).zip(numbers) {
-        places[(number - first) as usize] = Some(at);
+        indexes[(number - first) as usize] = Some(at);
     }
     let sql = "SELECT log, key, value FROM state \
                WHERE log BETWEEN ?1 AND ?2 AND value IS NOT NULL";
@@ -338,8 +341,8 @@ fn states_between(
         .map_err(|e| failed(LIST, e))?;
     while let Some(row) = rows.next().map_err(|e| failed(LIST, e))? {
         let log: i64 = row.get(0).map_err(|e| failed(LIST, e))?;
-        // There are logs of other lists between them.
-        let Some(Some(at)) = places.get((log - first) as usize) else {
+        // The range may contain logs that are not in `numbers`.
+        let Some(Some(at)) = indexes.get((log - first) as usize) else {
             continue;
         };
         let at = *at as usize;
@@ -349,7 +352,7 @@ fn states_between(
     Ok(())
 }
 
-fn states_one_by_one(
+fn read_states_one_by_one(
     connection: &Connection,
     numbers: &[i64],
     owner: &dyn Fn(usize) -> SessionKey,

@@ -1,7 +1,7 @@
-//! Sessions in one SQLite file: the embedded default.
+//! The SQLite store, the embedded default: sessions, memories, artifacts and API keys in one file.
 //!
-//! The way of an append: [`SqliteStore::append`] → `writer` (queue, one transaction for all that
-//! is queued) → `append` (rows). The way of a read: → `readers` (a snapshot) → `read` (rows).
+//! Writes go through `writer`, which batches queued jobs into one transaction. Reads go through
+//! `readers`, each in one snapshot. The other modules read and write the rows.
 
 mod addresses;
 mod append;
@@ -52,7 +52,8 @@ use writer::Writer;
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
-/// So many events are read in the time that it takes to move other tasks out of the way.
+/// Up to this many events, a read is faster than moving the runtime's other tasks to another
+/// thread.
 const SMALL_READ: usize = 16;
 
 /// Sessions in a SQLite file, durable when acknowledged.
@@ -90,8 +91,8 @@ impl fmt::Debug for SqliteStore {
 impl SqliteStore {
     /// Opens the database, creating or migrating it where needed.
     pub async fn open(options: SqliteOptions) -> Result<SqliteStore> {
-        let for_opening = options.clone();
-        let connection = readers::blocking("open", move || open::open_writer(&for_opening));
+        let writer_options = options.clone();
+        let connection = readers::blocking("open", move || open::open_writer(&writer_options));
         let writer = Arc::new(Writer::start(options.clone(), connection.await?)?);
         let store = SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
@@ -103,8 +104,8 @@ impl SqliteStore {
         };
         if !store.options.read_only && store.has_leftovers().await? {
             match store.purge().await {
-                // Another process writes, for long. What is left is invisible, and the next purge
-                // finds it.
+                // Another process holds the write lock. Deleted rows are invisible, so they can
+                // stay until the next purge.
                 Err(error) if is_busy(&error) => {}
                 purged => purged?,
             }
@@ -112,21 +113,21 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Whether there is anything to purge, without waiting for who writes.
+    /// Whether there is anything to purge. Reads only, so it does not wait for the write lock.
     async fn has_leftovers(&self) -> Result<bool> {
         let now_us = self.now_us();
-        let look =
+        let check =
             move |connection: &rusqlite::Connection| delete::has_leftovers(connection, now_us);
-        self.readers.read("purge", look).await
+        self.readers.read("purge", check).await
     }
 
-    /// Writes a copy of the whole database, as it is at one moment, to a new file at `path`, while
-    /// others read and write. The copy is on the disk when this returns.
+    /// Writes a snapshot of the whole database to a new file at `path`, without blocking readers
+    /// and writers. The copy is synced to disk when this returns.
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref().to_owned();
         if self.options.path.is_none() {
             let work = move |connection: &rusqlite::Connection| backup::backup(connection, &path);
-            return self.writer.alone("back up", work).await;
+            return self.writer.run_exclusive("back up", work).await;
         }
         let options = self.options.clone();
         readers::blocking("back up", move || {
@@ -135,22 +136,25 @@ impl SqliteStore {
         .await
     }
 
-    /// Rewrites the file without what was deleted and empties the log of pages. Readers that hold
-    /// an old snapshot are waited for between the attempts, so that appends go on.
-    async fn leave_no_trace(&self, receipt: &EraseReceipt) -> Result<()> {
-        self.writer.alone("erase a user", erase::rewrite).await?;
+    /// Rewrites the file without deleted rows and empties the write-ahead log. Waits for readers
+    /// of an old snapshot between the attempts, so that appends can run meanwhile.
+    async fn rewrite_file(&self, receipt: &EraseReceipt) -> Result<()> {
+        let operation = "erase a user";
+        self.writer.run_exclusive(operation, erase::vacuum).await?;
         for _ in 0..200 {
-            if self.writer.alone("erase a user", erase::empty_wal).await? {
+            let truncate = self.writer.run_exclusive(operation, erase::truncate_wal);
+            if truncate.await? {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let reason = format!(
-            "everything is deleted ({receipt:?}), but a reader holds on to old pages; erase again"
+            "all rows are deleted ({receipt:?}), but a reader still holds an old snapshot of the \
+             file; erase the user again"
         );
         Err(SessionError::Store {
             store: NAME,
-            operation: "erase a user",
+            operation,
             source: reason.into(),
         })
     }
@@ -159,7 +163,7 @@ impl SqliteStore {
         self.options.clock.now_us()
     }
 
-    /// Removes what is left of deleted sessions, a chunk at a time.
+    /// Deletes the logs of deleted sessions, one chunk per transaction.
     async fn purge(&self) -> Result<()> {
         loop {
             let now_us = self.now_us();
@@ -173,7 +177,7 @@ impl SqliteStore {
     }
 }
 
-/// Whether another process has kept the database from being written.
+/// Whether a write failed because another process held the write lock.
 fn is_busy(error: &SessionError) -> bool {
     let SessionError::Store { source, .. } = error else {
         return false;
@@ -182,7 +186,7 @@ fn is_busy(error: &SessionError) -> bool {
     source.is_some_and(|source| source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
 }
 
-/// A failed statement as what a caller can do about it.
+/// Converts an error of SQLite; a full disk has its own error class.
 fn failed(operation: &'static str, error: rusqlite::Error) -> SessionError {
     let source = Box::new(error);
     match source.sqlite_error_code() {
@@ -245,9 +249,9 @@ impl SessionStore for SqliteStore {
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
-        let (for_job, now_us) = (key.clone(), self.now_us());
+        let (job_key, now_us) = (key.clone(), self.now_us());
         let delete =
-            move |connection: &rusqlite::Connection| delete::delete(connection, &for_job, now_us);
+            move |connection: &rusqlite::Connection| delete::delete(connection, &job_key, now_us);
         let deleted = self.writer.write("delete", delete).await?;
         self.hub.notify(key);
         self.purge().await?;
@@ -255,23 +259,23 @@ impl SessionStore for SqliteStore {
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
-        let (for_job, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
+        let (job_key, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
         let append = move |connection: &rusqlite::Connection| {
-            append::append(connection, &for_job, &batch, now_us)
+            append::append(connection, &job_key, &batch, now_us)
         };
-        let written = self.writer.write("append", append).await?;
-        // A caller that only queued has changed nothing that others wait for.
-        if matches!(written, AppendOutcome::Done { .. }) {
+        let outcome = self.writer.write("append", append).await?;
+        // A caller that has only queued for the lease has not changed the session.
+        if matches!(outcome, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }
-        Ok(written)
+        Ok(outcome)
     }
 
     async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
-        let (for_job, update, now_us) = (key.clone(), update.clone(), self.now_us());
+        let (job_key, update, now_us) = (key.clone(), update.clone(), self.now_us());
         let operation = lease::operation(&update);
         let update = move |connection: &rusqlite::Connection| {
-            lease::update(connection, &for_job, &update, now_us)
+            lease::update(connection, &job_key, &update, now_us)
         };
         self.writer.write(operation, update).await?;
         self.hub.notify(key);
@@ -337,11 +341,11 @@ impl SessionStore for SqliteStore {
             }
             self.purge().await?;
         }
-        // Now: a list that ran meanwhile may have cached rows that still existed.
+        // Evict after the deletion: a concurrent list may have cached rows that still existed.
         self.state_texts.evict(app, user);
         self.purge().await?;
         self.readers.close_idle();
-        self.leave_no_trace(&receipt).await?;
+        self.rewrite_file(&receipt).await?;
         Ok(receipt)
     }
 
@@ -350,7 +354,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn flush(&self) -> Result<()> {
-        // Every acknowledged write is on the disk already; this waits for those under way.
+        // Acknowledged writes are on disk already. An empty job waits for the queued ones.
         self.writer.write("flush", |_| Ok(())).await
     }
 
@@ -358,7 +362,7 @@ impl SessionStore for SqliteStore {
         let options = self.options.clone();
         let check =
             move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
-        self.readers.read("look at the database", check).await
+        self.readers.read("check the database", check).await
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {

@@ -1,4 +1,4 @@
-//! Opens a database file: checks it first, leaves foreign files alone, then migrates.
+//! Opens a database file: checks that it belongs to Retain, then configures and migrates it.
 
 use std::{
     path::Path,
@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{Durability, SqliteOptions};
 
-/// How long a statement waits for another process that writes.
+/// How long a statement waits for the write lock of another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens the database for writing, creating or migrating it where needed.
@@ -18,21 +18,22 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     let opener = Opener { options };
     opener.check_path()?;
     if options.read_only {
-        return opener.look_only();
+        return opener.open_read_only();
     }
     let mut connection =
         opener.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    opener.check_ours(&connection)?;
+    opener.check_owner(&connection)?;
     opener.configure(&connection)?;
     opener.migrate(&mut connection)?;
     Ok(connection)
 }
 
-/// Opens the database, which must be there, for work that neither the writer nor a reader does.
+/// Opens a connection to an existing database, outside of the writer and the pool of readers.
 pub(super) fn open_existing(options: &SqliteOptions) -> Result<Connection> {
-    let flags = match options.read_only {
-        true => OpenFlags::SQLITE_OPEN_READ_ONLY,
-        false => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    let flags = if options.read_only {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE
     };
     Opener { options }.connect(flags)
 }
@@ -58,17 +59,17 @@ impl Opener<'_> {
             return Ok(());
         };
         if path.is_dir() {
-            return Err(self.refuse("is a directory; give the path of a file in it"));
+            return Err(self.reject("is a directory; give the path of a file in it"));
         }
         if self.options.must_exist && !path.exists() {
-            return Err(self.refuse("there is no such file"));
+            return Err(self.reject("there is no such file"));
         }
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder
             && !folder.is_dir()
         {
             let folder = folder.display();
-            return Err(self.refuse(format!(
+            return Err(self.reject(format!(
                 "the folder {folder} does not exist; create it first"
             )));
         }
@@ -91,10 +92,10 @@ impl Opener<'_> {
         Ok(connection)
     }
 
-    /// Opens the database as it is.
-    fn look_only(&self) -> Result<Connection> {
+    /// Opens the database without migrating it.
+    fn open_read_only(&self) -> Result<Connection> {
         let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        self.check_ours(&connection)?;
+        self.check_owner(&connection)?;
         self.check_current(&connection)?;
         Ok(connection)
     }
@@ -102,7 +103,7 @@ impl Opener<'_> {
     fn configure(&self, connection: &Connection) -> Result<()> {
         let read_only = connection.is_readonly(rusqlite::MAIN_DB);
         if read_only.map_err(|e| self.error("cannot be opened", e))? {
-            return Err(self.refuse("is read-only; make it writable"));
+            return Err(self.reject("is read-only; make it writable"));
         }
         let synchronous = match self.options.durability {
             Durability::Full => "FULL",
@@ -110,21 +111,22 @@ impl Opener<'_> {
             Durability::Off => "OFF",
         };
         let configured = || {
-            // Readers and the writer do not wait for one another.
+            // In WAL mode, readers and the writer do not block each other.
             self.enter_wal_mode(connection)?;
-            // NORMAL would lose what was acknowledged when the power fails.
+            // NORMAL could lose acknowledged writes in a power failure.
             connection.pragma_update(None, "synchronous", synchronous)?;
-            // Pages that many appends change are copied back once, not every few appends.
+            // Rare checkpoints copy a page that many appends change only once.
             let pages = self.options.checkpoint_pages;
             connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
             connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-            // What is deleted is overwritten where that costs no further write.
+            // FAST overwrites deleted content where that needs no extra write.
             connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))
         };
         configured().map_err(|e| self.error("cannot be written", e))
     }
 
-    /// SQLite does not wait for another process that changes the mode at the same moment; we do.
+    /// Switches to WAL mode. Retries while another process does the same, because the busy timeout
+    /// does not apply here.
     fn enter_wal_mode(&self, connection: &Connection) -> rusqlite::Result<()> {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
@@ -143,7 +145,7 @@ impl Opener<'_> {
         }
     }
 
-    pub(super) fn refuse(&self, reason: impl Into<String>) -> SessionError {
+    pub(super) fn reject(&self, reason: impl Into<String>) -> SessionError {
         SessionError::Open {
             uri: self.options.uri(),
             reason: reason.into(),
@@ -161,9 +163,9 @@ impl Opener<'_> {
                 format!("{what}; check that the folder exists and may be written")
             }
             Some(ErrorCode::DatabaseBusy) => {
-                format!("{what}: another program keeps it locked; try again later")
+                format!("{what}: another process holds the lock; try again later")
             }
-            Some(ErrorCode::DatabaseCorrupt) => format!("{what}: the file is damaged"),
+            Some(ErrorCode::DatabaseCorrupt) => format!("{what}: the file is corrupt"),
             _ => what.to_owned(),
         };
         SessionError::Open {

@@ -1,4 +1,4 @@
-//! Options: which SQLite file to open, and how.
+//! Options for opening a SQLite database.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,19 +9,20 @@ use retain_core::{Clock, Result, SessionError, SystemClock};
 
 use super::{NAME, uri};
 
-/// What survives when the power fails.
+/// Which writes survive a power failure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Everything acknowledged.
+    /// All acknowledged writes.
     #[default]
     Full,
-    /// The last moments may be lost; what is left is whole. Faster where syncing is slow.
+    /// The latest writes may be lost, but the database stays consistent. Faster on disks with slow
+    /// syncs.
     Normal,
-    /// Nothing is promised. For data that can be made again.
+    /// No guarantee: the database may become corrupt. For data that can be recreated.
     Off,
 }
 
-/// Which database to open, and how.
+/// Options for opening a SQLite database.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     pub(super) path: Option<PathBuf>,
@@ -33,7 +34,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The database in the file at `path`, created if it is not there.
+    /// Opens the file at `path`, and creates it if it does not exist.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
         SqliteOptions {
             path: Some(path.into()),
@@ -45,7 +46,7 @@ impl SqliteOptions {
         }
     }
 
-    /// A database in memory that goes with the store.
+    /// Opens a new database in memory, which is dropped with the store.
     pub fn in_memory() -> SqliteOptions {
         SqliteOptions {
             path: None,
@@ -53,65 +54,64 @@ impl SqliteOptions {
         }
     }
 
-    /// Reads an address such as `sqlite:///sessions.db`.
+    /// Parses a URI such as `sqlite:///sessions.db`.
     pub fn from_uri(uri: &str) -> Result<SqliteOptions> {
         uri::parse(uri)
     }
 
-    /// Sets what survives when the power fails. Default: everything acknowledged.
+    /// Sets which writes survive a power failure. Default: [`Durability::Full`].
     pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
         self.durability = durability;
         self
     }
 
-    /// Sets after how many changed pages the write-ahead log is brought into the database. Default:
-    /// 4000, which is a log of 16 MB. More makes appends cheaper and the log larger.
+    /// Sets the number of pages in the write-ahead log that triggers a checkpoint. Default: 4000,
+    /// which is 16 MB. A higher number makes appends cheaper and the log larger.
     pub fn with_checkpoint_pages(mut self, pages: u32) -> SqliteOptions {
         self.checkpoint_pages = pages.max(1);
         self
     }
 
-    /// Refuses to create the database: it must be there.
+    /// Fails if the file does not exist, instead of creating it.
     pub fn existing(mut self) -> SqliteOptions {
         self.must_exist = true;
         self
     }
 
-    /// Only reads: the database must be there, in the form that this program knows, and stays as it
-    /// is. Whatever would write fails.
+    /// Opens the file for reading only. It must exist and have the current schema; writes fail.
     pub fn read_only(mut self) -> SqliteOptions {
         self.must_exist = true;
         self.read_only = true;
         self
     }
 
-    /// The file; `None` if the database is in memory.
+    /// Returns the path of the file, or `None` if the database is in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Which file it is, whatever path leads to it.
+    /// Returns an identifier of the file that is the same for every path to it.
     pub(super) fn identity(&self) -> Result<Option<String>> {
         let Some(path) = &self.path else {
             return Ok(None);
         };
-        let found = path.canonicalize().map_err(|e| SessionError::Store {
+        let path = path.canonicalize().map_err(|e| SessionError::Store {
             store: NAME,
-            operation: "look at the database",
+            operation: "find the database file",
             source: Box::new(e),
         })?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt as _;
-            // One file may have several names.
-            if let Ok(found) = found.metadata() {
-                return Ok(Some(format!("sqlite file {}:{}", found.dev(), found.ino())));
+            // Hard links give one file several names.
+            if let Ok(file) = path.metadata() {
+                return Ok(Some(format!("sqlite file {}:{}", file.dev(), file.ino())));
             }
         }
-        Ok(Some(format!("sqlite file {}", found.display())))
+        Ok(Some(format!("sqlite file {}", path.display())))
     }
 
-    /// Lets leases and expiries follow `clock`.
+    /// Sets the clock for leases and TTLs.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> SqliteOptions {
         self.clock = clock;
         self

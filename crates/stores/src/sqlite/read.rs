@@ -1,4 +1,4 @@
-//! Reads: each in one snapshot, each costing what it returns.
+//! Reads sessions, their state and their events, each from one snapshot.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{
     failed,
-    rows::{self, event_key, position_of},
+    rows::{self, event_key, event_position},
 };
 use crate::sql::{self, SessionRow, check_next};
 
-/// What is being done, for errors.
+/// The operation's name in errors.
 const READ: &str = "read";
 
-/// Events by position.
-type Found = Vec<(u64, Arc<Event>)>;
+/// Events with their positions.
+type PositionedEvents = Vec<(u64, Arc<Event>)>;
 
-/// A session with the events of `window`.
+/// Reads a session with the events of `window`.
 pub(super) fn session(
     connection: &Connection,
     key: &SessionKey,
@@ -44,83 +44,85 @@ pub(super) fn session(
             }
             ReadDetail::EventsOnly => ScopedState::default(),
         },
-        events: events(connection, key, &row, window)?,
+        events: read_window(connection, key, &row, window)?,
         head: row.head(key.clone()),
     }))
 }
 
-fn events(
+fn read_window(
     connection: &Connection,
     key: &SessionKey,
     row: &SessionRow,
     window: Window,
-) -> Result<Found> {
+) -> Result<PositionedEvents> {
     let mut since = 1;
     if let Some(time) = window.after_timestamp {
         if !row.in_order {
-            return events_by_time(connection, key, row, window, time);
+            return read_unordered(connection, key, row, window, time);
         }
-        since = first_at(connection, row, time).map_err(|e| failed(READ, e))?;
+        since = find_time(connection, row, time).map_err(|e| failed(READ, e))?;
     }
     let Some((first, last)) = sql::bounds(window, since, row.position) else {
-        return Ok(Found::new());
+        return Ok(PositionedEvents::new());
     };
-    range(connection, key, row.number, first, last)
+    read_range(connection, key, row.number, first, last)
 }
 
-/// The events at `first` to `last`, all of which must be there.
-fn range(
+/// Reads the events at `first` to `last`. Fails if one is missing.
+fn read_range(
     connection: &Connection,
     key: &SessionKey,
     number: i64,
     first: u64,
     last: u64,
-) -> Result<Found> {
+) -> Result<PositionedEvents> {
     let sql = "SELECT key, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
     let bounds = (event_key(number, first), event_key(number, last));
     let mut rows = statement.query(bounds).map_err(|e| failed(READ, e))?;
-    let mut found = Found::with_capacity((last - first + 1) as usize);
+    let mut events = PositionedEvents::with_capacity((last - first + 1) as usize);
     while let Some(row) = rows.next().map_err(|e| failed(READ, e))? {
         let (event_key, body) = event_row(row).map_err(|e| failed(READ, e))?;
-        let position = position_of(event_key);
-        check_next(key, first + found.len() as u64, position)?;
-        found.push((position, sql::event(key, position, body)?));
+        let position = event_position(event_key);
+        check_next(key, first + events.len() as u64, position)?;
+        events.push((position, sql::event(key, position, body)?));
     }
-    check_next(key, first + found.len() as u64, last + 1)?;
-    Ok(found)
+    check_next(key, first + events.len() as u64, last + 1)?;
+    Ok(events)
 }
 
 fn event_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(i64, &'a str)> {
     Ok((row.get(0)?, row.get_ref(1)?.as_str()?))
 }
 
-/// The first position whose event is not older than `since`, in a log whose times never go back.
-fn first_at(connection: &Connection, row: &SessionRow, since: f64) -> rusqlite::Result<u64> {
+/// Finds the first event at or after `since` by binary search, in a log whose timestamps never
+/// decrease.
+fn find_time(connection: &Connection, row: &SessionRow, since: f64) -> rusqlite::Result<u64> {
     let sql = "SELECT timestamp FROM events WHERE key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let (mut low, mut high) = (1, row.position + 1);
     while low < high {
         let middle = low + (high - low) / 2;
         let time: f64 = statement.query_row([event_key(row.number, middle)], |row| row.get(0))?;
-        match time < since {
-            true => low = middle + 1,
-            false => high = middle,
+        if time < since {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     Ok(low)
 }
 
-/// As [`events`], for a log whose times go back and forth: looks at every time, reads what fits.
-fn events_by_time(
+/// Like [`read_window`], for a log whose timestamps are not sorted: compares every timestamp.
+fn read_unordered(
     connection: &Connection,
     key: &SessionKey,
     row: &SessionRow,
     window: Window,
     since: f64,
-) -> Result<Found> {
+) -> Result<PositionedEvents> {
     let matching = || -> rusqlite::Result<Vec<u64>> {
         let sql =
             "SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 AND timestamp >= ?3 ORDER BY key";
@@ -128,15 +130,15 @@ fn events_by_time(
         let last = event_key(row.number, window.last.min(row.position));
         let mut statement = connection.prepare_cached(sql)?;
         let keys = statement.query_map((first, last, since), |row| row.get(0))?;
-        keys.map(|key| key.map(position_of)).collect()
+        keys.map(|key| key.map(event_position)).collect()
     };
     let mut positions = matching().map_err(|e| failed(READ, e))?;
     store_rules::trim_to_window(&mut positions, window);
-    let mut found = Found::new();
+    let mut events = PositionedEvents::new();
     for position in positions {
-        found.extend(range(connection, key, row.number, position, position)?);
+        events.extend(read_range(connection, key, row.number, position, position)?);
     }
-    Ok(found)
+    Ok(events)
 }
 
 fn with_shared_state(
@@ -151,7 +153,7 @@ fn with_shared_state(
     })
 }
 
-/// The keys that a session has now.
+/// Selects the current state keys of a session.
 pub(super) const STATE: &str = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
 
 fn session_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<JsonMap> {
@@ -161,27 +163,27 @@ fn session_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<
     rows::state(&|| key.clone(), READ, statement.query([log]))
 }
 
-/// The keys of an app (`user` empty), or of a user of it.
+/// Reads the state keys of an app (`user` empty) or of one of its users.
 pub(super) fn shared_state(connection: &Connection, app: &str, user: &str) -> Result<JsonMap> {
     let sql = "SELECT key, value FROM shared_state WHERE app = ?1 AND user = ?2";
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    // Only names the owner in errors; there is no session here.
+    // Names the owner in errors; shared state has no session.
     let owner = || SessionKey::new(app, user, "");
     rows::state(&owner, READ, statement.query((app, user)))
 }
 
-/// The session's own keys as they were after `position`.
+/// Reads the session's own state keys as they were after `position`.
 fn state_at(
     connection: &Connection,
     key: &SessionKey,
     number: i64,
     position: u64,
 ) -> Result<JsonMap> {
-    // SQLite's integers are signed, and no log is that long.
+    // SQLite's integers are signed. No log is longer than `i64::MAX`.
     let position = i64::try_from(position).unwrap_or(i64::MAX);
-    // A key that was written since has its value of then in the past, if it had one.
+    // If a key was set after `position`, `state_past` has its earlier values.
     let sql = "SELECT key, value FROM (
                  SELECT key, CASE WHEN position <= ?2 THEN value ELSE (
                    SELECT past.value FROM state_past past
@@ -196,22 +198,22 @@ fn state_at(
     rows::state(&|| key.clone(), READ, statement.query((number, position)))
 }
 
-/// The position of an event, by its id.
+/// Finds the position of an event by its id.
 pub(super) fn position_by_id(
     connection: &Connection,
     number: i64,
     id: &str,
 ) -> rusqlite::Result<Option<u64>> {
-    // Answered by the index alone.
+    // The index covers this query.
     let sql = "SELECT key FROM events WHERE key >> 32 = ?1 AND event_id = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let key: Option<i64> = statement
         .query_row((number, id), |row| row.get(0))
         .optional()?;
-    Ok(key.map(position_of))
+    Ok(key.map(event_position))
 }
 
-/// The positions of the events that `lookup` names.
+/// Finds the positions of the events that `lookup` names.
 pub(super) fn find_events(
     connection: &Connection,
     key: &SessionKey,
@@ -225,14 +227,14 @@ pub(super) fn find_events(
             .map(|id| position_by_id(connection, row.number, id))
             .collect(),
         EventLookup::Invocation(invocation) => {
-            first_of_invocation(connection, &row, invocation).map(|first| vec![first])
+            find_invocation(connection, &row, invocation).map(|first| vec![first])
         }
     };
     found.map_err(|e| failed(READ, e))
 }
 
-/// The first position whose event belongs to the invocation.
-fn first_of_invocation(
+/// Finds the position of the invocation's first event.
+fn find_invocation(
     connection: &Connection,
     row: &SessionRow,
     invocation: &str,
@@ -243,10 +245,10 @@ fn first_of_invocation(
     let last = event_key(row.number, row.position);
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row((first, last, invocation), |row| row.get(0));
-    Ok(found.optional()?.map(position_of))
+    Ok(found.optional()?.map(event_position))
 }
 
-/// The session and the state it was created with.
+/// Reads a session's head and the state it was created with.
 pub(super) fn log_header(
     connection: &Connection,
     key: &SessionKey,

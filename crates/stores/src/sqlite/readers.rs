@@ -1,4 +1,4 @@
-//! Connections for reading: a few, kept open, each used by one reader at a time.
+//! A pool of connections for reading.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,14 +11,14 @@ use tokio::{
 
 use super::{SqliteOptions, failed, open, writer::Writer};
 
-/// Readers at a time. More would only compete for the same cores.
+/// Maximum number of concurrent readers. More would only compete for the same cores.
 const READERS: usize = 8;
 
-/// Reads the database, each time in one snapshot.
+/// The pool of reading connections. Each read sees one snapshot.
 pub(super) struct Readers {
     options: SqliteOptions,
     idle: Mutex<Vec<Connection>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     writer: Arc<Writer>,
 }
 
@@ -27,7 +27,7 @@ impl Readers {
         Readers {
             options,
             idle: Mutex::default(),
-            places: Arc::new(Semaphore::new(READERS)),
+            permits: Arc::new(Semaphore::new(READERS)),
             writer,
         }
     }
@@ -38,19 +38,19 @@ impl Readers {
         operation: &'static str,
         read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // Never closed, so the only error there is cannot come.
-        let place = Arc::clone(&self.places).acquire_owned().await;
+        // Acquiring fails only if the semaphore is closed, which never happens.
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
         let readers = Arc::clone(self);
         blocking(operation, move || {
-            let _place = place;
+            let _permit = permit;
             readers.read_now(operation, read)
         })
         .await
     }
 
-    /// As [`read`](Self::read), for the few rows that most reads are for. Where a connection is at
-    /// hand they are read at once: that is microseconds, and moving the runtime's other tasks to
-    /// another thread would cost several times as much.
+    /// Like [`read`](Self::read), for a few rows. With an idle connection, it reads on this thread:
+    /// that takes microseconds, and moving the runtime's other tasks to another thread costs
+    /// several times as much.
     pub(super) async fn read_small<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -69,7 +69,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T> {
         if self.options.path.is_none() {
-            // A database in memory is its connection. Nobody writes while we have it.
+            // An in-memory database has one connection, and its lock excludes writes.
             return self.writer.with_connection(read);
         }
         let idle = self.idle().pop();
@@ -80,7 +80,7 @@ impl Readers {
         self.read_on(connection, operation, read)
     }
 
-    /// Reads in one snapshot and keeps the connection for the next reader.
+    /// Reads in one snapshot and returns the connection to the pool.
     fn read_on<T>(
         &self,
         connection: Connection,
@@ -90,14 +90,14 @@ impl Readers {
         let step = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         step("BEGIN").map_err(|e: rusqlite::Error| failed(operation, e))?;
         let result = read(&connection);
-        // Nothing was written; a connection that cannot end its snapshot is not used again.
+        // Drop a connection that cannot end its snapshot. The read has no writes to lose.
         if step("COMMIT").is_ok() {
             self.idle().push(connection);
         }
         result
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes the idle connections.
     pub(super) fn close_idle(&self) {
         self.idle().clear();
     }
@@ -107,8 +107,8 @@ impl Readers {
     }
 }
 
-/// Runs blocking work where it blocks nobody. Reads take microseconds, as a rule; handing each to
-/// another thread would cost more than the read.
+/// Runs blocking work without blocking the runtime's other tasks. Stays on this thread where
+/// possible, because sending a short read to another thread costs more than the read.
 pub(super) async fn blocking<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

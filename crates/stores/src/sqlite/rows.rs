@@ -1,4 +1,4 @@
-//! What stands in the tables, and how it becomes ours.
+//! Reads and decodes rows: sessions, event keys and state.
 
 use retain_core::{Json, JsonMap, Lease, Origin, Result, SessionError, SessionKey};
 use rusqlite::{Connection, OptionalExtension as _, Row};
@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::failed;
 use crate::sql::{self, POSITION_MAX, SessionLifetime, SessionRow};
 
-/// The key of an event: logs lie one after the other, ordered by position.
+/// Returns the primary key of an event. It sorts events by log, then by position.
 pub(super) fn event_key(number: i64, position: u64) -> i64 {
     number << 32 | (position.min(POSITION_MAX) as i64)
 }
 
-/// The position in an event's key.
-pub(super) fn position_of(key: i64) -> u64 {
+/// Returns the position in an event's primary key.
+pub(super) fn event_position(key: i64) -> u64 {
     key as u64 & POSITION_MAX
 }
 
@@ -39,7 +39,7 @@ impl SessionRow {
         statement.query_row(key, SessionRow::read).optional()
     }
 
-    /// Finds a session that has not expired, or says that there is none.
+    /// Like [`find`](Self::find), but fails if there is no session.
     pub(super) fn get(
         connection: &Connection,
         operation: &'static str,
@@ -79,7 +79,7 @@ impl SessionRow {
     }
 }
 
-/// Reads rows of (key, value) as state. `owner` says whose, for errors.
+/// Reads rows of (key, value) as state. `owner` names the session in errors.
 pub(super) fn state(
     owner: &dyn Fn() -> SessionKey,
     operation: &'static str,
@@ -94,14 +94,19 @@ pub(super) fn state(
     Ok(state)
 }
 
-/// Reads a key and its value, which stand at column `at` and behind it.
+/// Reads a state key from `column` and its value from the next one.
 pub(super) fn state_entry<'a>(
     owner: &dyn Fn() -> SessionKey,
     operation: &'static str,
     row: &'a Row<'_>,
-    at: usize,
+    column: usize,
 ) -> Result<(&'a str, Json)> {
-    let pair = || Ok((row.get_ref(at)?.as_str()?, row.get_ref(at + 1)?.as_str()?));
+    let pair = || {
+        Ok((
+            row.get_ref(column)?.as_str()?,
+            row.get_ref(column + 1)?.as_str()?,
+        ))
+    };
     let pair: rusqlite::Result<(&str, &str)> = pair();
     let (key, text) = pair.map_err(|e| failed(operation, e))?;
     Ok((key, sql::state_value(owner, key, text)?))

@@ -5,10 +5,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::{SqliteOptions, open::Opener};
 
-/// Marks a file as ours: "Retn".
+/// Marks a file as a database of Retain: "Retn".
 const APPLICATION_ID: i32 = 0x5265_746e;
 
-/// The schema, step by step. A released step is never changed.
+/// The migrations in order. A released migration never changes.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_create-sessions.sql"),
     include_str!("migrations/0002_create-artifacts.sql"),
@@ -16,28 +16,27 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_create-api-keys.sql"),
 ];
 
-/// Whether what `connection` reads is the database that stands at its path, in the form that this
-/// program knows. A file that was removed can be written and read by those who have it open, and is
-/// gone when they end.
+/// Fails if the file was deleted or its schema is not the current one. A deleted file stays usable
+/// through open connections, but its data is lost when they close.
 pub(super) fn check_ready(options: &SqliteOptions, connection: &Connection) -> Result<()> {
     let opener = Opener { options };
     if options.path.as_ref().is_some_and(|path| !path.is_file()) {
-        return Err(opener.refuse("the file is gone; what is written now will be lost"));
+        return Err(opener.reject("the file was deleted; new writes will be lost"));
     }
     let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
     let version: usize = version.map_err(|e| opener.error("cannot be read", e))?;
     if version != MIGRATIONS.len() {
-        let known = MIGRATIONS.len();
-        return Err(opener.refuse(format!(
-            "its schema is {version} by now and this program knows {known}; restart with a Retain that knows it"
+        let current = MIGRATIONS.len();
+        return Err(opener.reject(format!(
+            "its schema version is now {version}, this program supports {current}; restart with a version of Retain that supports it"
         )));
     }
     Ok(())
 }
 
 impl Opener<'_> {
-    /// Rejects, without changing it, a file that is not a database or belongs to another program.
-    pub(super) fn check_ours(&self, connection: &Connection) -> Result<()> {
+    /// Rejects a file that is not a database or belongs to another program, without changing it.
+    pub(super) fn check_owner(&self, connection: &Connection) -> Result<()> {
         // One snapshot: another process may be creating the database at this moment.
         let snapshot = connection.unchecked_transaction();
         let connection = &*snapshot.map_err(|e| self.error("cannot be read", e))?;
@@ -46,9 +45,9 @@ impl Opener<'_> {
         let version = pragma("user_version").map_err(|e| self.error("cannot be read", e))?;
         if id == APPLICATION_ID {
             if usize::try_from(version).is_ok_and(|version| version > MIGRATIONS.len()) {
-                let known = MIGRATIONS.len();
-                return Err(self.refuse(format!(
-                    "was written by a newer version of Retain (schema {version}, this one knows {known}); upgrade Retain"
+                let current = MIGRATIONS.len();
+                return Err(self.reject(format!(
+                    "was written by a newer version of Retain (schema {version}, this one supports {current}); upgrade Retain"
                 )));
             }
             return Ok(());
@@ -61,12 +60,12 @@ impl Opener<'_> {
         }
         let has = |name: &str| tables.iter().any(|table| table == name);
         let reason = if has("adk_internal_metadata") || (has("sessions") && has("events")) {
-            "is a session database of Google's ADK, not of Retain, and is left as it is; \
-             give another file name"
+            "is a session database of Google's ADK, not of Retain, and was not changed; \
+             choose another file name"
         } else {
-            "is a database of another program and is left as it is; give another file name"
+            "is a database of another program and was not changed; choose another file name"
         };
-        Err(self.refuse(reason))
+        Err(self.reject(reason))
     }
 
     fn tables(&self, connection: &Connection) -> rusqlite::Result<Vec<String>> {
@@ -83,14 +82,14 @@ impl Opener<'_> {
         if version == MIGRATIONS.len() {
             return Ok(());
         }
-        let known = MIGRATIONS.len();
-        Err(self.refuse(format!(
-            "its schema is {version} and this program reads {known}; `retain check` brings it up to date"
+        let current = MIGRATIONS.len();
+        Err(self.reject(format!(
+            "its schema version is {version}, this program reads {current}; run `retain check` to migrate it"
         )))
     }
 
-    /// Brings the schema up to date, one transaction a step. Several processes may try at once. Where
-    /// there is nothing to do, nobody who writes is waited for.
+    /// Runs the missing migrations, each in its own transaction. Several processes may migrate at
+    /// once. If the schema is current, this takes no write lock and so waits for no writer.
     pub(super) fn migrate(&self, connection: &mut Connection) -> Result<()> {
         let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
         let version: usize = version.map_err(|e| self.error("cannot be read", e))?;
@@ -111,7 +110,7 @@ impl Opener<'_> {
             transaction.commit()?;
             Ok(true)
         };
-        while step().map_err(|e| self.error("cannot be brought up to date", e))? {}
+        while step().map_err(|e| self.error("cannot be migrated", e))? {}
         Ok(())
     }
 }

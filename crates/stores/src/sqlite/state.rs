@@ -1,4 +1,4 @@
-//! Writes state: a session's own keys with their past, and the keys that sessions share.
+//! Writes state: a session's own keys with their history, and the keys that sessions share.
 
 use retain_core::{
     Changes, Json, JsonMap, LimitKind, Result, ScopedState, SessionKey, check_growth,
@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failed;
 
-/// Sets the session's own keys as of `position`, moving the old values to the past. Returns the
-/// bytes of all keys and values, given that they were `bytes` before.
+/// Sets the session's own state keys at `position` and moves old values to `state_past`. `bytes` is
+/// the size of the session's state before; returns the size after.
 pub(super) fn set_session_keys(
     connection: &Connection,
     log: i64,
@@ -26,7 +26,7 @@ pub(super) fn set_session_keys(
     Ok(bytes)
 }
 
-/// Sets one key and returns the bytes it took before.
+/// Sets one state key and returns the bytes it used before.
 fn set_session_key(
     connection: &Connection,
     log: i64,
@@ -61,8 +61,8 @@ fn set_session_key(
     Ok(before.flatten().map_or(0, |length| key.len() + length))
 }
 
-/// Sets keys that are shared by the app or the user, each on its own, so that writers of other keys
-/// lose nothing.
+/// Sets the app's and the user's state keys that have changed. Each key is its own row, so that
+/// writers of different keys do not overwrite each other.
 pub(super) fn set_shared_keys(
     connection: &Connection,
     key: &SessionKey,
@@ -83,7 +83,7 @@ pub(super) fn set_shared_keys(
     Ok(())
 }
 
-/// Sets the keys of one owner; says how many bytes all of them took before and take now.
+/// Sets state keys of an app (`user` empty) or a user. Returns the owner's bytes before and after.
 pub(super) fn set_shared(
     connection: &Connection,
     app: &str,
@@ -110,7 +110,7 @@ pub(super) fn set_shared(
     Ok((before, after))
 }
 
-/// Sets one key and returns the bytes it took before.
+/// Sets one shared state key and returns the bytes it used before.
 fn set_shared_key(
     connection: &Connection,
     app: &str,
@@ -132,7 +132,7 @@ fn set_shared_key(
     Ok(before.map_or(0, |length| name.len() + length))
 }
 
-/// Sets shared keys where the app or the user does not have them.
+/// Sets the shared state keys that the app or the user does not have yet.
 pub(super) fn add_shared(
     connection: &Connection,
     app: &str,
@@ -143,7 +143,7 @@ pub(super) fn add_shared(
     set_absent(connection, app, user, &shared.user)
 }
 
-/// Sets keys that their owner, the app (`user` empty) or the user, does not have.
+/// Sets the state keys that the app (`user` empty) or the user does not have yet.
 fn set_absent(
     connection: &Connection,
     app: &str,
@@ -164,7 +164,8 @@ fn set_absent(
     Ok(())
 }
 
-/// Sets a key as of position 0: current if no event set it since, else the oldest past.
+/// Sets a state key at position 0: as the current value, or as the oldest past value if an event
+/// has set the key.
 pub(super) fn set_initial(
     connection: &Connection,
     log: i64,
@@ -186,14 +187,14 @@ pub(super) fn set_initial(
         .map(drop)
 }
 
-/// How many bytes the keys and values of a log take.
+/// Counts the bytes of a log's current state keys and values.
 pub(super) fn state_bytes(connection: &Connection, log: i64) -> rusqlite::Result<i64> {
     let sql = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
                FROM state WHERE log = ?1 AND value IS NOT NULL";
     connection.query_row(sql, [log], |row| row.get(0))
 }
 
-/// Copies what was set up to `position`: the last value of each key is current, the rest is past.
+/// Copies the values that were set up to `position`. The last value of each key becomes current.
 pub(super) fn copy_state(
     connection: &Connection,
     from: i64,

@@ -1,8 +1,7 @@
 //! A cache of the encoded states that long lists have read, for the next list of the same user.
 //!
-//! A session's own keys follow from its log: a log's number is never reused, and its state at a
-//! position never changes. So a cached state is valid as long as the position is the same, even if
-//! another process writes to the file.
+//! A log's number is never reused, and its state at a position never changes. So a cached state is
+//! valid while the log is at that position, even if another process writes to the file.
 
 use std::{
     collections::HashMap,
@@ -12,34 +11,34 @@ use std::{
 
 use lru::LruCache;
 
-/// The byte budget of the cache of one store. It evicts the least recently listed users beyond it,
-/// and does not keep a list that alone is larger.
+/// The byte budget of one store's cache. Beyond it, the cache evicts the least recently listed
+/// users; it rejects a list that exceeds the budget alone.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// About the bytes of one session's entry in the map.
+/// The approximate bytes of one session's entry in the map.
 const ENTRY_BYTES: usize = 64;
 
-/// The encoded states of the most recent lists.
+/// The encoded states of the most recently listed users.
 #[derive(Debug)]
-pub(super) struct StateTextCache(Mutex<Lists>);
+pub(super) struct StateTextCache(Mutex<CachedUsers>);
 
 #[derive(Debug)]
-struct Lists {
-    /// By app and user.
+struct CachedUsers {
+    /// The key is app and user.
     users: LruCache<(String, String), Arc<StateTexts>>,
     bytes: usize,
 }
 
 impl Default for StateTextCache {
     fn default() -> StateTextCache {
-        StateTextCache(Mutex::new(Lists {
+        StateTextCache(Mutex::new(CachedUsers {
             users: LruCache::unbounded(),
             bytes: 0,
         }))
     }
 }
 
-/// The encoded states of a user's sessions as one text, and which part belongs to which log.
+/// The encoded states of a user's sessions as one text, and the range of each log in it.
 #[derive(Debug, Default)]
 pub(super) struct StateTexts {
     pub(super) text: Arc<String>,
@@ -47,7 +46,7 @@ pub(super) struct StateTexts {
 }
 
 impl StateTexts {
-    /// `parts` are the number and position of each log, and its part of the text.
+    /// `parts` has each log's number, position and range of the text.
     pub(super) fn new(
         text: Arc<String>,
         parts: impl Iterator<Item = (i64, u64, Range<usize>)>,
@@ -59,7 +58,7 @@ impl StateTexts {
         }
     }
 
-    /// The part of the log with this number, if it was read at this position.
+    /// Returns the range of a log's state, if the state was read at this position.
     pub(super) fn part(&self, number: i64, position: u64) -> Option<Range<usize>> {
         let (read_at, part) = self.parts.get(&number)?;
         (*read_at == position).then(|| part.clone())
@@ -75,40 +74,40 @@ impl StateTexts {
 }
 
 impl StateTextCache {
-    /// The cached states of the user's sessions; empty if there are none.
+    /// Returns the cached states of the user's sessions; empty if there are none.
     pub(super) fn get(&self, app: &str, user: &str) -> Arc<StateTexts> {
         let owner = (app.to_owned(), user.to_owned());
-        self.lists().users.get(&owner).cloned().unwrap_or_default()
+        self.lock().users.get(&owner).cloned().unwrap_or_default()
     }
 
-    /// Replaces the cached states of the user's sessions, and evicts others beyond the budget.
+    /// Replaces the cached states of the user's sessions, and evicts other users beyond the budget.
     pub(super) fn put(&self, app: &str, user: &str, states: Arc<StateTexts>) {
-        let mut lists = self.lists();
+        let mut cached = self.lock();
         let owner = (app.to_owned(), user.to_owned());
-        lists.remove(&owner);
+        cached.remove(&owner);
         if states.bytes() > BYTES_MAX {
             return;
         }
-        lists.bytes += states.bytes();
-        lists.users.put(owner, states);
-        while lists.bytes > BYTES_MAX
-            && let Some((_, evicted)) = lists.users.pop_lru()
+        cached.bytes += states.bytes();
+        cached.users.put(owner, states);
+        while cached.bytes > BYTES_MAX
+            && let Some((_, evicted)) = cached.users.pop_lru()
         {
-            lists.bytes -= evicted.bytes();
+            cached.bytes -= evicted.bytes();
         }
     }
 
     /// Evicts the user's sessions.
     pub(super) fn evict(&self, app: &str, user: &str) {
-        self.lists().remove(&(app.to_owned(), user.to_owned()));
+        self.lock().remove(&(app.to_owned(), user.to_owned()));
     }
 
-    fn lists(&self) -> MutexGuard<'_, Lists> {
+    fn lock(&self) -> MutexGuard<'_, CachedUsers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lists {
+impl CachedUsers {
     fn remove(&mut self, owner: &(String, String)) {
         if let Some(states) = self.users.pop(owner) {
             self.bytes -= states.bytes();
@@ -143,25 +142,21 @@ mod tests {
         cache.evict("app", "a");
         assert_eq!(cache.get("app", "a").len(), 0);
         cache.put("app", "c", states(BYTES_MAX));
-        assert_eq!(
-            cache.get("app", "c").len(),
-            0,
-            "it is over the budget alone"
-        );
-        assert_eq!(cache.lists().bytes, 0);
+        assert_eq!(cache.get("app", "c").len(), 0, "exceeds the budget alone");
+        assert_eq!(cache.lock().bytes, 0);
     }
 
     #[test]
-    fn cache_stays_within_its_budget_whatever_is_listed() {
+    fn cache_of_lists_of_any_size_stays_within_its_budget() {
         let cache = StateTextCache::default();
         for number in 0..200_usize {
             let bytes = (number * 7919 % 23) * (BYTES_MAX / 40);
             cache.put("app", &format!("u{}", number % 31), states(bytes));
-            let lists = cache.lists();
-            let counted: usize = lists.users.iter().map(|(_, states)| states.bytes()).sum();
-            assert_eq!(lists.bytes, counted);
+            let cached = cache.lock();
+            let counted: usize = cached.users.iter().map(|(_, states)| states.bytes()).sum();
+            assert_eq!(cached.bytes, counted);
             assert!(counted <= BYTES_MAX, "{counted}");
         }
-        assert!(cache.lists().users.len() > 1);
+        assert!(cache.lock().users.len() > 1);
     }
 }

@@ -9,19 +9,19 @@ use retain_core::{ReadDetail, SessionKey, Window, store_rules::CHANGE_POLL};
 
 use super::{SqliteStore, read};
 
-/// A waiter returns after this many checks, so that the caller reads again.
-const LOOKS_MAX: usize = 150;
+/// A waiter returns after this many version checks, so that the caller reads again.
+const CHECKS_MAX: usize = 150;
 
-/// Counts the writes of other processes: one waiter asks SQLite for all of them.
+/// Counts the commits of other processes. All waiters share one version check per interval.
 #[derive(Debug)]
 pub(super) struct ForeignWrites {
-    seen: Mutex<ForeignVersion>,
+    last_check: Mutex<ForeignVersion>,
 }
 
 #[derive(Debug)]
 struct ForeignVersion {
-    looked: Instant,
-    /// SQLite's number for what others have committed, as the writer's connection sees it.
+    checked_at: Instant,
+    /// `PRAGMA data_version` of the writer's connection, which changes when others commit.
     version: Option<i64>,
     changes: u64,
 }
@@ -29,8 +29,8 @@ struct ForeignVersion {
 impl Default for ForeignWrites {
     fn default() -> ForeignWrites {
         ForeignWrites {
-            seen: Mutex::new(ForeignVersion {
-                looked: Instant::now(),
+            last_check: Mutex::new(ForeignVersion {
+                checked_at: Instant::now(),
                 version: None,
                 changes: 0,
             }),
@@ -38,73 +38,72 @@ impl Default for ForeignWrites {
     }
 }
 
-/// What a look at the database gave.
+/// The result of reading SQLite's data version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    /// SQLite's number for what others have committed.
+pub(super) enum VersionCheck {
+    /// `PRAGMA data_version`.
     Version(i64),
-    /// Another process is writing at this moment.
+    /// The writer's connection is in use.
     Busy,
     /// The version cannot be read.
     Unknown,
 }
 
 impl ForeignWrites {
-    /// A number that goes up when another process has written. It may go up for nothing.
-    pub(super) fn changes(&self, look: impl FnOnce() -> Look) -> u64 {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.version.is_some() && seen.looked.elapsed() < CHANGE_POLL / 2 {
-            return seen.changes;
+    /// Returns a counter that increases when another process commits. It may also increase when
+    /// nothing has changed.
+    pub(super) fn count_changes(&self, check: impl FnOnce() -> VersionCheck) -> u64 {
+        let last = self.last_check.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        if last.version.is_some() && last.checked_at.elapsed() < CHANGE_POLL / 2 {
+            return last.changes;
         }
-        let version = match look() {
-            // The next caller looks again.
-            Look::Busy => return seen.changes,
-            Look::Version(version) => Some(version),
-            Look::Unknown => None,
+        let version = match check() {
+            // The next caller checks again.
+            VersionCheck::Busy => return last.changes,
+            VersionCheck::Version(version) => Some(version),
+            VersionCheck::Unknown => None,
         };
-        seen.looked = Instant::now();
-        if version.is_none() || seen.version != version {
-            seen.changes += 1;
+        last.checked_at = Instant::now();
+        if version.is_none() || last.version != version {
+            last.changes += 1;
         }
-        seen.version = version;
-        seen.changes
+        last.version = version;
+        last.changes
     }
 }
 
 /// Returns when the session may have changed after `position`, or after a while.
 pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64) {
-    let mut ring = store.hub.listen(key);
-    let foreign = store
-        .foreign_writes
-        .changes(|| store.writer.look_for_foreign_writes());
-    let (for_read, now_us) = (key.clone(), store.now_us());
+    let mut notification = store.hub.listen(key);
+    let count_changes = || {
+        let writes = &store.foreign_writes;
+        writes.count_changes(|| store.writer.check_version())
+    };
+    let changes_before = count_changes();
+    let (key, now_us) = (key.clone(), store.now_us());
     let read = move |connection: &rusqlite::Connection| {
         read::session(
             connection,
-            &for_read,
+            &key,
             Window::NONE,
             ReadDetail::EventsOnly,
             now_us,
         )
     };
-    let here = store.readers.read("read", read).await;
-    // Gone, further on, or unreadable: the caller must read again.
-    let expires = match here {
-        Ok(Some(here)) if here.head.position <= position => here.head.expires_us.is_some(),
+    let current = store.readers.read("read", read).await;
+    // The caller must read again if the session was deleted, has grown or is unreadable.
+    let expires = match current {
+        Ok(Some(current)) if current.head.position <= position => current.head.expires_us.is_some(),
         _ => return,
     };
     // Neither an expiry nor another process sends a notification.
-    let looks = if expires { 1 } else { LOOKS_MAX };
-    for _ in 0..looks {
-        let rang = tokio::time::timeout(CHANGE_POLL, ring.as_mut())
+    let checks = if expires { 1 } else { CHECKS_MAX };
+    for _ in 0..checks {
+        let notified = tokio::time::timeout(CHANGE_POLL, notification.as_mut())
             .await
             .is_ok();
-        if rang
-            || store
-                .foreign_writes
-                .changes(|| store.writer.look_for_foreign_writes())
-                != foreign
-        {
+        if notified || count_changes() != changes_before {
             return;
         }
     }
@@ -116,14 +115,14 @@ mod tests {
 
     #[test]
     fn unknown_version_counts_as_a_change() {
-        let elsewhere = ForeignWrites::default();
-        let first = elsewhere.changes(|| Look::Version(1));
-        // Just looked: not asked again.
-        assert_eq!(elsewhere.changes(|| Look::Unknown), first);
-        let untold = ForeignWrites::default();
-        let before = untold.changes(|| Look::Busy);
-        assert_eq!(untold.changes(|| Look::Busy), before);
-        assert_eq!(untold.changes(|| Look::Unknown), before + 1);
-        assert_eq!(untold.changes(|| Look::Unknown), before + 2);
+        let known = ForeignWrites::default();
+        let first = known.count_changes(|| VersionCheck::Version(1));
+        // The last check is recent, so this one is skipped.
+        assert_eq!(known.count_changes(|| VersionCheck::Unknown), first);
+        let unknown = ForeignWrites::default();
+        let before = unknown.count_changes(|| VersionCheck::Busy);
+        assert_eq!(unknown.count_changes(|| VersionCheck::Busy), before);
+        assert_eq!(unknown.count_changes(|| VersionCheck::Unknown), before + 1);
+        assert_eq!(unknown.count_changes(|| VersionCheck::Unknown), before + 2);
     }
 }

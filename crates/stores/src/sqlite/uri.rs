@@ -1,4 +1,4 @@
-//! Where a SQLite database lives: addresses as ADK reads them.
+//! Parses SQLite URIs as ADK does.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use retain_core::{Result, SessionError};
 
 use super::{Durability, SqliteOptions};
 
-/// Reads `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` and
+/// Parses `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` and
 /// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`, and
 /// `checkpoint_pages=N`.
 pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
@@ -19,7 +19,7 @@ pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
     let rest = ["sqlite:", "sqlite+aiosqlite:"]
         .iter()
         .find_map(|scheme| address.strip_prefix(scheme))
-        .ok_or_else(|| error("the address of a SQLite database begins with sqlite:"))?;
+        .ok_or_else(|| error("a SQLite URI must begin with sqlite:"))?;
     let mut options = match rest {
         ":memory:" | "//:memory:" | "///:memory:" | "//" => SqliteOptions::in_memory(),
         _ => {
@@ -38,7 +38,7 @@ pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
             (_, Some(pages)) if pages > 0 => options.checkpoint_pages = pages,
             _ => {
                 let reason = format!(
-                    "unknown option {pair:?}; there are synchronous=full|normal|off and checkpoint_pages=N"
+                    "invalid option {pair:?}; expected synchronous=full|normal|off or checkpoint_pages=N with N > 0"
                 );
                 return Err(error(&reason));
             }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_read_as_adk_reads_them() {
+    fn path_is_parsed_as_in_adk() {
         let path = |uri: &str| parse(uri).unwrap().path;
         assert_eq!(
             path("sqlite:///a/b.db").as_deref(),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_refused_with_a_hint() {
+    fn invalid_uri_is_rejected_with_a_hint() {
         for uri in [
             "postgres://x",
             "sqlite:a.db",
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_is_said_in_the_query() {
+    fn query_sets_durability_and_checkpoint_pages() {
         let options = parse("sqlite:///a.db?synchronous=normal").unwrap();
         assert_eq!(options.durability, Durability::Normal);
         let options = parse("sqlite:///a.db?synchronous=off&checkpoint_pages=7").unwrap();

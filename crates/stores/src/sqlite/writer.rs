@@ -1,10 +1,8 @@
-//! The one writer: a caller that finds it idle commits at once; queued jobs are committed together.
+//! The single writer of a database: it batches queued jobs into one transaction.
 //!
-//! A request is queued as a job. If nobody is writing, the caller takes the connection itself and
-//! commits what is queued, which saves a lone caller two thread switches; else a thread takes all
-//! that has gathered into one transaction and answers after COMMIT; if one of them fails half-way,
-//! they are done again with a savepoint each. Nobody waits for more to gather. If the transaction itself fails, nobody is acknowledged and the connection
-//! is opened anew, because after a failed sync nothing about it can be believed.
+//! A caller that finds the connection idle commits the queue on its own thread, which saves two
+//! thread switches. Otherwise the writer thread commits the queue. Neither waits for a batch to
+//! fill. If a transaction fails, all its jobs fail and the connection is reopened.
 
 use std::{
     collections::VecDeque,
@@ -24,21 +22,21 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{SqliteOptions, failed, open, tail::Look};
+use super::{SqliteOptions, failed, open, tail::VersionCheck};
 
-/// Jobs in one transaction. More would make the first of them wait for nothing.
+/// Maximum number of jobs in one transaction. A larger batch only delays the first job's result.
 const BATCH_MAX: usize = 256;
 
-/// Work to be done on the writer's connection, and whom to tell.
-trait Job: Send {
-    /// Does the work; false asks for it to be rolled back. May be asked again after a rollback.
+/// Work for the writer's connection, and the channel for its result.
+trait WriteJob: Send {
+    /// Runs the work. Returns false if it must be rolled back. May run again after a rollback.
     fn run(&mut self, connection: &Connection) -> bool;
 
-    /// Tells the caller. `failure`: why the transaction around it came to nothing.
-    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>);
+    /// Sends the result to the caller. `failure` is the error of the transaction, if it failed.
+    fn send_result(self: Box<Self>, failure: Option<&rusqlite::Error>);
 
-    /// Whether it cannot be part of a transaction.
-    fn is_alone(&self) -> bool;
+    /// Whether the job must run outside a transaction.
+    fn is_exclusive(&self) -> bool;
 }
 
 struct Request<T, F> {
@@ -46,63 +44,64 @@ struct Request<T, F> {
     work: F,
     result: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
-    alone: bool,
+    exclusive: bool,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> Result<T> + Send> Job for Request<T, F> {
+impl<T: Send, F: FnMut(&Connection) -> Result<T> + Send> WriteJob for Request<T, F> {
     fn run(&mut self, connection: &Connection) -> bool {
         let result = (self.work)(connection);
-        let is_done = result.is_ok();
+        let succeeded = result.is_ok();
         self.result = Some(result);
-        is_done
+        succeeded
     }
 
-    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
+    fn send_result(self: Box<Self>, failure: Option<&rusqlite::Error>) {
         let result = match (failure, self.result) {
             (None, Some(result)) => result,
-            // Its own reason says more than that of the transaction it was in, unless it rests on
-            // what others wrote there, which came to nothing.
-            (Some(_), Some(Err(error))) if stands_alone(&error) => Err(error),
+            // The job's own error says more than the transaction's, unless it follows from writes
+            // of other jobs that were rolled back.
+            (Some(_), Some(Err(error))) if is_independent(&error) => Err(error),
             (Some(failure), _) => Err(failed(self.operation, clone_error(failure))),
-            (None, None) => Err(stopped()),
+            (None, None) => Err(stopped_error()),
         };
-        // A caller that went away does not want to know.
+        // Sending fails if the caller was cancelled.
         let _ = self.reply.send(result);
     }
 
-    fn is_alone(&self) -> bool {
-        self.alone
+    fn is_exclusive(&self) -> bool {
+        self.exclusive
     }
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Box<dyn Job>>,
+    jobs: VecDeque<Box<dyn WriteJob>>,
     closed: bool,
 }
 
-struct Shared {
+/// State shared by the callers and the writer thread.
+struct WriterState {
     options: SqliteOptions,
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// `None` after a failed transaction, until it is opened anew.
+    /// `None` after a failed transaction, until the writer reopens it.
     connection: Mutex<Option<Connection>>,
-    /// Whether the last transaction served more than one caller.
-    crowded: AtomicBool,
+    /// Whether the last transaction had more than one job.
+    last_batch_was_shared: AtomicBool,
 }
 
-/// Sees to it that a queued job is done even if its caller goes away before it leads.
-struct WakeOnDrop<'a>(Option<&'a Shared>);
+/// Wakes the writer thread if the caller is cancelled after it has queued a job.
+struct WakeOnDrop<'a>(Option<&'a WriterState>);
 
 impl Drop for WakeOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(shared) = self.0 {
-            shared.wake.notify_one();
+        if let Some(state) = self.0 {
+            state.wake.notify_one();
         }
     }
 }
 
-/// Whether this thread belongs to a runtime that can move its other tasks elsewhere.
+/// Whether this thread belongs to a runtime that can move its other tasks to another thread.
 fn may_block() -> bool {
     runtime::Handle::try_current()
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
@@ -110,36 +109,36 @@ fn may_block() -> bool {
 
 /// The only way to change the database.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    state: Arc<WriterState>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
     pub(super) fn start(options: SqliteOptions, connection: Connection) -> Result<Writer> {
-        let shared = Arc::new(Shared {
+        let state = Arc::new(WriterState {
             options,
             queue: Mutex::default(),
             wake: Condvar::new(),
             connection: Mutex::new(Some(connection)),
-            crowded: AtomicBool::new(false),
+            last_batch_was_shared: AtomicBool::new(false),
         });
-        let for_thread = Arc::clone(&shared);
+        let thread_state = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("retain-sqlite".to_owned())
-            .spawn(move || for_thread.serve())
+            .spawn(move || thread_state.run_thread())
             .map_err(|e| SessionError::Store {
                 store: super::NAME,
-                operation: "start its writer",
+                operation: "start the writer thread",
                 source: Box::new(e),
             })?;
         Ok(Writer {
-            shared,
+            state,
             thread: Some(thread),
         })
     }
 
-    /// Does `work` in a transaction and returns after it was committed. If the caller goes away,
-    /// the work is done all the same, as a whole.
+    /// Runs `work` in a transaction and returns after the commit. If the caller is cancelled, the
+    /// work is still committed as a whole.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -148,8 +147,8 @@ impl Writer {
         self.submit(operation, work, false).await
     }
 
-    /// Does `work` outside any transaction, while nobody else writes.
-    pub(super) async fn alone<T: Send + 'static>(
+    /// Runs `work` outside any transaction, while no other job runs.
+    pub(super) async fn run_exclusive<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
@@ -161,129 +160,128 @@ impl Writer {
         &self,
         operation: &'static str,
         work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
-        alone: bool,
+        exclusive: bool,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let request = Request {
             operation,
             work,
             result: None,
             reply,
-            alone,
+            exclusive,
         };
-        self.shared.queue().jobs.push_back(Box::new(request));
-        if self.shared.crowded.load(Ordering::Relaxed) && may_block() {
-            // Others are about to write as well: let those that are ready queue up first, so that
-            // one transaction serves them all. This waits for nobody; it only goes to the back.
-            let mut fallback = WakeOnDrop(Some(&self.shared));
+        self.state.queue().jobs.push_back(Box::new(request));
+        if self.state.last_batch_was_shared.load(Ordering::Relaxed) && may_block() {
+            // Other tasks probably write too. Yield once, so that those that are ready can queue
+            // their jobs for the same transaction.
+            let mut wake_if_cancelled = WakeOnDrop(Some(&self.state));
             tokio::task::yield_now().await;
-            fallback.0 = None;
+            wake_if_cancelled.0 = None;
         }
-        self.shared.lead_or_wake(alone);
-        answer.await.unwrap_or_else(|_| Err(stopped()))
+        self.state.commit_or_wake(exclusive);
+        result.await.unwrap_or_else(|_| Err(stopped_error()))
     }
 
-    /// Looks whether somebody else, which is another process, has written. Waits for nobody.
-    pub(super) fn look_for_foreign_writes(&self) -> Look {
-        let connection = match self.shared.connection.try_lock() {
+    /// Reads SQLite's data version, which changes when another process commits. Does not block.
+    pub(super) fn check_version(&self) -> VersionCheck {
+        let connection = match self.state.connection.try_lock() {
             Ok(connection) => connection,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Look::Busy,
+            Err(TryLockError::WouldBlock) => return VersionCheck::Busy,
         };
         let version = |connection: &Connection| {
             let mut statement = connection.prepare_cached("PRAGMA data_version")?;
             statement.query_row([], |row| row.get(0))
         };
         match connection.as_ref().map(version) {
-            Some(Ok(version)) => Look::Version(version),
-            // Closed after a failure, or failing: the waiting caller reads, and gets the error.
-            Some(Err(_)) | None => Look::Unknown,
+            Some(Ok(version)) => VersionCheck::Version(version),
+            // The connection failed. The caller's next read returns the error.
+            Some(Err(_)) | None => VersionCheck::Unknown,
         }
     }
 
-    /// Runs `read` on the writer's own connection: for a database that only it can see.
+    /// Runs `read` on the writer's connection, the only one that an in-memory database has.
     pub(super) fn with_connection<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T> {
-        let mut connection = self.shared.connection();
-        let connection = self.shared.opened(&mut connection)?;
+        let mut connection = self.state.connection();
+        let connection = self.state.ensure_open(&mut connection)?;
         read(connection)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.queue().closed = true;
-        self.shared.wake.notify_all();
+        self.state.queue().closed = true;
+        self.state.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // Panics of jobs are caught there; nothing else is left to tell.
+            // Joining fails only if the thread has panicked, and drop cannot return an error.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    /// Commits what is queued if nobody else does and this thread may block; else leaves it to the
-    /// writer's thread.
-    fn lead_or_wake(&self, alone: bool) {
-        if may_block() && !alone {
+impl WriterState {
+    /// Commits a batch on this thread if it may block and the connection is idle. Wakes the writer
+    /// thread for the remaining jobs.
+    fn commit_or_wake(&self, exclusive: bool) {
+        if may_block() && !exclusive {
             let connection = match self.connection.try_lock() {
                 Ok(connection) => Some(connection),
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(connection) = connection {
-                // Bounded: one transaction, and no wait for another process's lock. The runtime
-                // moves its other tasks to another thread meanwhile.
-                tokio::task::block_in_place(|| self.lead(connection));
+                // This blocks for one transaction at most, and not for another process's lock.
+                tokio::task::block_in_place(|| self.commit_batch_here(connection));
             }
         }
-        // Also after leading: what came in meanwhile is the thread's.
+        // Other callers may have queued jobs during the commit.
         if !self.queue().jobs.is_empty() {
             self.wake.notify_one();
         }
     }
 
     /// Commits one batch on the caller's thread, unless another process is writing.
-    fn lead(&self, mut connection: MutexGuard<'_, Option<Connection>>) {
+    fn commit_batch_here(&self, mut connection: MutexGuard<'_, Option<Connection>>) {
         let Some(open) = connection.as_ref() else {
             return;
         };
-        // The thread has the patience to wait for another process; a caller's thread must not.
+        // Only the writer thread may wait for another process; it takes over on failure.
         let _ = open.busy_timeout(Duration::ZERO);
-        let begun = step(open, "BEGIN IMMEDIATE");
+        let transaction = execute(open, "BEGIN IMMEDIATE");
         let _ = open.busy_timeout(open::BUSY_TIMEOUT);
-        if begun.is_err() {
+        if transaction.is_err() {
             return;
         }
         let jobs = self.take_batch();
         self.commit(&mut connection, jobs);
     }
 
-    /// The life of the writer's thread.
-    fn serve(&self) {
+    /// Runs jobs on the writer thread until the writer is dropped and the queue is empty.
+    fn run_thread(&self) {
         while self.wait_for_jobs() {
             let mut connection = self.connection();
-            if self.front_is_alone() {
-                self.run_alone(&mut connection);
+            if self.front_is_exclusive() {
+                self.run_exclusive_job(&mut connection);
                 continue;
             }
-            let begun = self
-                .opened(&mut connection)
-                .and_then(|open| step(open, "BEGIN IMMEDIATE").map_err(|e| failed("begin", e)));
+            let transaction = self
+                .ensure_open(&mut connection)
+                .and_then(|open| execute(open, "BEGIN IMMEDIATE").map_err(|e| failed("begin", e)));
             let jobs = self.take_batch();
-            match begun {
+            match transaction {
                 Ok(()) => self.commit(&mut connection, jobs),
                 Err(error) => {
-                    self.distrust(&mut connection);
-                    refuse(jobs, error);
+                    self.discard_connection(&mut connection);
+                    fail_all(jobs, error);
                 }
             }
         }
     }
 
-    /// Waits until there is something to do; false when there never will be.
+    /// Waits for a job. Returns false when the writer is dropped and the queue is empty.
     fn wait_for_jobs(&self) -> bool {
         let mut queue = self.queue();
         while queue.jobs.is_empty() && !queue.closed {
@@ -295,61 +293,65 @@ impl Shared {
         !queue.jobs.is_empty()
     }
 
-    fn front_is_alone(&self) -> bool {
-        self.queue().jobs.front().is_some_and(|job| job.is_alone())
+    fn front_is_exclusive(&self) -> bool {
+        let queue = self.queue();
+        queue.jobs.front().is_some_and(|job| job.is_exclusive())
     }
 
-    /// The jobs at the front that can share a transaction.
-    fn take_batch(&self) -> Vec<Box<dyn Job>> {
+    /// Removes the jobs at the front of the queue that can share a transaction.
+    fn take_batch(&self) -> Vec<Box<dyn WriteJob>> {
         let jobs = &mut self.queue().jobs;
-        let together = jobs
+        let batch = jobs
             .iter()
             .take(BATCH_MAX)
-            .take_while(|job| !job.is_alone());
-        let count = together.count();
+            .take_while(|job| !job.is_exclusive());
+        let count = batch.count();
         jobs.drain(..count).collect()
     }
 
-    fn run_alone(&self, connection: &mut Option<Connection>) {
+    fn run_exclusive_job(&self, connection: &mut Option<Connection>) {
         let Some(mut job) = self.queue().jobs.pop_front() else {
             return;
         };
-        match self.opened(connection) {
+        match self.ensure_open(connection) {
             Ok(open) => {
                 job.run(open);
-                job.answer(None);
+                job.send_result(None);
             }
-            Err(error) => refuse(vec![job], error),
+            Err(error) => fail_all(vec![job], error),
         }
     }
 
-    /// Runs the jobs in the transaction that was begun, commits, and answers.
-    fn commit(&self, connection: &mut Option<Connection>, mut jobs: Vec<Box<dyn Job>>) {
-        self.crowded.store(jobs.len() > 1, Ordering::Relaxed);
+    /// Runs the jobs in the open transaction, commits it, and sends the results.
+    fn commit(&self, connection: &mut Option<Connection>, mut jobs: Vec<Box<dyn WriteJob>>) {
+        let is_shared = jobs.len() > 1;
+        self.last_batch_was_shared
+            .store(is_shared, Ordering::Relaxed);
         let Some(open) = connection.as_ref() else {
-            return refuse(jobs, stopped());
+            return fail_all(jobs, stopped_error());
         };
-        // A panic in a job must not leave a transaction open or callers without an answer.
+        // A panic in a job must not leave the transaction open or callers waiting.
         let outcome = catch_unwind(AssertUnwindSafe(|| run_all(open, &mut jobs)));
-        let outcome = outcome.unwrap_or_else(|_| Err(message("a job panicked".to_owned())));
+        let outcome = outcome.unwrap_or_else(|_| Err(error_with_text("a job panicked")));
         if outcome.is_err() {
             let _ = open.execute_batch("ROLLBACK");
-            self.distrust(connection);
+            self.discard_connection(connection);
         }
         for job in jobs {
-            job.answer(outcome.as_ref().err());
+            job.send_result(outcome.as_ref().err());
         }
     }
 
-    /// Gives a connection up after a failure. A database in memory is its connection and stays.
-    fn distrust(&self, connection: &mut Option<Connection>) {
+    /// Closes the connection after a failure: after a failed sync its cached pages may differ from
+    /// the file. An in-memory database lives in its connection, so that one stays open.
+    fn discard_connection(&self, connection: &mut Option<Connection>) {
         if self.options.path.is_some() {
             *connection = None;
         }
     }
 
-    /// The connection, opened anew if a transaction failed before.
-    fn opened<'a>(&self, connection: &'a mut Option<Connection>) -> Result<&'a Connection> {
+    /// Returns the connection; reopens it if a failure has closed it.
+    fn ensure_open<'a>(&self, connection: &'a mut Option<Connection>) -> Result<&'a Connection> {
         let open = match connection.take() {
             Some(open) => open,
             None => open::open_writer(&self.options)?,
@@ -368,26 +370,30 @@ impl Shared {
     }
 }
 
-/// Runs every job and commits. An error means that nothing of it is stored.
-fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+/// Runs every job and commits. On an error, nothing is stored.
+fn run_all(connection: &Connection, jobs: &mut [Box<dyn WriteJob>]) -> rusqlite::Result<()> {
     if let [job] = jobs {
-        return match job.run(connection) {
-            true => step(connection, "COMMIT"),
-            false => connection.execute_batch("ROLLBACK"),
+        return if job.run(connection) {
+            execute(connection, "COMMIT")
+        } else {
+            connection.execute_batch("ROLLBACK")
         };
     }
-    // Savepoints make SQLite copy every page that a job changes. Hardly ever is one needed: a job
-    // that fails has looked and not written yet. So they are tried without first.
-    if !run_together(connection, jobs)? {
+    // Savepoints make SQLite copy every page that a job changes, and most jobs that fail do so
+    // before their first write. So the first attempt runs without savepoints.
+    if !run_without_savepoints(connection, jobs)? {
         connection.execute_batch("ROLLBACK")?;
-        step(connection, "BEGIN IMMEDIATE")?;
-        run_apart(connection, jobs)?;
+        execute(connection, "BEGIN IMMEDIATE")?;
+        run_with_savepoints(connection, jobs)?;
     }
-    step(connection, "COMMIT")
+    execute(connection, "COMMIT")
 }
 
-/// Runs the jobs one after the other; false if one failed after it had begun to write.
-fn run_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
+/// Runs the jobs in order. Returns false if one failed after its first write.
+fn run_without_savepoints(
+    connection: &Connection,
+    jobs: &mut [Box<dyn WriteJob>],
+) -> rusqlite::Result<bool> {
     for job in jobs {
         let before = connection.total_changes();
         if !job.run(connection) {
@@ -400,20 +406,23 @@ fn run_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite:
     Ok(true)
 }
 
-/// Runs each job in a savepoint, so that one that fails takes nothing of the others with it.
-fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+/// Runs each job in a savepoint, so that a failed job is rolled back without the others.
+fn run_with_savepoints(
+    connection: &Connection,
+    jobs: &mut [Box<dyn WriteJob>],
+) -> rusqlite::Result<()> {
     for job in jobs {
-        step(connection, "SAVEPOINT job")?;
+        execute(connection, "SAVEPOINT job")?;
         if !job.run(connection) {
             check_transaction(connection)?;
-            step(connection, "ROLLBACK TO job")?;
+            execute(connection, "ROLLBACK TO job")?;
         }
-        step(connection, "RELEASE job")?;
+        execute(connection, "RELEASE job")?;
     }
     Ok(())
 }
 
-/// Fails if SQLite has given up the whole transaction, as it does when the disk is full.
+/// Fails if SQLite has rolled back the whole transaction, as it does when the disk is full.
 fn check_transaction(connection: &Connection) -> rusqlite::Result<()> {
     if !connection.is_autocommit() {
         return Ok(());
@@ -423,28 +432,29 @@ fn check_transaction(connection: &Connection) -> rusqlite::Result<()> {
     Err(rusqlite::Error::SqliteFailure(code, Some(reason)))
 }
 
-/// A statement of its own that is prepared once.
-fn step(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+/// Executes a statement without parameters, from the statement cache.
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-fn refuse(jobs: Vec<Box<dyn Job>>, error: SessionError) {
+/// Sends the error to the callers of all jobs.
+fn fail_all(jobs: Vec<Box<dyn WriteJob>>, error: SessionError) {
     let mut error = Some(error);
     for job in jobs {
         let failure = match error.take() {
             Some(SessionError::Store { source, .. } | SessionError::Full { source, .. }) => source
                 .downcast::<rusqlite::Error>()
-                .map_or_else(|other| message(other.to_string()), |error| *error),
-            Some(other) => message(other.to_string()),
-            None => message("the database cannot be written".to_owned()),
+                .map_or_else(|other| error_with_text(other.to_string()), |error| *error),
+            Some(other) => error_with_text(other.to_string()),
+            None => error_with_text("the database cannot be written"),
         };
-        job.answer(Some(&failure));
+        job.send_result(Some(&failure));
         error = Some(failed("write", failure));
     }
 }
 
-/// Whether an error says the same whatever else was in its transaction.
-fn stands_alone(error: &SessionError) -> bool {
+/// Whether an error holds regardless of the other jobs in its transaction.
+fn is_independent(error: &SessionError) -> bool {
     use SessionError::{Corrupt, Full, Invalid, Store, TooLarge};
     matches!(
         error,
@@ -452,21 +462,21 @@ fn stands_alone(error: &SessionError) -> bool {
     )
 }
 
-fn message(text: String) -> rusqlite::Error {
+fn error_with_text(text: impl Into<String>) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
-    rusqlite::Error::SqliteFailure(code, Some(text))
+    rusqlite::Error::SqliteFailure(code, Some(text.into()))
 }
 
-/// The same failure for another caller; `rusqlite::Error` itself cannot be cloned.
+/// Copies an error for another caller, because `rusqlite::Error` is not `Clone`.
 fn clone_error(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, text) => {
             rusqlite::Error::SqliteFailure(*code, text.clone())
         }
-        other => message(other.to_string()),
+        other => error_with_text(other.to_string()),
     }
 }
 
-fn stopped() -> SessionError {
-    failed("write", message("the writer has stopped".to_owned()))
+fn stopped_error() -> SessionError {
+    failed("write", error_with_text("the writer has stopped"))
 }

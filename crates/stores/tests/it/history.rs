@@ -1,5 +1,4 @@
-//! Concurrent writers and readers on every store, and stores with injected faults, to check that
-//! the checker finds them.
+//! Concurrent writers and readers on every store. Stores with injected faults test the checker.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,36 +12,36 @@ use retain_testkit::{
 
 const SEED: u64 = 20_231_114;
 
-fn assert_clean(report: &Report) {
+fn assert_no_anomalies(report: &Report) {
     assert!(report.acknowledged > 0 && report.refused > 0 && report.reads > 0);
-    let shown: Vec<&String> = report.anomalies.iter().take(10).collect();
-    assert!(shown.is_empty(), "{shown:#?}");
+    let anomalies: Vec<&String> = report.anomalies.iter().take(10).collect();
+    assert!(anomalies.is_empty(), "{anomalies:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_memory_has_no_anomalies() {
+async fn in_memory_history_has_no_anomalies() {
     let harness = crate::stores::in_memory().await;
-    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+    assert_no_anomalies(&check_history(harness, SEED, usual_operations()).await);
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_has_no_anomalies() {
+async fn postgres_history_has_no_anomalies() {
     if !retain_testkit::postgres::is_there() {
         return;
     }
     let harness = crate::stores::postgres().await;
-    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+    assert_no_anomalies(&check_history(harness, SEED, usual_operations()).await);
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_has_no_anomalies() {
+async fn sqlite_history_has_no_anomalies() {
     let harness = crate::stores::sqlite().await;
-    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+    assert_no_anomalies(&check_history(harness, SEED, usual_operations()).await);
 }
 
-async fn broken(fault: Fault) -> Harness {
+async fn open_faulty(fault: Fault) -> Harness {
     let store = OnceLock::new();
     Harness::new(Persistence::Volatile, move |clock: TestClock| {
         let new = || {
@@ -55,9 +54,9 @@ async fn broken(fault: Fault) -> Harness {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn injected_faults_are_found() {
+async fn history_check_finds_injected_faults() {
     for fault in Fault::ALL {
-        let report = check_history(broken(fault).await, SEED, 20_000).await;
+        let report = check_history(open_faulty(fault).await, SEED, 20_000).await;
         assert!(!report.anomalies.is_empty(), "{fault:?} was not found");
     }
 }

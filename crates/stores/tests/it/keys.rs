@@ -1,4 +1,4 @@
-//! API keys, the same in every store.
+//! API keys: every key store behaves the same.
 
 use std::{any::Any, sync::Arc};
 
@@ -26,20 +26,20 @@ fn key(id: &str) -> ApiKey {
     }
 }
 
-/// A key store, its sessions, and a guard that keeps the database alive.
-struct Kept {
+/// A key store, the sessions beside it, and a guard that keeps the database alive.
+struct KeyFixture {
     name: &'static str,
     store: Arc<dyn KeyStore>,
     sessions: Arc<dyn SessionLog>,
-    _until_the_end: Option<Arc<dyn Any + Send + Sync>>,
+    _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Key stores on a session database, whose keys are erased with their user. `second` opens it
-/// again, as another process would.
-async fn databases(second: bool) -> Vec<Kept> {
+/// Open the key stores that share a database with sessions. `twice`: open each two times, as two
+/// processes would.
+async fn open_databases(twice: bool) -> Vec<KeyFixture> {
     #[allow(unused_mut, reason = "without databases there are none")]
-    let mut kept = Vec::new();
-    let times = if second { 2 } else { 1 };
+    let mut fixtures = Vec::new();
+    let times = if twice { 2 } else { 1 };
     #[cfg(feature = "sqlite")]
     {
         let folder = Arc::new(retain_testkit::scratch::folder());
@@ -47,11 +47,11 @@ async fn databases(second: bool) -> Vec<Kept> {
         for _ in 0..times {
             let sessions = SqliteSessionService::connect(&uri).await;
             let sessions = sessions.expect("a database");
-            kept.push(Kept {
+            fixtures.push(KeyFixture {
                 name: "sqlite",
                 store: Arc::new(sessions.store().keys()),
                 sessions: Arc::new(sessions),
-                _until_the_end: Some(folder.clone()),
+                _guard: Some(folder.clone()),
             });
         }
     }
@@ -61,56 +61,52 @@ async fn databases(second: bool) -> Vec<Kept> {
         for _ in 0..times {
             let sessions = PostgresSessionService::connect(&database.uri()).await;
             let sessions = sessions.expect("a database");
-            kept.push(Kept {
+            fixtures.push(KeyFixture {
                 name: "postgres",
                 store: Arc::new(sessions.store().keys()),
                 sessions: Arc::new(sessions),
-                _until_the_end: Some(database.clone()),
+                _guard: Some(database.clone()),
             });
         }
     }
-    kept
+    fixtures
 }
 
-async fn stores() -> Vec<Kept> {
-    let mut stores = databases(false).await;
-    stores.push(Kept {
+async fn open_stores() -> Vec<KeyFixture> {
+    let mut stores = open_databases(false).await;
+    stores.push(KeyFixture {
         name: "in memory",
         store: Arc::new(InMemoryKeyStore::default()),
         sessions: Arc::new(InMemorySessionService::new()),
-        _until_the_end: None,
+        _guard: None,
     });
     stores
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_keys_equal_the_added_keys() {
-    for kept in stores().await {
-        let (name, store) = (kept.name, &kept.store);
+async fn key_store_returns_keys_as_added() {
+    for fixture in open_stores().await {
+        let (name, store) = (fixture.name, &fixture.store);
         assert_eq!(store.key("a").await.unwrap(), None, "{name}");
-        let everything = ApiKey {
+        let unbound = ApiKey {
             app: None,
             user: None,
             expires_us: None,
             ..key("b")
         };
         store.add(&key("a")).await.unwrap();
-        store.add(&everything).await.unwrap();
+        store.add(&unbound).await.unwrap();
         assert_eq!(store.key("a").await.unwrap(), Some(key("a")), "{name}");
-        assert_eq!(
-            store.keys().await.unwrap(),
-            [key("a"), everything],
-            "{name}"
-        );
+        assert_eq!(store.keys().await.unwrap(), [key("a"), unbound], "{name}");
         // Ids are case-sensitive.
         assert_eq!(store.key("A").await.unwrap(), None, "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn duplicate_key_id_is_rejected() {
-    for kept in stores().await {
-        let (name, store) = (kept.name, &kept.store);
+async fn add_rejects_a_duplicate_id_and_a_key_without_scopes() {
+    for fixture in open_stores().await {
+        let (name, store) = (fixture.name, &fixture.store);
         store.add(&key("a")).await.unwrap();
         let other = ApiKey {
             hash: [0; 32],
@@ -118,18 +114,18 @@ async fn duplicate_key_id_is_rejected() {
         };
         assert!(store.add(&other).await.is_err(), "{name}");
         assert_eq!(store.keys().await.unwrap(), [key("a")], "{name}");
-        let senseless = ApiKey {
+        let without_scopes = ApiKey {
             scopes: vec![],
             ..key("c")
         };
-        assert!(store.add(&senseless).await.is_err(), "{name}");
+        assert!(store.add(&without_scopes).await.is_err(), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_key_stays_revoked() {
-    for kept in stores().await {
-        let (name, store) = (kept.name, &kept.store);
+async fn second_revoke_keeps_the_first_time() {
+    for fixture in open_stores().await {
+        let (name, store) = (fixture.name, &fixture.store);
         store.add(&key("a")).await.unwrap();
         assert!(!store.revoke("b", 5).await.unwrap(), "{name}");
         assert!(store.revoke("a", 5).await.unwrap(), "{name}");
@@ -140,25 +136,25 @@ async fn revoked_key_stays_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_use_is_the_latest_time() {
-    for kept in stores().await {
-        let (name, store) = (kept.name, &kept.store);
+async fn last_use_never_goes_backward() {
+    for fixture in open_stores().await {
+        let (name, store) = (fixture.name, &fixture.store);
         store.add(&key("a")).await.unwrap();
         for (now_us, expected) in [(7, 7), (3, 7), (8, 8)] {
             store.note_use("a", now_us).await.unwrap();
             let found = store.key("a").await.unwrap().unwrap();
             assert_eq!(found.last_used_us, Some(expected), "{name}");
         }
-        store.note_use("nobody", 1).await.unwrap();
+        store.note_use("missing", 1).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_changed_by_another_process_are_visible_at_once() {
-    for both in databases(true).await.chunks(2) {
+async fn change_by_another_process_is_visible_at_once() {
+    for pair in open_databases(true).await.chunks(2) {
         // Two connections behave like two processes.
-        let (here, there) = (&both[0].store, &both[1].store);
-        let name = both[0].name;
+        let (here, there) = (&pair[0].store, &pair[1].store);
+        let name = pair[0].name;
         there.add(&key("a")).await.unwrap();
         assert_eq!(here.key("a").await.unwrap(), Some(key("a")), "{name}");
         there.revoke("a", 5).await.unwrap();
@@ -168,7 +164,7 @@ async fn keys_changed_by_another_process_are_visible_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_a_user_erases_its_bound_keys() {
+async fn erase_user_erases_only_keys_bound_to_the_user() {
     let others = [
         ApiKey {
             user: Some("grace".to_owned()),
@@ -187,21 +183,26 @@ async fn erasing_a_user_erases_its_bound_keys() {
             ..key("e")
         },
     ];
-    for kept in databases(false).await {
-        kept.store.add(&key("a")).await.unwrap();
+    for fixture in open_databases(false).await {
+        fixture.store.add(&key("a")).await.unwrap();
         for other in &others {
-            kept.store.add(other).await.unwrap();
+            fixture.store.add(other).await.unwrap();
         }
-        kept.sessions.erase_user("shop", "ada").await.unwrap();
-        assert_eq!(kept.store.keys().await.unwrap(), others, "{}", kept.name);
+        fixture.sessions.erase_user("shop", "ada").await.unwrap();
+        assert_eq!(
+            fixture.store.keys().await.unwrap(),
+            others,
+            "{}",
+            fixture.name
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn had_any_stays_true_after_the_keys_are_erased() {
-    for kept in databases(false).await {
-        let (name, store) = (kept.name, &kept.store);
-        let erase = || kept.sessions.erase_user("shop", "ada");
+    for fixture in open_databases(false).await {
+        let (name, store) = (fixture.name, &fixture.store);
+        let erase = || fixture.sessions.erase_user("shop", "ada");
         assert!(!store.had_any().await.unwrap(), "{name}");
         erase().await.unwrap();
         assert!(!store.had_any().await.unwrap(), "{name}");
@@ -212,7 +213,7 @@ async fn had_any_stays_true_after_the_keys_are_erased() {
             erase().await.unwrap();
             assert!(store.had_any().await.unwrap(), "{name}");
         }
-        // The remaining marker is not a key and reveals nothing.
+        // The remaining marker is not visible as a key.
         assert_eq!(store.keys().await.unwrap(), [], "{name}");
         assert_eq!(store.key("").await.unwrap(), None, "{name}");
         assert!(!store.revoke("", 5).await.unwrap(), "{name}");
@@ -223,8 +224,8 @@ async fn had_any_stays_true_after_the_keys_are_erased() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn note_had_any_sets_had_any() {
-    for kept in stores().await {
-        let (name, store) = (kept.name, &kept.store);
+    for fixture in open_stores().await {
+        let (name, store) = (fixture.name, &fixture.store);
         assert!(!store.had_any().await.unwrap(), "{name}");
         for _ in 0..2 {
             store.note_had_any().await.unwrap();

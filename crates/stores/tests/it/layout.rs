@@ -1,4 +1,4 @@
-//! Every backend has the same files for the same work.
+//! Checks that every backend has the same source files.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const FILES: [&str; 17] = [
 ];
 
 #[test]
-fn every_backend_has_the_same_files() {
+fn every_backend_has_the_same_source_files() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for backend in ["in_memory", "sqlite", "postgres"] {
         for name in FILES {
@@ -31,7 +31,7 @@ fn every_backend_has_the_same_files() {
             let folder = src.join(backend).join(name).join("mod.rs");
             assert!(
                 file.is_file() || folder.is_file(),
-                "{backend} has no {name}"
+                "{backend} has no {name}.rs"
             );
         }
     }

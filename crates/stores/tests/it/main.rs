@@ -1,10 +1,15 @@
-//! Tests that every store must pass.
+//! Integration tests of the stores.
 //!
-//! `promises`: each promise of the contract for each store. `model`: random operations against a
-//! plain model. `history`: concurrent writers and readers. `stores`: opens each store. `guard`: no
-//! store is left out. `keys`: API keys. `layout`: the files of each backend. `sqlite` and
-//! `postgres`: what only that store does. `artifacts`: their stores. `differential`: answers as in
-//! Google's ADK.
+//! - `artifacts`: artifact stores
+//! - `differential`: random session operations compared with Google's ADK
+//! - `guard`: checks that `promises` lists every store
+//! - `history`: concurrent writers and readers on each store
+//! - `keys`: API keys in each store
+//! - `layout`: the source files of each backend
+//! - `model`: random operations on each store, compared with a simple model
+//! - `promises`: the contract tests of `retain_testkit`, for each store
+//! - `sqlite`, `postgres`: tests of one store alone
+//! - `stores`: opens each store
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

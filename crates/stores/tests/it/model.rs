@@ -1,4 +1,4 @@
-//! Random operations on each store, compared with the plain model. A failure prints its seed.
+//! Random operations on each store, compared with a simple model. A failure prints its seed.
 
 use std::ops::Range;
 

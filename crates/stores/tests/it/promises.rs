@@ -1,4 +1,4 @@
-//! Every store keeps the same promises. Exceptions are listed here with their reason.
+//! Runs the session contract tests of `retain_testkit` for every store.
 
 mod in_memory {
     retain_testkit::session_promises!(crate::stores::in_memory());

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use retain_stores::InMemoryStore;
 use retain_testkit::{Harness, Persistence, SharedStore, TestClock};
 
-/// The in-memory store. A second instance is a second service on the same store.
+/// The in-memory store; all instances of the harness share it.
 pub(crate) async fn in_memory() -> Harness {
     let store = OnceLock::new();
     Harness::new(Persistence::Volatile, move |clock: TestClock| {
@@ -25,7 +25,7 @@ pub(crate) async fn postgres() -> Harness {
     Harness::new(Persistence::Durable, move |clock: TestClock| {
         let database = Arc::clone(&database);
         async move {
-            let options = PostgresOptions::from_uri(&database.uri()).expect("an address");
+            let options = PostgresOptions::from_uri(&database.uri()).expect("a valid URI");
             let opened = PostgresStore::open(options.with_clock(Arc::new(clock))).await;
             opened.expect("a database")
         }
@@ -52,7 +52,7 @@ pub(crate) async fn sqlite() -> Harness {
     .await
 }
 
-/// SQLite without a file.
+/// SQLite without a file; all instances of the harness share the store.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite_in_memory() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};

@@ -1,4 +1,4 @@
-//! Where an artifact is in the folder, and that it is inside: no name leads out, no link is followed.
+//! Builds the paths of artifacts. No path leaves the root folder or follows a symbolic link.
 
 use std::{
     fs,
@@ -11,16 +11,16 @@ use retain_core::{ArtifactAddress, ArtifactError, BoxError};
 
 use super::{failed, folders_in, is_absent};
 
-/// The folder that an artifact's versions are in. No artifact has a path with this word.
+/// The folder with an artifact's versions. No artifact name contains it as a path part.
 pub(super) const VERSIONS: &str = "versions";
 
-/// The folder that a user's artifacts are in, or a session's.
+/// The folder with the artifacts of a user or session.
 pub(super) const ARTIFACTS: &str = "artifacts";
 
-/// The folder that a user's sessions are in.
+/// The folder with a user's sessions.
 pub(super) const SESSIONS: &str = "sessions";
 
-/// What Python's `quote` leaves unencoded in a path is not in this set.
+/// The characters that are percent-encoded in URIs, as Python's `quote` does.
 const ENCODED_IN_URI: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'_')
@@ -28,24 +28,23 @@ const ENCODED_IN_URI: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'~');
 
-/// The whole folder.
+/// The root folder and the paths inside it.
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
 }
 
 impl Layout {
-    /// `root` is absolute and without links.
+    /// `root` must be absolute and free of symbolic links.
     pub(super) fn new(root: PathBuf) -> Layout {
         Layout { root }
     }
 
-    /// The folder itself.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where versions go that are being deleted: outside of every scope.
+    /// The folder that holds versions while they are being deleted, outside of every scope.
     pub(super) fn trash(&self) -> PathBuf {
         self.root.join(".deleted")
     }
@@ -65,90 +64,94 @@ impl Layout {
         descend(self.root.clone(), &parts.join("/"))
     }
 
-    /// Where everything of a user is.
-    pub(super) fn home(&self, app: &str, user: &str) -> Result<Home, ArtifactError> {
+    /// The folder of a user's artifacts and sessions.
+    pub(super) fn user_folder(&self, app: &str, user: &str) -> Result<UserFolder, ArtifactError> {
         let users = descend(self.root.clone(), &["apps", app, "users"].join("/"))?;
         let folder = descend(users.clone(), user)?;
-        Ok(Home { users, folder })
+        Ok(UserFolder { users, folder })
     }
 
-    /// The place of an artifact.
-    pub(super) fn shelf(&self, place: &ArtifactAddress) -> Result<Shelf, ArtifactError> {
-        let scope = self.scope(&place.app, &place.user, place.session.as_deref())?;
-        let folder = descend(scope.clone(), &place.name)?;
-        // Nothing below may be a link either; what is there is looked at when it is read.
+    /// The folder of an artifact.
+    pub(super) fn artifact_folder(
+        &self,
+        address: &ArtifactAddress,
+    ) -> Result<ArtifactFolder, ArtifactError> {
+        let scope = self.scope(&address.app, &address.user, address.session.as_deref())?;
+        let folder = descend(scope.clone(), &address.name)?;
+        // The versions folder must not be a link either; files in it are checked when they are read.
         descend(folder.clone(), VERSIONS)?;
-        Ok(Shelf { scope, folder })
+        Ok(ArtifactFolder { scope, folder })
     }
 }
 
-/// Goes down from `from`, a name at a time. The names were checked before, and are again: one that
-/// is not a plain name, or that is a link on the disk, leads nowhere.
+/// Appends `path` to `from`, one name at a time. Rejects symbolic links and, although callers have
+/// checked the names before, names such as `..`.
 fn descend(from: PathBuf, path: &str) -> Result<PathBuf, ArtifactError> {
     let mut at = from;
     for name in path.split('/') {
         if name.is_empty() || name == "." || name == ".." || name.contains('\0') {
-            return Err(ArtifactError::invalid("artifact name", "is not a path"));
+            let reason = "is not a relative path of plain names";
+            return Err(ArtifactError::invalid("artifact name", reason));
         }
         at.push(name);
         match fs::symlink_metadata(&at) {
             Ok(found) if found.is_symlink() => {
-                let reason = "leads over a symbolic link, which is not followed";
+                let reason = "contains a symbolic link, which is not followed";
                 return Err(ArtifactError::invalid("artifact name", reason));
             }
-            Err(error) if !is_absent(&error) => return Err(failed("look", error)),
+            Err(error) if !is_absent(&error) => return Err(failed("check a path", error)),
             _ => {}
         }
     }
     Ok(at)
 }
 
-/// The folder of one user, in which those of others may be: of whom has a name with more parts.
+/// The folder of one user. It may contain folders of other users, whose names have more parts.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct UserFolder {
     users: PathBuf,
     folder: PathBuf,
 }
 
-impl Home {
+impl UserFolder {
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder in it with this name; an error if that is a link.
+    /// The child folder with this name; an error if it is a symbolic link.
     pub(super) fn child(&self, name: &str) -> Result<PathBuf, ArtifactError> {
         descend(self.folder.clone(), name)
     }
 
-    /// Removes the folder, whose name may say who it was, and those above it that nothing is left
-    /// in, up to that of all users.
+    /// Removes the folder, whose name may identify the user, and its empty ancestors below the
+    /// folder of all users.
     pub(super) fn remove_empty_folders(&self) {
         remove_empty(&self.folder, &self.users);
     }
 }
 
-/// Removes a folder and those above it that nothing is left in, as long as they are inside `end`.
+/// Removes a folder and its ancestors inside `end`, up to the first that is not empty.
 fn remove_empty(folder: &Path, end: &Path) {
     let inside = |folder: &&Path| *folder != end && folder.starts_with(end);
     for folder in folder.ancestors().take_while(inside) {
-        // Fails, as it should, where something is left.
+        // Fails if the folder is not empty.
         if fs::remove_dir(folder).is_err() {
             return;
         }
     }
 }
 
-/// The place of one artifact: a folder, in which its versions are and perhaps further artifacts.
+/// The folder of one artifact. It contains the versions, and may contain other artifacts.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ArtifactFolder {
     scope: PathBuf,
     folder: PathBuf,
 }
 
-impl Shelf {
-    /// The artifact at `folder`, which was found inside `scope`.
-    pub(super) fn found(scope: &Path, folder: &Path) -> Shelf {
-        Shelf {
+impl ArtifactFolder {
+    /// `folder` must be inside `scope`, and free of symbolic links.
+    pub(super) fn new(scope: &Path, folder: &Path) -> ArtifactFolder {
+        ArtifactFolder {
             scope: scope.to_owned(),
             folder: folder.to_owned(),
         }
@@ -166,12 +169,12 @@ impl Shelf {
         self.versions_folder().join(version.to_string())
     }
 
-    /// What the file of a version is called: as the artifact.
+    /// The file name of a version's bytes: the last part of the artifact's name.
     pub(super) fn payload_name(&self) -> &Path {
         Path::new(self.folder.file_name().unwrap_or_default())
     }
 
-    /// Its path in the scope.
+    /// The artifact's path relative to its scope.
     pub(super) fn relative_name(&self) -> String {
         let relative = self.folder.strip_prefix(&self.scope);
         relative
@@ -180,7 +183,7 @@ impl Shelf {
             .into_owned()
     }
 
-    /// The versions there are, ascending.
+    /// The numbers of the versions, ascending.
     pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
         let folders = folders_in(&self.versions_folder())?;
         let numbers = folders.iter().filter_map(|folder| {
@@ -194,17 +197,18 @@ impl Shelf {
         Ok(numbers)
     }
 
-    /// The bytes of a version; `None` if they are gone.
+    /// Reads the bytes of a version; `None` if the file does not exist.
     pub(super) fn read_payload(&self, version: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
         let path = self.version(version).join(self.payload_name());
         self.read(version, &path)
     }
 
-    /// A file of a version; `None` if it is not there. Only a plain file is read.
+    /// Reads a file of a version; `None` if it does not exist. Anything but a regular file is corrupt.
     pub(super) fn read(&self, version: u64, path: &Path) -> Result<Option<Vec<u8>>, ArtifactError> {
         let read = || -> io::Result<Vec<u8>> {
             if !fs::symlink_metadata(path)?.is_file() {
-                return Err(io::Error::new(ErrorKind::InvalidData, "it is not a file"));
+                let reason = "it is not a regular file";
+                return Err(io::Error::new(ErrorKind::InvalidData, reason));
             }
             fs::read(path)
         };
@@ -218,14 +222,14 @@ impl Shelf {
         }
     }
 
-    /// The address of a version's bytes.
+    /// The URI of a version's bytes.
     pub(super) fn uri(&self, version: u64) -> String {
         let path = self.version(version).join(self.payload_name());
         let path = percent_encode(path.as_os_str().as_encoded_bytes(), ENCODED_IN_URI);
         format!("file://{path}")
     }
 
-    /// Removes the folder and those above it that nothing is left in, up to the scope.
+    /// Removes the folder and its empty ancestors inside the scope.
     pub(super) fn remove_empty_folders(&self) {
         remove_empty(&self.folder, &self.scope);
     }

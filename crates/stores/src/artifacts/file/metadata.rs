@@ -1,13 +1,13 @@
-//! `metadata.json`: what stands beside the bytes of a version, in ADK's form.
+//! Reads and writes `metadata.json`, which ADK stores beside the bytes of a version.
 
 use retain_core::{ArtifactError, ArtifactVersion, Json, JsonMap, NewArtifact};
 
-use super::layout::Shelf;
+use super::layout::ArtifactFolder;
 
-/// Its file name. No artifact is called so.
+/// The file name. No artifact can have it.
 pub(super) const FILE: &str = "metadata.json";
 
-/// What is read of it. Without the file everything is empty, as ADK takes it.
+/// The fields that Retain reads. Like ADK, it treats a missing file as empty metadata.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     pub(super) file_name: Option<String>,
@@ -18,32 +18,34 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Reads that of a version; `None` if it has none.
-    pub(super) fn read(shelf: &Shelf, version: u64) -> Result<Option<Metadata>, ArtifactError> {
-        let path = shelf.version(version).join(FILE);
-        let Some(bytes) = shelf.read(version, &path)? else {
+    /// Reads the metadata of a version; `None` if the file does not exist.
+    pub(super) fn read(
+        artifact: &ArtifactFolder,
+        version: u64,
+    ) -> Result<Option<Metadata>, ArtifactError> {
+        let path = artifact.version(version).join(FILE);
+        let Some(bytes) = artifact.read(version, &path)? else {
             return Ok(None);
         };
-        let text = String::from_utf8(bytes).map_err(|e| shelf.corrupt(version, e))?;
-        let json = Json::parse(&text).map_err(|e| shelf.corrupt(version, e))?;
-        let text_of = |camel: &str, snake: &str| {
-            let value = json.get(camel).or_else(|| json.get(snake));
+        let text = String::from_utf8(bytes).map_err(|e| artifact.corrupt(version, e))?;
+        let json = Json::parse(&text).map_err(|e| artifact.corrupt(version, e))?;
+        let get = |camel: &str, snake: &str| json.get(camel).or_else(|| json.get(snake));
+        let get_text = |camel: &str, snake: &str| {
+            let value = get(camel, snake);
             value.and_then(Json::as_str).map(str::to_owned)
         };
-        let value_of = |camel: &str, snake: &str| json.get(camel).or_else(|| json.get(snake));
-        let notes = value_of("customMetadata", "custom_metadata").and_then(Json::as_object);
-        let time = value_of("createTime", "create_time").and_then(Json::as_f64);
+        let custom = get("customMetadata", "custom_metadata").and_then(Json::as_object);
+        let time = get("createTime", "create_time").and_then(Json::as_f64);
         Ok(Some(Metadata {
-            file_name: text_of("fileName", "file_name"),
-            display_name: text_of("displayName", "display_name"),
-            mime_type: text_of("mimeType", "mime_type").filter(|it| !it.is_empty()),
-            custom_metadata: notes.cloned().unwrap_or_default(),
+            file_name: get_text("fileName", "file_name"),
+            display_name: get_text("displayName", "display_name"),
+            mime_type: get_text("mimeType", "mime_type").filter(|it| !it.is_empty()),
+            custom_metadata: custom.cloned().unwrap_or_default(),
             create_time: time.unwrap_or_default(),
         }))
     }
 
-    /// As services tell it.
-    pub(super) fn about(self, version: u64, canonical_uri: String) -> ArtifactVersion {
+    pub(super) fn into_version(self, version: u64, canonical_uri: String) -> ArtifactVersion {
         ArtifactVersion {
             version,
             canonical_uri,
@@ -55,15 +57,15 @@ impl Metadata {
     }
 }
 
-/// The text of the file for a new version.
-pub(super) fn to_text(
-    shelf: &Shelf,
+/// Encodes the metadata file of a new version.
+pub(super) fn encode(
+    artifact: &ArtifactFolder,
     filename: &str,
     new: &NewArtifact,
     version: u64,
 ) -> Result<String, ArtifactError> {
     let mut fields = JsonMap::from([("version", Json::from(version))]);
-    fields.insert("canonicalUri", shelf.uri(version));
+    fields.insert("canonicalUri", artifact.uri(version));
     fields.insert("customMetadata", new.custom_metadata.clone());
     fields.insert("createTime", new.create_time);
     if let Some(mime_type) = &new.mime_type {
@@ -75,5 +77,7 @@ pub(super) fn to_text(
         fields.insert("displayName", display_name);
     }
     let text = Json::from(fields).to_json();
-    text.map_err(|e| ArtifactError::invalid("custom metadata", format!("cannot be written: {e}")))
+    text.map_err(|e| {
+        ArtifactError::invalid("custom metadata", format!("cannot be encoded as JSON: {e}"))
+    })
 }

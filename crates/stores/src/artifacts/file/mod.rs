@@ -1,13 +1,13 @@
-//! Artifacts in a folder, laid out as ADK 2.13 does, so that both can use one folder.
+//! The artifact store in a folder, with the layout of ADK 2.13, so that both can share the folder.
 //!
 //! `root/apps/A/users/U/[sessions/S/]artifacts/F/versions/N/{file, metadata.json}`. This file has
-//! the operations, `layout` says where things are and that they are inside the root, `write` how a
-//! version comes to be as a whole.
+//! the operations; `layout` builds paths and keeps them inside the root; `write` saves versions
+//! atomically.
 
+mod addresses;
 mod erase;
 mod layout;
 mod metadata;
-mod places;
 mod write;
 
 use std::{
@@ -26,9 +26,9 @@ use retain_core::{
     NewArtifact, Part, StoreArtifactService, StoredArtifact,
 };
 
-use layout::{Layout, Shelf};
+use addresses::ArtifactSortKey;
+use layout::{ArtifactFolder, Layout};
 use metadata::Metadata;
-use places::Address;
 
 /// The store's name in errors.
 const NAME: &str = "the artifact folder";
@@ -48,8 +48,8 @@ const NAME: &str = "the artifact folder";
 /// ```
 pub type FileArtifactService = StoreArtifactService<FileArtifactStore>;
 
-/// The store behind [`FileArtifactService`]. It holds bytes with a media type, or text; references
-/// and addresses of files are refused, as ADK does.
+/// The store behind [`FileArtifactService`]. It stores bytes with a media type, or text. Like ADK, it
+/// rejects artifact references and file URIs.
 #[derive(Debug, Clone)]
 pub struct FileArtifactStore {
     folder: Arc<Folder>,
@@ -59,29 +59,29 @@ pub struct FileArtifactStore {
 struct Folder {
     layout: Layout,
     is_read_only: bool,
-    /// Saving shares it, deleting has it alone: a folder is not removed under a save.
+    /// Saves take it shared and deletes exclusively, so that no folder is removed during a save.
     deleting: RwLock<()>,
     deleted: AtomicU64,
 }
 
 impl FileArtifactStore {
-    /// Artifacts in the folder `root`, which is made if it is not there.
+    /// Opens the folder `root`, and creates it if it does not exist.
     pub fn open(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
-        let opened = || -> io::Result<FileArtifactStore> {
-            write::make_folders(root.as_ref())?;
-            let store = FileArtifactStore::at(root.as_ref(), false)?;
-            // What a delete had left when the program was killed.
+        let open = || -> io::Result<FileArtifactStore> {
+            write::create_folders(root.as_ref())?;
+            let store = FileArtifactStore::open_existing(root.as_ref(), false)?;
+            // Remove what an interrupted delete has left in the trash.
             for left in folders_in(&store.folder.layout.trash())? {
                 let _ = fs::remove_dir_all(left);
             }
             Ok(store)
         };
-        opened().map_err(|e| failed("open", e))
+        open().map_err(|e| failed("open", e))
     }
 
-    /// The same for who is the only one to use the folder. What saves that were broken off have left
-    /// is removed, so that versions are numbered without gaps: where somebody else saves at this
-    /// moment, their version would be lost.
+    /// Opens the folder for exclusive use, and removes what interrupted saves have left, so that
+    /// version numbers have no gaps. If another process is saving at the same time, its version is
+    /// lost.
     pub fn open_alone(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
         let store = FileArtifactStore::open(root)?;
         let cleared = write::remove_pending(store.folder.layout.root());
@@ -89,13 +89,12 @@ impl FileArtifactStore {
         Ok(store)
     }
 
-    /// Only reads the folder `root`, which must be there and stays as it is. Whatever would write
-    /// fails.
+    /// Opens the existing folder `root` read-only. Writes fail.
     pub fn open_read_only(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
-        FileArtifactStore::at(root.as_ref(), true).map_err(|e| failed("open", e))
+        FileArtifactStore::open_existing(root.as_ref(), true).map_err(|e| failed("open", e))
     }
 
-    fn at(root: &Path, is_read_only: bool) -> io::Result<FileArtifactStore> {
+    fn open_existing(root: &Path, is_read_only: bool) -> io::Result<FileArtifactStore> {
         Ok(FileArtifactStore {
             folder: Arc::new(Folder {
                 layout: Layout::new(root.canonicalize()?),
@@ -106,8 +105,8 @@ impl FileArtifactStore {
         })
     }
 
-    /// Does blocking work where it blocks nobody.
-    async fn blocking<T: Send + 'static>(
+    /// Runs blocking work on a thread for blocking tasks.
+    async fn run_blocking<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&Folder) -> Result<T, ArtifactError> + Send + 'static,
@@ -124,46 +123,46 @@ impl ArtifactStore for FileArtifactStore {
         ArtifactNaming::Paths
     }
 
-    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        let place = place.clone();
-        let put = move |folder: &Folder| folder.put(&place, &new, None);
-        self.blocking("save", put).await
+    async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
+        let address = address.clone();
+        let put = move |folder: &Folder| folder.put(&address, &new, None);
+        self.run_blocking("save", put).await
     }
 
     async fn put_at(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: u64,
         new: NewArtifact,
     ) -> Result<(), ArtifactError> {
-        let place = place.clone();
-        let put = move |folder: &Folder| folder.put(&place, &new, Some(version)).map(drop);
-        self.blocking("save", put).await
+        let address = address.clone();
+        let put = move |folder: &Folder| folder.put(&address, &new, Some(version)).map(drop);
+        self.run_blocking("save", put).await
     }
 
     async fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        let place = place.clone();
-        let get = move |folder: &Folder| folder.get(&place, version);
-        self.blocking("load", get).await
+        let address = address.clone();
+        let get = move |folder: &Folder| folder.get(&address, version);
+        self.run_blocking("load", get).await
     }
 
     async fn versions(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        let place = place.clone();
-        let versions = move |folder: &Folder| folder.versions(&place);
-        self.blocking("list versions", versions).await
+        let address = address.clone();
+        let versions = move |folder: &Folder| folder.versions(&address);
+        self.run_blocking("list versions", versions).await
     }
 
-    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        let place = place.clone();
-        let delete = move |folder: &Folder| folder.delete(&place);
-        self.blocking("delete", delete).await
+    async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
+        let address = address.clone();
+        let delete = move |folder: &Folder| folder.delete(&address);
+        self.run_blocking("delete", delete).await
     }
 
     async fn list(
@@ -175,7 +174,7 @@ impl ArtifactStore for FileArtifactStore {
         let (app, user) = (app.to_owned(), user.to_owned());
         let session = session.map(str::to_owned);
         let list = move |folder: &Folder| folder.list(&app, &user, session.as_deref());
-        self.blocking("list", list).await
+        self.run_blocking("list", list).await
     }
 
     async fn addresses(
@@ -183,49 +182,49 @@ impl ArtifactStore for FileArtifactStore {
         after: Option<&ArtifactAddress>,
         limit: usize,
     ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
-        let after = after.map(Address::of);
-        let list =
-            move |folder: &Folder| places::behind(folder.layout.root(), after.as_ref(), limit);
-        self.blocking("list", list).await
+        let after = after.map(ArtifactSortKey::from_address);
+        let list = move |folder: &Folder| {
+            addresses::list_after(folder.layout.root(), after.as_ref(), limit)
+        };
+        self.run_blocking("list", list).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |folder: &Folder| folder.erase_user(&app, &user);
-        self.blocking("erase a user", erase).await
+        self.run_blocking("erase a user", erase).await
     }
 }
 
 impl Folder {
     fn put(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         new: &NewArtifact,
         expected: Option<u64>,
     ) -> Result<u64, ArtifactError> {
         self.check_writable("save")?;
         let _saving = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
-        let shelf = self.layout.shelf(place)?;
-        write::put(&shelf, &place.filename, new, expected)
+        let artifact = self.layout.artifact_folder(address)?;
+        write::put(&artifact, &address.filename, new, expected)
     }
 
     fn check_writable(&self, operation: &'static str) -> Result<(), ArtifactError> {
-        match self.is_read_only {
-            true => {
-                let error = io::Error::new(ErrorKind::PermissionDenied, "it is only read");
-                Err(failed(operation, error))
-            }
-            false => Ok(()),
+        if !self.is_read_only {
+            return Ok(());
         }
+        let reason = "the artifact folder was opened read-only";
+        let error = io::Error::new(ErrorKind::PermissionDenied, reason);
+        Err(failed(operation, error))
     }
 
     fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        let shelf = self.layout.shelf(place)?;
-        let versions = shelf.numbers().map_err(|e| failed("load", e))?;
+        let artifact = self.layout.artifact_folder(address)?;
+        let versions = artifact.numbers().map_err(|e| failed("load", e))?;
         let version = match version {
             Some(version) => version,
             None => versions.last().copied().unwrap_or_default(),
@@ -233,8 +232,8 @@ impl Folder {
         if !versions.contains(&version) {
             return Ok(None);
         }
-        let metadata = Metadata::read(&shelf, version)?.unwrap_or_default();
-        let Some(bytes) = shelf.read_payload(version)? else {
+        let metadata = Metadata::read(&artifact, version)?.unwrap_or_default();
+        let Some(bytes) = artifact.read_payload(version)? else {
             return Ok(None);
         };
         let part = match metadata.mime_type {
@@ -250,53 +249,53 @@ impl Folder {
                     ..Part::default()
                 }
             }
-            None => Part::text(String::from_utf8(bytes).map_err(|e| shelf.corrupt(version, e))?),
+            None => Part::text(String::from_utf8(bytes).map_err(|e| artifact.corrupt(version, e))?),
         };
         Ok(Some(StoredArtifact { part, version }))
     }
 
-    fn versions(&self, place: &ArtifactAddress) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        let shelf = self.layout.shelf(place)?;
-        let numbers = shelf.numbers().map_err(|e| failed("list versions", e))?;
-        let about = numbers.into_iter().map(|version| {
-            let metadata = Metadata::read(&shelf, version)?.unwrap_or_default();
-            // The address is never read from the file: a writer of the file must not choose it.
-            Ok(metadata.about(version, shelf.uri(version)))
+    fn versions(&self, address: &ArtifactAddress) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        let artifact = self.layout.artifact_folder(address)?;
+        let numbers = artifact.numbers().map_err(|e| failed("list versions", e))?;
+        let versions = numbers.into_iter().map(|version| {
+            let metadata = Metadata::read(&artifact, version)?.unwrap_or_default();
+            // The URI is never read from the file, so that whoever writes the file cannot choose it.
+            Ok(metadata.into_version(version, artifact.uri(version)))
         });
-        about.collect()
+        versions.collect()
     }
 
-    /// Takes all versions away at once, then removes them.
-    fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
+    /// Moves all versions to the trash at once, then removes them.
+    fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
         self.check_writable("delete")?;
-        let _alone = self.deleting.write();
-        let shelf = self.layout.shelf(place)?;
-        let removed = || -> io::Result<()> {
-            let Some(gone) = self.take_away(&shelf.versions_folder())? else {
+        let _exclusive = self.deleting.write();
+        let artifact = self.layout.artifact_folder(address)?;
+        let remove = || -> io::Result<()> {
+            let Some(trashed) = self.move_to_trash(&artifact.versions_folder())? else {
                 return Ok(());
             };
-            write::sync_folder(shelf.folder())?;
-            shelf.remove_empty_folders();
-            fs::remove_dir_all(gone)
+            write::sync_folder(artifact.folder())?;
+            artifact.remove_empty_folders();
+            fs::remove_dir_all(trashed)
         };
-        removed().map_err(|e| failed("delete", e))
+        remove().map_err(|e| failed("delete", e))
     }
 
-    /// Moves a folder with all that is in it to where things are deleted, at once, and says where it
-    /// is then; `None` if there is no such folder.
-    fn take_away(&self, folder: &Path) -> io::Result<Option<PathBuf>> {
+    /// Moves a folder to the trash with one rename and returns its new path; `None` if the folder does
+    /// not exist.
+    fn move_to_trash(&self, folder: &Path) -> io::Result<Option<PathBuf>> {
         if !folder.is_dir() {
             return Ok(None);
         }
         let trash = self.layout.trash();
-        write::make_folders(&trash)?;
+        write::create_folders(&trash)?;
         loop {
             let number = self.deleted.fetch_add(1, Ordering::Relaxed);
-            let gone = trash.join(format!("{}-{number}", std::process::id()));
-            match fs::rename(folder, &gone) {
-                Ok(()) => return Ok(Some(gone)),
+            let trashed = trash.join(format!("{}-{number}", std::process::id()));
+            match fs::rename(folder, &trashed) {
+                Ok(()) => return Ok(Some(trashed)),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                // Left by a process that had our number before us.
+                // An earlier process with the same process id has left it.
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
                 Err(error) => return Err(error),
             }
@@ -309,15 +308,15 @@ impl Folder {
         user: &str,
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
-        let mut names = self.names_in(&self.layout.scope(app, user, None)?, "user:")?;
+        let mut names = self.list_scope(&self.layout.scope(app, user, None)?, "user:")?;
         if session.is_some() {
-            names.extend(self.names_in(&self.layout.scope(app, user, session)?, "")?);
+            names.extend(self.list_scope(&self.layout.scope(app, user, session)?, "")?);
         }
         Ok(names)
     }
 
-    /// The names of a scope, as they were given when their newest version was saved.
-    fn names_in(&self, scope: &Path, prefix: &str) -> Result<Vec<String>, ArtifactError> {
+    /// Lists the artifact names of a scope, as given when the newest version was saved.
+    fn list_scope(&self, scope: &Path, prefix: &str) -> Result<Vec<String>, ArtifactError> {
         let error = |e| failed("list", e);
         let (mut names, mut open) = (Vec::new(), vec![scope.to_owned()]);
         while let Some(folder) = open.pop() {
@@ -328,19 +327,19 @@ impl Folder {
             if !is_artifact || folder == scope {
                 continue;
             }
-            let shelf = Shelf::found(scope, &folder);
-            let Some(&newest) = shelf.numbers().map_err(error)?.last() else {
+            let artifact = ArtifactFolder::new(scope, &folder);
+            let Some(&newest) = artifact.numbers().map_err(error)?.last() else {
                 continue;
             };
-            let metadata = Metadata::read(&shelf, newest)?.unwrap_or_default();
+            let metadata = Metadata::read(&artifact, newest)?.unwrap_or_default();
             let name = metadata.file_name.filter(|name| !name.is_empty());
-            names.push(name.unwrap_or_else(|| format!("{prefix}{}", shelf.relative_name())));
+            names.push(name.unwrap_or_else(|| format!("{prefix}{}", artifact.relative_name())));
         }
         Ok(names)
     }
 }
 
-/// The folders in a folder; none if it is not there. Links are not followed.
+/// Lists the folders in a folder, without symbolic links; empty if the folder does not exist.
 fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -361,7 +360,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// What the file system said, as what a caller can do about it.
+/// Converts an I/O error to an artifact error.
 fn failed(operation: &'static str, error: io::Error) -> ArtifactError {
     match error.kind() {
         ErrorKind::StorageFull => ArtifactError::Full {

@@ -1,7 +1,7 @@
-//! How a version comes to be as a whole: written aside, synced, and renamed into its place.
+//! Writes versions atomically: into a pending folder, which is synced and then renamed.
 //!
-//! The folder `versions/.N.pending` is both: where version N is written, and the sign, to other
-//! processes and to ADK, that N is taken. A crash leaves the sign behind, never half a version.
+//! The folder `versions/.N.pending` holds version N while it is written, and reserves the number N
+//! against other processes and ADK. A crash leaves the pending folder, never a partial version.
 
 use std::{
     fs::{self, File},
@@ -13,37 +13,37 @@ use retain_core::{ArtifactError, NewArtifact};
 
 use super::{
     failed, folders_in,
-    layout::{Shelf, VERSIONS},
+    layout::{ArtifactFolder, VERSIONS},
     metadata,
 };
 
-/// How often a save begins anew because another process removed the empty folder under it.
-const ATTEMPTS: usize = 16;
+/// How often a save is retried after another process has removed the empty versions folder.
+const RETRIES_MAX: usize = 16;
 
-/// Keeps a new version and says its number. Keeps nothing if it is to have another one.
+/// Saves a new version and returns its number. Saves nothing if the number differs from `expected`.
 pub(super) fn put(
-    shelf: &Shelf,
+    artifact: &ArtifactFolder,
     filename: &str,
     new: &NewArtifact,
     expected: Option<u64>,
 ) -> Result<u64, ArtifactError> {
-    let (version, pending) = reserve(shelf).map_err(|e| failed("save", e))?;
+    let (version, pending) = reserve(artifact).map_err(|e| failed("save", e))?;
     if let Some(expected) = expected.filter(|expected| *expected != version) {
         fs::remove_dir(&pending).map_err(|e| failed("save", e))?;
         return Err(ArtifactError::other_version(expected, version));
     }
-    let published = metadata::to_text(shelf, filename, new, version).and_then(|metadata| {
+    let published = metadata::encode(artifact, filename, new, version).and_then(|metadata| {
         let publish = || -> io::Result<()> {
-            write_file(&pending.join(shelf.payload_name()), payload(new))?;
+            write_file(&pending.join(artifact.payload_name()), payload(new))?;
             write_file(&pending.join(metadata::FILE), metadata.as_bytes())?;
             sync_folder(&pending)?;
-            fs::rename(&pending, shelf.version(version))?;
-            sync_folder(&shelf.versions_folder())
+            fs::rename(&pending, artifact.version(version))?;
+            sync_folder(&artifact.versions_folder())
         };
         publish().map_err(|e| failed("save", e))
     });
     if let Err(error) = published {
-        // It is not there any more if only the last sync failed.
+        // The folder was already renamed if only the last sync failed.
         let _ = fs::remove_dir_all(&pending);
         return Err(error);
     }
@@ -59,25 +59,27 @@ fn payload(new: &NewArtifact) -> &[u8] {
     }
 }
 
-/// Takes the next free number and makes the folder in which it is written.
-fn reserve(shelf: &Shelf) -> io::Result<(u64, PathBuf)> {
+/// Reserves the next free number by creating its pending folder.
+fn reserve(artifact: &ArtifactFolder) -> io::Result<(u64, PathBuf)> {
     let mut attempt = 0;
     loop {
-        match try_reserve(shelf) {
-            Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
+        match try_reserve(artifact) {
+            Err(error) if error.kind() == ErrorKind::NotFound && attempt < RETRIES_MAX => {
+                attempt += 1;
+            }
             reserved => return reserved,
         }
     }
 }
 
-fn try_reserve(shelf: &Shelf) -> io::Result<(u64, PathBuf)> {
-    let folder = shelf.versions_folder();
-    make_folders(&folder)?;
-    let mut version = shelf.numbers()?.last().map_or(0, |newest| newest + 1);
+fn try_reserve(artifact: &ArtifactFolder) -> io::Result<(u64, PathBuf)> {
+    let folder = artifact.versions_folder();
+    create_folders(&folder)?;
+    let mut version = artifact.numbers()?.last().map_or(0, |newest| newest + 1);
     loop {
         let pending = folder.join(format!(".{version}.pending"));
         match fs::create_dir(&pending) {
-            Ok(()) if shelf.version(version).exists() => fs::remove_dir(&pending)?,
+            Ok(()) if artifact.version(version).exists() => fs::remove_dir(&pending)?,
             Ok(()) => return Ok((version, pending)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -86,7 +88,7 @@ fn try_reserve(shelf: &Shelf) -> io::Result<(u64, PathBuf)> {
     }
 }
 
-/// Removes the signs of saves that were broken off, and what they had written.
+/// Removes the pending folders of interrupted saves.
 pub(super) fn remove_pending(root: &Path) -> io::Result<()> {
     let mut open = vec![root.join("apps")];
     while let Some(folder) = open.pop() {
@@ -114,14 +116,14 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes a folder and those above it, so that they are there after a power failure too.
-pub(super) fn make_folders(path: &Path) -> io::Result<()> {
+/// Creates a folder and its ancestors, and syncs them, so that they survive a power failure.
+pub(super) fn create_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     if let Some(parent) = parent {
-        make_folders(parent)?;
+        create_folders(parent)?;
     }
     match fs::create_dir(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -130,10 +132,10 @@ pub(super) fn make_folders(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a folder durable.
+/// Syncs a folder, so that the names in it survive a power failure.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(windows) {
-        // Folders cannot be opened there; renames are durable with their files.
+        // Windows cannot open folders as files; its renames are durable with their files.
         return Ok(());
     }
     File::open(path)?.sync_all()

@@ -1,4 +1,4 @@
-//! Memories in memory: gone when the program ends.
+//! The in-memory memory store: entries are lost when the process ends.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,7 +15,7 @@ use retain_core::{
     store_rules::{MEMORY_CHANGES_MAX, MemoryRemoval},
 };
 
-/// A store of memories that lives as long as the process. Clones share what they hold.
+/// A memory store whose entries are lost when the process ends. Clones share the entries.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryMemoryStore {
     tables: Arc<Mutex<MemoryTables>>,
@@ -43,7 +43,7 @@ struct ScopeTable {
 #[derive(Debug)]
 struct Row {
     record: MemoryRecord,
-    /// Hash of the ingested body; the metadata is the ingested one too.
+    /// Hash of the ingested body. `metadata_json` is the ingested metadata too: edits change neither.
     body_hash: u64,
     metadata_json: Option<String>,
     bytes: u64,
@@ -54,15 +54,19 @@ impl InMemoryMemoryStore {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on a scope, if there is one.
-    fn with<T: Default>(&self, scope: &MemoryScope, work: impl FnOnce(&mut ScopeTable) -> T) -> T {
+    /// Calls `work` on the scope; returns the default if the scope does not exist.
+    fn with_scope<T: Default>(
+        &self,
+        scope: &MemoryScope,
+        work: impl FnOnce(&mut ScopeTable) -> T,
+    ) -> T {
         let mut tables = self.tables();
         tables.scopes.get_mut(scope).map(work).unwrap_or_default()
     }
 }
 
 impl MemoryTables {
-    fn scope(&mut self, scope: &MemoryScope) -> &mut ScopeTable {
+    fn get_or_create(&mut self, scope: &MemoryScope) -> &mut ScopeTable {
         let generations = &mut self.generations;
         self.scopes.entry(scope.clone()).or_insert_with(|| {
             *generations += 1;
@@ -74,7 +78,7 @@ impl MemoryTables {
 }
 
 impl ScopeTable {
-    fn known(&self, id: &str) -> Vec<ExistingMemory> {
+    fn find_existing(&self, id: &str) -> Vec<ExistingMemory> {
         let seqs = self.by_id.get(id).into_iter().flatten();
         let rows = seqs.filter_map(|seq| self.rows.get(seq));
         rows.map(|row| ExistingMemory {
@@ -99,13 +103,13 @@ impl ScopeTable {
     }
 
     fn add(&mut self, batch: &MemoryBatch) -> Result<IngestReceipt, MemoryError> {
-        let look = |memory: &PreparedMemory| {
+        let find = |memory: &PreparedMemory| {
             let is_forgotten = self.is_forgotten(&batch.scope, memory);
-            Ok((self.known(&memory.new.id), is_forgotten))
+            Ok((self.find_existing(&memory.new.id), is_forgotten))
         };
-        let plans = plan_batch::<MemoryError>(batch, self.mark.last_seq, look)?;
+        let plans = plan_batch::<MemoryError>(batch, self.mark.last_seq, find)?;
         self.totals = plan_growth(self.totals, batch, &plans)?;
-        let mut added = IngestReceipt::default();
+        let mut receipt = IngestReceipt::default();
         let revision = self.mark.revision + 1;
         let mut touched = Vec::new();
         for (memory, plan) in batch.memories.iter().zip(plans) {
@@ -116,21 +120,21 @@ impl ScopeTable {
                     self.put(seq, revision, memory, batch.now_us);
                     let same_id = self.by_id.entry(memory.new.id.clone()).or_default();
                     same_id.push(seq);
-                    added.added += 1;
+                    receipt.added += 1;
                 }
                 MemoryPlan::Replace { seq, .. } => {
                     self.put(seq, revision, memory, batch.now_us);
                     touched.push(seq);
-                    added.replaced += 1;
+                    receipt.replaced += 1;
                 }
-                MemoryPlan::Known => added.known += 1,
-                MemoryPlan::Forgotten => added.forgotten += 1,
+                MemoryPlan::Known => receipt.known += 1,
+                MemoryPlan::Forgotten => receipt.forgotten += 1,
             }
         }
-        if added.added + added.replaced > 0 {
+        if receipt.added + receipt.replaced > 0 {
             self.touch(&touched);
         }
-        Ok(added)
+        Ok(receipt)
     }
 
     fn put(&mut self, seq: u64, revision: u64, memory: &PreparedMemory, now_us: i64) {
@@ -168,21 +172,22 @@ impl ScopeTable {
     fn restore(&mut self, restore: &MemoryRestore) -> Result<(), MemoryError> {
         self.totals = plan_restore(self.totals, self.mark.last_seq, restore)?;
         let revision = self.mark.revision + 1;
-        for kept in &restore.memories {
-            self.mark.last_seq = kept.seq;
-            self.put(kept.seq, revision, &kept.memory, kept.created_us);
-            if let Some(row) = self.rows.get_mut(&kept.seq) {
-                row.record.info.updated_us = kept.updated_us;
+        for restored in &restore.memories {
+            self.mark.last_seq = restored.seq;
+            let (seq, memory) = (restored.seq, &restored.memory);
+            self.put(seq, revision, memory, restored.created_us);
+            if let Some(row) = self.rows.get_mut(&seq) {
+                row.record.info.updated_us = restored.updated_us;
             }
-            let same_id = self.by_id.entry(kept.memory.new.id.clone()).or_default();
-            same_id.push(kept.seq);
+            let same_id = self.by_id.entry(memory.new.id.clone()).or_default();
+            same_id.push(seq);
         }
         self.tombstones.extend(&restore.tombstones);
         self.touch(&[]);
         Ok(())
     }
 
-    /// Makes one more revision, in which these were changed or removed.
+    /// Starts a revision in which the memories `seqs` were changed or removed.
     fn touch(&mut self, seqs: &[u64]) {
         self.mark.revision += 1;
         let revision = self.mark.revision;
@@ -231,7 +236,7 @@ impl ScopeTable {
         };
         let info = || rows().map(|row| &row.record.info);
         let count =
-            |is_meant: &dyn Fn(&Row) -> bool| rows().filter(|row| is_meant(row)).count() as u64;
+            |matches: &dyn Fn(&Row) -> bool| rows().filter(|row| matches(row)).count() as u64;
         let sessions: HashSet<&str> = info().filter_map(|it| it.session.as_deref()).collect();
         MemoryStatistics {
             entries: count(&|_| true),
@@ -275,13 +280,14 @@ impl ScopeTable {
     }
 }
 
-fn shown(row: &Row, with_vectors: bool) -> MemoryRecord {
+fn copy_record(row: &Row, with_vectors: bool) -> MemoryRecord {
     MemoryRecord {
         info: row.record.info.clone(),
         content: row.record.content.clone(),
-        vectors: match with_vectors {
-            true => row.record.vectors.clone(),
-            false => MemoryVectors::default(),
+        vectors: if with_vectors {
+            row.record.vectors.clone()
+        } else {
+            MemoryVectors::default()
         },
     }
 }
@@ -292,7 +298,7 @@ impl MemoryStore for InMemoryMemoryStore {
         if batch.memories.is_empty() {
             return Ok(IngestReceipt::default());
         }
-        self.tables().scope(&batch.scope).add(&batch)
+        self.tables().get_or_create(&batch.scope).add(&batch)
     }
 
     async fn body_hashes(
@@ -304,15 +310,16 @@ impl MemoryStore for InMemoryMemoryStore {
         let tables = self.tables();
         let table = tables.scopes.get(scope);
         let hash = |id: &String| {
-            let known = table.map(|table| table.known(id)).into_iter().flatten();
-            let mut here = known.filter(|known| known.session.as_deref() == session);
-            here.next().map(|known| known.body_hash)
+            let same_id = table?.find_existing(id);
+            let mut same_id = same_id.iter();
+            let same_session = same_id.find(|memory| memory.session.as_deref() == session);
+            same_session.map(|memory| memory.body_hash)
         };
         Ok(ids.iter().map(hash).collect())
     }
 
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
-        Ok(self.with(scope, |table| table.mark))
+        Ok(self.with_scope(scope, |table| table.mark))
     }
 
     async fn changes(
@@ -324,8 +331,8 @@ impl MemoryStore for InMemoryMemoryStore {
         let Some(table) = tables.scopes.get(scope) else {
             return Ok(MemoryChanges::Rebuild);
         };
-        let known = table.floor..=table.mark.revision;
-        if table.mark.generation != since.generation || !known.contains(&since.revision) {
+        let recorded = table.floor..=table.mark.revision;
+        if table.mark.generation != since.generation || !recorded.contains(&since.revision) {
             return Ok(MemoryChanges::Rebuild);
         }
         let later = table.touched.iter().filter(|(at, _)| *at > since.revision);
@@ -342,18 +349,18 @@ impl MemoryStore for InMemoryMemoryStore {
         rows: MemoryRows,
         with_vectors: bool,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
-        Ok(self.with(scope, |table| {
-            let show = |row: &Row| shown(row, with_vectors);
+        Ok(self.with_scope(scope, |table| {
+            let copy = |row: &Row| copy_record(row, with_vectors);
             let get = |seq: &u64| table.rows.get(seq);
             match &rows {
                 MemoryRows::After { seq, limit } => {
-                    let behind = table.rows.range(seq.saturating_add(1)..);
-                    behind.take(*limit).map(|(_, row)| show(row)).collect()
+                    let later = table.rows.range(seq.saturating_add(1)..);
+                    later.take(*limit).map(|(_, row)| copy(row)).collect()
                 }
-                MemoryRows::Numbered(seqs) => seqs.iter().filter_map(get).map(show).collect(),
+                MemoryRows::Numbered(seqs) => seqs.iter().filter_map(get).map(copy).collect(),
                 MemoryRows::WithId(id) => {
                     let seqs = table.by_id.get(id).into_iter().flatten();
-                    seqs.filter_map(get).map(show).collect()
+                    seqs.filter_map(get).map(copy).collect()
                 }
             }
         }))
@@ -375,7 +382,7 @@ impl MemoryStore for InMemoryMemoryStore {
         scope: &MemoryScope,
         what: Arc<Forget>,
     ) -> Result<ForgetReceipt, MemoryError> {
-        Ok(self.with(scope, |table| match &*what {
+        Ok(self.with_scope(scope, |table| match &*what {
             Forget::Ids(ids) => {
                 let seqs = ids.iter().filter_map(|id| table.by_id.get(id));
                 let seqs: Vec<u64> = seqs.flatten().copied().collect();
@@ -383,8 +390,8 @@ impl MemoryStore for InMemoryMemoryStore {
             }
             Forget::Matching(filter) => {
                 let rows = table.rows.values().map(|row| &row.record.info);
-                let meant = rows.filter(|info| filter.matches(&info.filter_fields()));
-                let seqs: Vec<u64> = meant.map(|info| info.seq).collect();
+                let matching = rows.filter(|info| filter.matches(&info.filter_fields()));
+                let seqs: Vec<u64> = matching.map(|info| info.seq).collect();
                 table.remove(scope, &seqs, MemoryRemoval::ByAddress)
             }
         }))
@@ -395,9 +402,9 @@ impl MemoryStore for InMemoryMemoryStore {
         let mut removed = 0;
         for (scope, table) in &mut tables.scopes {
             let rows = table.rows.values().map(|row| &row.record.info);
-            let over = rows.filter(|info| !info.is_alive(now_us));
-            let left = limit.saturating_sub(removed);
-            let seqs: Vec<u64> = over.map(|info| info.seq).take(left).collect();
+            let expired = rows.filter(|info| !info.is_alive(now_us));
+            let remaining = limit.saturating_sub(removed);
+            let seqs: Vec<u64> = expired.map(|info| info.seq).take(remaining).collect();
             removed += seqs.len();
             table.remove(scope, &seqs, MemoryRemoval::Expiry);
         }
@@ -409,7 +416,7 @@ impl MemoryStore for InMemoryMemoryStore {
         scope: &MemoryScope,
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError> {
-        Ok(self.with(scope, |table| table.statistics(now_us)))
+        Ok(self.with_scope(scope, |table| table.statistics(now_us)))
     }
 
     async fn without_embedding(
@@ -420,14 +427,16 @@ impl MemoryStore for InMemoryMemoryStore {
         after: u64,
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
-        Ok(self.with(scope, |table| {
-            let behind = table.rows.range(after.saturating_add(1)..);
-            let has_none = |row: &&Row| {
+        Ok(self.with_scope(scope, |table| {
+            let later = table.rows.range(after.saturating_add(1)..);
+            let lacks_embedding = |row: &&Row| {
                 let embedding = row.record.vectors.embedding.as_ref();
                 embedding.is_none_or(|it| it.model != model || it.floats().len() != dims)
             };
-            let rows = behind.map(|(_, row)| row).filter(has_none);
-            rows.take(limit).map(|row| shown(row, false)).collect()
+            let rows = later.map(|(_, row)| row).filter(lacks_embedding);
+            rows.take(limit)
+                .map(|row| copy_record(row, false))
+                .collect()
         }))
     }
 
@@ -437,7 +446,7 @@ impl MemoryStore for InMemoryMemoryStore {
         generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
-        self.with(scope, |table| {
+        self.with_scope(scope, |table| {
             if table.mark.generation != generation {
                 return;
             }
@@ -478,10 +487,10 @@ impl MemoryStore for InMemoryMemoryStore {
         after: Option<Tombstone>,
         limit: usize,
     ) -> Result<Vec<Tombstone>, MemoryError> {
-        Ok(self.with(scope, |table| {
-            let behind = |hash: &Tombstone| after.is_none_or(|after| *hash > after);
+        Ok(self.with_scope(scope, |table| {
+            let is_later = |hash: &Tombstone| after.is_none_or(|after| *hash > after);
             let hashes = table.tombstones.iter().copied();
-            let mut hashes: Vec<Tombstone> = hashes.filter(behind).collect();
+            let mut hashes: Vec<Tombstone> = hashes.filter(is_later).collect();
             hashes.sort_unstable();
             hashes.truncate(limit);
             hashes
@@ -489,6 +498,8 @@ impl MemoryStore for InMemoryMemoryStore {
     }
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
-        self.tables().scope(&restore.scope).restore(&restore)
+        self.tables()
+            .get_or_create(&restore.scope)
+            .restore(&restore)
     }
 }

@@ -1,4 +1,4 @@
-//! Appends a batch: in one round trip on a cached head, or in two that lock the head in between.
+//! Appends a batch: in one round trip on a cached head, or in two with the head locked in between.
 
 mod one_trip;
 mod two_trips;
@@ -24,7 +24,7 @@ pub(super) const INSERT_EVENTS: &str = "INSERT INTO retain_events \
     $6::bytea[]) AS new";
 
 statements! {
-    /// Reads and writes of an append in two round trips.
+    /// Statements of an append in two round trips.
     AppendStatements {
         lock_head: concat!(
             "SELECT ", head_columns!(), " FROM retain_sessions WHERE ", by_key!(), " FOR NO KEY UPDATE"
@@ -43,7 +43,7 @@ statements! {
     }
 }
 
-/// Appends a batch. The caller holds this process's locks of the rows.
+/// Appends a batch. The caller holds the process-local locks of the rows.
 pub(super) async fn append(
     store: &PostgresStore,
     key: &SessionKey,
@@ -66,8 +66,8 @@ pub(super) async fn append(
     let mut retry = Retry::new(&store.database);
     loop {
         if let Some(failure) = failed.take() {
-            let again = retry.again(failure).await;
-            again.map_err(|failure| failure.told("append"))?;
+            let waited = retry.wait_or_fail(failure).await;
+            waited.map_err(|failure| failure.into_session_error("append"))?;
         }
         let now_us = store.now_us();
         match two_trips::append(&store.database, key, batch, now_us, &mut sent).await {
@@ -82,24 +82,24 @@ pub(super) async fn append(
     }
 }
 
-/// What both ways write: the head, the new events, and the answer.
+/// The rows that an append writes, and its outcome.
 struct AppendPlan<'a> {
     /// The head after the append.
     head: CachedHead,
     events: EventColumns<'a>,
     /// The new events: (position, index in the batch).
     fresh: Vec<(u64, usize)>,
-    answer: AppendOutcome,
+    outcome: AppendOutcome,
 }
 
-/// What is decided about a batch.
+/// Whether a batch is written or must wait for the lease.
 enum AppendDecision<'a> {
     Busy { until_us: i64 },
     Write(Box<AppendPlan<'a>>),
 }
 
-/// Plans a batch on `head` at `now_us`, as [`plan_append`] decides. `stored` holds the events of the
-/// session that have ids of the batch.
+/// Plans a batch on `head` at `now_us` with [`plan_append`]. `stored` holds the stored events whose
+/// ids are in the batch.
 fn plan<'a>(
     key: &SessionKey,
     batch: &'a Batch,
@@ -129,7 +129,7 @@ fn plan<'a>(
         head,
         events: EventColumns::default(),
         fresh: Vec::with_capacity(fresh.len()),
-        answer: AppendOutcome::Done { events, token },
+        outcome: AppendOutcome::Done { events, token },
     };
     for index in fresh {
         let new = &batch.events[index];
@@ -141,7 +141,7 @@ fn plan<'a>(
 }
 
 impl AppendPlan<'_> {
-    /// The append as it is looked for if its commit is not confirmed.
+    /// Describes the append, to find it in the log if its commit is not confirmed.
     fn unconfirmed(&self, batch: &Batch) -> UnconfirmedAppend {
         let event = |index: usize| Arc::clone(&batch.events[index].event);
         let fresh = self.fresh.iter();
@@ -152,28 +152,28 @@ impl AppendPlan<'_> {
             number: self.head.row.number,
             fresh: fresh.collect(),
             head: self.head.clone(),
-            is_told_by_lease: takes && indexes.any(|index| batch.events[index].id_given),
-            answer: self.answer.clone(),
+            needs_same_lease: takes && indexes.any(|index| batch.events[index].id_given),
+            outcome: self.outcome.clone(),
         }
     }
 }
 
-/// An append that was sent and whose commit is not confirmed.
+/// An append that was sent but whose commit is not confirmed.
 #[derive(Debug)]
 struct UnconfirmedAppend {
     number: i64,
     /// The events that were new, by position.
     fresh: Vec<(u64, Arc<Event>)>,
-    /// The head after the append, unless another writer came since.
+    /// The head after the append, if no other writer followed.
     head: CachedHead,
-    /// Whether only the lease identifies the append: it takes the lease with an event whose id the
-    /// caller gave, and a client that retries elsewhere may send the same event at the same time.
-    is_told_by_lease: bool,
-    answer: AppendOutcome,
+    /// Whether the lease must match too: the append takes the lease with an event id that the caller
+    /// chose, and a client that retries on another replica may send the same event concurrently.
+    needs_same_lease: bool,
+    outcome: AppendOutcome,
 }
 
 impl UnconfirmedAppend {
-    /// Whether the append is in the log with this head.
+    /// Whether the log with this head contains the append.
     fn is_stored(&self, head: &CachedHead, stored: &StoredEvents) -> bool {
         if head.row.number != self.number {
             return false;
@@ -182,7 +182,7 @@ impl UnconfirmedAppend {
         if self.fresh.is_empty() {
             return has_lease;
         }
-        if self.is_told_by_lease && !has_lease {
+        if self.needs_same_lease && !has_lease {
             return false;
         }
         let is_there = |(position, event): &(u64, Arc<Event>)| {
@@ -193,10 +193,10 @@ impl UnconfirmedAppend {
     }
 }
 
-/// Events of the session that have ids of the batch.
+/// The stored events whose ids are in the batch: (position, event) by id.
 type StoredEvents = HashMap<String, (u64, Arc<Event>)>;
 
-/// Events as columns, as `unnest` takes them.
+/// Events as columns, for `unnest`.
 #[derive(Debug, Default)]
 pub(super) struct EventColumns<'a> {
     positions: Vec<i64>,
@@ -230,7 +230,7 @@ impl<'a> EventColumns<'a> {
     }
 }
 
-/// Rewrites the head.
+/// Updates the head.
 pub(super) async fn set_head(
     transaction: &Transaction,
     statements: &AppendStatements,
@@ -253,11 +253,11 @@ pub(super) async fn set_head(
 }
 
 /// The given time, or the one that the database returned.
-pub(super) fn now(given: Option<i64>, clock: Option<Vec<Row>>) -> Result<i64, Failure> {
+pub(super) fn resolve_now(given: Option<i64>, clock: Option<Vec<Row>>) -> Result<i64, Failure> {
     match (given, clock.as_deref().and_then(<[Row]>::first)) {
         (Some(now_us), _) => Ok(now_us),
         (None, Some(row)) => Ok(row.try_get(0)?),
-        (None, None) => Err(Failure::Again("the server did not return its time")),
+        (None, None) => Err(Failure::Transient("the server did not return its time")),
     }
 }
 
@@ -286,9 +286,9 @@ mod tests {
         CachedHead { row, revision: 1 }
     }
 
-    /// An id that this process made identifies an append, whichever run holds the lease since.
+    /// An id that this process generated identifies an append, even if another run holds the lease.
     #[test]
-    fn unconfirmed_append_is_found_by_its_own_id_or_by_its_lease() {
+    fn unconfirmed_append_is_found_by_its_generated_id_or_by_its_lease() {
         let event = Arc::new(Event {
             id: "e".to_owned(),
             ..Event::default()
@@ -298,14 +298,14 @@ mod tests {
             number: 7,
             fresh: vec![(1, event)],
             head: head(3),
-            is_told_by_lease: false,
-            answer: AppendOutcome::Busy {
+            needs_same_lease: false,
+            outcome: AppendOutcome::Busy {
                 until_us: 0,
                 now_us: 0,
             },
         };
         assert!(sent.is_stored(&head(4), &stored));
-        sent.is_told_by_lease = true;
+        sent.needs_same_lease = true;
         assert!(!sent.is_stored(&head(4), &stored));
         assert!(sent.is_stored(&head(3), &stored));
         assert!(!sent.is_stored(&head(3), &StoredEvents::new()));

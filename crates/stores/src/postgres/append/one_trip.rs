@@ -1,7 +1,7 @@
-//! An append in one round trip: planned on a cached head, and done only if the head is unchanged.
+//! Appends in one round trip: planned on a cached head, written only if that head is still current.
 //!
-//! Nothing is rejected here. A batch that does not qualify, or whose head is outdated, takes two
-//! round trips.
+//! This path rejects nothing. A batch that does not qualify, or whose head is outdated, falls back to
+//! two round trips.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::postgres::{
     rows::{CachedHead, clock_us, signed},
 };
 
-/// A longer TTL would overflow a time.
+/// Maximum TTL: a longer one added to the current time would overflow.
 const TTL_MAX_US: i64 = i64::MAX / 4;
 
 const NOW: &str = concat!(
@@ -24,7 +24,7 @@ const NOW: &str = concat!(
     ") AS us)"
 );
 
-/// The values that keys of the session have, and by how much their bytes grow.
+/// The stored values of the session's state keys that the batch sets, and the growth in bytes.
 const OLD_STATE: &str = ", old AS MATERIALIZED (
   SELECT found.* FROM unnest((SELECT {state_keys}::text[])) AS wanted(key) CROSS JOIN LATERAL (
     SELECT key, position, value FROM retain_state WHERE log = {number} AND key = wanted.key LIMIT 1
@@ -40,12 +40,11 @@ const SET_HEAD: &str = ", head AS (
     in_order = {in_order}, lease_until_us =
       CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END";
 
-/// The head must be unchanged. The revision says so; position and token say it again, for a server
-/// that lost its last commits and counts anew. A queue of waiting runs, or an event with a given id,
+/// Matches only an unchanged head. Position and token are compared too, because a server that lost
+/// its last commits may reuse revisions. A queue of waiting runs, or a stored event with a given id,
 /// also prevents the write.
-///
-/// Each id is looked up by itself: the planner would rather read a whole log of unknown length.
-/// Arrays stand in subqueries so that one plan serves every append.
+// A lateral join looks up each id by itself; otherwise the planner may read the whole log. Arrays are
+// in subqueries so that one generic plan serves every append.
 const IF_UNCHANGED: &str = "
   WHERE number = {number} AND revision = {old_revision} AND position = {old_position}
     AND lease_token = {old_token} AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
@@ -74,14 +73,14 @@ const NEW_STATE: &str = ", past AS (
   ON CONFLICT (log, key) DO UPDATE SET position = excluded.position, value = excluded.value
 )";
 
-/// The parameters that are not part of the plan.
-struct OldHead {
+/// The head that the row must still have.
+struct ExpectedHead {
     revision: i64,
     position: i64,
     token: i64,
 }
 
-/// Keys of the session as columns.
+/// State keys of the session as columns.
 #[derive(Default)]
 struct KeyColumns<'a> {
     keys: Vec<&'a str>,
@@ -90,7 +89,7 @@ struct KeyColumns<'a> {
     bytes: i64,
 }
 
-/// Appends a batch on `head`; `None` if it takes two round trips. `sent` is what was sent, until its
+/// Appends a batch on `head`; `None` if it needs two round trips. `sent` holds the append until its
 /// commit is confirmed.
 pub(super) async fn append(
     database: &Database,
@@ -100,7 +99,7 @@ pub(super) async fn append(
     now_us: Option<i64>,
     sent: &mut Option<UnconfirmedAppend>,
 ) -> Result<Option<(AppendOutcome, CachedHead)>, Failure> {
-    let old = OldHead {
+    let expected = ExpectedHead {
         revision: head.revision,
         position: signed(head.row.position),
         token: head.row.lease.token as i64,
@@ -120,9 +119,9 @@ pub(super) async fn append(
     let mut sql = NamedSql::default();
     sql.bind("now_us", &now_us);
     sql.bind("number", &row.number);
-    sql.bind("old_revision", &old.revision);
-    sql.bind("old_position", &old.position);
-    sql.bind("old_token", &old.token);
+    sql.bind("old_revision", &expected.revision);
+    sql.bind("old_position", &expected.position);
+    sql.bind("old_token", &expected.token);
     sql.bind("position", &position);
     sql.bind("last_update", &row.last_update);
     sql.bind("lease_token", &token);
@@ -150,7 +149,7 @@ pub(super) async fn append(
     *sent = Some(planned.unconfirmed(batch));
     let written = match client.query_opt(&statement, sql.params()).await {
         Ok(written) => written,
-        // The event is stored already: two round trips tell whether it is a repeat.
+        // An event with this id is stored: two round trips find out whether it is a repeat.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => None,
         Err(error) => return Err(error.into()),
     };
@@ -158,14 +157,14 @@ pub(super) async fn append(
     let Some(written) = written else {
         return Ok(None);
     };
-    let (mut head, answer) = (planned.head, planned.answer);
+    let (mut head, outcome) = (planned.head, planned.outcome);
     head.row.lifetime.touched_us = written.try_get(0)?;
     head.row.lease.until_us = written.try_get(1)?;
     head.row.state_bytes = written.try_get::<_, i64>(2)? as usize;
-    Ok(Some((answer, head)))
+    Ok(Some((outcome, head)))
 }
 
-/// The text of the statement, with or without keys of the session.
+/// Builds the text of the statement, with or without changes of session state.
 fn push_text(sql: &mut NamedSql<'_>, has_keys: bool) {
     sql.push(NOW);
     if has_keys {
@@ -188,8 +187,8 @@ fn push_text(sql: &mut NamedSql<'_>, has_keys: bool) {
     sql.push(" SELECT touched_us, lease_until_us, state_bytes FROM head");
 }
 
-/// Plans the batch on the cached head, and whether the end of the lease is relative to now; `None`
-/// if the decision needs more than the head.
+/// Plans the batch on the cached head and says whether the lease's end is relative to now; `None` if
+/// the decision needs more than the head.
 fn plan_on_head<'a>(
     key: &SessionKey,
     batch: &'a Batch,
@@ -204,12 +203,12 @@ fn plan_on_head<'a>(
         }
         LeaseUse::Take { .. } => return None,
     };
-    // Only the lease tells two requests for the same run apart.
+    // Only the lease distinguishes two concurrent requests for the same run.
     let takes = matches!(batch.lease, LeaseUse::Take { .. });
     if takes && batch.events.iter().any(|new| new.id_given) {
         return None;
     }
-    // Planned at time 0, so that a lease comes out relative to now.
+    // Plan at time 0, so that the end of the lease is relative to now.
     let decision = plan(key, batch, head, &StoredEvents::new(), None, 0);
     let Ok(AppendDecision::Write(mut planned)) = decision else {
         return None;
@@ -220,17 +219,18 @@ fn plan_on_head<'a>(
     }
     let lease = planned.head.row.lease;
     planned.head.row.lease = Lease {
-        until_us: match is_relative {
-            true => lease.until_us.min(TTL_MAX_US),
-            false => lease.until_us,
+        until_us: if is_relative {
+            lease.until_us.min(TTL_MAX_US)
+        } else {
+            lease.until_us
         },
         ..lease
     };
     Some((is_relative, *planned))
 }
 
-/// The keys of the session that the batch sets; `None` if it sets shared keys, which must be locked,
-/// or one key twice, whose first value would be past.
+/// The session state keys that the batch sets; `None` if it sets shared keys, which must be locked, or
+/// sets a key twice, because the first value belongs to the history.
 fn key_columns<'a>(batch: &'a Batch, planned: &AppendPlan<'_>) -> Option<KeyColumns<'a>> {
     let mut columns = KeyColumns::default();
     let mut seen = HashSet::new();

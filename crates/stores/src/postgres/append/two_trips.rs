@@ -1,7 +1,7 @@
-//! An append in two round trips: reads what decides, then writes.
+//! Appends in two round trips: the first locks and reads, the second writes.
 //!
-//! The head is locked in between, so the decision still holds when it is written. An append whose
-//! commit was not confirmed is looked for here before it is made again.
+//! The head stays locked in between, so the decision still holds at the write. A retry first checks
+//! whether an earlier, unconfirmed attempt was committed.
 
 use retain_core::{
     AppendOutcome, Batch, Changes, LeaseUse, LimitKind, Result, SessionError, SessionKey,
@@ -11,18 +11,18 @@ use tokio::join;
 use tokio_postgres::Row;
 
 use super::{
-    AppendDecision, AppendPlan, AppendStatements, StoredEvents, UnconfirmedAppend, now, plan,
-    set_head,
+    AppendDecision, AppendPlan, AppendStatements, StoredEvents, UnconfirmedAppend, plan,
+    resolve_now, set_head,
 };
 use crate::postgres::{
     lease::{self, QueueStatements, first_ticket, queued_ticket},
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, CachedHead, unsigned},
-    state::{OwnerKeys, SessionStateText, StateStatements},
+    state::{OwnStateChanges, OwnerKeys, StateStatements},
 };
 
-/// What the first round trip returns.
-struct AppendAnswers {
+/// The rows that the first round trip returns.
+struct AppendRows {
     app: Option<OwnerKeys>,
     user: Option<OwnerKeys>,
     head: Option<CachedHead>,
@@ -32,19 +32,19 @@ struct AppendAnswers {
     own: Vec<Row>,
 }
 
-/// What the second round trip writes.
+/// The changes that the second round trip writes.
 struct AppendWrites<'a> {
     plan: AppendPlan<'a>,
     app: Option<OwnerKeys>,
     user: Option<OwnerKeys>,
-    own: SessionStateText,
+    own: OwnStateChanges,
 }
 
-/// What follows the first round trip.
+/// The decision after the first round trip.
 enum NextStep<'a> {
-    /// Nothing is written.
-    Answer(AppendOutcome),
-    /// Only the caller's ticket is written.
+    /// Write nothing.
+    Return(AppendOutcome),
+    /// Write only the caller's ticket.
     Queue {
         number: i64,
         until_us: i64,
@@ -53,8 +53,8 @@ enum NextStep<'a> {
     Write(Box<AppendWrites<'a>>),
 }
 
-/// Appends a batch. `sent` is what an earlier attempt sent, and what this one sends until its commit
-/// is confirmed. Returns the head for the cache.
+/// Appends a batch and returns the head for the cache. `sent` holds the append of an earlier attempt,
+/// then that of this one until its commit is confirmed.
 pub(super) async fn append(
     database: &Database,
     key: &SessionKey,
@@ -71,7 +71,7 @@ pub(super) async fn append(
     );
     let (statements, state, queue) = (statements?, state?, queue?);
     let (is_repeated, tx) = (sent.is_some(), &transaction);
-    let answers = read(
+    let rows = read(
         tx,
         &statements,
         &state,
@@ -81,8 +81,8 @@ pub(super) async fn append(
         now_us,
         is_repeated,
     );
-    let decided = match answers.await {
-        Ok(answers) => decide(key, batch, answers, sent.as_ref()),
+    let decided = match rows.await {
+        Ok(rows) => decide(key, batch, rows, sent.as_ref()),
         Err(failure) => Err(failure),
     };
     match decided {
@@ -90,9 +90,9 @@ pub(super) async fn append(
             *sent = Some(writes.plan.unconfirmed(batch));
             let written = write(&transaction, &statements, &state, &queue, batch, &writes);
             written.await?;
-            transaction.ended();
+            transaction.release();
             *sent = None;
-            Ok((writes.plan.answer, Some(writes.plan.head)))
+            Ok((writes.plan.outcome, Some(writes.plan.head)))
         }
         Ok(NextStep::Queue {
             number,
@@ -102,9 +102,9 @@ pub(super) async fn append(
             lease::queue(transaction, &queue, number, &batch.lease, now_us).await?;
             Ok((AppendOutcome::Busy { until_us, now_us }, None))
         }
-        Ok(NextStep::Answer(answer)) => {
+        Ok(NextStep::Return(outcome)) => {
             transaction.roll_back().await?;
-            Ok((answer, None))
+            Ok((outcome, None))
         }
         Err(failure) => {
             // If the rollback fails, the connection is closed, which has the same effect.
@@ -114,7 +114,8 @@ pub(super) async fn append(
     }
 }
 
-/// Begins, locks what will change, and reads everything that decides. One round trip.
+/// Begins, locks the rows that may change, and reads everything that the decision needs. One round
+/// trip.
 #[allow(
     clippy::too_many_arguments,
     reason = "three sets of statements, used once"
@@ -128,25 +129,25 @@ async fn read(
     batch: &Batch,
     now_us: Option<i64>,
     is_repeated: bool,
-) -> Result<AppendAnswers, Failure> {
+) -> Result<AppendRows, Failure> {
     let (app, user, id) = (&key.app, &key.user, &key.id);
     let app_keys = keys_of(batch, |changes| changes.app.keys());
     let user_keys = keys_of(batch, |changes| changes.user.keys());
-    let state_text = keys_of(batch, |changes| {
+    let own_keys = keys_of(batch, |changes| {
         changes.session.iter().map(|(key, _)| key.as_str())
     });
-    // An id that was made just now is not stored, unless it was sent before.
-    let known_ids = batch.events.iter();
-    let known_ids = known_ids.filter(|new| new.id_given || is_repeated);
-    let known_ids: Vec<&str> = known_ids.map(|new| new.event.id.as_str()).collect();
+    // An id that this process generated is not stored, unless an earlier attempt sent it.
+    let events = batch.events.iter();
+    let events = events.filter(|new| new.id_given || is_repeated);
+    let event_ids: Vec<&str> = events.map(|new| new.event.id.as_str()).collect();
     let takes = matches!(batch.lease, LeaseUse::Take { .. });
     let lock_app = OwnerKeys::lock(transaction, state, app, "", &app_keys);
     let lock_user = OwnerKeys::lock(transaction, state, app, user, &user_keys);
     let clock = transaction.query(&statements.clock, []);
     let tickets = transaction.query(&queue.tickets, [app, user, id]);
-    let events = transaction.query(&statements.events_by_id, [app, user, id, &known_ids]);
-    let own = transaction.query(&state.state_text, [app, user, id, &state_text]);
-    // In the order in which everybody locks.
+    let events = transaction.query(&statements.events_by_id, [app, user, id, &event_ids]);
+    let own = transaction.query(&state.own_keys, [app, user, id, &own_keys]);
+    // The order in which all writers lock.
     let (begun, locked_app, locked_user, head, clock, tickets, events, own) = join!(
         biased;
         transaction.begin(),
@@ -155,26 +156,26 @@ async fn read(
         transaction.query(&statements.lock_head, [app, user, id]),
         if_some(now_us.is_none().then_some(clock)),
         if_some(takes.then_some(tickets)),
-        if_some((!known_ids.is_empty()).then_some(events)),
-        if_some((!state_text.is_empty()).then_some(own)),
+        if_some((!event_ids.is_empty()).then_some(events)),
+        if_some((!own_keys.is_empty()).then_some(own)),
     );
     begun?;
     let owner = |user: &str, found: Option<_>| {
         let owner = found.map(|found| OwnerKeys::new(app, user, found));
         owner.transpose()
     };
-    Ok(AppendAnswers {
+    Ok(AppendRows {
         app: owner("", locked_app?)?,
         user: owner(user, locked_user?)?,
         head: head?.first().map(CachedHead::read).transpose()?,
-        now_us: now(now_us, clock?)?,
+        now_us: resolve_now(now_us, clock?)?,
         tickets: tickets?.unwrap_or_default(),
         events: events?.unwrap_or_default(),
         own: own?.unwrap_or_default(),
     })
 }
 
-/// The keys that a batch sets, each once.
+/// The state keys that a batch sets, without duplicates.
 fn keys_of<'a, K>(batch: &'a Batch, keys: impl Fn(&'a Changes) -> K) -> Vec<&'a str>
 where
     K: Iterator<Item = &'a str>,
@@ -191,19 +192,19 @@ where
 fn decide<'a>(
     key: &SessionKey,
     batch: &'a Batch,
-    answers: AppendAnswers,
+    rows: AppendRows,
     sent: Option<&UnconfirmedAppend>,
 ) -> Result<NextStep<'a>, Failure> {
-    let now_us = answers.now_us;
-    let head = answers.head.filter(|head| head.row.is_alive(now_us));
+    let now_us = rows.now_us;
+    let head = rows.head.filter(|head| head.row.is_alive(now_us));
     let head = head.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
-    let stored = stored_events(key, &answers.events)?;
+    let stored = stored_events(key, &rows.events)?;
     if let Some(sent) = sent.filter(|sent| sent.is_stored(&head, &stored)) {
-        return Ok(NextStep::Answer(sent.answer.clone()));
+        return Ok(NextStep::Return(sent.outcome.clone()));
     }
     let (number, old_lease) = (head.row.number, head.row.lease);
     let old_bytes = head.row.state_bytes;
-    let first_ticket = first_ticket(&answers.tickets, now_us)?;
+    let first_ticket = first_ticket(&rows.tickets, now_us)?;
     let planned = match plan(key, batch, head, &stored, first_ticket.as_deref(), now_us)? {
         AppendDecision::Write(planned) => *planned,
         AppendDecision::Busy { until_us } => {
@@ -216,12 +217,12 @@ fn decide<'a>(
     };
     let keeps_lease = planned.head.row.lease == old_lease;
     if planned.fresh.is_empty() && keeps_lease && queued_ticket(&batch.lease).is_none() {
-        return Ok(NextStep::Answer(planned.answer));
+        return Ok(NextStep::Return(planned.outcome));
     }
     let mut writes = AppendWrites {
-        own: SessionStateText::new(old_bytes, &answers.own)?,
-        app: answers.app,
-        user: answers.user,
+        own: OwnStateChanges::new(old_bytes, &rows.own)?,
+        app: rows.app,
+        user: rows.user,
         plan: planned,
     };
     writes.set_state(batch, old_bytes)?;

@@ -21,16 +21,16 @@ use super::{
 };
 use crate::{
     postgres::pool::{Database, Param, Transaction, if_some, statements},
-    sql::memory::{ScopeRow, added, kind_number, origin_number, own_event_id},
+    sql::memory::{ScopeRow, count_plans, kind_number, origin_number, own_event_id},
 };
 
 /// Memories that one statement writes.
 const ROWS_MAX: usize = 1000;
 
-/// Bytes of them, roughly: what is sent at once is in the memory of both sides.
+/// Approximate bytes that one statement writes: client and server buffer the whole statement.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The columns of a memory that come in arrays, from parameter $3 on, and their types.
+/// The memory columns that are sent as arrays, from parameter $3 on, with their types.
 macro_rules! arrays {
     () => {
         "unnest($3::int8[], $4::text[], $5::int2[], $6::int2[], $7::bytea[], $8::text[], \
@@ -43,10 +43,11 @@ macro_rules! arrays {
 
 statements! {
     AddStatements {
-        known: read::KNOWN,
-        buried: "SELECT hash FROM retain_memory_tombstones WHERE scope = \
-                 (SELECT number FROM retain_memory_scopes \
-                  WHERE app = $1 AND user_id = $2 AND tombstones > 0) AND hash = ANY($3::bytea[])",
+        existing: read::EXISTING,
+        tombstones: "SELECT hash FROM retain_memory_tombstones WHERE scope = \
+                     (SELECT number FROM retain_memory_scopes \
+                      WHERE app = $1 AND user_id = $2 AND tombstones > 0) \
+                     AND hash = ANY($3::bytea[])",
         insert: concat!(
             "INSERT INTO retain_memories (scope, revision, created_us, seq, id, kind, origin, \
              tool, session, position, event_id, author, timestamp, expires_us, body_hash, \
@@ -66,105 +67,106 @@ statements! {
     }
 }
 
-/// Takes a batch up. `sent` is what an attempt before this one has written, if the end of that was
-/// not heard of.
+/// Adds a batch. `unconfirmed` is the receipt of an earlier attempt whose commit was not confirmed.
 pub(super) async fn add(
     database: &Database,
     models: &ModelNumbers,
     batch: &MemoryBatch,
-    sent: &mut Option<IngestReceipt>,
+    unconfirmed: &mut Option<IngestReceipt>,
 ) -> Outcome<IngestReceipt> {
-    models.meet(database, vectors(batch)).await?;
+    models
+        .register_models(database, list_vectors(batch))
+        .await?;
     let transaction = database.transaction().await?;
     let (scopes, statements) = join!(
         biased; ScopeStatements::prepare(&transaction), AddStatements::prepare(&transaction)
     );
     let (scopes, statements) = (scopes?, statements?);
-    let before = *sent;
+    let earlier = *unconfirmed;
     let planned = async {
-        let look = look(&transaction, &scopes, &statements, batch).await?;
-        let (plans, totals) = look.plan(batch)?;
-        let added = added(&plans);
-        if added.added + added.replaced == 0 {
-            return Ok((None, before.unwrap_or(added)));
+        let existing = lock_and_read(&transaction, &scopes, &statements, batch).await?;
+        let (plans, totals) = existing.plan(batch)?;
+        let receipt = count_plans(&plans);
+        if receipt.added + receipt.replaced == 0 {
+            return Ok((None, earlier.unwrap_or(receipt)));
         }
-        let mut row = match look.row {
+        let mut row = match existing.row {
             Some(row) => row,
             None => scope::create(&transaction, &scopes, &batch.scope).await?,
         };
         row.totals = totals;
-        Ok((Some((row, plans)), added))
+        Ok((Some((row, plans)), receipt))
     };
     let planned = planned.await;
-    let (transaction, (work, added)) = or_roll_back(transaction, planned).await?;
+    let (transaction, (work, receipt)) = or_roll_back(transaction, planned).await?;
     let Some((mut row, plans)) = work else {
         transaction.roll_back().await?;
-        return Ok(added);
+        return Ok(receipt);
     };
-    let writes = Writes::of(&mut row, batch, &plans, models);
-    *sent = Some(added);
+    let writes = MemoryWrites::from_plans(&mut row, batch, &plans, models);
+    *unconfirmed = Some(receipt);
     writes
         .send(&transaction, &scopes, &statements, &mut row, batch.now_us)
         .await?;
-    transaction.ended();
-    Ok(added)
+    transaction.release();
+    Ok(receipt)
 }
 
-fn vectors(batch: &MemoryBatch) -> Vec<&MemoryVector> {
+fn list_vectors(batch: &MemoryBatch) -> Vec<&MemoryVector> {
     let vectors = batch.memories.iter().map(|memory| &memory.new.vectors);
     let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
     vectors.flatten().collect()
 }
 
-/// What there is already, as far as the batch asks.
-struct Look {
+/// The stored rows that decide how a batch is added.
+struct ExistingRows {
     row: Option<ScopeRow>,
-    known: HashMap<String, Vec<ExistingMemory>>,
-    buried: HashSet<Tombstone>,
+    memories: HashMap<String, Vec<ExistingMemory>>,
+    tombstones: HashSet<Tombstone>,
 }
 
-/// Begins, locks the scope, and looks.
-async fn look(
+/// Begins the transaction, locks the scope, and reads the rows that the batch may conflict with.
+async fn lock_and_read(
     transaction: &Transaction,
     scopes: &ScopeStatements,
     statements: &AddStatements,
     batch: &MemoryBatch,
-) -> Outcome<Look> {
+) -> Outcome<ExistingRows> {
     let (app, user) = (&batch.scope.app, &batch.scope.user);
     let ids: Vec<&str> = batch.memories.iter().map(|it| it.new.id.as_str()).collect();
     let hashes: Vec<Tombstone> = batch
         .memories
         .iter()
-        .flat_map(|it| hashes(batch, it))
+        .flat_map(|it| tombstones_for(batch, it))
         .collect();
     let hashes: Vec<&[u8]> = hashes.iter().map(|hash| hash.0.as_slice()).collect();
-    let (begun, row, known, buried) = join!(
+    let (begun, row, memories, tombstones) = join!(
         biased;
         transaction.begin(),
-        // After the lock, the statements below see what earlier holders wrote.
+        // Statements after the lock see the commits of earlier lock holders.
         transaction.query(&scopes.lock, [app, user]),
-        transaction.query(&statements.known, [app, user, &ids]),
-        transaction.query(&statements.buried, [app, user, &hashes]),
+        transaction.query(&statements.existing, [app, user, &ids]),
+        transaction.query(&statements.tombstones, [app, user, &hashes]),
     );
     begun?;
-    Ok(Look {
-        row: scope::locked(&row?)?,
-        known: read::by_id(&known?)?,
-        buried: tombstones(&buried?)?,
+    Ok(ExistingRows {
+        row: scope::read_locked(&row?)?,
+        memories: read::group_by_id(&memories?)?,
+        tombstones: read_tombstones(&tombstones?)?,
     })
 }
 
-fn tombstones(found: &[Row]) -> Result<HashSet<Tombstone>, Error> {
+fn read_tombstones(rows: &[Row]) -> Result<HashSet<Tombstone>, Error> {
     let mut hashes = HashSet::new();
-    for row in found {
+    for row in rows {
         let hash = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(0)?);
         hashes.extend(hash.map(Tombstone));
     }
     Ok(hashes)
 }
 
-/// The hashes that would be left of a memory if it was forgotten.
-fn hashes(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
+/// The tombstones that would exist if the memory had been forgotten.
+fn tombstones_for(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
     let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
     [
         Tombstone::of_entry(&batch.scope, session, id),
@@ -172,14 +174,14 @@ fn hashes(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
     ]
 }
 
-impl Look {
+impl ExistingRows {
     fn plan(&self, batch: &MemoryBatch) -> Outcome<(Vec<MemoryPlan>, MemoryTotals)> {
         let last_seq = self.row.as_ref().map_or(0, |row| row.last_seq);
         let plans = plan_batch(batch, last_seq, |memory| -> Result<_, Infallible> {
-            let known = self.known.get(&memory.new.id).cloned();
-            let is_buried = |hash: &Tombstone| self.buried.contains(hash);
-            let is_forgotten = hashes(batch, memory).iter().any(is_buried);
-            Ok((known.unwrap_or_default(), is_forgotten))
+            let same_id = self.memories.get(&memory.new.id).cloned();
+            let has_tombstone = |hash: &Tombstone| self.tombstones.contains(hash);
+            let is_forgotten = tombstones_for(batch, memory).iter().any(has_tombstone);
+            Ok((same_id.unwrap_or_default(), is_forgotten))
         });
         let Ok(plans) = plans;
         let before = self.row.as_ref().map(|row| row.totals);
@@ -188,21 +190,21 @@ impl Look {
     }
 }
 
-/// The rows to write, in pieces.
-struct Writes<'a> {
-    inserts: Vec<Columns<'a>>,
-    replaces: Vec<Columns<'a>>,
+/// The rows to write, in chunks.
+struct MemoryWrites<'a> {
+    inserts: Vec<MemoryColumns<'a>>,
+    replaces: Vec<MemoryColumns<'a>>,
     touched: Vec<u64>,
 }
 
-impl<'a> Writes<'a> {
-    /// What the plans come to: each memory once, as the last plan for it has it.
-    fn of(
+impl<'a> MemoryWrites<'a> {
+    /// Collects the rows that the plans write. The last plan for a row wins.
+    fn from_plans(
         row: &mut ScopeRow,
         batch: &'a MemoryBatch,
         plans: &[MemoryPlan],
         models: &ModelNumbers,
-    ) -> Writes<'a> {
+    ) -> MemoryWrites<'a> {
         let last = row.last_seq;
         let mut memories: BTreeMap<u64, &PreparedMemory> = BTreeMap::new();
         let mut touched = Vec::new();
@@ -220,14 +222,14 @@ impl<'a> Writes<'a> {
             }
         }
         let new = memories.split_off(&(last + 1));
-        Writes {
-            inserts: pieces(new, models),
-            replaces: pieces(memories, models),
+        MemoryWrites {
+            inserts: build_chunks(new, models),
+            replaces: build_chunks(memories, models),
             touched,
         }
     }
 
-    /// Writes and commits. The last pieces travel with the end.
+    /// Writes and commits. The last chunks are pipelined with the commit to save a round trip.
     async fn send(
         mut self,
         transaction: &Transaction,
@@ -238,21 +240,21 @@ impl<'a> Writes<'a> {
     ) -> Result<(), Error> {
         let (number, revision) = (row.number, signed(row.revision + 1));
         let (insert, replace) = (self.inserts.pop(), self.replaces.pop());
-        for piece in &self.inserts {
-            let params = piece.params(&number, &revision, Some(&now_us));
+        for chunk in &self.inserts {
+            let params = chunk.params(&number, &revision, Some(&now_us));
             transaction.query_all(&statements.insert, &params).await?;
         }
-        for piece in &self.replaces {
-            let params = piece.params(&number, &revision, None);
+        for chunk in &self.replaces {
+            let params = chunk.params(&number, &revision, None);
             transaction.query_all(&statements.replace, &params).await?;
         }
         let insert = insert.as_ref();
-        let insert = insert.map(|piece| piece.params(&number, &revision, Some(&now_us)));
+        let insert = insert.map(|chunk| chunk.params(&number, &revision, Some(&now_us)));
         let replace = replace.as_ref();
-        let replace = replace.map(|piece| piece.params(&number, &revision, None));
+        let replace = replace.map(|chunk| chunk.params(&number, &revision, None));
         let insert = insert.as_deref();
         let replace = replace.as_deref();
-        let (inserted, replaced, touched, ended) = join!(
+        let (inserted, replaced, touched, committed) = join!(
             biased;
             if_some(insert.map(|params| transaction.query_all(&statements.insert, params))),
             if_some(replace.map(|params| transaction.query_all(&statements.replace, params))),
@@ -262,30 +264,30 @@ impl<'a> Writes<'a> {
         inserted?;
         replaced?;
         touched?;
-        ended
+        committed
     }
 }
 
-pub(super) fn pieces<'a>(
+pub(super) fn build_chunks<'a>(
     memories: BTreeMap<u64, &'a PreparedMemory>,
     models: &ModelNumbers,
-) -> Vec<Columns<'a>> {
-    let mut pieces: Vec<Columns<'a>> = Vec::new();
+) -> Vec<MemoryColumns<'a>> {
+    let mut chunks: Vec<MemoryColumns<'a>> = Vec::new();
     for (seq, memory) in memories {
-        let has_room = pieces.last().is_some_and(Columns::has_room);
+        let has_room = chunks.last().is_some_and(MemoryColumns::has_room);
         if !has_room {
-            pieces.push(Columns::default());
+            chunks.push(MemoryColumns::default());
         }
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(seq, memory, models);
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.push(seq, memory, models);
         }
     }
-    pieces
+    chunks
 }
 
-/// Memories, column by column.
+/// Memories as one array per column.
 #[derive(Default)]
-pub(super) struct Columns<'a> {
+pub(super) struct MemoryColumns<'a> {
     bytes: usize,
     seqs: Vec<i64>,
     ids: Vec<&'a str>,
@@ -299,7 +301,7 @@ pub(super) struct Columns<'a> {
     times: Vec<f64>,
     expiries: Vec<Option<i64>>,
     hashes: Vec<i64>,
-    notes: Vec<Option<&'a [u8]>>,
+    metadata: Vec<Option<&'a [u8]>>,
     contents: Vec<&'a [u8]>,
     fixed_models: Vec<Option<i64>>,
     fixed: Vec<Option<&'a [u8]>>,
@@ -307,7 +309,7 @@ pub(super) struct Columns<'a> {
     embeddings: Vec<Option<&'a [u8]>>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> MemoryColumns<'a> {
     fn has_room(&self) -> bool {
         self.seqs.len() < ROWS_MAX && self.bytes < BYTES_MAX
     }
@@ -328,7 +330,7 @@ impl<'a> Columns<'a> {
         self.times.push(new.timestamp);
         self.expiries.push(new.expires_us);
         self.hashes.push(memory.body_hash as i64);
-        self.notes
+        self.metadata
             .push(memory.metadata_json.as_ref().map(String::as_bytes));
         self.contents.push(memory.content_json.as_bytes());
         self.fixed_models.push(models.number(fixed));
@@ -338,7 +340,7 @@ impl<'a> Columns<'a> {
             .push(embedding.map(|vector| vector.bytes.as_slice()));
     }
 
-    /// The parameters of a statement with `arrays`, and one behind them.
+    /// The parameters of a statement that uses `arrays`, followed by `last`.
     pub(super) fn params<'p>(
         &'p self,
         scope: &'p i64,
@@ -360,7 +362,7 @@ impl<'a> Columns<'a> {
             &self.times,
             &self.expiries,
             &self.hashes,
-            &self.notes,
+            &self.metadata,
             &self.contents,
             &self.fixed_models,
             &self.fixed,

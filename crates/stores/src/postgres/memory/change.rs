@@ -1,4 +1,4 @@
-//! Changes memories: edits, forgetting, expiry, embeddings.
+//! Edits, forgets, expires and erases memories, and sets their embeddings.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Memories that a filter is shown at a time.
+/// Memories that `forget` reads per query when it applies a filter.
 const PAGE: i64 = 2000;
 
 statements! {
@@ -33,7 +33,7 @@ statements! {
             "SELECT seq, (", memory_bytes!(), ")::int8 FROM retain_memories WHERE scope = ",
             scope_number!(), " AND id = $3"
         ),
-        // The vectors of what it said go with that.
+        // Vectors of the old content are dropped with it.
         edit: "UPDATE retain_memories SET revision = $3, content = $4, custom_metadata = $5, \
                expires_us = $6, updated_us = $7, \
                fixed_model = CASE WHEN $8 THEN NULL ELSE fixed_model END, \
@@ -68,8 +68,8 @@ pub(super) async fn update(
         transaction.query(&statements.bytes, which),
     );
     begun?;
-    let (row, same_id, bytes) = (scope::locked(&row?)?, same_id?, bytes?);
-    let planned = plan(id, edit, row, &same_id, &bytes);
+    let (row, same_id, bytes) = (scope::read_locked(&row?)?, same_id?, bytes?);
+    let planned = plan_update(id, edit, row, &same_id, &bytes);
     let (transaction, planned) = or_roll_back(transaction, planned).await?;
     let Some((mut row, edited)) = planned else {
         transaction.roll_back().await?;
@@ -88,7 +88,7 @@ pub(super) async fn update(
         &edit.update.content.is_some(),
     ];
     let touched = [edited.seq];
-    let (written, touched, ended) = join!(
+    let (written, touched, committed) = join!(
         biased;
         transaction.execute(&statements.edit, params),
         scope::touch(&transaction, &scopes, &mut row, &touched),
@@ -96,24 +96,24 @@ pub(super) async fn update(
     );
     written?;
     touched?;
-    ended?;
-    transaction.ended();
+    committed?;
+    transaction.release();
     Ok(true)
 }
 
-/// What a change by hand makes of a memory.
-struct Edited {
+/// A memory after an edit.
+struct EditedMemory {
     seq: u64,
     changed: retain_core::PreparedMemory,
 }
 
-fn plan(
+fn plan_update(
     id: &str,
     edit: &MemoryEdit,
     row: Option<ScopeRow>,
     same_id: &[Row],
     bytes: &[Row],
-) -> Outcome<Option<(ScopeRow, Edited)>> {
+) -> Outcome<Option<(ScopeRow, EditedMemory)>> {
     let Some(mut row) = row else {
         return Ok(None);
     };
@@ -122,15 +122,15 @@ fn plan(
         return Ok(None);
     };
     let seq = record.info.seq;
-    let mut taken = 0;
+    let mut old_bytes = 0;
     for row in bytes {
         if unsigned(row, 0)? == seq {
-            taken = unsigned(row, 1)?;
+            old_bytes = unsigned(row, 1)?;
         }
     }
-    let (changed, totals) = plan_edit(row.totals, &record, taken, edit)?;
+    let (changed, totals) = plan_edit(row.totals, &record, old_bytes, edit)?;
     row.totals = totals;
-    Ok(Some((row, Edited { seq, changed })))
+    Ok(Some((row, EditedMemory { seq, changed })))
 }
 
 statements! {
@@ -146,13 +146,13 @@ statements! {
     }
 }
 
-/// Forgets. `sent` is what an attempt before this one has removed, if the end of that was not heard
-/// of.
+/// Forgets memories. `unconfirmed` is the receipt of an earlier attempt whose commit was not
+/// confirmed.
 pub(super) async fn forget(
     database: &Database,
     scope: &MemoryScope,
     what: &Forget,
-    sent: &mut Option<ForgetReceipt>,
+    unconfirmed: &mut Option<ForgetReceipt>,
 ) -> Outcome<ForgetReceipt> {
     let transaction = database.transaction().await?;
     let (scopes, statements) = join!(
@@ -164,28 +164,28 @@ pub(super) async fn forget(
         biased; transaction.begin(), transaction.query(&scopes.lock, whose)
     );
     begun?;
-    let row = scope::locked(&row?)?;
+    let row = scope::read_locked(&row?)?;
     let found = match &row {
-        Some(row) => removed(&transaction, &statements, scope, row, what).await,
+        Some(row) => find_removed(&transaction, &statements, scope, row, what).await,
         None => Ok(Vec::new()),
     };
     let (transaction, removed) = or_roll_back(transaction, found).await?;
     let Some(mut row) = row.filter(|_| !removed.is_empty()) else {
         transaction.roll_back().await?;
-        return Ok(sent.unwrap_or_default());
+        return Ok(unconfirmed.unwrap_or_default());
     };
     let how = match what {
         Forget::Ids(_) => MemoryRemoval::ById,
         Forget::Matching(_) => MemoryRemoval::ByAddress,
     };
     let receipt = remove(&transaction, &scopes, scope, &mut row, &removed, how).await?;
-    *sent = Some(receipt);
+    *unconfirmed = Some(receipt);
     transaction.commit().await?;
-    transaction.ended();
+    transaction.release();
     Ok(receipt)
 }
 
-async fn removed(
+async fn find_removed(
     transaction: &Transaction,
     statements: &ForgetStatements,
     scope: &MemoryScope,
@@ -194,7 +194,7 @@ async fn removed(
 ) -> Outcome<Vec<RemovedMemory>> {
     let filter = match what {
         Forget::Ids(ids) => {
-            let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::possible(ids)];
+            let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::storable_ids(ids)];
             let found = transaction.query(&statements.with_ids, params).await?;
             let removed = found.iter().map(|row| Ok(rows::removed_memory(row)?));
             return removed.collect();
@@ -224,7 +224,7 @@ async fn removed(
     }
 }
 
-/// Removes memories of a scope that is locked, and writes what it comes to.
+/// Removes memories of a locked scope and updates the scope row.
 async fn remove(
     transaction: &Transaction,
     scopes: &ScopeStatements,
@@ -267,7 +267,7 @@ statements! {
     }
 }
 
-/// Removes up to `limit` memories, of anybody, whose time is up.
+/// Removes up to `limit` expired memories of all users.
 pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Outcome<u64> {
     let limit = signed(limit as u64);
     let transaction = database.transaction().await?;
@@ -308,7 +308,7 @@ pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Ou
             .memories;
     }
     transaction.commit().await?;
-    transaction.ended();
+    transaction.release();
     Ok(count)
 }
 
@@ -330,7 +330,7 @@ pub(super) async fn set_embeddings(
     embeddings: &[NewEmbedding],
 ) -> Outcome<()> {
     let vectors = embeddings.iter().map(|new| &new.vector);
-    models.meet(database, vectors.collect()).await?;
+    models.register_models(database, vectors.collect()).await?;
     let transaction = database.transaction().await?;
     let (scopes, statements) = join!(
         biased; ScopeStatements::prepare(&transaction), EmbeddingStatements::prepare(&transaction)
@@ -341,36 +341,36 @@ pub(super) async fn set_embeddings(
         biased; transaction.begin(), transaction.query(&scopes.lock, whose)
     );
     begun?;
-    let row = scope::locked(&row?)?;
+    let row = scope::read_locked(&row?)?;
     let Some(mut row) = row.filter(|row| row.mark().generation == generation) else {
         transaction.roll_back().await?;
         return Ok(());
     };
-    let found = set(&transaction, &statements, models, row.number, embeddings).await?;
-    if found.is_empty() {
+    let updated = set_current(&transaction, &statements, models, row.number, embeddings).await?;
+    if updated.is_empty() {
         transaction.roll_back().await?;
         return Ok(());
     }
-    let (touched, ended) = join!(
+    let (touched, committed) = join!(
         biased;
-        scope::touch(&transaction, &scopes, &mut row, &found),
+        scope::touch(&transaction, &scopes, &mut row, &updated),
         transaction.commit(),
     );
     touched?;
-    ended?;
-    transaction.ended();
+    committed?;
+    transaction.release();
     Ok(())
 }
 
-/// Sets the vectors of bodies that are still the same; says of which memories.
-async fn set(
+/// Sets the vectors of memories whose revision has not changed; returns their numbers.
+async fn set_current(
     transaction: &Transaction,
     statements: &EmbeddingStatements,
     models: &ModelNumbers,
     scope: i64,
     embeddings: &[NewEmbedding],
 ) -> Result<Vec<u64>, Error> {
-    // Of two for one body the last one counts.
+    // If a revision has two vectors, the last one wins.
     let last = embeddings
         .iter()
         .map(|new| ((new.seq, new.revision), &new.vector));
@@ -385,7 +385,7 @@ async fn set(
 }
 
 statements! {
-    /// What erases the memories of a user.
+    /// The statements that erase a user's memories.
     ErasureStatements {
         lock: "SELECT number FROM retain_memory_scopes WHERE app = $1 AND user_id = $2 FOR UPDATE",
         memories: "DELETE FROM retain_memories WHERE scope = $1 AND seq IN \
@@ -396,8 +396,8 @@ statements! {
     }
 }
 
-/// Removes some of a user's memories, and at last everything that told of them; says how many rows.
-/// In a transaction that locks nothing behind this.
+/// Removes one chunk of a user's memories, and the scope with the last chunk; returns the number of
+/// memories removed. Must take the last lock of its transaction.
 pub(in crate::postgres) async fn erase_chunk(
     transaction: &Transaction,
     app: &str,

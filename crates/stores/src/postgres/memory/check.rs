@@ -6,15 +6,16 @@ use tokio_postgres::Error;
 use super::rows::{self, full_columns, unsigned};
 use crate::{
     postgres::pool::{Failure, Transaction, statements},
-    sql::memory::{Models, about_columns, memory_bytes, other_totals, unreadable},
+    sql::memory::{
+        Models, about_columns, describe_unreadable, describe_wrong_totals, memory_bytes,
+    },
 };
 
-/// Rows that are read at a time.
+/// Rows that one query reads.
 const STEP: i64 = 1000;
 
 statements! {
-    /// What a check asks.
-    Statements {
+    CheckStatements {
         scopes: concat!(
             "SELECT number, app, user_id, entries, bytes, \
              (SELECT count(*) FROM retain_memories WHERE scope = number), \
@@ -31,13 +32,13 @@ statements! {
     }
 }
 
-/// Every memory can be read and is somebody's, and users' totals are those of their rows. In a
-/// transaction that reads from one snapshot.
+/// Reports unreadable and orphaned memories, and totals that differ from the rows. The transaction
+/// must read from one snapshot.
 pub(in crate::postgres) async fn check(
     transaction: &Transaction,
     problems: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let statements = Statements::prepare(transaction).await?;
+    let statements = CheckStatements::prepare(transaction).await?;
     let mut after = i64::MIN;
     loop {
         let scopes = transaction.query(&statements.scopes, [&after, &STEP]);
@@ -46,9 +47,9 @@ pub(in crate::postgres) async fn check(
             after = row.try_get(0)?;
             let owner: (String, String) = (row.try_get(1)?, row.try_get(2)?);
             let scope = MemoryScope::new(owner.0, owner.1);
-            let noted = (unsigned(row, 3)?, unsigned(row, 4)?);
-            let found = (unsigned(row, 5)?, unsigned(row, 6)?);
-            problems.extend(other_totals(&scope, noted, found));
+            let recorded = (unsigned(row, 3)?, unsigned(row, 4)?);
+            let counted = (unsigned(row, 5)?, unsigned(row, 6)?);
+            problems.extend(describe_wrong_totals(&scope, recorded, counted));
             check_rows(transaction, &statements, after, &scope, problems).await?;
         }
         if scopes.is_empty() {
@@ -64,7 +65,7 @@ pub(in crate::postgres) async fn check(
 
 async fn check_rows(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &CheckStatements,
     number: i64,
     scope: &MemoryScope,
     problems: &mut Vec<String>,
@@ -77,10 +78,10 @@ async fn check_rows(
             after = row.try_get(0)?;
             match rows::record(row, &Models::new()) {
                 Ok(_) => {}
-                Err(Failure::Decided(error)) => problems.push(unreadable(scope, &error)),
+                Err(Failure::Decided(error)) => problems.push(describe_unreadable(scope, &error)),
                 Err(Failure::Database(error)) => return Err(error),
-                // Reading a row that is here asks nobody.
-                Err(Failure::NoConnection(_) | Failure::Again(_)) => {}
+                // Decoding a fetched row needs no connection.
+                Err(Failure::NoConnection(_) | Failure::Transient(_)) => {}
             }
         }
         if rows.len() < STEP as usize {

@@ -1,8 +1,8 @@
-//! Memories on the session database: erased with the user.
+//! The memory store on the session database. It is erased with the user.
 //!
-//! The way of an add: [`PostgresMemoryStore`] → `add` (locks the scope and looks in one round trip,
-//! plans, writes in another) → `scope`. The way of a read: → `read` (one statement) → `rows`. A
-//! writer locks the row of the scope before everything else, and nothing of sessions behind it.
+//! Add: [`PostgresMemoryStore`] → `add` (locks the scope and reads in one round trip, plans, writes in
+//! another) → `scope`. Read: [`PostgresMemoryStore`] → `read` (one statement) → `rows`. To avoid
+//! deadlocks, a writer locks the scope row first and locks no session rows after it.
 
 mod add;
 mod change;
@@ -25,7 +25,7 @@ use retain_core::{
 use super::{
     PostgresStore, addresses,
     locks::{KeyedLockGuard, KeyedLocks, LockKey},
-    pool::{Database, Failure, Transaction, tried},
+    pool::{Database, Failure, Transaction, retry},
 };
 
 use models::ModelNumbers;
@@ -33,7 +33,7 @@ use models::ModelNumbers;
 pub(super) use change::erase_chunk;
 pub(super) use check::check;
 
-/// The memories on a session database: [`PostgresStore::memory`] gives it.
+/// A memory store on a session database. [`PostgresStore::memory`] creates it.
 #[derive(Clone)]
 pub struct PostgresMemoryStore {
     database: Arc<Database>,
@@ -44,14 +44,14 @@ pub struct PostgresMemoryStore {
 
 impl fmt::Debug for PostgresMemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_tuple("PostgresMemoryStore");
-        shown.field(&self.uri).finish()
+        let mut tuple = f.debug_tuple("PostgresMemoryStore");
+        tuple.field(&self.uri).finish()
     }
 }
 
 impl PostgresStore {
-    /// The long-term memory on this database. Erasing a user erases it too; deleting a session
-    /// leaves what was remembered of it.
+    /// The long-term memory on this database. Erasing a user erases it too; deleting a session keeps
+    /// the memories ingested from it.
     pub fn memory(&self) -> PostgresMemoryStore {
         PostgresMemoryStore {
             database: Arc::clone(&self.database),
@@ -70,16 +70,15 @@ impl From<MemoryError> for Failure<MemoryError> {
     }
 }
 
-/// What a caller is told.
-fn told(failure: Failure<MemoryError>) -> MemoryError {
+fn into_memory_error(failure: Failure<MemoryError>) -> MemoryError {
     match failure {
         Failure::Decided(error) => error,
         failure => MemoryError::backend(failure.cause()),
     }
 }
 
-/// Gives the transaction back, if there is something to go on with; else takes it back, so that its
-/// connection can be used by others.
+/// Returns the transaction with the value. On a failure other than a database error, rolls back, so
+/// that the connection returns to the pool.
 async fn or_roll_back<T>(
     transaction: Transaction,
     outcome: Outcome<T>,
@@ -87,7 +86,7 @@ async fn or_roll_back<T>(
     match outcome {
         Ok(value) => Ok((transaction, value)),
         Err(failure) => {
-            if matches!(failure, Failure::Decided(_) | Failure::Again(_)) {
+            if matches!(failure, Failure::Decided(_) | Failure::Transient(_)) {
                 transaction.roll_back().await?;
             }
             Err(failure)
@@ -96,9 +95,9 @@ async fn or_roll_back<T>(
 }
 
 impl PostgresMemoryStore {
-    /// Runs work in a task of its own. A holder of a scope's lock must make progress even if its caller
+    /// Runs work in its own task. The holder of a scope's lock must make progress even if its caller
     /// stops polling.
-    async fn apart<T, F>(
+    async fn run_in_task<T, F>(
         &self,
         work: impl FnOnce(PostgresMemoryStore) -> F,
     ) -> Result<T, MemoryError>
@@ -112,10 +111,10 @@ impl PostgresMemoryStore {
 }
 
 impl PostgresMemoryStore {
-    /// Waits for others of this process that are about to write memories of the same user.
+    /// Waits for other tasks of this process that write memories of the same user.
     async fn lock(&self, scope: &MemoryScope) -> Result<Vec<KeyedLockGuard>, MemoryError> {
         let keys = vec![LockKey::Memories(scope.clone())];
-        self.locks.lock_all(keys).await.map_err(told)
+        self.locks.lock_all(keys).await.map_err(into_memory_error)
     }
 }
 
@@ -125,10 +124,10 @@ impl MemoryStore for PostgresMemoryStore {
         if batch.memories.is_empty() {
             return Ok(IngestReceipt::default());
         }
-        self.apart(|store| async move {
+        self.run_in_task(|store| async move {
             let _locked = store.lock(&batch.scope).await?;
-            let (database, models, mut sent) = (&store.database, &store.models, None);
-            tried!(add::add(database, models, &batch, &mut sent)).map_err(told)
+            let (database, models, mut unconfirmed) = (&store.database, &store.models, None);
+            retry!(add::add(database, models, &batch, &mut unconfirmed)).map_err(into_memory_error)
         })
         .await
     }
@@ -139,11 +138,11 @@ impl MemoryStore for PostgresMemoryStore {
         session: Option<&str>,
         ids: &[String],
     ) -> Result<Vec<Option<u64>>, MemoryError> {
-        tried!(read::body_hashes(&self.database, scope, session, ids)).map_err(told)
+        retry!(read::body_hashes(&self.database, scope, session, ids)).map_err(into_memory_error)
     }
 
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
-        tried!(read::mark(&self.database, scope)).map_err(told)
+        retry!(read::mark(&self.database, scope)).map_err(into_memory_error)
     }
 
     async fn changes(
@@ -151,7 +150,7 @@ impl MemoryStore for PostgresMemoryStore {
         scope: &MemoryScope,
         since: MemoryMark,
     ) -> Result<MemoryChanges, MemoryError> {
-        tried!(read::changes(&self.database, scope, since)).map_err(told)
+        retry!(read::changes(&self.database, scope, since)).map_err(into_memory_error)
     }
 
     async fn rows(
@@ -160,7 +159,7 @@ impl MemoryStore for PostgresMemoryStore {
         rows: MemoryRows,
         with_vectors: bool,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
-        tried!(read::rows(&self.database, scope, &rows, with_vectors)).map_err(told)
+        retry!(read::rows(&self.database, scope, &rows, with_vectors)).map_err(into_memory_error)
     }
 
     async fn update(
@@ -170,9 +169,9 @@ impl MemoryStore for PostgresMemoryStore {
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.apart(|store| async move {
+        self.run_in_task(|store| async move {
             let _locked = store.lock(&scope).await?;
-            tried!(change::update(&store.database, &scope, &id, &edit)).map_err(told)
+            retry!(change::update(&store.database, &scope, &id, &edit)).map_err(into_memory_error)
         })
         .await
     }
@@ -182,17 +181,23 @@ impl MemoryStore for PostgresMemoryStore {
         scope: &MemoryScope,
         what: Arc<Forget>,
     ) -> Result<ForgetReceipt, MemoryError> {
-        let (scope, mut sent) = (scope.clone(), None);
-        self.apart(|store| async move {
+        let (scope, mut unconfirmed) = (scope.clone(), None);
+        self.run_in_task(|store| async move {
             let _locked = store.lock(&scope).await?;
-            tried!(change::forget(&store.database, &scope, &what, &mut sent)).map_err(told)
+            retry!(change::forget(
+                &store.database,
+                &scope,
+                &what,
+                &mut unconfirmed
+            ))
+            .map_err(into_memory_error)
         })
         .await
     }
 
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
-        self.apart(|store| async move {
-            tried!(change::expire(&store.database, now_us, limit)).map_err(told)
+        self.run_in_task(|store| async move {
+            retry!(change::expire(&store.database, now_us, limit)).map_err(into_memory_error)
         })
         .await
     }
@@ -202,7 +207,7 @@ impl MemoryStore for PostgresMemoryStore {
         scope: &MemoryScope,
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError> {
-        tried!(read::statistics(&self.database, scope, now_us)).map_err(told)
+        retry!(read::statistics(&self.database, scope, now_us)).map_err(into_memory_error)
     }
 
     async fn without_embedding(
@@ -214,10 +219,10 @@ impl MemoryStore for PostgresMemoryStore {
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
         let database = &self.database;
-        tried!(read::without_embedding(
+        retry!(read::without_embedding(
             database, scope, model, dims, after, limit
         ))
-        .map_err(told)
+        .map_err(into_memory_error)
     }
 
     async fn set_embeddings(
@@ -227,16 +232,16 @@ impl MemoryStore for PostgresMemoryStore {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
         let scope = scope.clone();
-        self.apart(|store| async move {
+        self.run_in_task(|store| async move {
             let (database, models) = (&store.database, &store.models);
-            tried!(change::set_embeddings(
+            retry!(change::set_embeddings(
                 database,
                 models,
                 &scope,
                 generation,
                 &embeddings
             ))
-            .map_err(told)
+            .map_err(into_memory_error)
         })
         .await
     }
@@ -246,7 +251,7 @@ impl MemoryStore for PostgresMemoryStore {
         after: Option<&MemoryScope>,
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError> {
-        tried!(addresses::memory_scopes(&self.database, after, limit)).map_err(told)
+        retry!(addresses::memory_scopes(&self.database, after, limit)).map_err(into_memory_error)
     }
 
     async fn tombstones(
@@ -255,14 +260,15 @@ impl MemoryStore for PostgresMemoryStore {
         after: Option<Tombstone>,
         limit: usize,
     ) -> Result<Vec<Tombstone>, MemoryError> {
-        tried!(restore::tombstones(&self.database, scope, after, limit)).map_err(told)
+        retry!(restore::tombstones(&self.database, scope, after, limit)).map_err(into_memory_error)
     }
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
-        self.apart(|store| async move {
+        self.run_in_task(|store| async move {
             let _locked = store.lock(&restore.scope).await?;
             let (database, models, mut is_sent) = (&store.database, &store.models, false);
-            tried!(restore::restore(database, models, &restore, &mut is_sent)).map_err(told)
+            retry!(restore::restore(database, models, &restore, &mut is_sent))
+                .map_err(into_memory_error)
         })
         .await
     }

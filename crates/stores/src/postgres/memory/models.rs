@@ -1,4 +1,4 @@
-//! What makes vectors has a number. Numbers are never taken back, so they are looked up once.
+//! The numbers of embedding models. A number never changes, so each process looks it up once.
 
 use std::{
     collections::HashMap,
@@ -11,64 +11,66 @@ use tokio::join;
 use super::{Outcome, rows::signed};
 use crate::postgres::pool::{Database, Failure};
 
-/// The numbers that this process has met.
+/// The model numbers that this process has cached.
 #[derive(Debug, Default)]
 pub(super) struct ModelNumbers {
-    known: Mutex<HashMap<(String, usize), i64>>,
+    cached: Mutex<HashMap<(String, usize), i64>>,
 }
 
 impl ModelNumbers {
     fn lock(&self) -> MutexGuard<'_, HashMap<(String, usize), i64>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the numbers of what made these vectors known. To be called before a transaction: a new
-    /// number is everybody's at once, and nobody waits for another's transaction to have it.
-    pub(super) async fn meet(
+    /// Caches the numbers of the models of these vectors. Call it before a transaction begins: the
+    /// number then commits at once, and no other writer waits for the transaction to end.
+    pub(super) async fn register_models(
         &self,
         database: &Database,
         vectors: Vec<&MemoryVector>,
     ) -> Outcome<()> {
         let mut new: Vec<&MemoryVector> = Vec::new();
         for vector in vectors {
-            let is_met = |met: &&MemoryVector| met.model == vector.model && met.dims == vector.dims;
-            if self.number(Some(vector)).is_none() && !new.iter().any(is_met) {
+            let is_same =
+                |other: &&MemoryVector| other.model == vector.model && other.dims == vector.dims;
+            if self.number(Some(vector)).is_none() && !new.iter().any(is_same) {
                 new.push(vector);
             }
         }
         for vector in new {
-            let number = find_or_make(database, vector).await?;
+            let number = find_or_create(database, vector).await?;
             let model = (vector.model.clone(), vector.dims);
             self.lock().insert(model, number);
         }
         Ok(())
     }
 
-    /// The number of what made this vector, if it was met.
+    /// The number of the vector's model, if it is cached.
     pub(super) fn number(&self, vector: Option<&MemoryVector>) -> Option<i64> {
         let vector = vector?;
-        let known = self.lock();
-        // A name is long and met often: it is compared, not copied.
-        let mut known = known.iter();
-        let met = known.find(|((model, dims), _)| *dims == vector.dims && *model == vector.model);
-        met.map(|(_, number)| *number)
+        let cached = self.lock();
+        // A map lookup would copy the model name; a scan of the few models does not.
+        let mut cached = cached.iter();
+        let found =
+            cached.find(|((model, dims), _)| *dims == vector.dims && *model == vector.model);
+        found.map(|(_, number)| *number)
     }
 }
 
-async fn find_or_make(database: &Database, vector: &MemoryVector) -> Outcome<i64> {
+async fn find_or_create(database: &Database, vector: &MemoryVector) -> Outcome<i64> {
     let find = "SELECT number FROM retain_memory_models WHERE id = $1 AND dims = $2";
-    let make = "INSERT INTO retain_memory_models (id, dims) VALUES ($1, $2) \
-                ON CONFLICT (id, dims) DO NOTHING";
+    let create = "INSERT INTO retain_memory_models (id, dims) VALUES ($1, $2) \
+                  ON CONFLICT (id, dims) DO NOTHING";
     let (model, dims) = (vector.model.as_bytes(), signed(vector.dims as u64));
     let client = database.connection().await?;
-    let (find, make) = join!(biased; client.prepare_cached(find), client.prepare_cached(make));
-    let (find, make) = (find?, make?);
+    let (find, create) = join!(biased; client.prepare_cached(find), client.prepare_cached(create));
+    let (find, create) = (find?, create?);
     if let Some(row) = client.query_opt(&find, &[&model, &dims]).await? {
         return Ok(row.try_get(0)?);
     }
-    client.execute(&make, &[&model, &dims]).await?;
+    client.execute(&create, &[&model, &dims]).await?;
     match client.query_opt(&find, &[&model, &dims]).await? {
         Some(row) => Ok(row.try_get(0)?),
-        None => Err(Failure::Again("what makes vectors has no number yet")),
+        None => Err(Failure::Transient("the embedding model has no number yet")),
     }
 }

@@ -1,4 +1,4 @@
-//! Reading memories. Each question is one statement, so that all of its answer is from one moment.
+//! Reads memories. Each read is one statement, so that its rows come from one snapshot.
 
 use std::collections::HashMap;
 
@@ -24,18 +24,18 @@ use crate::{
     sql::memory::{Models, about_columns, memory_bytes},
 };
 
-/// As many memories are read before anybody would notice.
-const FEW: usize = 64;
+/// Rows that are decoded on the async thread; more are decoded with `block_in_place`.
+const DECODE_INLINE_MAX: usize = 64;
 
-/// Whose memories: what every statement here begins its parameters with.
+/// The condition that selects the scope of user $2 in app $1.
 macro_rules! of_user {
     () => {
         "app = $1 AND user_id = $2"
     };
 }
 
-/// The memories with one of some ids, for `rows::known`.
-pub(super) const KNOWN: &str = concat!(
+/// Selects the memories with one of the ids $3, for `rows::read_existing`.
+pub(super) const EXISTING: &str = concat!(
     "SELECT ",
     removed_columns!(),
     ", body_hash, updated_us IS NOT NULL, expires_us, custom_metadata FROM retain_memories \
@@ -44,23 +44,24 @@ pub(super) const KNOWN: &str = concat!(
     " AND id = ANY($3::text[]) ORDER BY seq"
 );
 
-/// By id, the memories that have it.
-pub(super) fn by_id(found: &[Row]) -> Outcome<HashMap<String, Vec<ExistingMemory>>> {
-    let mut known: HashMap<String, Vec<ExistingMemory>> = HashMap::new();
+/// Groups memories by id.
+pub(super) fn group_by_id(found: &[Row]) -> Outcome<HashMap<String, Vec<ExistingMemory>>> {
+    let mut memories: HashMap<String, Vec<ExistingMemory>> = HashMap::new();
     for row in found {
         let id: String = row.try_get(1)?;
-        known.entry(id).or_default().push(rows::known(row)?);
+        let memory = rows::read_existing(row)?;
+        memories.entry(id).or_default().push(memory);
     }
-    Ok(known)
+    Ok(memories)
 }
 
-/// The ids that a memory here can have: none has a NUL character.
-pub(super) fn possible<'a>(ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
+/// Filters out ids with a NUL character, which PostgreSQL cannot store in text.
+pub(super) fn storable_ids<'a>(ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     let ids = ids.into_iter().map(String::as_str);
     ids.filter(|id| !id.contains('\0')).collect()
 }
 
-async fn ask(database: &Database, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
+async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Outcome<Vec<Row>> {
     let client = database.connection().await?;
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, params).await?)
@@ -72,13 +73,13 @@ pub(super) async fn body_hashes(
     session: Option<&str>,
     ids: &[String],
 ) -> Outcome<Vec<Option<u64>>> {
-    let asked = possible(ids);
-    let found = ask(database, KNOWN, &[&scope.app, &scope.user, &asked]).await?;
-    let known = by_id(&found)?;
+    let storable = storable_ids(ids);
+    let found = query(database, EXISTING, &[&scope.app, &scope.user, &storable]).await?;
+    let memories = group_by_id(&found)?;
     let hashes = ids.iter().map(|id| {
-        let mut same_id = known.get(id)?.iter();
-        let here = same_id.find(|known| known.session.as_deref() == session);
-        here.map(|known| known.body_hash)
+        let mut same_id = memories.get(id)?.iter();
+        let same_session = same_id.find(|memory| memory.session.as_deref() == session);
+        same_session.map(|memory| memory.body_hash)
     });
     Ok(hashes.collect())
 }
@@ -90,7 +91,7 @@ pub(super) async fn mark(database: &Database, scope: &MemoryScope) -> Outcome<Me
         " FROM retain_memory_scopes WHERE ",
         of_user!()
     );
-    let found = ask(database, SQL, &[&scope.app, &scope.user]).await?;
+    let found = query(database, SQL, &[&scope.app, &scope.user]).await?;
     let row = found.first().map(rows::scope).transpose()?;
     Ok(row.map(|row| row.mark()).unwrap_or_default())
 }
@@ -109,12 +110,12 @@ pub(super) async fn changes(
         of_user!()
     );
     let revision = signed(since.revision);
-    let found = ask(database, SQL, &[&scope.app, &scope.user, &revision]).await?;
+    let found = query(database, SQL, &[&scope.app, &scope.user, &revision]).await?;
     let Some(found) = found.first() else {
         return Ok(MemoryChanges::Rebuild);
     };
     let row = rows::scope(found)?;
-    if !row.is_known_since(since) {
+    if !row.can_list_changes_since(since) {
         return Ok(MemoryChanges::Rebuild);
     }
     let seqs: Vec<i64> = found.try_get(10)?;
@@ -124,8 +125,8 @@ pub(super) async fn changes(
     })
 }
 
-/// The statements of [`rows()`] with these columns: those behind a number, those with these numbers,
-/// those with this id.
+/// The statements of [`rows()`] with these columns: memories after a number, with given numbers, and
+/// with an id.
 macro_rules! row_statements {
     ($columns:expr) => {
         [
@@ -158,18 +159,18 @@ macro_rules! row_statements {
 const BARE: [&str; 3] = row_statements!(bare_columns!());
 const FULL: [&str; 3] = row_statements!(full_columns!());
 
-/// The memories with this id; the caller holds the lock.
+/// Selects the memories with id $3.
 pub(super) const WITH_ID: &str = BARE[2];
 
 pub(super) async fn rows(
     database: &Database,
     scope: &MemoryScope,
-    asked: &MemoryRows,
+    selection: &MemoryRows,
     with_vectors: bool,
 ) -> Outcome<Vec<MemoryRecord>> {
     let [after, numbered, with_id] = if with_vectors { FULL } else { BARE };
     let (app, user) = (&scope.app, &scope.user);
-    match asked {
+    match selection {
         MemoryRows::After { seq, limit } => {
             let (seq, limit) = (signed(*seq), signed(*limit as u64));
             let params: &[Param<'_>] = &[app, user, &seq, &limit];
@@ -194,15 +195,15 @@ async fn records(
     let mut models = Models::new();
     let client = database.connection().await?;
     let found = if with_vectors {
-        let (sql, known) = join!(
+        let (sql, list_models) = join!(
             biased; client.prepare_cached(sql), client.prepare_cached(MODELS)
         );
-        let (sql, known) = (sql?, known?);
-        // In this order: what made a vector was there before it.
-        let (found, known) = join!(
-            biased; client.query(&sql, params), client.query(&known, &[])
+        let (sql, list_models) = (sql?, list_models?);
+        // Models are read last: a model commits before the first vector that refers to it.
+        let (found, model_rows) = join!(
+            biased; client.query(&sql, params), client.query(&list_models, &[])
         );
-        for row in known? {
+        for row in model_rows? {
             let id = String::from_utf8_lossy(row.try_get(1)?).into_owned();
             models.insert(row.try_get(0)?, (id, unsigned(&row, 2)? as usize));
         }
@@ -211,16 +212,18 @@ async fn records(
         let sql = client.prepare_cached(sql).await?;
         client.query(&sql, params).await?
     };
-    // Others may use the connection while this is read.
+    // Release the connection before decoding.
     drop(client);
-    decoded(&found, &models)
+    decode_rows(&found, &models)
 }
 
-/// Reads rows; where there are many, not on a thread that others wait for.
-fn decoded(found: &[Row], models: &Models) -> Outcome<Vec<MemoryRecord>> {
+/// Decodes rows. Many rows are decoded with `block_in_place`, so that other tasks can run.
+fn decode_rows(found: &[Row], models: &Models) -> Outcome<Vec<MemoryRecord>> {
     let read = || found.iter().map(|row| rows::record(row, models)).collect();
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) if found.len() > FEW => tokio::task::block_in_place(read),
+        Ok(RuntimeFlavor::MultiThread) if found.len() > DECODE_INLINE_MAX => {
+            tokio::task::block_in_place(read)
+        }
         _ => read(),
     }
 }
@@ -264,7 +267,7 @@ pub(super) async fn statistics(
         of_user!(),
         " GROUP BY s.number"
     );
-    let found = ask(database, SQL, &[&scope.app, &scope.user, &now_us]).await?;
+    let found = query(database, SQL, &[&scope.app, &scope.user, &now_us]).await?;
     let Some(row) = found.first() else {
         return Ok(MemoryStatistics::default());
     };

@@ -5,7 +5,7 @@ use tokio::join;
 
 use super::{
     Outcome,
-    add::{AddStatements, pieces},
+    add::{AddStatements, build_chunks},
     models::ModelNumbers,
     or_roll_back,
     rows::{scope_number, signed},
@@ -28,7 +28,7 @@ statements! {
     }
 }
 
-/// The hashes of what was forgotten, ascending.
+/// Lists the tombstones of a scope, ascending by hash.
 pub(super) async fn tombstones(
     database: &Database,
     scope: &MemoryScope,
@@ -42,7 +42,7 @@ pub(super) async fn tombstones(
     );
     let client = database.connection().await?;
     let statement = client.prepare_cached(SQL).await?;
-    // No hash is as short as none.
+    // The empty hash sorts before every other hash.
     let after = after.map_or(Vec::new(), |after| after.0.to_vec());
     let limit = count(Some(limit));
     let params: &[Param<'_>] = &[&scope.app, &scope.user, &after, &limit];
@@ -54,7 +54,7 @@ pub(super) async fn tombstones(
     Ok(hashes)
 }
 
-/// Writes memories of another store. `is_sent`: an earlier attempt sent them, and its commit was not
+/// Writes memories of another store. `is_sent`: an earlier attempt sent them, but its commit was not
 /// confirmed.
 pub(super) async fn restore(
     database: &Database,
@@ -62,9 +62,14 @@ pub(super) async fn restore(
     restore: &MemoryRestore,
     is_sent: &mut bool,
 ) -> Outcome<()> {
-    let vectors = restore.memories.iter().map(|kept| &kept.memory.new.vectors);
+    let vectors = restore
+        .memories
+        .iter()
+        .map(|restored| &restored.memory.new.vectors);
     let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
-    models.meet(database, vectors.flatten().collect()).await?;
+    models
+        .register_models(database, vectors.flatten().collect())
+        .await?;
     let transaction = database.transaction().await?;
     let (scopes, adding, restoring) = join!(
         biased;
@@ -80,8 +85,8 @@ pub(super) async fn restore(
             transaction.query(&scopes.lock, [&restore.scope.app, &restore.scope.user]),
         );
         begun?;
-        let found = scope::locked(&found?)?;
-        let last = restore.memories.last().map(|kept| kept.seq);
+        let found = scope::read_locked(&found?)?;
+        let last = restore.memories.last().map(|restored| restored.seq);
         let has_last = |row: &ScopeRow| last.is_some_and(|last| row.last_seq >= last);
         if *is_sent && found.as_ref().is_some_and(has_last) {
             return Ok(None);
@@ -106,36 +111,39 @@ pub(super) async fn restore(
     };
     *is_sent = true;
     let (number, revision) = (row.number, signed(row.revision + 1));
-    let memories = restore.memories.iter();
-    let memories = memories.map(|kept| (kept.seq, &kept.memory)).collect();
-    for piece in pieces(memories, models) {
-        // The times of each are set behind it: those of one add are all the same.
-        let params = piece.params(&number, &revision, Some(&0));
+    let memories = restore
+        .memories
+        .iter()
+        .map(|restored| (restored.seq, &restored.memory))
+        .collect();
+    for chunk in build_chunks(memories, models) {
+        // The insert takes one creation time for all rows; `times` then sets each row's own.
+        let params = chunk.params(&number, &revision, Some(&0));
         transaction.query_all(&adding.insert, &params).await?;
     }
-    let kept = || restore.memories.iter();
-    let seqs: Vec<i64> = kept().map(|kept| signed(kept.seq)).collect();
-    let created: Vec<i64> = kept().map(|kept| kept.created_us).collect();
-    let updated: Vec<Option<i64>> = kept().map(|kept| kept.updated_us).collect();
+    let memories = || restore.memories.iter();
+    let seqs: Vec<i64> = memories().map(|it| signed(it.seq)).collect();
+    let created: Vec<i64> = memories().map(|it| it.created_us).collect();
+    let updated: Vec<Option<i64>> = memories().map(|it| it.updated_us).collect();
     let hashes: Vec<&[u8]> = restore
         .tombstones
         .iter()
         .map(|it| it.0.as_slice())
         .collect();
-    let (timed, buried) = join!(
+    let (timed, tombstones) = join!(
         biased;
         transaction.execute(&restoring.times, [&number, &seqs, &created, &updated]),
-        transaction.execute(&scopes.bury, [&number, &hashes]),
+        transaction.execute(&scopes.insert_tombstones, [&number, &hashes]),
     );
     timed?;
-    row.tombstones += buried?;
-    let (touched, ended) = join!(
+    row.tombstones += tombstones?;
+    let (touched, committed) = join!(
         biased;
         scope::touch(&transaction, &scopes, &mut row, &[]),
         transaction.commit(),
     );
     touched?;
-    ended?;
-    transaction.ended();
+    committed?;
+    transaction.release();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What stands in the tables of the memory, and how it becomes ours.
+//! Column lists of the memory tables, and functions that decode their rows.
 
 use retain_core::{
     BoxError, Content, ExistingMemory, MemoryInfo, MemoryRecord, MemoryTotals, MemoryVectors,
@@ -9,7 +9,7 @@ pub(super) use crate::postgres::rows::{signed, unsigned};
 
 use super::Outcome;
 use crate::sql::memory::{
-    self as sql, Models, RawMemoryInfo, RemovedMemory, ScopeRow, corrupt, known_kind,
+    self as sql, Models, RawMemoryInfo, RemovedMemory, ScopeRow, corrupt, kind_or_default,
 };
 
 /// The columns of a scope, in the order in which [`scope`] reads them.
@@ -19,7 +19,7 @@ macro_rules! scope_columns {
     };
 }
 
-/// The number of the scope of the user $2 in the app $1.
+/// A subquery for the scope number of user $2 in app $1.
 macro_rules! scope_number {
     () => {
         "(SELECT number FROM retain_memory_scopes WHERE app = $1 AND user_id = $2)"
@@ -57,12 +57,12 @@ macro_rules! removed_columns {
 
 pub(super) use {bare_columns, full_columns, removed_columns, scope_columns, scope_number};
 
-/// A small number that names one of a few.
-fn choice(row: &Row, at: usize) -> Result<i64, Error> {
+/// Reads the number of an enum variant.
+fn variant_number(row: &Row, at: usize) -> Result<i64, Error> {
     Ok(i64::from(row.try_get::<_, i16>(at)?))
 }
 
-/// The text that the bytes at column `at` are, if there are any.
+/// Reads the bytes at column `at` as UTF-8 text.
 fn text(row: &Row, at: usize) -> Result<Option<String>, BoxError> {
     let bytes: Option<&[u8]> = row.try_get(at)?;
     let text = bytes.map(|bytes| std::str::from_utf8(bytes).map(str::to_owned));
@@ -87,14 +87,13 @@ pub(super) fn scope(row: &Row) -> Result<ScopeRow, Error> {
     })
 }
 
-/// Reads `removed_columns` and behind them the hash of the body, whether it was changed by hand, when
-/// its time is up, and its notes.
-pub(super) fn known(row: &Row) -> Outcome<ExistingMemory> {
+/// Reads the columns of `read::EXISTING`.
+pub(super) fn read_existing(row: &Row) -> Outcome<ExistingMemory> {
     let id: String = row.try_get(1)?;
     Ok(ExistingMemory {
         seq: unsigned(row, 0)?,
         session: row.try_get(2)?,
-        kind: known_kind(choice(row, 3)?),
+        kind: kind_or_default(variant_number(row, 3)?),
         bytes: unsigned(row, 4)?,
         body_hash: unsigned(row, 5)?,
         is_edited: row.try_get(6)?,
@@ -103,13 +102,13 @@ pub(super) fn known(row: &Row) -> Outcome<ExistingMemory> {
     })
 }
 
-/// Reads `removed_columns`. Nothing else of a memory is read: one that is damaged can go too.
+/// Reads `removed_columns`, and nothing else, so that a corrupt memory can be removed too.
 pub(super) fn removed_memory(row: &Row) -> Result<RemovedMemory, Error> {
     Ok(RemovedMemory {
         seq: unsigned(row, 0)?,
         id: row.try_get(1)?,
         session: row.try_get(2)?,
-        kind: choice(row, 3)?,
+        kind: variant_number(row, 3)?,
         bytes: unsigned(row, 4)?,
     })
 }
@@ -133,8 +132,8 @@ fn content(row: &Row) -> Result<Content, BoxError> {
     Ok(Content::from_json(std::str::from_utf8(row.try_get(15)?)?)?)
 }
 
-/// Reads the number of a memory and `about_columns`. What cannot be read is said with its id: nothing
-/// is left out, and nothing is taken for something else.
+/// Reads the number of a memory and `about_columns`. An unreadable row is an error with the memory's
+/// id; it is never skipped.
 pub(super) fn info(row: &Row) -> Outcome<MemoryInfo> {
     let id: String = row.try_get(1)?;
     let info = read_info(row, &id);
@@ -146,8 +145,8 @@ fn read_info(row: &Row, id: &str) -> Result<MemoryInfo, BoxError> {
         seq: unsigned(row, 0)?,
         id: id.to_owned(),
         revision: unsigned(row, 2)?,
-        kind: choice(row, 3)?,
-        origin: choice(row, 4)?,
+        kind: variant_number(row, 3)?,
+        origin: variant_number(row, 4)?,
         tool: text(row, 5)?,
         session: row.try_get(6)?,
         position: unsigned(row, 7)?,

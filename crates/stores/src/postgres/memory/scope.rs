@@ -1,5 +1,5 @@
-//! The row of a user's memories. Every writer locks it first, so that numbers and revisions become
-//! visible in order and a mark that was read is never overtaken by an older revision.
+//! The scope row of a user's memories. Every writer locks it first, so that numbers and revisions
+//! become visible in order and no older revision appears after a newer one was read.
 
 use retain_core::{MemoryScope, Tombstone, store_rules::MemoryRemoval};
 use tokio::join;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 statements! {
-    /// What everybody who writes says of the scope.
+    /// The statements that every memory writer uses.
     ScopeStatements {
         lock: concat!(
             "SELECT ", scope_columns!(), " FROM retain_memory_scopes \
@@ -26,22 +26,23 @@ statements! {
         write: "UPDATE retain_memory_scopes SET revision = $2, last_seq = $3, floor = $4, \
                 touched = $5, tombstones = $6, entries = $7, bytes = $8, minute = $9, \
                 in_minute = $10 WHERE number = $1",
-        note: "INSERT INTO retain_memory_touched (scope, revision, seq) \
-               SELECT $1::int8, $2::int8, seq FROM unnest($3::int8[]) AS seq \
-               ON CONFLICT DO NOTHING",
-        forget_notes: "DELETE FROM retain_memory_touched WHERE scope = $1",
+        record_touched: "INSERT INTO retain_memory_touched (scope, revision, seq) \
+                         SELECT $1::int8, $2::int8, seq FROM unnest($3::int8[]) AS seq \
+                         ON CONFLICT DO NOTHING",
+        clear_touched: "DELETE FROM retain_memory_touched WHERE scope = $1",
         remove: "DELETE FROM retain_memories WHERE scope = $1 AND seq = ANY($2::int8[])",
-        bury: "INSERT INTO retain_memory_tombstones (scope, hash) \
-               SELECT $1::int8, hash FROM unnest($2::bytea[]) AS hash ON CONFLICT DO NOTHING",
+        insert_tombstones: "INSERT INTO retain_memory_tombstones (scope, hash) \
+                            SELECT $1::int8, hash FROM unnest($2::bytea[]) AS hash \
+                            ON CONFLICT DO NOTHING",
     }
 }
 
-/// What locking has found.
-pub(super) fn locked(found: &[Row]) -> Result<Option<ScopeRow>, Error> {
-    found.first().map(rows::scope).transpose()
+/// Reads the result of `lock`.
+pub(super) fn read_locked(rows: &[Row]) -> Result<Option<ScopeRow>, Error> {
+    rows.first().map(rows::scope).transpose()
 }
 
-/// Makes the row of a user who had none when it was looked for.
+/// Creates the row of a user for whom `lock` found none. Retries if another writer created it first.
 pub(super) async fn create(
     transaction: &Transaction,
     statements: &ScopeStatements,
@@ -53,21 +54,21 @@ pub(super) async fn create(
             number: row.try_get(0)?,
             ..ScopeRow::default()
         }),
-        // What was read before does not hold any more.
-        None => Err(Failure::Again(
-            "others wrote the first memories of this user",
+        // The rows that this transaction has read are outdated.
+        None => Err(Failure::Transient(
+            "another writer created the memory scope of this user first",
         )),
     }
 }
 
-/// Sends one more revision, in which these were changed or removed.
+/// Writes the scope row with a new revision, in which the memories `seqs` were changed or removed.
 pub(super) async fn touch(
     transaction: &Transaction,
     statements: &ScopeStatements,
     row: &mut ScopeRow,
     seqs: &[u64],
 ) -> Result<(), Error> {
-    let is_noted = row.start_revision(seqs.len());
+    let is_recorded = row.start_revision(seqs.len());
     let (number, revision) = (row.number, signed(row.revision));
     let seqs: Vec<i64> = seqs.iter().map(|seq| signed(*seq)).collect();
     let (totals, counts) = (
@@ -87,21 +88,24 @@ pub(super) async fn touch(
         &totals.minute,
         &signed(totals.in_minute),
     ];
-    let note: [Param<'_>; _] = [&number, &revision, &seqs];
-    let forget: [Param<'_>; _] = [&number];
-    let (noted, forgotten, written) = join!(
+    let record: [Param<'_>; _] = [&number, &revision, &seqs];
+    let clear: [Param<'_>; _] = [&number];
+    let (recorded, cleared, written) = join!(
         biased;
-        if_some((is_noted && !seqs.is_empty()).then(|| transaction.execute(&statements.note, note))),
-        if_some((!is_noted).then(|| transaction.execute(&statements.forget_notes, forget))),
+        if_some(
+            (is_recorded && !seqs.is_empty())
+                .then(|| transaction.execute(&statements.record_touched, record))
+        ),
+        if_some((!is_recorded).then(|| transaction.execute(&statements.clear_touched, clear))),
         transaction.execute(&statements.write, written),
     );
-    noted?;
-    forgotten?;
+    recorded?;
+    cleared?;
     written.map(drop)
 }
 
-/// Removes memories and leaves their hashes; says how many hashes are new. What it comes to is the
-/// caller's to write.
+/// Removes memories and inserts their tombstones; returns the number of new tombstones. The caller
+/// updates the scope row.
 pub(super) async fn remove(
     transaction: &Transaction,
     statements: &ScopeStatements,
@@ -119,11 +123,11 @@ pub(super) async fn remove(
         .filter_map(|removed_memory| removed_memory.tombstone(scope, how));
     let hashes: Vec<Tombstone> = hashes.collect();
     let hashes: Vec<&[u8]> = hashes.iter().map(|hash| hash.0.as_slice()).collect();
-    let (removed, buried) = join!(
+    let (removed, tombstones) = join!(
         biased;
         transaction.execute(&statements.remove, [&number, &seqs]),
-        transaction.execute(&statements.bury, [&number, &hashes]),
+        transaction.execute(&statements.insert_tombstones, [&number, &hashes]),
     );
     removed?;
-    buried
+    tombstones
 }

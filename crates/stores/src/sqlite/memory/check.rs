@@ -7,9 +7,9 @@ use super::{
     Failure,
     read::{ABOUT, BYTES, SEQ_MAX, memory_key, record},
 };
-use crate::sql::memory::{Models, other_totals, unreadable};
+use crate::sql::memory::{Models, describe_unreadable, describe_wrong_totals};
 
-/// Every memory can be read and is somebody's, and users' totals are those of their rows.
+/// Reports unreadable and orphaned memories, and totals that differ from the rows.
 pub(in crate::sqlite) fn check(
     connection: &Connection,
     problems: &mut Vec<String>,
@@ -24,15 +24,15 @@ pub(in crate::sqlite) fn check(
     let mut scopes = scopes.query([SEQ_MAX])?;
     while let Some(row) = scopes.next()? {
         let scope = MemoryScope::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
-        let noted: (u64, u64) = (row.get(3)?, row.get(4)?);
-        let found: (u64, u64) = (row.get(5)?, row.get(6)?);
-        problems.extend(other_totals(&scope, noted, found));
+        let recorded: (u64, u64) = (row.get(3)?, row.get(4)?);
+        let counted: (u64, u64) = (row.get(5)?, row.get(6)?);
+        problems.extend(describe_wrong_totals(&scope, recorded, counted));
         check_rows(connection, row.get(2)?, &scope, problems)?;
     }
-    check_owners(connection, problems)
+    check_orphans(connection, problems)
 }
 
-fn check_owners(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+fn check_orphans(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
     let sql = "SELECT key FROM memories WHERE NOT EXISTS \
                (SELECT 1 FROM memory_scopes WHERE number = key >> 32) ORDER BY key";
     let mut statement = connection.prepare(sql)?;
@@ -58,7 +58,7 @@ fn check_rows(
     while let Some(row) = rows.next()? {
         match record(row, &Models::new()) {
             Ok(_) => {}
-            Err(Failure::Refused(error)) => problems.push(unreadable(scope, &error)),
+            Err(Failure::Refused(error)) => problems.push(describe_unreadable(scope, &error)),
             Err(Failure::Sql(error)) => return Err(error),
         }
     }

@@ -1,7 +1,8 @@
-//! Memories on the session database: written by the same writer, erased with the user.
+//! The memory store on the session database. It shares the session writer and is erased with the
+//! user.
 //!
-//! The way of an add: [`SqliteMemoryStore`] → `writer` → `write` (plans, then rows). The way of a
-//! read: → `readers` (a snapshot) → `read` (rows).
+//! Add: [`SqliteMemoryStore`] → `writer` → `write` (plans the batch, then writes rows). Read:
+//! [`SqliteMemoryStore`] → `readers` (a snapshot) → `read` (decodes rows).
 
 mod check;
 mod read;
@@ -22,7 +23,7 @@ use super::{SqliteStore, addresses, failed, readers::Readers, writer::Writer};
 pub(super) use check::check;
 pub(super) use write::erase_chunk;
 
-/// The memories on a session database: [`SqliteStore::memory`] gives it.
+/// A memory store on a session database. [`SqliteStore::memory`] creates it.
 #[derive(Clone)]
 pub struct SqliteMemoryStore {
     writer: Arc<Writer>,
@@ -32,14 +33,14 @@ pub struct SqliteMemoryStore {
 
 impl fmt::Debug for SqliteMemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_tuple("SqliteMemoryStore");
-        shown.field(&self.uri).finish()
+        let mut tuple = f.debug_tuple("SqliteMemoryStore");
+        tuple.field(&self.uri).finish()
     }
 }
 
 impl SqliteStore {
-    /// The long-term memory on this database. Erasing a user erases it too; deleting a session
-    /// leaves what was remembered of it.
+    /// The long-term memory on this database. Erasing a user erases it too; deleting a session keeps
+    /// the memories ingested from it.
     pub fn memory(&self) -> SqliteMemoryStore {
         SqliteMemoryStore {
             writer: Arc::clone(&self.writer),
@@ -49,11 +50,11 @@ impl SqliteStore {
     }
 }
 
-/// Why work on the rows came to nothing.
+/// Why a memory operation failed.
 enum Failure {
     /// The database failed.
     Sql(rusqlite::Error),
-    /// A rule refused it, before anything was written.
+    /// The input was rejected before anything was written.
     Refused(MemoryError),
 }
 
@@ -71,8 +72,9 @@ impl From<MemoryError> for Failure {
 
 type Outcome<T> = Result<T, Failure>;
 
-/// What the writer is to know of it: a refusal has written nothing, so nothing is rolled back.
-fn settle<T>(
+/// Separates rejections from database errors for the writer, which rolls back only on the latter. A
+/// rejection has written nothing.
+fn split_rejection<T>(
     operation: &'static str,
     outcome: Outcome<T>,
 ) -> retain_core::Result<Result<T, MemoryError>> {
@@ -89,7 +91,7 @@ impl SqliteMemoryStore {
         operation: &'static str,
         mut work: impl FnMut(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, MemoryError> {
-        let job = move |connection: &Connection| settle(operation, work(connection));
+        let job = move |connection: &Connection| split_rejection(operation, work(connection));
         let written = self.writer.write(operation, job).await;
         written.map_err(MemoryError::backend)?
     }
@@ -99,7 +101,7 @@ impl SqliteMemoryStore {
         operation: &'static str,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, MemoryError> {
-        let job = move |connection: &Connection| settle(operation, work(connection));
+        let job = move |connection: &Connection| split_rejection(operation, work(connection));
         let found = self.readers.read(operation, job).await;
         found.map_err(MemoryError::backend)?
     }
@@ -130,12 +132,12 @@ impl MemoryStore for SqliteMemoryStore {
     }
 
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
-        let (operation, scope) = ("look at memories", scope.clone());
-        let look = move |connection: &Connection| -> Outcome<MemoryMark> {
+        let (operation, scope) = ("read the memory mark", scope.clone());
+        let read = move |connection: &Connection| -> Outcome<MemoryMark> {
             let row = read::find_scope(connection, &scope)?;
             Ok(row.map(|row| row.mark()).unwrap_or_default())
         };
-        let job = move |connection: &Connection| settle(operation, look(connection));
+        let job = move |connection: &Connection| split_rejection(operation, read(connection));
         let found = self.readers.read_small(operation, job).await;
         found.map_err(MemoryError::backend)?
     }
@@ -146,7 +148,7 @@ impl MemoryStore for SqliteMemoryStore {
         since: MemoryMark,
     ) -> Result<MemoryChanges, MemoryError> {
         let scope = scope.clone();
-        self.read("look at memories", move |connection| {
+        self.read("read memory changes", move |connection| {
             read::changes(connection, &scope, since)
         })
         .await
@@ -191,9 +193,9 @@ impl MemoryStore for SqliteMemoryStore {
     }
 
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
-        // Most often nothing is: that is seen without keeping anybody from writing.
-        let look = move |connection: &Connection| read::first_expiry(connection);
-        let first = self.read("expire memories", look).await?;
+        // Usually nothing has expired; a read finds that out without occupying the writer.
+        let read = move |connection: &Connection| read::first_expiry(connection);
+        let first = self.read("expire memories", read).await?;
         if first.is_none_or(|first| first > now_us) {
             return Ok(0);
         }
@@ -233,7 +235,7 @@ impl MemoryStore for SqliteMemoryStore {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
         let scope = scope.clone();
-        self.write("set vectors", move |connection| {
+        self.write("set embeddings", move |connection| {
             write::set_embeddings(connection, &scope, generation, &embeddings)
         })
         .await
@@ -245,7 +247,7 @@ impl MemoryStore for SqliteMemoryStore {
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError> {
         let after = after.cloned();
-        self.read("list memories", move |connection| {
+        self.read("list memory scopes", move |connection| {
             Ok(addresses::memory_scopes(connection, after.as_ref(), limit)?)
         })
         .await
@@ -258,7 +260,7 @@ impl MemoryStore for SqliteMemoryStore {
         limit: usize,
     ) -> Result<Vec<Tombstone>, MemoryError> {
         let scope = scope.clone();
-        self.read("list memories", move |connection| {
+        self.read("list tombstones", move |connection| {
             read::tombstones(connection, &scope, after, limit)
         })
         .await

@@ -1,4 +1,4 @@
-//! What stands in the tables of the memory, and how it becomes ours.
+//! Reads memories: queries, and functions that decode their rows.
 
 use retain_core::{
     BoxError, Content, ExistingMemory, MemoryChanges, MemoryInfo, MemoryMark, MemoryRecord,
@@ -9,25 +9,26 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use super::Outcome;
 use crate::sql::memory::{
-    self as sql, Models, RawMemoryInfo, ScopeRow, about_columns, corrupt, known_kind, memory_bytes,
+    self as sql, Models, RawMemoryInfo, ScopeRow, about_columns, corrupt, kind_or_default,
+    memory_bytes,
 };
 
-/// Memories have 32 bits of a key, as positions have.
+/// The number of a memory is the low 32 bits of its key.
 pub(super) const SEQ_MAX: u64 = u32::MAX as u64;
 
-/// The key of a memory: those of a scope lie together, in the order of their arrival.
+/// The key of a memory. The memories of a scope are adjacent, in insertion order.
 pub(super) fn memory_key(scope: i64, seq: u64) -> i64 {
     scope << 32 | (seq.min(SEQ_MAX) as i64)
 }
 
-pub(super) fn seq_of(key: i64) -> u64 {
+pub(super) fn seq_from_key(key: i64) -> u64 {
     key as u64 & SEQ_MAX
 }
 
 /// The columns of [`MemoryInfo`], in the order in which [`info`] reads them.
 pub(super) const ABOUT: &str = concat!("key, ", about_columns!());
 
-/// How many bytes of a memory count against the limit.
+/// The bytes of a memory that count against the limit.
 pub(super) const BYTES: &str = memory_bytes!();
 
 pub(super) fn find_scope(
@@ -58,13 +59,13 @@ pub(super) fn find_scope(
         .optional()
 }
 
-/// The first and the last key that a memory of the scope can have.
-pub(super) fn keys(row: &ScopeRow) -> (i64, i64) {
+/// The first and the last possible key of the scope's memories.
+pub(super) fn key_range(row: &ScopeRow) -> (i64, i64) {
     (memory_key(row.number, 0), memory_key(row.number, SEQ_MAX))
 }
 
-/// The memories of this id.
-pub(super) fn known(
+/// Finds the memories with this id.
+pub(super) fn find_existing(
     connection: &Connection,
     scope: i64,
     id: &str,
@@ -77,12 +78,12 @@ pub(super) fn known(
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((scope, id), |row| {
         Ok(ExistingMemory {
-            seq: seq_of(row.get(0)?),
+            seq: seq_from_key(row.get(0)?),
             session: row.get(1)?,
             body_hash: row.get::<_, i64>(2)? as u64,
             is_edited: row.get(3)?,
             bytes: row.get(4)?,
-            kind: known_kind(row.get(5)?),
+            kind: kind_or_default(row.get(5)?),
             expires_us: row.get(6)?,
             metadata_json: row.get(7)?,
         })
@@ -101,9 +102,9 @@ pub(super) fn body_hashes(
     };
     let mut hashes = Vec::with_capacity(ids.len());
     for id in ids {
-        let known = known(connection, row.number, id)?.into_iter();
-        let mut here = known.filter(|known| known.session.as_deref() == session);
-        hashes.push(here.next().map(|known| known.body_hash));
+        let mut same_id = find_existing(connection, row.number, id)?.into_iter();
+        let same_session = same_id.find(|memory| memory.session.as_deref() == session);
+        hashes.push(same_session.map(|memory| memory.body_hash));
     }
     Ok(hashes)
 }
@@ -114,7 +115,7 @@ pub(super) fn changes(
     since: MemoryMark,
 ) -> Outcome<MemoryChanges> {
     let row = find_scope(connection, scope)?;
-    let Some(row) = row.filter(|row| row.is_known_since(since)) else {
+    let Some(row) = row.filter(|row| row.can_list_changes_since(since)) else {
         return Ok(MemoryChanges::Rebuild);
     };
     let sql = "SELECT DISTINCT seq FROM memory_touched \
@@ -127,7 +128,7 @@ pub(super) fn changes(
     })
 }
 
-fn models(connection: &Connection) -> rusqlite::Result<Models> {
+fn load_models(connection: &Connection) -> rusqlite::Result<Models> {
     let mut statement = connection.prepare_cached("SELECT number, id, dims FROM memory_models")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
     rows.collect()
@@ -142,21 +143,19 @@ pub(super) fn rows(
     let Some(scope) = find_scope(connection, scope)? else {
         return Ok(Vec::new());
     };
-    let vectors = match with_vectors {
-        true => "fixed_model, fixed, embedding_model, embedding",
-        false => "NULL, NULL, NULL, NULL",
-    };
-    let models = match with_vectors {
-        true => models(connection)?,
-        false => Models::new(),
+    let (vectors, models) = if with_vectors {
+        let columns = "fixed_model, fixed, embedding_model, embedding";
+        (columns, load_models(connection)?)
+    } else {
+        ("NULL, NULL, NULL, NULL", Models::new())
     };
     let select = format!("SELECT {ABOUT}, content, {vectors} FROM memories");
     match rows {
         MemoryRows::After { seq, limit } => {
             let sql = format!("{select} WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3");
             let after = memory_key(scope.number, *seq);
-            let asked = (after, keys(&scope).1, small(*limit));
-            records(connection, &sql, asked, &models)
+            let params = (after, key_range(&scope).1, signed_limit(*limit));
+            records(connection, &sql, params, &models)
         }
         MemoryRows::Numbered(seqs) => {
             let sql = format!("{select} WHERE key = ?1");
@@ -192,22 +191,22 @@ pub(super) fn without_embedding(
          OR octet_length(embedding) IS NOT 4 * ?4) ORDER BY key LIMIT ?5"
     );
     let after = memory_key(scope.number, after);
-    let asked = (after, keys(&scope).1, model, dims, small(limit));
-    records(connection, &sql, asked, &Models::new())
+    let params = (after, key_range(&scope).1, model, dims, signed_limit(limit));
+    records(connection, &sql, params, &Models::new())
 }
 
-fn small(limit: usize) -> i64 {
+fn signed_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 fn records(
     connection: &Connection,
     sql: &str,
-    asked: impl Params,
+    params: impl Params,
     models: &Models,
 ) -> Outcome<Vec<MemoryRecord>> {
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(asked)?;
+    let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(record(row, models)?);
@@ -238,10 +237,10 @@ fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<
     Ok(sql::vector(models, row.get(at)?, row.get(at + 1)?))
 }
 
-/// Reads the columns of [`ABOUT`]. What cannot be read is said with the memory's id: nothing is left
-/// out, and nothing is taken for something else.
+/// Reads the columns of [`ABOUT`]. An unreadable row is an error with the memory's id; it is never
+/// skipped.
 pub(super) fn info(row: &Row<'_>) -> Outcome<MemoryInfo> {
-    let seq = seq_of(row.get(0)?);
+    let seq = seq_from_key(row.get(0)?);
     let id = row.get::<_, String>(1);
     let id = id.map_err(|e| corrupt(&format!("number {seq}"), e))?;
     let info = read_info(row, seq, &id);
@@ -269,7 +268,7 @@ fn read_info(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryInfo, BoxError> 
     raw.read()
 }
 
-/// The hashes of what was forgotten, ascending.
+/// Lists the tombstones of a scope, ascending by hash.
 pub(super) fn tombstones(
     connection: &Connection,
     scope: &MemoryScope,
@@ -279,18 +278,18 @@ pub(super) fn tombstones(
     let Some(scope) = find_scope(connection, scope)? else {
         return Ok(Vec::new());
     };
-    // No hash is as short as none.
+    // The empty hash sorts before every other hash.
     let sql = "SELECT hash FROM memory_tombstones WHERE scope = ?1 AND hash > ?2 \
                ORDER BY hash LIMIT ?3";
     let after = after.map_or(Vec::new(), |after| after.0.to_vec());
     let mut statement = connection.prepare_cached(sql)?;
-    let hashes = statement.query_map((scope.number, after, small(limit)), |row| {
+    let hashes = statement.query_map((scope.number, after, signed_limit(limit)), |row| {
         row.get(0).map(Tombstone)
     })?;
     Ok(hashes.collect::<rusqlite::Result<_>>()?)
 }
 
-/// When the first memory of all is to go.
+/// The earliest expiry time of all memories.
 pub(super) fn first_expiry(connection: &Connection) -> Outcome<Option<i64>> {
     let sql = "SELECT min(expires_us) FROM memories WHERE expires_us IS NOT NULL";
     let mut statement = connection.prepare_cached(sql)?;
@@ -312,8 +311,8 @@ pub(super) fn statistics(
          WHERE key BETWEEN ?1 AND ?2 AND (expires_us IS NULL OR expires_us > ?3)"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let (first, last) = keys(&scope);
-    let counted = statement.query_row((first, last, now_us), |row| {
+    let (first, last) = key_range(&scope);
+    let statistics = statement.query_row((first, last, now_us), |row| {
         Ok(MemoryStatistics {
             entries: row.get(0)?,
             bytes: row.get(1)?,
@@ -327,5 +326,5 @@ pub(super) fn statistics(
             revision: scope.revision,
         })
     })?;
-    Ok(counted)
+    Ok(statistics)
 }

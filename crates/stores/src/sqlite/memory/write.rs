@@ -1,5 +1,5 @@
-//! Rows of the memory: adding, changing, forgetting. Each function is one job of the writer; what
-//! may be refused is decided before anything is written.
+//! Writes memories: add, restore, edit, forget, expire, erase. Each function is one job of the
+//! writer and rejects invalid input before it writes.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
     Outcome,
-    read::{self, ABOUT, BYTES, find_scope, keys, memory_key, seq_of},
+    read::{self, ABOUT, BYTES, find_scope, key_range, memory_key, seq_from_key},
 };
 use crate::sql::memory::{
-    ERASE_CHUNK, RemovedMemory, ScopeRow, added, kind_number, origin_number, own_event_id,
+    ERASE_CHUNK, RemovedMemory, ScopeRow, count_plans, kind_number, origin_number, own_event_id,
 };
 
 fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
@@ -28,7 +28,7 @@ fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Resul
     })
 }
 
-/// Makes one more revision, in which these were changed or removed, and writes the row.
+/// Writes the scope row with a new revision, in which the memories `seqs` were changed or removed.
 fn touch(connection: &Connection, row: &mut ScopeRow, seqs: &[u64]) -> rusqlite::Result<()> {
     if row.start_revision(seqs.len()) {
         let sql = "INSERT OR IGNORE INTO memory_touched (scope, revision, seq) \
@@ -59,7 +59,11 @@ fn touch(connection: &Connection, row: &mut ScopeRow, seqs: &[u64]) -> rusqlite:
     Ok(())
 }
 
-fn is_buried(connection: &Connection, row: &ScopeRow, hash: Tombstone) -> rusqlite::Result<bool> {
+fn has_tombstone(
+    connection: &Connection,
+    row: &ScopeRow,
+    hash: Tombstone,
+) -> rusqlite::Result<bool> {
     let sql = "SELECT 1 FROM memory_tombstones WHERE scope = ?1 AND hash = ?2";
     connection
         .prepare_cached(sql)?
@@ -70,14 +74,14 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Inges
     let found = find_scope(connection, &batch.scope)?;
     let last_seq = found.as_ref().map_or(0, |row| row.last_seq);
     let plans = plan_batch(batch, last_seq, |memory| match &found {
-        Some(row) => look(connection, row, &batch.scope, memory),
+        Some(row) => find_conflicts(connection, row, &batch.scope, memory),
         None => Ok((Vec::new(), false)),
     })?;
     let before = found.as_ref().map(|row| row.totals).unwrap_or_default();
     let totals = plan_growth(before, batch, &plans)?;
-    let added = added(&plans);
-    if added.added + added.replaced == 0 {
-        return Ok(added);
+    let receipt = count_plans(&plans);
+    if receipt.added + receipt.replaced == 0 {
+        return Ok(receipt);
     }
     let mut row = match found {
         Some(row) => row,
@@ -99,7 +103,7 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Inges
         }
     }
     touch(connection, &mut row, &touched)?;
-    Ok(added)
+    Ok(receipt)
 }
 
 /// Writes memories of another store.
@@ -116,30 +120,31 @@ pub(super) fn restore(connection: &Connection, restore: &MemoryRestore) -> Outco
     };
     row.totals = totals;
     let sql = "UPDATE memories SET updated_us = ?2 WHERE key = ?1";
-    for kept in &restore.memories {
-        row.last_seq = kept.seq;
-        insert(connection, &row, &kept.memory, kept.created_us)?;
-        if kept.updated_us.is_some() {
+    for restored in &restore.memories {
+        row.last_seq = restored.seq;
+        insert(connection, &row, &restored.memory, restored.created_us)?;
+        if restored.updated_us.is_some() {
             let mut statement = connection.prepare_cached(sql)?;
-            statement.execute((memory_key(row.number, kept.seq), kept.updated_us))?;
+            let key = memory_key(row.number, restored.seq);
+            statement.execute((key, restored.updated_us))?;
         }
     }
     for hash in &restore.tombstones {
-        row.tombstones += bury(connection, row.number, *hash)?;
+        row.tombstones += insert_tombstone(connection, row.number, *hash)?;
     }
     touch(connection, &mut row, &[])?;
     Ok(())
 }
 
-/// Leaves a hash; says how many are new.
-fn bury(connection: &Connection, scope: i64, hash: Tombstone) -> rusqlite::Result<u64> {
+/// Inserts a tombstone; returns 1 if it is new, else 0.
+fn insert_tombstone(connection: &Connection, scope: i64, hash: Tombstone) -> rusqlite::Result<u64> {
     let sql = "INSERT OR IGNORE INTO memory_tombstones (scope, hash) VALUES (?1, ?2)";
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement.execute((scope, hash.0.as_slice()))? as u64)
 }
 
-/// The memories that have the id of a new one, and whether it was forgotten.
-fn look(
+/// Finds the memories with the id of a new one, and whether the new one was forgotten.
+fn find_conflicts(
     connection: &Connection,
     row: &ScopeRow,
     scope: &MemoryScope,
@@ -147,9 +152,10 @@ fn look(
 ) -> rusqlite::Result<(Vec<ExistingMemory>, bool)> {
     let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
     let is_forgotten = row.tombstones > 0
-        && (is_buried(connection, row, Tombstone::of_entry(scope, session, id))?
-            || is_buried(connection, row, Tombstone::of_id(scope, id))?);
-    Ok((read::known(connection, row.number, id)?, is_forgotten))
+        && (has_tombstone(connection, row, Tombstone::of_entry(scope, session, id))?
+            || has_tombstone(connection, row, Tombstone::of_id(scope, id))?);
+    let existing = read::find_existing(connection, row.number, id)?;
+    Ok((existing, is_forgotten))
 }
 
 fn insert(
@@ -159,8 +165,8 @@ fn insert(
     now_us: i64,
 ) -> rusqlite::Result<()> {
     let new = &memory.new;
-    let (fixed_model, fixed) = stored(connection, new.vectors.fixed.as_ref())?;
-    let (model, embedding) = stored(connection, new.vectors.embedding.as_ref())?;
+    let (fixed_model, fixed) = encode_vector(connection, new.vectors.fixed.as_ref())?;
+    let (model, embedding) = encode_vector(connection, new.vectors.embedding.as_ref())?;
     let sql = "INSERT INTO memories (key, id, revision, kind, origin, tool, session, position, \
                event_id, author, timestamp, created_us, expires_us, body_hash, custom_metadata, \
                content, fixed_model, fixed, embedding_model, embedding) VALUES (?1, ?2, ?3, ?4, \
@@ -197,8 +203,8 @@ fn replace(
     memory: &PreparedMemory,
 ) -> rusqlite::Result<()> {
     let new = &memory.new;
-    let (fixed_model, fixed) = stored(connection, new.vectors.fixed.as_ref())?;
-    let (model, embedding) = stored(connection, new.vectors.embedding.as_ref())?;
+    let (fixed_model, fixed) = encode_vector(connection, new.vectors.fixed.as_ref())?;
+    let (model, embedding) = encode_vector(connection, new.vectors.embedding.as_ref())?;
     let sql = "UPDATE memories SET revision = ?2, kind = ?3, origin = ?4, tool = ?5, \
                position = ?6, event_id = ?7, author = ?8, timestamp = ?9, expires_us = ?10, \
                body_hash = ?11, custom_metadata = ?12, content = ?13, fixed_model = ?14, \
@@ -226,8 +232,8 @@ fn replace(
     Ok(())
 }
 
-/// A vector with the number of what made it.
-fn stored<'a>(
+/// Returns a vector's bytes with the number of its model, which is created if it is new.
+fn encode_vector<'a>(
     connection: &Connection,
     vector: Option<&'a MemoryVector>,
 ) -> rusqlite::Result<(Option<i64>, Option<&'a [u8]>)> {
@@ -237,8 +243,8 @@ fn stored<'a>(
     let find = "SELECT number FROM memory_models WHERE id = ?1 AND dims = ?2";
     let model = (&vector.model, vector.dims);
     let mut statement = connection.prepare_cached(find)?;
-    let known: Option<i64> = statement.query_row(model, |row| row.get(0)).optional()?;
-    let number = match known {
+    let existing: Option<i64> = statement.query_row(model, |row| row.get(0)).optional()?;
+    let number = match existing {
         Some(number) => number,
         None => {
             let sql = "INSERT INTO memory_models (id, dims) VALUES (?1, ?2)";
@@ -301,7 +307,7 @@ pub(super) fn forget(
     match what {
         Forget::Ids(ids) => {
             for id in ids {
-                removed.extend(with_id(connection, &row, id)?);
+                removed.extend(find_removed(connection, &row, id)?);
             }
             removed.sort_unstable_by_key(|removed_memory| removed_memory.seq);
             removed.dedup_by_key(|removed_memory| removed_memory.seq);
@@ -309,7 +315,7 @@ pub(super) fn forget(
         Forget::Matching(filter) => {
             let sql = format!("SELECT {ABOUT}, {BYTES} FROM memories WHERE key BETWEEN ?1 AND ?2");
             let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query(keys(&row))?;
+            let mut rows = statement.query(key_range(&row))?;
             while let Some(found) = rows.next()? {
                 let info = read::info(found)?;
                 if filter.matches(&info.filter_fields()) {
@@ -331,8 +337,9 @@ pub(super) fn forget(
     Ok(remove(connection, scope, &mut row, &removed, how)?)
 }
 
-/// The memories of this id. Nothing else of them is read: one that is damaged can go too.
-fn with_id(
+/// Finds the memories with this id. Reads only what a removal needs, so that a corrupt memory can be
+/// removed too.
+fn find_removed(
     connection: &Connection,
     row: &ScopeRow,
     id: &str,
@@ -341,7 +348,7 @@ fn with_id(
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((row.number, id), |found| {
         Ok(RemovedMemory {
-            seq: seq_of(found.get(0)?),
+            seq: seq_from_key(found.get(0)?),
             id: id.to_owned(),
             session: None,
             kind: 0,
@@ -365,7 +372,7 @@ fn remove(
         receipt.memories += 1;
         receipt.bytes += removed_memory.bytes;
         if let Some(hash) = removed_memory.tombstone(scope, how) {
-            receipt.tombstones += bury(connection, row.number, hash)?;
+            receipt.tombstones += insert_tombstone(connection, row.number, hash)?;
         }
     }
     if receipt.memories > 0 {
@@ -391,7 +398,7 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
     while let Some(found) = rows.next()? {
         let key: i64 = found.get(0)?;
         by_scope.entry(key >> 32).or_default().push(RemovedMemory {
-            seq: seq_of(key),
+            seq: seq_from_key(key),
             id: found.get(1)?,
             session: found.get(2)?,
             kind: found.get(3)?,
@@ -437,7 +444,7 @@ pub(super) fn set_embeddings(
                WHERE key = ?1 AND revision = ?2";
     let mut touched = Vec::new();
     for new in embeddings {
-        let (model, bytes) = stored(connection, Some(&new.vector))?;
+        let (model, bytes) = encode_vector(connection, Some(&new.vector))?;
         let key = memory_key(row.number, new.seq);
         let mut statement = connection.prepare_cached(sql)?;
         if statement.execute((key, new.revision, model, bytes))? > 0 {
@@ -450,7 +457,8 @@ pub(super) fn set_embeddings(
     Ok(())
 }
 
-/// Removes some of a user's memories, and at last everything that told of them; says how many rows.
+/// Removes one chunk of a user's memories, and the scope with the last chunk; returns the number of
+/// memories removed.
 pub(in crate::sqlite) fn erase_chunk(
     connection: &Connection,
     app: &str,
@@ -462,7 +470,7 @@ pub(in crate::sqlite) fn erase_chunk(
     };
     let sql = "DELETE FROM memories WHERE key IN \
                (SELECT key FROM memories WHERE key BETWEEN ?1 AND ?2 LIMIT ?3)";
-    let (first, last) = keys(&row);
+    let (first, last) = key_range(&row);
     let mut statement = connection.prepare_cached(sql)?;
     let erased = statement.execute((first, last, ERASE_CHUNK as i64))?;
     if erased < ERASE_CHUNK {

@@ -1,4 +1,4 @@
-//! Failures that only a folder can have.
+//! Artifacts in a folder: path traversal, symlinks, partial versions, corrupt files.
 
 use std::{
     fs,
@@ -26,13 +26,14 @@ async fn save(artifacts: &FileArtifactService, name: &str) -> Result<u64, Artifa
 }
 
 /// Return all files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.extend(list_files(&path));
+        } else {
+            found.push(path);
         }
     }
     found
@@ -47,7 +48,7 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
     let root = outer.path().join("1/2/3/4/5/6/7/8/root");
     let artifacts = open(&root);
     let mut random = Random::new(seed);
-    let mut kept = 0;
+    let mut saved = 0;
     for _ in 0..500 {
         let mut names = [
             "app".to_owned(),
@@ -56,15 +57,15 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
             "a".to_owned(),
         ];
         // Usually the file name is hostile, sometimes another name too.
-        let place = random.pick(&[3, 3, 3, 2, 1, 0]);
-        names[place] = hostile_name(&mut random);
+        let index = random.pick(&[3, 3, 3, 2, 1, 0]);
+        names[index] = hostile_name(&mut random);
         if random.chance(20) {
             names[3] = hostile_name(&mut random);
         }
         let [app, user, session, file] = names;
         let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), file);
         match artifacts.save_artifact(&key, Part::text("x"), None).await {
-            Ok(_) => kept += 1,
+            Ok(_) => saved += 1,
             Err(ArtifactError::Invalid { .. }) => {}
             Err(error) => panic!("{key:?}: {error:?}"),
         }
@@ -73,9 +74,9 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
             let _ = artifacts.delete_artifact(&key).await;
         }
     }
-    assert!(kept > 60, "only {kept} were kept");
+    assert!(saved > 60, "only {saved} saves succeeded");
     let apps = root.canonicalize().unwrap().join("apps");
-    let all = files(&outer.path().canonicalize().unwrap());
+    let all = list_files(&outer.path().canonicalize().unwrap());
     assert!(all.len() > 60, "only {} files", all.len());
     for file in all {
         let inside = file.strip_prefix(&apps);
@@ -83,17 +84,22 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
             .unwrap_or_else(|_| panic!("{file:?} is outside"))
             .to_string_lossy()
             .into_owned();
-        let words = ["/users/", "/artifacts/", "/versions/"];
-        assert!(words.iter().all(|word| inside.contains(word)), "{inside}");
+        let components = ["/users/", "/artifacts/", "/versions/"];
+        assert!(
+            components
+                .iter()
+                .all(|component| inside.contains(component)),
+            "{inside}"
+        );
     }
 }
 
 #[test]
-fn paths_never_lead_upward() {
+fn artifact_paths_have_no_parent_components() {
     let seed = 77_002;
     println!("seed {seed}");
     let mut random = Random::new(seed);
-    let mut fit = 0;
+    let mut valid = 0;
     for _ in 0..50_000 {
         let mut names = ["app", "ada", "s1", "a"].map(str::to_owned);
         for name in &mut names {
@@ -103,12 +109,12 @@ fn paths_never_lead_upward() {
         }
         let [app, user, session, file] = names;
         let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), file);
-        let Ok(place) = ArtifactAddress::from_key(&key, ArtifactNaming::Paths) else {
+        let Ok(address) = ArtifactAddress::from_key(&key, ArtifactNaming::Paths) else {
             continue;
         };
-        fit += 1;
-        let session = place.session.as_deref().unwrap_or("s");
-        for name in [&*place.app, &*place.user, session, &*place.name] {
+        valid += 1;
+        let session = address.session.as_deref().unwrap_or("s");
+        for name in [&*address.app, &*address.user, session, &*address.name] {
             let parts = Path::new(name).components();
             assert!(
                 parts
@@ -116,12 +122,12 @@ fn paths_never_lead_upward() {
                     .all(|part| matches!(part, Component::Normal(_))),
                 "{key:?}"
             );
-            // No component was normalized away: two owners never share a folder.
+            // No component was normalized away, so two owners never share a folder.
             assert_eq!(parts.count(), name.split('/').count(), "{key:?}");
             assert!(!name.contains('\0') && name.len() <= 2048, "{key:?}");
         }
     }
-    assert!(fit > 1000, "only {fit} were fit");
+    assert!(valid > 1000, "only {valid} names were valid");
 }
 
 #[tokio::test]
@@ -138,7 +144,7 @@ async fn folder_layout_matches_adk() {
         .await
         .unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let mut found: Vec<String> = files(&root)
+    let mut found: Vec<String> = list_files(&root)
         .iter()
         .map(|file| file.strip_prefix(&root).unwrap().display().to_string())
         .collect();
@@ -163,7 +169,7 @@ async fn folder_layout_matches_adk() {
 }
 
 #[tokio::test]
-async fn killed_save_leaves_no_version() {
+async fn pending_files_of_a_killed_save_are_not_a_version() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
@@ -175,17 +181,17 @@ async fn killed_save_leaves_no_version() {
         .join("apps/app/users/ada/sessions/s1/artifacts/a/versions");
     fs::create_dir(versions.join(".1.pending")).unwrap();
     fs::write(versions.join(".1.pending/a"), "half").unwrap();
-    let killed = folder
+    let pending = folder
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts/b/versions/.0.pending");
-    fs::create_dir_all(&killed).unwrap();
+    fs::create_dir_all(&pending).unwrap();
     let artifacts = open(folder.path());
     assert_eq!(artifacts.list_versions(&key("a")).await.unwrap(), [0]);
     let loaded = artifacts.load_artifact(&key("a"), None).await.unwrap();
     assert_eq!(loaded, Some(Part::text("x")));
     let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
     assert_eq!(listed.unwrap(), ["a"]);
-    // The reserved number stays reserved: ADK, on the same folder, may still be writing it.
+    // The number stays reserved: ADK on the same folder may still be writing this version.
     let next = artifacts
         .save_artifact(&key("a"), Part::text("y"), None)
         .await;
@@ -203,7 +209,7 @@ async fn deleted_artifact_leaves_no_files() {
             .unwrap();
         artifacts.delete_artifact(&key(name)).await.unwrap();
     }
-    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(list_files(folder.path()), Vec::<PathBuf>::new());
     let scope = folder
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");
@@ -213,7 +219,7 @@ async fn deleted_artifact_leaves_no_files() {
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("a"), "x").unwrap();
     open(folder.path());
-    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(list_files(folder.path()), Vec::<PathBuf>::new());
 }
 
 #[cfg(unix)]
@@ -250,11 +256,11 @@ async fn symlinks_are_not_followed() {
         matches!(loaded, Err(ArtifactError::Corrupt { .. })),
         "{loaded:?}"
     );
-    assert_eq!(files(outside.path()).len(), 1);
+    assert_eq!(list_files(outside.path()).len(), 1);
 }
 
 #[tokio::test]
-async fn corruption_error_names_the_version() {
+async fn corrupt_error_names_the_version() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
@@ -279,7 +285,7 @@ async fn corruption_error_names_the_version() {
 }
 
 #[tokio::test]
-async fn read_only_folder_is_not_changed() {
+async fn read_only_store_does_not_change_the_folder() {
     let folder = retain_testkit::scratch::folder();
     let root = folder.path().join("root");
     assert!(FileArtifactStore::open_read_only(&root).is_err());
@@ -294,29 +300,29 @@ async fn read_only_folder_is_not_changed() {
         fs::create_dir_all(left).unwrap();
         fs::write(left.join("a"), "half").unwrap();
     }
-    let before = files(&root);
+    let before = list_files(&root);
     let artifacts = FileArtifactService::over(FileArtifactStore::open_read_only(&root).unwrap());
     let loaded = artifacts.load_artifact(&key("a"), None).await.unwrap();
     assert_eq!(loaded, Some(Part::text("x")));
     assert!(save(&artifacts, "a").await.is_err());
     assert!(artifacts.delete_artifact(&key("a")).await.is_err());
-    assert_eq!(files(&root), before);
-    // A writer removes deleted files, and pending saves only if it has the folder alone.
+    assert_eq!(list_files(&root), before);
+    // Only a store with exclusive use removes pending saves.
     drop(FileArtifactStore::open(&root).unwrap());
     assert_eq!(left.each_ref().map(|left| left.exists()), [false, true]);
     drop(FileArtifactStore::open_alone(&root).unwrap());
     assert_eq!(left.each_ref().map(|left| left.exists()), [false, false]);
-    assert_eq!(files(&root).len(), 2);
+    assert_eq!(list_files(&root).len(), 2);
 }
 
 #[tokio::test]
-async fn artifact_pages_are_ordered_and_complete() {
+async fn address_pages_are_ordered_and_complete() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     for name in ["b", "a/c", "user:z", "a", "é", "a-b"] {
         save(&artifacts, name).await.unwrap();
     }
-    // A folder without a finished save is not an artifact and is not counted in a page.
+    // A folder with only a pending save is not an artifact and does not count toward a page.
     let scope = folder
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");
@@ -325,7 +331,7 @@ async fn artifact_pages_are_ordered_and_complete() {
     loop {
         let page = artifacts.store().addresses(last.as_ref(), 2).await.unwrap();
         assert!(page.len() == 2 || page.is_empty(), "{page:?}");
-        found.extend(page.iter().map(|place| place.filename.clone()));
+        found.extend(page.iter().map(|address| address.filename.clone()));
         match page.last() {
             Some(end) => last = Some(end.clone()),
             None => break,

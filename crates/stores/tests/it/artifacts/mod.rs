@@ -1,16 +1,19 @@
 //! Tests of the artifact stores.
 //!
-//! `promises`: each promise, each store. `folder`: escaping the root, partial versions, symlinks.
-//! `parity`: random operations (`script`) compared with ADK. `rewind`: rewinds compared with ADK.
-//! `together`: artifacts in the database of the sessions. `database`: in its SQLite file.
+//! - `folder`: path traversal, partial versions, symlinks
+//! - `lifetime`: artifacts deleted with their session and erased with their user
+//! - `parity`: random operations (`script`) compared with ADK
+//! - `promises`: the contract tests of `retain_testkit`, for each store
+//! - `rewind`: rewinds compared with ADK
+//! - `sqlite`: artifacts in a SQLite file
 
-#[cfg(feature = "sqlite")]
-mod database;
 mod folder;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod lifetime;
 mod parity;
 mod promises;
 #[cfg(feature = "sqlite")]
 mod rewind;
 mod script;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod together;
+#[cfg(feature = "sqlite")]
+mod sqlite;

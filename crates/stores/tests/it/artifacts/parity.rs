@@ -1,5 +1,5 @@
-//! Random operations give the same answers on our services and on Google's ADK; on a folder that
-//! both use in turn, each behaves as if it were alone.
+//! Random operations give the same answers on our artifact services and on Google's ADK, also on a
+//! folder that both write.
 //!
 //! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
@@ -14,7 +14,7 @@ use retain_testkit::{
     random::Random,
 };
 
-use super::script::{Flavour, script};
+use super::script::{self, ScriptTarget};
 
 const SEED: u64 = 20_261_116;
 const SCRIPTS: u64 = 40;
@@ -27,29 +27,31 @@ fn seeds() -> std::ops::Range<u64> {
     seed..seed + count
 }
 
-/// Counts of outcomes: scripts in which every operation fails would prove nothing.
+/// Number of answers of each kind: scripts whose operations all fail would prove nothing.
 #[derive(Debug, Default)]
-struct Seen {
-    refused: u64,
+struct AnswerCounts {
+    rejected: u64,
     loaded: u64,
     absent: u64,
 }
 
-impl Seen {
+impl AnswerCounts {
     fn count(&mut self, op: &Json, answer: &Json) {
-        self.refused += u64::from(answer.get("error").is_some());
+        self.rejected += u64::from(answer.get("error").is_some());
         if op["op"] == "load" && answer.get("error").is_none() {
-            match answer["ok"].is_null() {
-                true => self.absent += 1,
-                false => self.loaded += 1,
+            if answer["ok"].is_null() {
+                self.absent += 1;
+            } else {
+                self.loaded += 1;
             }
         }
     }
 
-    fn must_be_telling(&self) {
+    /// Fail unless every kind of answer occurred often.
+    fn assert_all_common(&self) {
         println!("{self:?}");
         if setting("RETAIN_SCRIPTS").is_none() {
-            let least = self.refused.min(self.loaded).min(self.absent);
+            let least = self.rejected.min(self.loaded).min(self.absent);
             assert!(least > 50, "{self:?}");
         }
     }
@@ -60,43 +62,50 @@ async fn in_memory_artifacts_match_adk() {
     let Some(mut adk) = Adk::start("artifacts in memory, parity") else {
         return;
     };
-    let mut seen = Seen::default();
+    let mut counts = AnswerCounts::default();
     for seed in seeds() {
         let ours = InMemoryArtifactService::new();
-        for (number, op) in script(seed, Flavour::Memory).iter().enumerate() {
-            let theirs = adk.play(&format!("memory:{seed}"), op);
-            let ours = play(&ours, op, "").await;
-            seen.count(op, &theirs);
+        for (number, op) in script::generate(seed, ScriptTarget::Memory)
+            .iter()
+            .enumerate()
+        {
+            let theirs = adk.execute(&format!("memory:{seed}"), op);
+            let ours = execute(&ours, op, "").await;
+            counts.count(op, &theirs);
             assert_same(seed, number, op, [&ours, &theirs]);
         }
     }
-    seen.must_be_telling();
+    counts.assert_all_common();
     adk.stop();
 }
 
 #[tokio::test]
-async fn folder_artifacts_match_adk_also_when_shared() {
+async fn folder_artifacts_match_adk_alone_and_shared() {
     let Some(mut adk) = Adk::start("artifacts in a folder, parity") else {
         return;
     };
-    let mut seen = Seen::default();
+    let mut counts = AnswerCounts::default();
     for seed in seeds() {
         let [alone, shared, theirs] = [(); 3].map(|()| retain_testkit::scratch::folder());
         let (ours, sharing) = (open(alone.path()), open(shared.path()));
-        let mut turns = Random::new(seed);
-        for (number, op) in script(seed, Flavour::Folder).iter().enumerate() {
-            let by_adk = adk.play(&service_name(theirs.path()), op);
-            let by_us = play(&ours, op, &uri(alone.path())).await;
-            let by_both = match turns.chance(50) {
-                true => adk.play(&service_name(shared.path()), op),
-                false => play(&sharing, op, &uri(shared.path())).await,
+        let mut random = Random::new(seed);
+        for (number, op) in script::generate(seed, ScriptTarget::Folder)
+            .iter()
+            .enumerate()
+        {
+            let by_adk = adk.execute(&service_name(theirs.path()), op);
+            let by_us = execute(&ours, op, &uri(alone.path())).await;
+            let by_both = if random.chance(50) {
+                adk.execute(&service_name(shared.path()), op)
+            } else {
+                execute(&sharing, op, &uri(shared.path())).await
             };
-            seen.count(op, &by_adk);
+            counts.count(op, &by_adk);
             assert_same(seed, number, op, [&by_us, &by_adk]);
             assert_same(seed, number, op, [&by_both, &by_adk]);
         }
     }
-    seen.must_be_telling();
+    counts.assert_all_common();
     adk.stop();
 }
 
@@ -116,7 +125,7 @@ fn uri(root: &Path) -> String {
 fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     let [ours, theirs] = answers;
     let same = match (ours.get("ok"), theirs.get("ok")) {
-        (Some(ours), Some(theirs)) => without_refused(ours) == without_refused(theirs),
+        (Some(ours), Some(theirs)) => without_rejected(ours) == without_rejected(theirs),
         (None, None) => true,
         _ => false,
     };
@@ -126,8 +135,8 @@ fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     );
 }
 
-/// ADK lists a file whose only save was rejected; scripts name those files `refused`.
-fn without_refused(answer: &Json) -> Json {
+/// Drop the files named `refused` from a list. ADK lists a file even if its only save was rejected.
+fn without_rejected(answer: &Json) -> Json {
     let Some(items) = answer.as_array() else {
         return answer.clone();
     };
@@ -139,8 +148,8 @@ fn without_refused(answer: &Json) -> Json {
 }
 
 /// Execute an operation on one of our services. `root` is the prefix of file URIs.
-pub(crate) async fn play(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
-    match try_play(artifacts, op, root).await {
+pub(crate) async fn execute(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
+    match try_execute(artifacts, op, root).await {
         Ok(answer) => Json::from(JsonMap::from([("ok", answer)])),
         Err(error @ (ArtifactError::Invalid { .. } | ArtifactError::Reference { .. })) => {
             Json::from(JsonMap::from([("error", error.to_string())]))
@@ -149,7 +158,7 @@ pub(crate) async fn play(artifacts: &dyn ArtifactService, op: &Json, root: &str)
     }
 }
 
-async fn try_play(
+async fn try_execute(
     artifacts: &dyn ArtifactService,
     op: &Json,
     root: &str,
@@ -163,16 +172,15 @@ async fn try_play(
         filename: text("file"),
     };
     let version = op["version"].as_u64();
-    let told = |version: ArtifactVersion| {
-        let mut value = Json::parse(&version.to_json().unwrap()).unwrap();
+    let version_json = |version: ArtifactVersion| {
+        let value = Json::parse(&version.to_json().unwrap()).unwrap();
         let mut fields = value.as_object().unwrap().clone();
         fields.remove("createTime");
         let uri = version
             .canonical_uri
             .replace(root, if root.is_empty() { "" } else { "ROOT" });
         fields.insert("canonicalUri", uri);
-        value = Json::from(fields);
-        value
+        Json::from(fields)
     };
     Ok(match op["op"].as_str().unwrap() {
         "list" => {
@@ -187,8 +195,8 @@ async fn try_play(
         }
         "save" => {
             let part = Part::from_json(&op["part"].to_string()).unwrap();
-            let notes = op["notes"].as_object().cloned();
-            artifacts.save_artifact(&key, part, notes).await?.into()
+            let metadata = op["notes"].as_object().cloned();
+            artifacts.save_artifact(&key, part, metadata).await?.into()
         }
         "load" => match artifacts.load_artifact(&key, version).await? {
             Some(part) => Json::parse(&part.to_json().unwrap()).unwrap(),
@@ -203,14 +211,14 @@ async fn try_play(
             Json::from(versions.into_iter().map(Json::from).collect::<Vec<_>>())
         }
         "tell_all" => {
-            let known = artifacts.list_artifact_versions(&key).await?;
-            Json::from(known.into_iter().map(told).collect::<Vec<_>>())
+            let versions = artifacts.list_artifact_versions(&key).await?;
+            Json::from(versions.into_iter().map(version_json).collect::<Vec<_>>())
         }
         "tell" => {
-            let known = artifacts.get_artifact_version(&key, version).await?;
-            known.map(told).unwrap_or_default()
+            let found = artifacts.get_artifact_version(&key, version).await?;
+            found.map(version_json).unwrap_or_default()
         }
-        other => panic!("no operation {other}"),
+        other => panic!("unknown operation {other}"),
     })
 }
 
@@ -224,7 +232,7 @@ impl Adk {
         Oracle::start(Reference::Adk, test, script).map(Adk)
     }
 
-    pub(crate) fn play(&mut self, service: &str, op: &Json) -> Json {
+    pub(crate) fn execute(&mut self, service: &str, op: &Json) -> Json {
         let mut op = op.as_object().expect("an object").clone();
         op.insert("service", service);
         self.0.ask(&op.into())

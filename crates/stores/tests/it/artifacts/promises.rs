@@ -1,4 +1,4 @@
-//! Every artifact store keeps the same promises.
+//! Runs the artifact contract tests of `retain_testkit` for every artifact store.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn postgres_harness() -> ArtifactHarness {
     ArtifactHarness::new(Persistence::Durable, move || {
         let database = Arc::clone(&database);
         async move {
-            let options = PostgresOptions::from_uri(&database.uri()).expect("an address");
+            let options = PostgresOptions::from_uri(&database.uri()).expect("a valid URI");
             let store = PostgresStore::open(options).await;
             store.expect("a database").artifacts()
         }

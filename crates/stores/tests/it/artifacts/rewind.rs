@@ -1,5 +1,5 @@
-//! ADK's runner and each pair of our session stores and artifact services rewind the same random
-//! histories: they restore the same files and versions, and record it in the same way.
+//! Rewinds of random histories restore the same files and versions as in ADK, with every pair of
+//! our session and artifact services.
 //!
 //! A failure prints the seed of its history: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
@@ -15,7 +15,7 @@ use retain_testkit::{
     random::Random,
 };
 
-use super::parity::{Adk, play};
+use super::parity::{Adk, execute};
 
 const SEED: u64 = 1_116;
 const HISTORIES: u64 = 12;
@@ -31,17 +31,17 @@ const PARTS: [&str; 4] = [
     r#"{"inlineData":{"data":"","mimeType":"application/octet-stream"}}"#,
 ];
 
-/// One of our pairs of session store and artifact service.
-struct Ours {
+/// A session service and an artifact service of ours.
+struct ServicePair {
     name: &'static str,
     sessions: Arc<dyn SessionLog>,
     artifacts: Arc<dyn ArtifactService>,
-    /// Keeps the database of both alive.
-    _until_the_end: Option<Box<dyn Any + Send + Sync>>,
+    /// Keeps their database alive.
+    _guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
-impl Ours {
-    async fn play(&self, op: &Json) -> Json {
+impl ServicePair {
+    async fn execute(&self, op: &Json) -> Json {
         let key = SessionKey::new("app", "ada", "s1");
         let invocation = op["invocation"].as_str().unwrap_or_default();
         match op["op"].as_str().unwrap() {
@@ -59,24 +59,26 @@ impl Ours {
                 let rewind = Rewind::before(invocation).with_artifacts(Arc::clone(&self.artifacts));
                 let rewound = self.sessions.rewind_with(&key, rewind).await;
                 let answer = match rewound {
-                    Ok(rewound) => ("ok", pairs(&rewound.events[0].1)),
+                    Ok(rewound) => ("ok", delta_json(&rewound.events[0].1)),
                     Err(error) => ("error", error.to_string().into()),
                 };
                 Json::from(JsonMap::from([answer]))
             }
-            _ => play(&*self.artifacts, op, "").await,
+            _ => execute(&*self.artifacts, op, "").await,
         }
     }
 }
 
-fn pairs(event: &Event) -> Json {
+/// Return the artifact delta of an event as an ordered list.
+fn delta_json(event: &Event) -> Json {
     let delta = event.actions.artifact_delta.iter();
     let pairs = delta.map(|(name, version)| Json::from(vec![name.into(), version.clone()]));
     Json::from(pairs.collect::<Vec<Json>>())
 }
 
-/// Return every session store with every artifact service of the kind.
-async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
+/// Open our session services, each with every artifact service: with folders if `folder` is given,
+/// otherwise with the others.
+async fn open_pairs(folder: Option<&std::path::Path>) -> Vec<ServicePair> {
     let mut pairs = Vec::new();
     for number in 0..if folder.is_some() { 2 } else { 4 } {
         let database = SqliteSessionService::connect("sqlite::memory:")
@@ -96,16 +98,16 @@ async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
             0 => ("in memory", Arc::new(InMemorySessionService::new())),
             _ => ("sqlite", Arc::new(database)),
         };
-        pairs.push(Ours {
+        pairs.push(ServicePair {
             name,
             sessions,
             artifacts,
-            _until_the_end: None,
+            _guard: None,
         });
     }
     #[cfg(feature = "postgres")]
     if folder.is_none() && retain_testkit::postgres::is_there() {
-        pairs.push(on_postgres().await);
+        pairs.push(open_postgres_pair().await);
     }
     for pair in &pairs {
         let created = pair.sessions.create_session("app", "ada", None, Some("s1"));
@@ -115,40 +117,40 @@ async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
 }
 
 #[cfg(feature = "postgres")]
-async fn on_postgres() -> Ours {
+async fn open_postgres_pair() -> ServicePair {
     use retain_stores::{PostgresArtifactService, PostgresSessionService};
 
     let database = retain_testkit::postgres::TestDatabase::new().await;
     let sessions = PostgresSessionService::connect(&database.uri()).await;
     let sessions = sessions.unwrap();
     let artifacts = PostgresArtifactService::over(sessions.store().artifacts());
-    Ours {
+    ServicePair {
         name: "postgres",
         sessions: Arc::new(sessions),
         artifacts: Arc::new(artifacts),
-        _until_the_end: Some(Box::new(database)),
+        _guard: Some(Box::new(database)),
     }
 }
 
-/// A history in progress: operations go to ADK and to all of our pairs.
+/// A history in progress, which runs on ADK and on all of our pairs.
 struct History<'a> {
     seed: u64,
     service: String,
     adk: &'a mut Adk,
-    ours: Vec<Ours>,
+    pairs: Vec<ServicePair>,
     random: Random,
     invocation: u64,
-    /// Number of rewinds that restored a file, and that made one load as nothing.
+    /// Number of files that rewinds restored, and of files that a rewind made absent.
     restored: u64,
-    emptied: u64,
+    removed: u64,
 }
 
 impl History<'_> {
-    /// Execute the operation everywhere; fail unless the answers are equal.
-    async fn same(&mut self, op: &Json) -> Json {
-        let theirs = self.adk.play(&self.service, op);
-        for ours in &self.ours {
-            let answer = ours.play(op).await;
+    /// Execute the operation on ADK and on every pair; fail unless the answers are equal.
+    async fn execute_everywhere(&mut self, op: &Json) -> Json {
+        let theirs = self.adk.execute(&self.service, op);
+        for pair in &self.pairs {
+            let answer = pair.execute(op).await;
             let same = match (answer.get("ok"), theirs.get("ok")) {
                 (None, None) => true,
                 (ours, theirs) => ours == theirs,
@@ -156,14 +158,14 @@ impl History<'_> {
             assert!(
                 same,
                 "RETAIN_SEED={} RETAIN_SCRIPTS=1, {} over {:?}\n{op}\nours   {answer}\ntheirs {theirs}",
-                self.seed, ours.name, ours.artifacts
+                self.seed, pair.name, pair.artifacts
             );
         }
         theirs.get("ok").cloned().unwrap_or_default()
     }
 
-    fn op(&self, op: &str, more: Vec<(&str, Json)>) -> Json {
-        let mut fields = JsonMap::from([("op", op), ("app", "app"), ("user", "ada")]);
+    fn operation(&self, name: &str, more: Vec<(&str, Json)>) -> Json {
+        let mut fields = JsonMap::from([("op", name), ("app", "app"), ("user", "ada")]);
         fields.insert("session", "s1");
         for (name, value) in more {
             fields.insert(name, value);
@@ -178,8 +180,8 @@ impl History<'_> {
             55..75 => self.invocation += 1,
             75..80 => {
                 let file = self.random.pick(&FILES);
-                let op = self.op("delete", vec![("file", file.into())]);
-                self.same(&op).await;
+                let op = self.operation("delete", vec![("file", file.into())]);
+                self.execute_everywhere(&op).await;
             }
             _ => {
                 // Sometimes an invocation that does not exist.
@@ -190,42 +192,46 @@ impl History<'_> {
         }
     }
 
-    /// Save up to three files; an event records them, or (seldom) none does.
+    /// Save up to three files; usually an event records them.
     async fn save(&mut self, invocation: &str) {
         let mut delta = JsonMap::new();
         for _ in 0..1 + self.random.below(3) {
             let file = self.random.pick(&FILES);
             let part = Json::parse(self.random.pick(&PARTS)).unwrap();
             let more = vec![("file", file.into()), ("part", part), ("notes", Json::Null)];
-            let version = self.same(&self.op("save", more)).await;
+            let version = self.execute_everywhere(&self.operation("save", more)).await;
             delta.insert(file, version);
         }
         if !self.random.chance(8) {
             let more = vec![("invocation", invocation.into()), ("delta", delta.into())];
-            self.same(&self.op("event", more)).await;
+            self.execute_everywhere(&self.operation("event", more))
+                .await;
         }
     }
 
     /// Rewind and compare every version of every file.
     async fn rewind(&mut self, before: &str) {
-        let op = self.op("rewind", vec![("invocation", before.into())]);
-        let restored = self.same(&op).await;
-        self.same(&self.op("list", Vec::new())).await;
+        let op = self.operation("rewind", vec![("invocation", before.into())]);
+        let restored = self.execute_everywhere(&op).await;
+        self.execute_everywhere(&self.operation("list", Vec::new()))
+            .await;
         for file in FILES {
             let named =
                 |more: Vec<(&'static str, Json)>| [vec![("file", file.into())], more].concat();
-            let versions = self.same(&self.op("versions", named(Vec::new()))).await;
-            let asked = versions.as_array().unwrap_or_default().to_vec();
-            for version in asked.into_iter().chain([Json::Null]) {
-                let op = self.op("load", named(vec![("version", version.clone())]));
-                let loaded = self.same(&op).await;
-                let is_restored = restored.as_array().unwrap_or_default().iter();
-                let mut is_restored = is_restored.filter(|pair| pair[0] == file);
-                if version.is_null() && is_restored.next().is_some() {
-                    *match loaded.is_null() {
-                        true => &mut self.emptied,
-                        false => &mut self.restored,
-                    } += 1;
+            let versions = self
+                .execute_everywhere(&self.operation("versions", named(Vec::new())))
+                .await;
+            let versions = versions.as_array().unwrap_or_default().to_vec();
+            for version in versions.into_iter().chain([Json::Null]) {
+                let op = self.operation("load", named(vec![("version", version.clone())]));
+                let loaded = self.execute_everywhere(&op).await;
+                let mut restored = restored.as_array().unwrap_or_default().iter();
+                if version.is_null() && restored.any(|pair| pair[0] == file) {
+                    if loaded.is_null() {
+                        self.removed += 1;
+                    } else {
+                        self.restored += 1;
+                    }
                 }
             }
         }
@@ -240,34 +246,35 @@ async fn rewind_restores_files_as_in_adk() {
     let count = if is_long() { HISTORIES * 10 } else { HISTORIES };
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let first = setting("RETAIN_SEED").unwrap_or(SEED);
-    let (mut restored, mut emptied) = (0, 0);
+    let (mut restored, mut removed) = (0, 0);
     for seed in first..first + count {
         for in_folder in [false, true] {
             let folder = retain_testkit::scratch::folder();
             let theirs = folder.path().join("adk");
             let mut history = History {
                 seed,
-                service: match in_folder {
-                    true => format!("file:{}", theirs.display()),
-                    false => format!("memory:{seed}"),
+                service: if in_folder {
+                    format!("file:{}", theirs.display())
+                } else {
+                    format!("memory:{seed}")
                 },
                 adk: &mut adk,
-                ours: every_pair(in_folder.then_some(folder.path())).await,
+                pairs: open_pairs(in_folder.then_some(folder.path())).await,
                 random: Random::new(seed),
                 invocation: 0,
                 restored: 0,
-                emptied: 0,
+                removed: 0,
             };
             for _ in 0..STEPS {
                 history.step().await;
             }
             restored += history.restored;
-            emptied += history.emptied;
+            removed += history.removed;
         }
     }
-    println!("{count} histories from seed {first}: {restored} restored, {emptied} emptied");
+    println!("{count} histories from seed {first}: {restored} restored, {removed} removed");
     if setting("RETAIN_SCRIPTS").is_none() {
-        assert!(restored.min(emptied) > 50, "{restored} {emptied}");
+        assert!(restored.min(removed) > 50, "{restored} {removed}");
     }
     adk.stop();
 }

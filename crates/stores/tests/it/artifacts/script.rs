@@ -5,7 +5,7 @@ use retain_testkit::random::Random;
 
 /// The ADK service that a script is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flavour {
+pub(crate) enum ScriptTarget {
     Memory,
     Folder,
 }
@@ -84,7 +84,7 @@ const PARTS: &[&str] = &[
     r#"{"text":"thinking","thought":true}"#,
 ];
 
-/// Parts that a folder rejects, and that the in-memory service mostly stores.
+/// Parts that a folder rejects and the in-memory service mostly stores.
 const ODD_PARTS: &[&str] = &[
     r#"{}"#,
     r#"{"functionCall":{"name":"f","args":{}}}"#,
@@ -100,31 +100,36 @@ const ODD_PARTS: &[&str] = &[
     r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/sessions/s1/artifacts/a/versions/1"},"text":"t"}"#,
 ];
 
-const NOTES: &[&str] = &["null", "{}", r#"{"k":[1,2.5,null],"snake_case":{"a":"é"}}"#];
+const METADATA: &[&str] = &["null", "{}", r#"{"k":[1,2.5,null],"snake_case":{"a":"é"}}"#];
 
 /// Return the operations of a seed.
-pub(crate) fn script(seed: u64, flavour: Flavour) -> Vec<Json> {
+pub(crate) fn generate(seed: u64, target: ScriptTarget) -> Vec<Json> {
     let mut random = Random::new(seed);
-    (0..60).map(|_| operation(&mut random, flavour)).collect()
+    (0..60).map(|_| operation(&mut random, target)).collect()
 }
 
-fn operation(random: &mut Random, flavour: Flavour) -> Json {
-    let mostly = |random: &mut Random, usual: &str, all: &[&str]| match random.chance(90) {
-        true => usual.to_owned(),
-        false => random.pick(all).to_owned(),
+fn operation(random: &mut Random, target: ScriptTarget) -> Json {
+    let mostly = |random: &mut Random, usual: &str, all: &[&str]| {
+        let chosen = if random.chance(90) {
+            usual
+        } else {
+            random.pick(all)
+        };
+        chosen.to_owned()
     };
     let app = mostly(random, "app", &["b", "app", "a/apps", " ", "app/x"]);
     let user = mostly(random, "ada", USERS);
-    let session = match random.chance(10) {
-        true => Json::Null,
-        false => mostly(random, "s1", SESSIONS).into(),
+    let session = if random.chance(10) {
+        Json::Null
+    } else {
+        mostly(random, "s1", SESSIONS).into()
     };
-    let mut file = match random.chance(60) {
-        true => random
-            .pick(&["a", "a", "user:a", "b.txt", "a/b"])
-            .to_owned(),
-        false => random.pick(FILES).to_owned(),
+    let file = if random.chance(60) {
+        random.pick(&["a", "a", "user:a", "b.txt", "a/b"])
+    } else {
+        random.pick(FILES)
     };
+    let mut file = file.to_owned();
     let op = random.pick(&[
         "save", "save", "save", "save", "load", "load", "load", "list", "list", "delete",
         "versions", "tell_all", "tell",
@@ -141,16 +146,20 @@ fn operation(random: &mut Random, flavour: Flavour) -> Json {
             file = "x".repeat(300);
         }
         let odd = random.chance(25);
-        if odd && flavour == Flavour::Folder {
+        if odd && target == ScriptTarget::Folder {
             file = random.pick(&["refused", "user:refused/x"]).to_owned();
         }
         let parts = if odd { ODD_PARTS } else { PARTS };
         fields.insert("part", Json::parse(random.pick(parts)).expect("a part"));
-        fields.insert("notes", Json::parse(random.pick(NOTES)).expect("notes"));
+        fields.insert(
+            "notes",
+            Json::parse(random.pick(METADATA)).expect("metadata"),
+        );
     }
-    let version = match random.chance(50) {
-        true => Json::Null,
-        false => Json::from(random.below(3)),
+    let version = if random.chance(50) {
+        Json::Null
+    } else {
+        Json::from(random.below(3))
     };
     fields.insert("version", version);
     fields.insert("file", file);

@@ -1,4 +1,4 @@
-//! Compares the answers of one of our services with those of one of ADK's services.
+//! Compares the answers of one of our session services with those of one of ADK's.
 //!
 //! Each of our answers is translated into the answer that ADK must have given, and the two must be
 //! equal. A [`Rule`] translates an intended difference; it states exactly what ADK does instead, so
@@ -20,17 +20,19 @@ use super::{
     run::Outcome,
     script::{Op, Probe, Script},
 };
-use adk::{adk_rewind, adk_window, equal_in_python, newest, refuses, sorted};
-use parts::{events_of, fields, fields_mut, id_of, ids, key_of, put, set_all, state_text, time_of};
+use adk::{adk_rewind, adk_window, equal_in_python, keep_newest, rejects_as_stale, sort_as_adk};
+use parts::{
+    events_of, fields, fields_mut, id_of, ids, key_of, put, session_state, set_all, time_of,
+};
 
 pub(crate) use adk::Service;
-pub(crate) use rules::{Rule, Used};
+pub(crate) use rules::{Rule, RuleCounts};
 
 /// A difference that no rule explains.
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) op: usize,
-    place: String,
+    path: String,
     expected: Json,
     found: Json,
     ours: Json,
@@ -38,25 +40,25 @@ pub(crate) struct Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "operation {}, at {}", self.op, self.place)?;
-        writeln!(f, "  ADK should say: {}", self.expected)?;
-        writeln!(f, "  ADK says:       {}", self.found)?;
-        write!(f, "  Retain says:    {}", self.ours)
+        writeln!(f, "operation {}, at {}", self.op, self.path)?;
+        writeln!(f, "  ADK should answer: {}", self.expected)?;
+        writeln!(f, "  ADK answers:       {}", self.found)?;
+        write!(f, "  Retain answers:    {}", self.ours)
     }
 }
 
 /// Where two values differ.
 struct Difference {
-    place: String,
+    path: String,
     expected: Json,
     found: Json,
 }
 
-type Checked<T = ()> = Result<T, Difference>;
+type CheckResult<T = ()> = Result<T, Difference>;
 
-fn differ<T>(place: &str, expected: impl Into<Json>, found: &Json) -> Checked<T> {
+fn differ<T>(path: &str, expected: impl Into<Json>, found: &Json) -> CheckResult<T> {
     Err(Difference {
-        place: place.to_owned(),
+        path: path.to_owned(),
         expected: expected.into(),
         found: found.clone(),
     })
@@ -65,25 +67,25 @@ fn differ<T>(place: &str, expected: impl Into<Json>, found: &Json) -> Checked<T>
 /// State keys whose value differs in ADK, and why. `None`: no such state key.
 type Overlay = BTreeMap<String, (Option<Json>, Rule)>;
 
-/// What ADK stores differently for one session.
+/// How ADK's copy of one session differs from ours.
 #[derive(Debug, Default)]
-struct Twin {
-    /// The id of the session in ADK.
+struct AdkSession {
+    /// The id of the session in ADK, if it differs.
     id: Option<(String, Rule)>,
     overlay: Overlay,
     /// Events that differ, by id.
     bodies: HashMap<String, (Json, Rule)>,
-    /// The time of its last update in ADK.
+    /// The time of its last update in ADK, if it differs.
     time: Option<f64>,
     /// The state it was created with.
     initial: JsonMap,
-    /// Its log holds a rewind event that a client appended.
+    /// Whether its log holds a rewind event that a client appended.
     has_foreign_rewind: bool,
 }
 
-/// A copy of a session that both sides hold.
+/// A session in memory that both sides append through.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldSession {
     id: Option<(String, Rule)>,
     /// The session-scoped state in our copy, and where ADK's differs.
     state: JsonMap,
@@ -99,9 +101,9 @@ struct Held {
 /// Compares the answers to one script.
 pub(crate) struct Comparison<'a> {
     service: Service,
-    used: &'a mut Used,
-    twins: HashMap<SessionKey, Twin>,
-    slots: HashMap<usize, Held>,
+    rules: &'a mut RuleCounts,
+    adk_sessions: HashMap<SessionKey, AdkSession>,
+    slots: HashMap<usize, HeldSession>,
     /// The current operation, and the time of the clock.
     op: usize,
     now_us: i64,
@@ -114,12 +116,12 @@ impl<'a> Comparison<'a> {
         script: &Script,
         ours: &[Outcome],
         theirs: &[Json],
-        used: &'a mut Used,
+        rules: &'a mut RuleCounts,
     ) -> Result<(), Mismatch> {
         let mut comparison = Comparison {
             service,
-            used,
-            twins: HashMap::new(),
+            rules,
+            adk_sessions: HashMap::new(),
             slots: HashMap::new(),
             op: 0,
             now_us: 0,
@@ -130,7 +132,7 @@ impl<'a> Comparison<'a> {
             let checked = comparison.check(&step.op, our, their);
             checked.map_err(|difference| Mismatch {
                 op,
-                place: difference.place,
+                path: difference.path,
                 expected: difference.expected,
                 found: difference.found,
                 ours: our.result.clone(),
@@ -139,35 +141,37 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    fn check(&mut self, op: &Op, ours: &Outcome, theirs: &Json) -> Checked {
+    fn check(&mut self, op: &Op, ours: &Outcome, theirs: &Json) -> CheckResult {
         let result = &ours.result;
         match op {
-            Op::Repeat { event, same, .. } => return self.repeat(event, *same, ours, theirs),
+            Op::Repeat { event, same, .. } => return self.check_repeat(event, *same, ours, theirs),
             Op::Append { slot, event, stale } if result.get("error").is_none() => {
-                return self.append(*slot, event, *stale, ours, theirs);
+                return self.check_append(*slot, event, *stale, ours, theirs);
             }
-            Op::Probe { kind, .. } => return self.probe(*kind, result, theirs),
-            Op::Look { id, of: None, .. } => return self.impossible(id, result, theirs),
+            Op::Probe { kind, .. } => return self.check_probe(*kind, result, theirs),
+            Op::GetById {
+                id, target: None, ..
+            } => return self.check_invalid_id(id, result, theirs),
             _ => {}
         }
         if let (Op::Append { slot, event, .. }, Some(_)) = (op, result.get("error")) {
             if ours.after.is_some() {
-                return self.gone(*slot, event, ours, theirs);
+                return self.check_append_to_deleted(*slot, event, ours, theirs);
             }
-            self.failed(*slot, event);
+            self.record_failed_append(*slot, event);
         }
         if result.get("error").is_some() || theirs.get("error").is_some() {
-            return self.same("error", result, theirs);
+            return self.check_equal("error", result, theirs);
         }
         match op {
             Op::Create {
                 id, state, slot, ..
             } => {
                 let session = &result["session"];
-                self.created(id.as_deref(), state.as_ref(), session, &theirs["session"])?;
-                let expected = self.session(session, Vec::new());
-                self.keep(*slot, session, &expected);
-                self.same_session("session", &expected, &theirs["session"])
+                self.record_created(id.as_deref(), state.as_ref(), session, &theirs["session"])?;
+                let expected = self.translate_session(session, Vec::new());
+                self.hold(*slot, session, &expected);
+                self.check_session("session", &expected, &theirs["session"])
             }
             Op::Get {
                 recent,
@@ -177,76 +181,79 @@ impl<'a> Comparison<'a> {
             } => {
                 let session = &result["session"];
                 let Some(whole) = ours.before.as_ref().filter(|_| !session.is_null()) else {
-                    return self.same("session", session, &theirs["session"]);
+                    return self.check_equal("session", session, &theirs["session"]);
                 };
-                let expected = self.read(whole, session, *recent, *after)?;
-                self.keep(*slot, session, &expected);
-                self.same_session("session", &expected, &theirs["session"])
+                let expected = self.translate_read(whole, session, *recent, *after)?;
+                self.hold(*slot, session, &expected);
+                self.check_session("session", &expected, &theirs["session"])
             }
-            Op::Look { .. } => match &ours.before {
+            Op::GetById { .. } => match &ours.before {
                 Some(whole) if self.service != Service::Database => {
-                    self.used.add(Rule::IdsAreNotTrimmed);
-                    let expected = self.read(whole, whole, None, None)?;
-                    self.same_session("session", &expected, &theirs["session"])
+                    self.rules.add(Rule::IdsAreNotTrimmed);
+                    let expected = self.translate_read(whole, whole, None, None)?;
+                    self.check_session("session", &expected, &theirs["session"])
                 }
-                _ => self.same("session", &result["session"], &theirs["session"]),
+                _ => self.check_equal("session", &result["session"], &theirs["session"]),
             },
-            Op::List { .. } => self.list(result, theirs),
-            Op::UserState { .. } => self.same_map("state", &result["state"], &theirs["state"]),
+            Op::List { .. } => self.check_list(result, theirs),
+            Op::UserState { .. } => self.check_map("state", &result["state"], &theirs["state"]),
             Op::Delete { .. } => {
                 if let Some(before) = &ours.before {
-                    self.twins.remove(&key_of(before));
+                    self.adk_sessions.remove(&key_of(before));
                 }
-                self.same("result", result, theirs)
+                self.check_equal("result", result, theirs)
             }
-            Op::Rewind { before, .. } => self.rewind(before, ours, theirs),
+            Op::Rewind { before, .. } => self.check_rewind(before, ours, theirs),
             Op::Append { .. } | Op::Repeat { .. } | Op::Probe { .. } => Ok(()),
         }
     }
 
-    fn created(
+    fn record_created(
         &mut self,
         given: Option<&str>,
         state: Option<&JsonMap>,
         ours: &Json,
         theirs: &Json,
-    ) -> Checked {
+    ) -> CheckResult {
         let key = key_of(ours);
-        let mut twin = Twin {
+        let mut adk_session = AdkSession {
             initial: state.cloned().unwrap_or_default(),
-            ..Twin::default()
+            ..AdkSession::default()
         };
         let given = given.unwrap_or(&key.id);
         let is_blank = given.trim().is_empty();
         if is_blank && self.service == Service::Database {
-            twin.id = Some((given.to_owned(), Rule::BlankIdsAreMade));
+            adk_session.id = Some((given.to_owned(), Rule::BlankIdsAreMade));
         } else if !is_blank && given.trim() != given && self.service != Service::Database {
-            twin.id = Some((given.trim().to_owned(), Rule::IdsAreNotTrimmed));
+            adk_session.id = Some((given.trim().to_owned(), Rule::IdsAreNotTrimmed));
         }
         if theirs.is_null() {
             return differ("session", ours.clone(), theirs);
         }
-        self.twins.insert(key, twin);
+        self.adk_sessions.insert(key, adk_session);
         Ok(())
     }
 
-    /// A full or partial read as ADK returns it; `whole` holds the log in order of arrival.
-    fn read(
+    /// Convert a full or partial read to the form of ADK; `whole` has the log in order of arrival.
+    fn translate_read(
         &mut self,
         whole: &Json,
         session: &Json,
         recent: Option<usize>,
         after: Option<f64>,
-    ) -> Checked<Json> {
+    ) -> CheckResult<Json> {
         let log = events_of(whole);
-        let promised = our_window(log.clone(), recent, after);
+        let expected = our_window(log.clone(), recent, after);
         let read = events_of(session);
-        if ids(&promised) != ids(&read) {
-            return differ("our window", promised, &read.into());
+        if ids(&expected) != ids(&read) {
+            return differ("our window", expected, &read.into());
         }
         let key = key_of(whole);
-        let log: Vec<Json> = log.iter().map(|event| self.event(&key, event)).collect();
-        let by_time = sorted(log.clone(), Service::Sqlite);
+        let log: Vec<Json> = log
+            .iter()
+            .map(|event| self.translate_event(&key, event))
+            .collect();
+        let by_time = sort_as_adk(log.clone(), Service::Sqlite);
         let expected = adk_window(self.service, log.clone(), recent, after);
         if ids(&expected) != ids(&read) {
             let rule = match self.service {
@@ -254,22 +261,26 @@ impl<'a> Comparison<'a> {
                 Service::Database if ids(&by_time) == ids(&log) => Rule::EqualTimesStayInOrder,
                 Service::Sqlite | Service::Database => Rule::OrderIsArrival,
             };
-            self.used.add(rule);
+            self.rules.add(rule);
         }
-        Ok(self.session(session, expected))
+        Ok(self.translate_session(session, expected))
     }
 
     /// Convert our session with these events to the form of ADK.
-    fn session(&mut self, ours: &Json, events: Vec<Json>) -> Json {
+    fn translate_session(&mut self, ours: &Json, events: Vec<Json>) -> Json {
         let key = key_of(ours);
-        let Some(twin) = self.twins.get(&key) else {
+        let Some(adk_session) = self.adk_sessions.get(&key) else {
             return ours.clone();
         };
-        let (id, overlay, time) = (twin.id.clone(), twin.overlay.clone(), twin.time);
-        self.translate(ours, id, &overlay, time, events)
+        let (id, overlay, time) = (
+            adk_session.id.clone(),
+            adk_session.overlay.clone(),
+            adk_session.time,
+        );
+        self.build_session(ours, id, &overlay, time, events)
     }
 
-    fn translate(
+    fn build_session(
         &mut self,
         ours: &Json,
         id: Option<(String, Rule)>,
@@ -280,52 +291,52 @@ impl<'a> Comparison<'a> {
         let mut session = ours.clone();
         let session_fields = fields_mut(&mut session);
         if let Some((id, rule)) = id {
-            self.used.add(rule);
+            self.rules.add(rule);
             session_fields.insert("id", id.as_str());
         }
         let mut state = fields(&ours["state"]).clone();
         for (key, (value, rule)) in overlay {
-            self.used.add(*rule);
+            self.rules.add(*rule);
             put(&mut state, key, value.as_ref());
         }
         session_fields.insert("state", state);
         session_fields.insert("events", events);
         let ours_time = ours["lastUpdateTime"].as_f64().unwrap_or_default();
         let time = time.unwrap_or(ours_time);
-        session_fields.insert("lastUpdateTime", self.update_time(time));
+        session_fields.insert("lastUpdateTime", self.translate_time(time));
         session
     }
 
     /// Convert a last update time to that of ADK.
-    fn update_time(&mut self, time: f64) -> f64 {
+    fn translate_time(&mut self, time: f64) -> f64 {
         if self.service != Service::Database {
             return time;
         }
-        let cut = seconds(micros(time));
-        if cut != time {
-            self.used.add(Rule::LastUpdateTimeIsExact);
+        let truncated = seconds(micros(time));
+        if truncated != time {
+            self.rules.add(Rule::LastUpdateTimeIsExact);
         }
-        cut
+        truncated
     }
 
     /// Convert our event to the form of ADK.
-    fn event(&mut self, key: &SessionKey, ours: &Json) -> Json {
+    fn translate_event(&mut self, key: &SessionKey, ours: &Json) -> Json {
         let body = self
-            .twins
+            .adk_sessions
             .get(key)
-            .and_then(|twin| twin.bodies.get(id_of(ours)));
+            .and_then(|session| session.bodies.get(id_of(ours)));
         if let Some((body, rule)) = body {
             let (body, rule) = (body.clone(), *rule);
-            self.used.add(rule);
+            self.rules.add(rule);
             return body;
         }
-        self.new_event(ours)
+        self.translate_new_event(ours)
     }
 
-    fn new_event(&mut self, ours: &Json) -> Json {
+    fn translate_new_event(&mut self, ours: &Json) -> Json {
         let mut event = JsonMap::new();
         // ADK writes `nodeInfo` before the first of these fields.
-        let behind = [
+        let later_fields = [
             "longRunningToolIds",
             "branch",
             "isolationScope",
@@ -335,15 +346,15 @@ impl<'a> Comparison<'a> {
         let has_node = ours.get("nodeInfo").is_some();
         for (name, value) in fields(ours) {
             if name == "fromTheFuture" {
-                self.used.add(Rule::UnknownFieldsAreKept);
+                self.rules.add(Rule::UnknownFieldsAreKept);
                 continue;
             }
-            if !has_node && behind.contains(&name) && !event.contains_key("nodeInfo") {
-                self.used.add(Rule::NodeInfoIsNotInvented);
+            if !has_node && later_fields.contains(&name) && !event.contains_key("nodeInfo") {
+                self.rules.add(Rule::NodeInfoIsNotInvented);
                 event.insert("nodeInfo", JsonMap::from([("path", "")]));
             }
             let value = match name {
-                "longRunningToolIds" => self.id_set(value),
+                "longRunningToolIds" => self.sort_ids(value),
                 _ => value.clone(),
             };
             event.insert(name, value);
@@ -351,38 +362,40 @@ impl<'a> Comparison<'a> {
         event.into()
     }
 
-    fn id_set(&mut self, ours: &Json) -> Json {
+    fn sort_ids(&mut self, ours: &Json) -> Json {
         let mut ids = ours.as_array().unwrap_or_default().to_vec();
         ids.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
         let sorted = Json::from(ids);
         if sorted != *ours {
-            self.used.add(Rule::IdSetsKeepTheirOrder);
+            self.rules.add(Rule::IdSetsKeepTheirOrder);
         }
         sorted
     }
 
-    fn keep(&mut self, slot: Option<usize>, ours: &Json, expected: &Json) {
+    fn hold(&mut self, slot: Option<usize>, ours: &Json, expected: &Json) {
         let Some(slot) = slot.filter(|_| !ours.is_null()) else {
             return;
         };
-        let twin = self.twins.get(&key_of(ours));
-        let held = Held {
-            id: twin.and_then(|twin| twin.id.clone()),
-            state: state_text(&ours["state"]),
-            overlay: twin.map(|twin| twin.overlay.clone()).unwrap_or_default(),
+        let adk_session = self.adk_sessions.get(&key_of(ours));
+        let held = HeldSession {
+            id: adk_session.and_then(|session| session.id.clone()),
+            state: session_state(&ours["state"]),
+            overlay: adk_session
+                .map(|session| session.overlay.clone())
+                .unwrap_or_default(),
             our_time: ours["lastUpdateTime"].as_f64().unwrap_or_default(),
-            time: twin.and_then(|twin| twin.time),
+            time: adk_session.and_then(|session| session.time),
             our_events: events_of(ours),
             adk_events: events_of(expected),
         };
         self.slots.insert(slot, held);
     }
 
-    fn list(&mut self, ours: &Json, theirs: &Json) -> Checked {
+    fn check_list(&mut self, ours: &Json, theirs: &Json) -> CheckResult {
         let sessions = ours["sessions"].as_array().unwrap_or_default();
         let mut expected: Vec<Json> = sessions
             .iter()
-            .map(|session| self.session(session, Vec::new()))
+            .map(|session| self.translate_session(session, Vec::new()))
             .collect();
         let time = |session: &Json| session["lastUpdateTime"].as_f64().unwrap_or_default();
         expected.sort_by(|a, b| {
@@ -397,56 +410,60 @@ impl<'a> Comparison<'a> {
             return differ("sessions", expected, &theirs["sessions"]);
         }
         for (expected, found) in expected.iter().zip(found) {
-            self.same_session("sessions", expected, found)?;
+            self.check_session("sessions", expected, found)?;
         }
         Ok(())
     }
 
-    fn append(
+    fn check_append(
         &mut self,
         slot: usize,
         given: &Json,
         stale: bool,
         ours: &Outcome,
         theirs: &Json,
-    ) -> Checked {
+    ) -> CheckResult {
         let result = &ours.result;
         let key = key_of(&result["live"]);
-        let is_refused = !event_is_partial(given) && self.is_refused(slot, ours);
-        let mut event = self.new_event(&result["event"]);
+        let is_stale = !event_is_partial(given) && self.is_stale_in_adk(slot, ours);
+        let mut event = self.translate_new_event(&result["event"]);
         let is_partial = event_is_partial(given);
         let is_zero = !is_partial && given.get("timestamp").and_then(Json::as_f64) == Some(0.0);
         if is_zero {
-            self.used.add(Rule::ZeroTimeIsNow);
+            self.rules.add(Rule::ZeroTimeIsNow);
             fields_mut(&mut event).insert("timestamp", 0.0);
         }
         if is_partial {
-            self.fill_in(given, &mut event);
+            self.add_id_and_time(given, &mut event);
         } else {
-            self.stored(&key, &result["event"], &event, is_zero, ours)?;
+            self.record_append(&key, &result["event"], &event, is_zero, ours)?;
         }
-        if is_refused {
-            self.used.add(Rule::StaleWritersAreAccepted);
-            self.same("error", &"StaleSessionError".into(), &theirs["error"])?;
-            self.same("event, after reading again", &event, &theirs["retried"])?;
+        if is_stale {
+            self.rules.add(Rule::StaleWritersAreAccepted);
+            self.check_equal("error", &"StaleSessionError".into(), &theirs["error"])?;
+            self.check_equal(
+                "event, appended to a fresh copy",
+                &event,
+                &theirs["retried"],
+            )?;
         } else {
-            self.same("event", &event, &theirs["event"])?;
-            self.live(slot, &event, is_partial, is_zero, result, theirs)?;
+            self.check_equal("event", &event, &theirs["event"])?;
+            self.check_live(slot, &event, is_partial, is_zero, result, theirs)?;
         }
         if !stale {
             return Ok(());
         }
         let fetched = &result["fetched"];
         let Some(whole) = ours.after.as_ref() else {
-            return self.same("fetched", fetched, &theirs["fetched"]);
+            return self.check_equal("fetched", fetched, &theirs["fetched"]);
         };
-        let expected = self.read(whole, fetched, None, None)?;
-        self.keep(Some(slot), fetched, &expected);
-        self.same_session("fetched", &expected, &theirs["fetched"])
+        let expected = self.translate_read(whole, fetched, None, None)?;
+        self.hold(Some(slot), fetched, &expected);
+        self.check_session("fetched", &expected, &theirs["fetched"])
     }
 
-    /// An append that both sides rejected.
-    fn failed(&mut self, slot: usize, given: &Json) {
+    /// Record the state keys that an append leaves in ADK's held session when both sides reject it.
+    fn record_failed_append(&mut self, slot: usize, given: &Json) {
         let (Some(held), true) = (self.slots.get_mut(&slot), self.service != Service::Memory)
         else {
             return;
@@ -454,82 +471,93 @@ impl<'a> Comparison<'a> {
         let delta = given["actions"]["stateDelta"].as_object();
         for (key, value) in delta.into_iter().flatten() {
             if StateScope::of(key) == StateScope::Temp {
-                let left = (Some(value.clone()), Rule::FailedAppendsChangeNothing);
-                held.overlay.insert(key.to_owned(), left);
+                let entry = (Some(value.clone()), Rule::FailedAppendsChangeNothing);
+                held.overlay.insert(key.to_owned(), entry);
             }
         }
     }
 
-    /// An append through a copy of a deleted session whose id was reused. ADK stores the event in
-    /// the new session, so nothing after this can be compared.
-    fn gone(&mut self, slot: usize, given: &Json, ours: &Outcome, theirs: &Json) -> Checked {
+    /// Check an append through a copy of a deleted session whose id was reused. ADK stores the
+    /// event in the new session, so nothing after this can be compared.
+    fn check_append_to_deleted(
+        &mut self,
+        slot: usize,
+        given: &Json,
+        ours: &Outcome,
+        theirs: &Json,
+    ) -> CheckResult {
         if ours.result["error"] != "SessionNotFoundError" || ours.before != ours.after {
             return differ(
-                "our answer to a copy that is gone",
+                "our answer to an append to a deleted session",
                 Json::Null,
                 &ours.result,
             );
         }
-        self.used.add(Rule::CopiesDieWithTheirSession);
-        if self.is_refused(slot, ours) {
-            self.same("error", &"StaleSessionError".into(), &theirs["error"])?;
-            return self.same("event", &given["id"], &theirs["retried"]["id"]);
+        self.rules.add(Rule::CopiesDieWithTheirSession);
+        if self.is_stale_in_adk(slot, ours) {
+            self.check_equal("error", &"StaleSessionError".into(), &theirs["error"])?;
+            return self.check_equal("event", &given["id"], &theirs["retried"]["id"]);
         }
-        self.same("event", &given["id"], &theirs["event"]["id"])
+        self.check_equal("event", &given["id"], &theirs["event"]["id"])
     }
 
     /// Set the id and time that ADK gives to an event without them.
-    fn fill_in(&mut self, given: &Json, event: &mut Json) {
+    fn add_id_and_time(&mut self, given: &Json, event: &mut Json) {
         let (op, now_us) = (self.op, self.now_us);
         let event = fields_mut(event);
         if given.get("id").is_none() {
-            self.used.add(Rule::PartialEventsAreNotFilledIn);
+            self.rules.add(Rule::PartialEventsAreNotFilledIn);
             event.insert("id", format!("op{op}-1").as_str());
         }
         if given.get("timestamp").is_none() {
-            self.used.add(Rule::PartialEventsAreNotFilledIn);
+            self.rules.add(Rule::PartialEventsAreNotFilledIn);
             event.insert("timestamp", seconds(now_us));
         }
     }
 
     /// Whether ADK rejects the copy as stale.
-    fn is_refused(&self, slot: usize, ours: &Outcome) -> bool {
+    fn is_stale_in_adk(&self, slot: usize, ours: &Outcome) -> bool {
         let (Some(before), Some(held)) = (&ours.before, self.slots.get(&slot)) else {
             return false;
         };
         let stored = before["lastUpdateTime"].as_f64().unwrap_or_default();
-        let twin = self.twins.get(&key_of(before));
-        let stored = twin.and_then(|twin| twin.time).unwrap_or(stored);
-        refuses(self.service, stored, held.time.unwrap_or(held.our_time))
+        let adk_session = self.adk_sessions.get(&key_of(before));
+        let stored = adk_session
+            .and_then(|session| session.time)
+            .unwrap_or(stored);
+        rejects_as_stale(self.service, stored, held.time.unwrap_or(held.our_time))
     }
 
     /// Record what ADK holds after an append of `ours`, which it stored as `event`.
-    fn stored(
+    fn record_append(
         &mut self,
         key: &SessionKey,
         ours: &Json,
         event: &Json,
         is_zero: bool,
         outcome: &Outcome,
-    ) -> Checked {
+    ) -> CheckResult {
         let (Some(before), Some(after)) = (&outcome.before, &outcome.after) else {
             return differ("event", Json::Null, event);
         };
-        let twin = self.twins.entry(key.clone()).or_default();
-        let states = (&state_text(&before["state"]), &state_text(&after["state"]));
-        twin.overlay = overlay_after(&twin.overlay, states, ours)?;
+        let adk_session = self.adk_sessions.entry(key.clone()).or_default();
+        let states = (
+            &session_state(&before["state"]),
+            &session_state(&after["state"]),
+        );
+        adk_session.overlay = overlay_after(&adk_session.overlay, states, ours)?;
         let is_rewind = ours["actions"].get("rewindBeforeInvocationId").is_some();
-        twin.has_foreign_rewind |= is_rewind;
-        twin.time = is_zero.then_some(0.0);
+        adk_session.has_foreign_rewind |= is_rewind;
+        adk_session.time = is_zero.then_some(0.0);
         if is_zero {
             let body = (event.clone(), Rule::ZeroTimeIsNow);
-            twin.bodies.insert(id_of(event).to_owned(), body);
+            adk_session.bodies.insert(id_of(event).to_owned(), body);
         }
         Ok(())
     }
 
     /// Compare the copy through which the event was appended.
-    fn live(
+    fn check_live(
         &mut self,
         slot: usize,
         event: &Json,
@@ -537,7 +565,7 @@ impl<'a> Comparison<'a> {
         is_zero: bool,
         ours: &Json,
         theirs: &Json,
-    ) -> Checked {
+    ) -> CheckResult {
         let live = &ours["live"];
         let mut held = self.slots.remove(&slot).unwrap_or_default();
         if !is_partial {
@@ -545,7 +573,7 @@ impl<'a> Comparison<'a> {
             held.adk_events.push(event.clone());
             held.our_time = time_of(&ours["event"]);
             held.time = is_zero.then_some(0.0);
-            let state = state_text(&live["state"]);
+            let state = session_state(&live["state"]);
             held.overlay = overlay_after(&held.overlay, (&held.state, &state), &ours["event"])?;
             held.state = state;
         }
@@ -555,15 +583,21 @@ impl<'a> Comparison<'a> {
         }
         let id = held.id.clone();
         let (overlay, events) = (held.overlay.clone(), held.adk_events.clone());
-        let expected = self.translate(live, id, &overlay, held.time, events);
+        let expected = self.build_session(live, id, &overlay, held.time, events);
         self.slots.insert(slot, held);
-        self.same_session("live", &expected, &theirs["live"])
+        self.check_session("live", &expected, &theirs["live"])
     }
 
-    fn repeat(&mut self, given: &Json, same: bool, ours: &Outcome, theirs: &Json) -> Checked {
+    fn check_repeat(
+        &mut self,
+        given: &Json,
+        same: bool,
+        ours: &Outcome,
+        theirs: &Json,
+    ) -> CheckResult {
         let result = &ours.result;
         let Some(whole) = &ours.before else {
-            return self.same("error", result, theirs);
+            return self.check_equal("error", result, theirs);
         };
         if ours.before != ours.after {
             return differ("our session after a repeat", whole.clone(), result);
@@ -586,26 +620,28 @@ impl<'a> Comparison<'a> {
                 return differ("our copy after a repeat", live, &result["live"]);
             }
         }
-        let rule = match same {
-            true => Rule::ExactRepeatsSucceed,
-            false => Rule::OtherBodiesAreConflicts,
+        let rule = if same {
+            Rule::ExactRepeatsSucceed
+        } else {
+            Rule::OtherBodiesAreConflicts
         };
         if self.service != Service::Memory {
-            self.used.add(rule);
-            return self.same("error", &"IntegrityError".into(), &theirs["error"]);
+            self.rules.add(rule);
+            return self.check_equal("error", &"IntegrityError".into(), &theirs["error"]);
         }
         // In memory an equal event changes nothing, and a different one is stored again.
-        let mut live = self.read(whole, whole, None, None)?;
+        let mut live = self.translate_read(whole, whole, None, None)?;
         let has_temp = delta.keys().any(is_temp);
-        let mut event = match same {
-            true => self.event(&key_of(whole), &result["event"]),
-            false => self.new_event(&result_of_conflict(whole, given)),
+        let mut event = if same {
+            self.translate_event(&key_of(whole), &result["event"])
+        } else {
+            self.translate_new_event(&rejected_event(whole, given))
         };
         if same && !has_temp {
-            self.same("event", &event, &theirs["event"])?;
-            return self.same_session("live", &live, &theirs["live"]);
+            self.check_equal("event", &event, &theirs["event"])?;
+            return self.check_session("live", &live, &theirs["live"]);
         }
-        self.used.add(rule);
+        self.rules.add(rule);
         if given["timestamp"].as_f64() == Some(0.0) {
             fields_mut(&mut event).insert("timestamp", 0.0);
         }
@@ -617,30 +653,33 @@ impl<'a> Comparison<'a> {
         live_fields.insert("state", state);
         live_fields.insert("events", events);
         live_fields.insert("lastUpdateTime", time_of(&event));
-        self.same("event", &event, &theirs["event"])?;
-        self.same_session("live", &live, &theirs["live"])
+        self.check_equal("event", &event, &theirs["event"])?;
+        self.check_session("live", &live, &theirs["live"])
     }
 
-    fn rewind(&mut self, invocation: &str, ours: &Outcome, theirs: &Json) -> Checked {
+    fn check_rewind(&mut self, invocation: &str, ours: &Outcome, theirs: &Json) -> CheckResult {
         let (Some(before), Some(after)) = (&ours.before, &ours.after) else {
-            return self.same("result", &ours.result, theirs);
+            return self.check_equal("result", &ours.result, theirs);
         };
         let key = key_of(before);
         let log = events_of(before);
-        let log: Vec<Json> = log.iter().map(|event| self.event(&key, event)).collect();
-        let twin = self.twins.entry(key.clone()).or_default();
-        let mut there = state_text(&before["state"]);
-        for (key, (value, _)) in &twin.overlay {
-            put(&mut there, key, value.as_ref());
+        let log: Vec<Json> = log
+            .iter()
+            .map(|event| self.translate_event(&key, event))
+            .collect();
+        let adk_session = self.adk_sessions.entry(key.clone()).or_default();
+        let mut adk_state = session_state(&before["state"]);
+        for (key, (value, _)) in &adk_session.overlay {
+            put(&mut adk_state, key, value.as_ref());
         }
-        let in_order = sorted(log.clone(), self.service);
+        let in_order = sort_as_adk(log.clone(), self.service);
         let is_sorted = ids(&in_order) == ids(&log);
-        let delta = adk_rewind(&in_order, &there, invocation);
-        set_all(&mut there, &delta);
-        let here = state_text(&after["state"]);
+        let delta = adk_rewind(&in_order, &adk_state, invocation);
+        set_all(&mut adk_state, &delta);
+        let our_state = session_state(&after["state"]);
         let mut overlay = Overlay::new();
-        for name in here.keys().chain(there.keys()) {
-            let (own, other) = (here.get(name), there.get(name));
+        for name in our_state.keys().chain(adk_state.keys()) {
+            let (own, other) = (our_state.get(name), adk_state.get(name));
             if own == other {
                 continue;
             }
@@ -651,72 +690,72 @@ impl<'a> Comparison<'a> {
                 }
                 _ if !is_sorted => Rule::RewindFollowsArrival,
                 None if is_null => Rule::RewindRemovesKeys,
-                Some(own) if is_null && twin.initial.get(name) == Some(own) => {
+                Some(own) if is_null && adk_session.initial.get(name) == Some(own) => {
                     Rule::RewindRestoresInitialState
                 }
-                _ if twin.has_foreign_rewind => Rule::RewindEventsAreFollowed,
+                _ if adk_session.has_foreign_rewind => Rule::RewindEventsAreFollowed,
                 _ => {
                     return differ(
                         &format!("state key {name:?}"),
-                        there.clone(),
-                        &here.clone().into(),
+                        adk_state.clone(),
+                        &our_state.clone().into(),
                     );
                 }
             };
             overlay.insert(name.to_owned(), (other.cloned(), rule));
         }
-        let untranslated = self.new_event(&ours.result["event"]).to_string();
+        let unchanged_event = self.translate_new_event(&ours.result["event"]).to_string();
         let mut event = ours.result["event"].clone();
-        let our_delta = state_text(&event["actions"]["stateDelta"]);
+        let our_delta = session_state(&event["actions"]["stateDelta"]);
         let actions = fields_mut(&mut event).get_mut("actions").expect("actions");
         fields_mut(actions).insert("stateDelta", delta.clone());
-        let expected = self.new_event(&event);
+        let expected = self.translate_new_event(&event);
         let rule = match overlay.values().next() {
             _ if our_delta == delta => Rule::StateKeysHaveNoOrder,
             Some((_, rule)) => *rule,
             None => Rule::RewindSaysOnlyChanges,
         };
-        let twin = self.twins.entry(key).or_default();
-        twin.overlay = overlay;
-        twin.time = None;
+        let adk_session = self.adk_sessions.entry(key).or_default();
+        adk_session.overlay = overlay;
+        adk_session.time = None;
         if our_delta != delta {
-            self.used.add(rule);
+            self.rules.add(rule);
         }
         // State keys that are equal on both sides, before and after.
-        let is_idle = |name: &str| here.get(name) == there.get(name);
+        let is_unchanged = |name: &str| our_state.get(name) == adk_state.get(name);
         if delta
             .keys()
-            .any(|name| !our_delta.contains_key(name) && is_idle(name))
+            .any(|name| !our_delta.contains_key(name) && is_unchanged(name))
         {
-            self.used.add(Rule::RewindSaysOnlyChanges);
+            self.rules.add(Rule::RewindSaysOnlyChanges);
         }
         // ADK orders state keys as in its own state; use the event as ADK returned it.
         let body = (theirs["event"].clone(), rule);
-        if theirs["event"].to_string() != untranslated {
-            twin.bodies.insert(id_of(&event).to_owned(), body);
+        if theirs["event"].to_string() != unchanged_event {
+            adk_session.bodies.insert(id_of(&event).to_owned(), body);
         }
-        self.same_but_delta_order("event", &expected, &theirs["event"])?;
+        self.check_event_ignoring_delta_order("event", &expected, &theirs["event"])?;
         let session = &ours.result["session"];
-        let expected = self.read(after, session, None, None)?;
-        self.same_session("session", &expected, &theirs["session"])
+        let expected = self.translate_read(after, session, None, None)?;
+        self.check_session("session", &expected, &theirs["session"])
     }
 
     /// Retain rejects reads of an id that it would not store. ADK reads and finds nothing.
-    fn impossible(&mut self, id: &str, ours: &Json, theirs: &Json) -> Checked {
+    fn check_invalid_id(&mut self, id: &str, ours: &Json, theirs: &Json) -> CheckResult {
         if ours["error"] != "Invalid" {
-            return differ("our answer to an id that is refused", "Invalid", ours);
+            return differ("our answer to an invalid id", "Invalid", ours);
         }
-        self.used.add(match id {
+        self.rules.add(match id {
             "" => Rule::EmptyNamesAreRefused,
             id if id.contains('\0') => Rule::NulIsRefused,
             _ => Rule::LongIdsAreRefused,
         });
         let nothing = JsonMap::from([("session", Json::Null)]);
-        self.same("result", &nothing.into(), theirs)
+        self.check_equal("result", &nothing.into(), theirs)
     }
 
-    fn probe(&mut self, kind: Probe, ours: &Json, theirs: &Json) -> Checked {
-        let ok = |created: &str, appended: Option<&str>| {
+    fn check_probe(&mut self, kind: Probe, ours: &Json, theirs: &Json) -> CheckResult {
+        let answer = |created: &str, appended: Option<&str>| {
             let mut expected = JsonMap::from([("created", created)]);
             if let Some(appended) = appended {
                 expected.insert("appended", appended);
@@ -724,34 +763,41 @@ impl<'a> Comparison<'a> {
             Json::from(expected)
         };
         let has_event = ours.get("appended").is_some();
-        let fine = ok("ok", has_event.then_some("ok"));
-        let refused = |error: &str| match has_event {
-            true => ok("ok", Some(error)),
-            false => ok(error, None),
+        let accepted = answer("ok", has_event.then_some("ok"));
+        let rejected = |error: &str| {
+            if has_event {
+                answer("ok", Some(error))
+            } else {
+                answer(error, None)
+            }
         };
-        let (here, there, rule) = match kind {
-            Probe::Nul => (refused("Invalid"), fine, Rule::NulIsRefused),
+        let (our_answer, adk_answer, rule) = match kind {
+            Probe::Nul => (rejected("Invalid"), accepted, Rule::NulIsRefused),
             // A state key is too large, an id is invalid.
             Probe::Long if ours["appended"] == "TooLarge" => {
-                (refused("TooLarge"), fine, Rule::LongIdsAreRefused)
+                (rejected("TooLarge"), accepted, Rule::LongIdsAreRefused)
             }
-            Probe::Long => (refused("Invalid"), fine, Rule::LongIdsAreRefused),
-            Probe::Empty => (refused("Invalid"), fine, Rule::EmptyNamesAreRefused),
+            Probe::Long => (rejected("Invalid"), accepted, Rule::LongIdsAreRefused),
+            Probe::Empty => (rejected("Invalid"), accepted, Rule::EmptyNamesAreRefused),
             Probe::UnknownAction => (
-                fine,
-                refused("ValidationError"),
+                accepted,
+                rejected("ValidationError"),
                 Rule::UnknownActionsAreKept,
             ),
             Probe::Trimmed if self.service == Service::Database => {
-                return self.same("result", ours, theirs);
+                return self.check_equal("result", ours, theirs);
             }
-            Probe::Trimmed => (fine, refused("AlreadyExistsError"), Rule::IdsAreNotTrimmed),
+            Probe::Trimmed => (
+                accepted,
+                rejected("AlreadyExistsError"),
+                Rule::IdsAreNotTrimmed,
+            ),
         };
-        if *ours != here {
-            return differ("our answer to a probe", here, ours);
+        if *ours != our_answer {
+            return differ("our answer to a probe", our_answer, ours);
         }
-        self.used.add(rule);
-        self.same("result", &there, theirs)
+        self.rules.add(rule);
+        self.check_equal("result", &adk_answer, theirs)
     }
 }
 
@@ -765,33 +811,36 @@ fn overlay_after(
     overlay: &Overlay,
     (before, after): (&JsonMap, &JsonMap),
     event: &Json,
-) -> Checked<Overlay> {
-    let mut there = before.clone();
+) -> CheckResult<Overlay> {
+    let mut adk_state = before.clone();
     for (key, (value, _)) in overlay {
-        put(&mut there, key, value.as_ref());
+        put(&mut adk_state, key, value.as_ref());
     }
-    set_all(&mut there, &state_text(&event["actions"]["stateDelta"]));
+    set_all(
+        &mut adk_state,
+        &session_state(&event["actions"]["stateDelta"]),
+    );
     let is_rewind = event["actions"].get("rewindBeforeInvocationId").is_some();
     let mut differing = Overlay::new();
-    for name in after.keys().chain(there.keys()) {
-        if after.get(name) == there.get(name) {
+    for name in after.keys().chain(adk_state.keys()) {
+        if after.get(name) == adk_state.get(name) {
             continue;
         }
         let rule = match overlay.get(name) {
             Some((_, rule)) => *rule,
             None if is_rewind => Rule::RewindEventsAreFollowed,
             None => {
-                let place = format!("our state key {name:?}");
-                return differ(&place, there.clone(), &after.clone().into());
+                let path = format!("our state key {name:?}");
+                return differ(&path, adk_state.clone(), &after.clone().into());
             }
         };
-        differing.insert(name.to_owned(), (there.get(name).cloned(), rule));
+        differing.insert(name.to_owned(), (adk_state.get(name).cloned(), rule));
     }
     Ok(differing)
 }
 
 /// Return the event that a conflict rejected, in its stored form.
-fn result_of_conflict(whole: &Json, given: &Json) -> Json {
+fn rejected_event(whole: &Json, given: &Json) -> Json {
     let stored = events_of(whole);
     let stored = stored.iter().find(|event| event["id"] == given["id"]);
     let mut event = stored.expect("a conflict is about a stored event").clone();
@@ -799,10 +848,11 @@ fn result_of_conflict(whole: &Json, given: &Json) -> Json {
     event
 }
 
-/// The window that Retain promises: by time, then the newest `recent`, in order of arrival.
+/// Return the window that Retain documents: filter by time, keep the newest `recent`, in order of
+/// arrival.
 fn our_window(mut log: Vec<Json>, recent: Option<usize>, after: Option<f64>) -> Vec<Json> {
     if let Some(after) = after {
         log.retain(|event| time_of(event) >= after);
     }
-    newest(log, recent)
+    keep_newest(log, recent)
 }

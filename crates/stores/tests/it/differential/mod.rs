@@ -1,4 +1,4 @@
-//! Random operations give the same answers on Retain and on Google's ADK.
+//! Random session operations give the same answers on Retain and on Google's ADK.
 //!
 //! A rule in `compare` explains each intended difference and what ADK answers instead; any other
 //! difference fails. A failure prints its seed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
@@ -7,23 +7,22 @@ mod compare;
 mod run;
 mod script;
 
-use std::sync::Arc;
-
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
-use compare::{Comparison, Rule, Service, Used};
+use compare::{Comparison, Rule, RuleCounts, Service};
 use retain_core::{Json, JsonMap};
 use retain_stores::{
     Durability, InMemorySessionService, SqliteOptions, SqliteSessionService, SqliteStore,
 };
 use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
-use run::{Player, ScriptClock, ScriptIds};
+use run::{ScriptClock, ScriptIds, ScriptRunner};
 use script::{Script, Step};
 
-/// First seed of a normal run, whose scripts use every rule.
+/// First seed of a normal run; its scripts use every rule.
 const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
@@ -34,17 +33,17 @@ async fn session_services_answer_as_in_adk() {
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
     let scripts = (0..count).map(|n| Script::generate(seed + n));
-    let scripts: Vec<Script> = scripts.chain([Script::reborn()]).collect();
-    let Some(used) = compare_all(&scripts).await else {
+    let scripts: Vec<Script> = scripts.chain([Script::recreated_session()]).collect();
+    let Some(rules) = compare_all(&scripts).await else {
         return;
     };
     for rule in Rule::ALL {
-        println!("{:8} {rule:?}", used.count(*rule));
+        println!("{:8} {rule:?}", rules.get(*rule));
     }
     if seed == SEED && count >= SCRIPTS {
-        let unused = |rule: &&Rule| used.count(**rule) == 0;
+        let unused = |rule: &&Rule| rules.get(**rule) == 0;
         let unused: Vec<&Rule> = Rule::ALL.iter().filter(unused).collect();
-        assert!(unused.is_empty(), "rules without a use: {unused:?}");
+        assert!(unused.is_empty(), "unused rules: {unused:?}");
     }
 }
 
@@ -61,20 +60,20 @@ fn every_rule_is_documented() {
 }
 
 /// Run the scripts on both sides and fail if an answer differs; `None` if ADK is not installed.
-async fn compare_all(scripts: &[Script]) -> Option<Used> {
+async fn compare_all(scripts: &[Script]) -> Option<RuleCounts> {
     let folder = retain_testkit::scratch::folder();
     let mut adk = Adk::start(folder.path())?;
-    let services = ours(folder.path()).await;
-    let mut used = Used::default();
+    let services = open_services(folder.path()).await;
+    let mut rules = RuleCounts::default();
     let mut failures = Vec::new();
     for script in scripts {
         let answers = adk.run(script);
         for (name, service) in &services {
-            let outcomes = service.player().run(script).await;
+            let outcomes = service.runner().run(script).await;
             for (adk, theirs) in Service::ALL.into_iter().zip(&answers) {
-                let compared = Comparison::run(adk, script, &outcomes, theirs, &mut used);
+                let compared = Comparison::run(adk, script, &outcomes, theirs, &mut rules);
                 if let Err(mismatch) = compared {
-                    failures.push(report(name, adk, script, &mismatch));
+                    failures.push(describe(name, adk, script, &mismatch));
                 }
             }
         }
@@ -84,11 +83,11 @@ async fn compare_all(scripts: &[Script]) -> Option<Used> {
         println!("\n{failure}");
     }
     assert!(failures.is_empty(), "{} differences", failures.len());
-    Some(used)
+    Some(rules)
 }
 
-/// Return the text needed to see a difference: the script up to it, and both answers.
-fn report(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatch) -> String {
+/// Describe a difference: the script up to it, and both answers.
+fn describe(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatch) -> String {
     let seed = script.seed;
     let mut text = format!(
         "Retain {name} and ADK {}, RETAIN_SEED={seed} RETAIN_SCRIPTS=1\n{mismatch}\n",
@@ -100,21 +99,21 @@ fn report(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatc
     text
 }
 
-/// One of our services that can run a script.
-enum Ours {
+/// One of our services, with the clock and ids that a script sets.
+enum OurService {
     Memory(InMemorySessionService, ScriptClock, ScriptIds),
     Sqlite(SqliteSessionService, ScriptClock, ScriptIds),
 }
 
-impl Ours {
-    fn player(&self) -> Player<'_> {
+impl OurService {
+    fn runner(&self) -> ScriptRunner<'_> {
         match self {
-            Ours::Memory(service, clock, ids) => Player {
+            OurService::Memory(service, clock, ids) => ScriptRunner {
                 service,
                 clock: clock.clone(),
                 ids: ids.clone(),
             },
-            Ours::Sqlite(service, clock, ids) => Player {
+            OurService::Sqlite(service, clock, ids) => ScriptRunner {
                 service,
                 clock: clock.clone(),
                 ids: ids.clone(),
@@ -123,12 +122,12 @@ impl Ours {
     }
 }
 
-async fn ours(folder: &Path) -> [(&'static str, Ours); 2] {
+async fn open_services(folder: &Path) -> [(&'static str, OurService); 2] {
     let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
     let memory = InMemorySessionService::new()
         .with_clock(Arc::new(clock.clone()))
         .with_ids(Arc::new(ids.clone()));
-    let memory = Ours::Memory(memory, clock, ids);
+    let memory = OurService::Memory(memory, clock, ids);
     let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
     let options = SqliteOptions::file(folder.join("retain.db")).with_durability(Durability::Off);
     let store = SqliteStore::open(options).await.expect("a new database");
@@ -137,7 +136,7 @@ async fn ours(folder: &Path) -> [(&'static str, Ours); 2] {
         .with_ids(Arc::new(ids.clone()));
     [
         ("memory", memory),
-        ("sqlite", Ours::Sqlite(sqlite, clock, ids)),
+        ("sqlite", OurService::Sqlite(sqlite, clock, ids)),
     ]
 }
 

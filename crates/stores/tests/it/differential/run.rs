@@ -1,4 +1,4 @@
-//! Runs a script on one of our session services, and answers in the form of the other side.
+//! Runs a script on one of our session services and returns answers in ADK's form.
 
 use std::{
     collections::HashMap,
@@ -37,39 +37,40 @@ impl ScriptIds {
 
 impl Ids for ScriptIds {
     fn new_id(&self) -> String {
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        place.1 += 1;
-        format!("op{}-{}", place.0, place.1)
+        let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counter.1 += 1;
+        format!("op{}-{}", counter.0, counter.1)
     }
 }
 
 /// The answer to an operation, and its session before and after.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The answer in the form of the other side.
+    /// The answer in ADK's form.
     pub(crate) result: Json,
     /// The session with its whole log, before the operation.
     pub(crate) before: Option<Json>,
-    /// The same after the operation.
+    /// The session with its whole log, after the operation.
     pub(crate) after: Option<Json>,
 }
 
 /// One of our services with its clock and ids.
-pub(crate) struct Player<'a> {
+pub(crate) struct ScriptRunner<'a> {
     pub(crate) service: &'a dyn SessionLog,
     pub(crate) clock: ScriptClock,
     pub(crate) ids: ScriptIds,
 }
 
+/// The sessions that the script created, and the copies that it holds.
 #[derive(Default)]
-struct Play {
-    named: HashMap<usize, SessionKey>,
+struct RunState {
+    created: HashMap<usize, SessionKey>,
     slots: HashMap<usize, Session>,
 }
 
 type Answer = Result<JsonMap, SessionError>;
 
-/// The name of the error on the other side, if it has one.
+/// Return the name of ADK's error, if it has one.
 fn error_name(error: &SessionError) -> &'static str {
     match error {
         SessionError::NotFound { .. } => "SessionNotFoundError",
@@ -87,8 +88,8 @@ fn answer(name: &str, value: impl Into<Json>) -> JsonMap {
 }
 
 fn json(text: Result<String, retain_core::JsonError>) -> Json {
-    let text = text.expect("what was stored can be written");
-    Json::parse(&text).expect("what was written can be read")
+    let text = text.expect("a stored value can be encoded");
+    Json::parse(&text).expect("an encoded value can be parsed")
 }
 
 fn session_json(session: &Session) -> Json {
@@ -99,7 +100,7 @@ fn event_json(event: &Event) -> Json {
     json(event.to_json())
 }
 
-/// Convert a listed session to the form in which the other side lists it.
+/// Convert a listed session to the form in which ADK lists it.
 fn meta_json(meta: SessionMeta) -> Json {
     let mut session = Session::new(meta.app_name, meta.user_id, meta.id);
     session.state = meta.state.unwrap_or_default();
@@ -107,25 +108,25 @@ fn meta_json(meta: SessionMeta) -> Json {
     session_json(&session)
 }
 
-fn read_event(json: &Json) -> Event {
+fn parse_event(json: &Json) -> Event {
     Event::from_json(&json.to_string()).expect("the script's events can be read")
 }
 
-impl Player<'_> {
+impl ScriptRunner<'_> {
     /// Run the whole script.
     pub(crate) async fn run(&self, script: &Script) -> Vec<Outcome> {
-        let mut play = Play::default();
+        let mut state = RunState::default();
         let mut outcomes = Vec::new();
         for (number, step) in script.steps.iter().enumerate() {
             self.clock.0.store(step.now_us, Ordering::SeqCst);
-            let subject = play.subject(&step.op);
-            let before = self.whole(subject.as_ref()).await;
+            let subject = state.subject(&step.op);
+            let before = self.read_json(subject.as_ref()).await;
             self.ids.begin(number);
-            let result = match self.operate(&mut play, &step.op).await {
+            let result = match self.operate(&mut state, &step.op).await {
                 Ok(answer) => answer,
                 Err(error) => answer("error", error_name(&error)),
             };
-            let after = self.whole(subject.as_ref()).await;
+            let after = self.read_json(subject.as_ref()).await;
             outcomes.push(Outcome {
                 result: result.into(),
                 before,
@@ -143,31 +144,33 @@ impl Player<'_> {
         read.await
     }
 
-    async fn whole(&self, key: Option<&SessionKey>) -> Option<Json> {
+    async fn read_json(&self, key: Option<&SessionKey>) -> Option<Json> {
         let read = self.read(key?).await.expect("a session can be read");
         read.as_ref().map(session_json)
     }
 
-    async fn operate(&self, play: &mut Play, op: &Op) -> Answer {
+    async fn operate(&self, state: &mut RunState, op: &Op) -> Answer {
         match op {
             Op::Create {
                 app,
                 user,
                 id,
-                state,
+                state: initial,
                 name,
                 slot,
             } => {
-                let state = state.clone().map(State::from);
-                let create = self.service.create_session(app, user, state, id.as_deref());
+                let initial = initial.clone().map(State::from);
+                let create = self
+                    .service
+                    .create_session(app, user, initial, id.as_deref());
                 let session = create.await?;
                 if let Some(name) = name {
-                    play.named.insert(*name, session.key());
+                    state.created.insert(*name, session.key());
                 }
-                Ok(play.keep(*slot, Some(session)))
+                Ok(state.hold(*slot, Some(session)))
             }
             Op::Get {
-                of,
+                target,
                 recent,
                 after,
                 slot,
@@ -176,49 +179,49 @@ impl Player<'_> {
                     num_recent_events: *recent,
                     after_timestamp: *after,
                 };
-                let key = &play.named[of];
+                let key = &state.created[target];
                 let get = self
                     .service
                     .get_session(&key.app, &key.user, &key.id, config);
                 let session = get.await?;
-                Ok(play.keep(*slot, session))
+                Ok(state.hold(*slot, session))
             }
-            Op::Look { app, user, id, .. } => {
+            Op::GetById { app, user, id, .. } => {
                 let session = self.read(&SessionKey::new(app, user, id)).await?;
-                Ok(play.keep(None, session))
+                Ok(state.hold(None, session))
             }
             Op::List { app, user } => {
                 let listed = self.service.list_sessions(app, user.as_deref()).await?;
                 let sessions: Vec<Json> = listed.sessions.into_iter().map(meta_json).collect();
                 Ok(answer("sessions", sessions))
             }
-            Op::Delete { of } => {
-                let key = &play.named[of];
+            Op::Delete { target } => {
+                let key = &state.created[target];
                 let delete = self.service.delete_session(&key.app, &key.user, &key.id);
                 delete.await?;
                 Ok(answer("done", true))
             }
             Op::UserState { app, user } => {
-                let state = self.service.get_user_state(app, user).await?;
-                Ok(answer("state", state))
+                let user_state = self.service.get_user_state(app, user).await?;
+                Ok(answer("state", user_state))
             }
-            Op::Append { slot, event, stale } => self.append(play, *slot, event, *stale).await,
-            Op::Repeat { of, event, .. } => {
-                let key = &play.named[of];
+            Op::Append { slot, event, stale } => self.append(state, *slot, event, *stale).await,
+            Op::Repeat { target, event, .. } => {
+                let key = &state.created[target];
                 let live = self.read(key).await?;
                 let mut live = live.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
                 let stored = self
                     .service
-                    .append_event(&mut live, read_event(event))
+                    .append_event(&mut live, parse_event(event))
                     .await?;
-                Ok(appended(&stored, &live))
+                Ok(append_answer(&stored, &live))
             }
-            Op::Rewind { of, before } => {
-                let key = &play.named[of];
+            Op::Rewind { target, before } => {
+                let key = &state.created[target];
                 let rewound = self.service.rewind(key, before).await?;
                 let (_, event) = &rewound.events[0];
                 let mut result = answer("event", event_json(event));
-                let after = self.whole(Some(key)).await;
+                let after = self.read_json(Some(key)).await;
                 result.insert("session", after.unwrap_or_default());
                 Ok(result)
             }
@@ -232,19 +235,19 @@ impl Player<'_> {
         }
     }
 
-    async fn append(&self, play: &mut Play, slot: usize, event: &Json, stale: bool) -> Answer {
-        let mut live = play.slots[&slot].clone();
+    async fn append(&self, state: &mut RunState, slot: usize, event: &Json, stale: bool) -> Answer {
+        let mut live = state.slots[&slot].clone();
         let stored = self
             .service
-            .append_event(&mut live, read_event(event))
+            .append_event(&mut live, parse_event(event))
             .await?;
-        let mut result = appended(&stored, &live);
+        let mut result = append_answer(&stored, &live);
         if stale {
             let fresh = self.read(&live.key()).await?;
             result.insert("fetched", fresh.as_ref().map_or(Json::Null, session_json));
             live = fresh.unwrap_or(live);
         }
-        play.slots.insert(slot, live);
+        state.slots.insert(slot, live);
         Ok(result)
     }
 
@@ -257,7 +260,7 @@ impl Player<'_> {
         if let Some(event) = event {
             let appended = self
                 .service
-                .append_event(&mut session, read_event(event))
+                .append_event(&mut session, parse_event(event))
                 .await;
             let appended = appended.as_ref().map_or_else(error_name, |_| "ok");
             result.insert("appended", appended);
@@ -267,27 +270,28 @@ impl Player<'_> {
     }
 }
 
-fn appended(event: &Event, live: &Session) -> JsonMap {
+fn append_answer(event: &Event, live: &Session) -> JsonMap {
     let mut result = answer("event", event_json(event));
     result.insert("live", session_json(live));
     result
 }
 
-impl Play {
+impl RunState {
     /// Return the session that an operation is about.
     fn subject(&self, op: &Op) -> Option<SessionKey> {
         match op {
-            Op::Look { of, .. } => self.named.get(&(*of)?).cloned(),
-            Op::Get { of, .. }
-            | Op::Delete { of }
-            | Op::Repeat { of, .. }
-            | Op::Rewind { of, .. } => self.named.get(of).cloned(),
+            Op::GetById { target, .. } => self.created.get(&(*target)?).cloned(),
+            Op::Get { target, .. }
+            | Op::Delete { target }
+            | Op::Repeat { target, .. }
+            | Op::Rewind { target, .. } => self.created.get(target).cloned(),
             Op::Append { slot, .. } => self.slots.get(slot).map(Session::key),
             Op::Create { .. } | Op::List { .. } | Op::UserState { .. } | Op::Probe { .. } => None,
         }
     }
 
-    fn keep(&mut self, slot: Option<usize>, session: Option<Session>) -> JsonMap {
+    /// Store the session in the slot, and return it as an answer.
+    fn hold(&mut self, slot: Option<usize>, session: Option<Session>) -> JsonMap {
         let result = session.as_ref().map_or(Json::Null, session_json);
         if let (Some(slot), Some(session)) = (slot, session) {
             self.slots.insert(slot, session);

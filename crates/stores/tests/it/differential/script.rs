@@ -1,7 +1,7 @@
 //! Scripts: random sequences of session operations with every id and time fixed in advance.
 //!
-//! The generator tracks only which sessions and events should exist, and which held copies are
-//! stale. It does not predict the answer to an operation.
+//! The generator tracks which sessions and events exist, and which held copies are stale. It does
+//! not predict answers.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl Random {
 pub(crate) enum Probe {
     /// An id, name or key with a NUL character.
     Nul,
-    /// An id or key that is longer than Retain stores.
+    /// An id or key that is longer than Retain accepts.
     Long,
     /// An app or user without a name.
     Empty,
@@ -58,7 +58,7 @@ pub(crate) enum Probe {
     Trimmed,
 }
 
-/// One operation. `of` names a session by its creation number, `slot` a held copy.
+/// One operation. `target` is the creation number of a session, `slot` the number of a held copy.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Create {
@@ -70,25 +70,24 @@ pub(crate) enum Op {
         slot: Option<usize>,
     },
     Get {
-        of: usize,
+        target: usize,
         recent: Option<usize>,
         after: Option<f64>,
         slot: Option<usize>,
     },
-    /// Read the session `of` under its trimmed id, or (`None`) one that cannot exist, under an id
-    /// that Retain rejects.
-    Look {
+    /// Read the session `target` by its trimmed id, or (`None`) read by an id that Retain rejects.
+    GetById {
         app: String,
         user: String,
         id: String,
-        of: Option<usize>,
+        target: Option<usize>,
     },
     List {
         app: String,
         user: Option<String>,
     },
     Delete {
-        of: usize,
+        target: usize,
     },
     UserState {
         app: String,
@@ -102,12 +101,12 @@ pub(crate) enum Op {
     },
     /// Append an event whose id is already in the log. `same`: with the same body.
     Repeat {
-        of: usize,
+        target: usize,
         event: Json,
         same: bool,
     },
     Rewind {
-        of: usize,
+        target: usize,
         before: String,
     },
     /// Create a session, append to it, delete it.
@@ -138,16 +137,16 @@ fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
     JsonMap::from(fields).into()
 }
 
-fn text(value: &Option<String>) -> Json {
+fn text_json(value: &Option<String>) -> Json {
     value.as_deref().map_or(Json::Null, Json::from)
 }
 
-fn number(value: Option<usize>) -> Json {
+fn number_json(value: Option<usize>) -> Json {
     value.map_or(Json::Null, |number| Json::from(number as i64))
 }
 
 impl Step {
-    /// Convert the operation to the form that the other side reads.
+    /// Convert the operation to the form that the ADK oracle reads.
     pub(crate) fn to_json(&self) -> Json {
         let mut json = self.op.to_json();
         if let Some(fields) = json.as_object_mut() {
@@ -171,24 +170,24 @@ impl Op {
                 ("op", "create".into()),
                 ("app", app.as_str().into()),
                 ("user", user.as_str().into()),
-                ("id", text(id)),
+                ("id", text_json(id)),
                 ("state", state.clone().map_or(Json::Null, Json::from)),
-                ("as", number(*name)),
-                ("slot", number(*slot)),
+                ("as", number_json(*name)),
+                ("slot", number_json(*slot)),
             ]),
             Op::Get {
-                of,
+                target,
                 recent,
                 after,
                 slot,
             } => object([
                 ("op", "get".into()),
-                ("of", number(Some(*of))),
-                ("recent", number(*recent)),
+                ("of", number_json(Some(*target))),
+                ("recent", number_json(*recent)),
                 ("after", after.map_or(Json::Null, Json::from)),
-                ("slot", number(*slot)),
+                ("slot", number_json(*slot)),
             ]),
-            Op::Look { app, user, id, .. } => object([
+            Op::GetById { app, user, id, .. } => object([
                 ("op", "look".into()),
                 ("app", app.as_str().into()),
                 ("user", user.as_str().into()),
@@ -197,9 +196,11 @@ impl Op {
             Op::List { app, user } => object([
                 ("op", "list".into()),
                 ("app", app.as_str().into()),
-                ("user", text(user)),
+                ("user", text_json(user)),
             ]),
-            Op::Delete { of } => object([("op", "delete".into()), ("of", number(Some(*of)))]),
+            Op::Delete { target } => {
+                object([("op", "delete".into()), ("of", number_json(Some(*target)))])
+            }
             Op::UserState { app, user } => object([
                 ("op", "user_state".into()),
                 ("app", app.as_str().into()),
@@ -207,18 +208,18 @@ impl Op {
             ]),
             Op::Append { slot, event, stale } => object([
                 ("op", "append".into()),
-                ("slot", number(Some(*slot))),
+                ("slot", number_json(Some(*slot))),
                 ("event", event.clone()),
                 ("stale", (*stale).into()),
             ]),
-            Op::Repeat { of, event, .. } => object([
+            Op::Repeat { target, event, .. } => object([
                 ("op", "repeat".into()),
-                ("of", number(Some(*of))),
+                ("of", number_json(Some(*target))),
                 ("event", event.clone()),
             ]),
-            Op::Rewind { of, before } => object([
+            Op::Rewind { target, before } => object([
                 ("op", "rewind".into()),
-                ("of", number(Some(*of))),
+                ("of", number_json(Some(*target))),
                 ("before", before.as_str().into()),
             ]),
             Op::Probe {
@@ -231,7 +232,7 @@ impl Op {
                 ("op", "probe".into()),
                 ("app", app.as_str().into()),
                 ("user", user.as_str().into()),
-                ("id", text(id)),
+                ("id", text_json(id)),
                 ("event", event.clone().unwrap_or_default()),
             ]),
         }
@@ -239,12 +240,12 @@ impl Op {
 }
 
 /// The address of a session: app, user, id.
-type Place = (String, String, String);
+type Address = (String, String, String);
 
 /// A session that the script created.
 #[derive(Debug)]
-struct Known {
-    place: Place,
+struct ScriptSession {
+    address: Address,
     alive: bool,
     /// The appended events, with id and time.
     events: Vec<Json>,
@@ -252,8 +253,8 @@ struct Known {
 
 /// A held copy of a session.
 #[derive(Debug)]
-struct Held {
-    place: Place,
+struct Slot {
+    address: Address,
     /// Number of writes that the copy includes.
     writes: u64,
     /// Number of deletions of the session at the time of the read.
@@ -266,15 +267,16 @@ struct Generator {
     random: Random,
     app: String,
     now_us: i64,
-    sessions: Vec<Known>,
-    slots: Vec<Held>,
-    /// Number of writes, creations and deletions of the session at an address.
-    writes: HashMap<Place, u64>,
-    deletions: HashMap<Place, u64>,
+    sessions: Vec<ScriptSession>,
+    slots: Vec<Slot>,
+    /// Number of creations, writes and deletions at an address.
+    writes: HashMap<Address, u64>,
+    /// Number of deletions at an address.
+    deletions: HashMap<Address, u64>,
     blank_ids: Vec<&'static str>,
     events: usize,
     last_timestamp: f64,
-    /// Few sessions with long logs, rather than many with short ones.
+    /// Whether to create few sessions with long logs instead of many with short ones.
     is_focused: bool,
 }
 
@@ -377,10 +379,10 @@ fn parse(text: &str) -> Json {
 }
 
 impl Script {
-    /// Appends through a copy of a session that was deleted and recreated since. The two sides
-    /// differ from there on, so this ends a script and is not part of another.
-    pub(crate) fn reborn() -> Script {
-        let app = "reborn".to_owned();
+    /// Return a script that appends through a copy of a session that was deleted and recreated.
+    /// Both sides differ after that, so random scripts do not contain it.
+    pub(crate) fn recreated_session() -> Script {
+        let app = "recreated".to_owned();
         let create = |number| Op::Create {
             app: app.clone(),
             user: "ada".to_owned(),
@@ -405,7 +407,7 @@ impl Script {
         let ops = [
             create(0),
             append("first", false),
-            Op::Delete { of: 0 },
+            Op::Delete { target: 0 },
             create(1),
             append("second", true),
         ];
@@ -419,7 +421,7 @@ impl Script {
         }
     }
 
-    /// Return the script of a seed. Scripts of different seeds share no app.
+    /// Generate the script of a seed. Scripts of different seeds share no app.
     pub(crate) fn generate(seed: u64) -> Script {
         let mut random = Random::new(seed);
         let mut generator = Generator {
@@ -439,7 +441,7 @@ impl Script {
         let len = 12 + generator.random.below(24);
         while steps.len() < len {
             generator.now_us += *generator.random.pick(&[1, 250_000, 1_000_000, 7_654_321]);
-            let op = generator.op();
+            let op = generator.generate_op();
             let now_us = generator.now_us;
             steps.push(Step { now_us, op });
         }
@@ -448,7 +450,7 @@ impl Script {
 }
 
 impl Generator {
-    fn op(&mut self) -> Op {
+    fn generate_op(&mut self) -> Op {
         if self.sessions.is_empty() {
             return self.create();
         }
@@ -462,51 +464,52 @@ impl Generator {
             81..86 => self.list(),
             86..89 => self.user_state(),
             89..92 => self.delete(),
-            92..95 => self.look(),
+            92..95 => self.get_by_id(),
             _ => self.probe(),
         }
     }
 
-    fn user(&mut self) -> String {
+    fn pick_user(&mut self) -> String {
         (*self.random.pick(&USERS)).to_owned()
     }
 
-    fn written(&mut self, place: &Place) -> u64 {
-        let writes = self.writes.entry(place.clone()).or_default();
+    fn count_write(&mut self, address: &Address) -> u64 {
+        let writes = self.writes.entry(address.clone()).or_default();
         *writes += 1;
         *writes
     }
 
-    fn hold(&mut self, place: Place, writes: u64) {
-        let deletions = self.deletions.get(&place).copied().unwrap_or_default();
-        self.slots.push(Held {
-            place,
+    fn hold(&mut self, address: Address, writes: u64) {
+        let deletions = self.deletions.get(&address).copied().unwrap_or_default();
+        self.slots.push(Slot {
+            address,
             writes,
             deletions,
         });
     }
 
-    fn alive(&mut self) -> Option<usize> {
-        let alive = |(name, known): (usize, &Known)| known.alive.then_some(name);
+    fn pick_alive(&mut self) -> Option<usize> {
+        let alive = |(number, session): (usize, &ScriptSession)| session.alive.then_some(number);
         let alive: Vec<usize> = self.sessions.iter().enumerate().filter_map(alive).collect();
-        match alive.is_empty() {
-            true => None,
-            false => Some(*self.random.pick(&alive)),
+        if alive.is_empty() {
+            return None;
         }
+        Some(*self.random.pick(&alive))
     }
 
     /// Usually pick a session that exists.
-    fn any(&mut self) -> usize {
+    fn pick_session(&mut self) -> usize {
         let any = self.random.below(self.sessions.len());
-        match self.random.chance(90) {
-            true => self.alive().unwrap_or(any),
-            false => any,
+        if self.random.chance(90) {
+            self.pick_alive().unwrap_or(any)
+        } else {
+            any
         }
     }
 
     fn create(&mut self) -> Op {
         let number = self.sessions.len();
-        let mut user = self.user();
+        let mut user = self.pick_user();
         let id = match self.random.below(100) {
             0..10 => None,
             10..20 if !self.blank_ids.is_empty() => {
@@ -516,23 +519,23 @@ impl Generator {
             20..30 => Some(format!(" pad{number} ")),
             30..45 if number > 0 => {
                 // An id that exists already, or was deleted before.
-                let (_, owner, id) = self.random.pick(&self.sessions).place.clone();
+                let (_, owner, id) = self.random.pick(&self.sessions).address.clone();
                 user = owner;
                 Some(id.replace("made", "remade"))
             }
             45..55 => Some(format!("sé😀{number}")),
             _ => Some(format!("s{number}")),
         };
-        let state = self.random.chance(70).then(|| self.delta(4));
+        let state = self.random.chance(70).then(|| self.pick_delta(4));
         let app = self.app.clone();
         // Only the runner of the script knows a generated id; it never repeats.
         let blank = id.as_deref().is_none_or(|id| id.trim().is_empty());
-        let place_id = match (&id, blank) {
+        let address_id = match (&id, blank) {
             (Some(id), false) => id.clone(),
             _ => format!("made {number}"),
         };
-        let place = (app.clone(), user.clone(), place_id);
-        let exists = |known: &Known| known.alive && known.place == place;
+        let address = (app.clone(), user.clone(), address_id);
+        let exists = |session: &ScriptSession| session.alive && session.address == address;
         if self.sessions.iter().any(exists) {
             return Op::Create {
                 app,
@@ -543,13 +546,13 @@ impl Generator {
                 slot: None,
             };
         }
-        let writes = self.written(&place);
-        self.sessions.push(Known {
-            place: place.clone(),
+        let writes = self.count_write(&address);
+        self.sessions.push(ScriptSession {
+            address: address.clone(),
             alive: true,
             events: Vec::new(),
         });
-        self.hold(place, writes);
+        self.hold(address, writes);
         Op::Create {
             app,
             user,
@@ -561,31 +564,31 @@ impl Generator {
     }
 
     fn get(&mut self) -> Op {
-        let of = self.any();
+        let target = self.pick_session();
         let mut recent = None;
         let mut after = None;
         if self.random.chance(60) {
             recent = self.random.chance(60).then(|| self.random.below(5));
-            after = self.random.chance(70).then(|| self.some_time(of));
+            after = self.random.chance(70).then(|| self.pick_time(target));
         }
-        let keep = self.sessions[of].alive && self.random.chance(60);
-        let slot = keep.then(|| {
-            let place = self.sessions[of].place.clone();
-            let writes = self.writes.get(&place).copied().unwrap_or_default();
-            self.hold(place, writes);
+        let holds_copy = self.sessions[target].alive && self.random.chance(60);
+        let slot = holds_copy.then(|| {
+            let address = self.sessions[target].address.clone();
+            let writes = self.writes.get(&address).copied().unwrap_or_default();
+            self.hold(address, writes);
             self.slots.len() - 1
         });
         Op::Get {
-            of,
+            target,
             recent,
             after,
             slot,
         }
     }
 
-    /// The time of an event, or a time near it.
-    fn some_time(&mut self, of: usize) -> f64 {
-        let times = self.sessions[of].events.iter();
+    /// Pick the time of an event, or a time near it.
+    fn pick_time(&mut self, target: usize) -> f64 {
+        let times = self.sessions[target].events.iter();
         let mut times: Vec<f64> = times
             .filter_map(|event| event["timestamp"].as_f64())
             .collect();
@@ -594,112 +597,128 @@ impl Generator {
     }
 
     fn list(&mut self) -> Op {
-        let user = self.random.chance(60).then(|| self.user());
+        let user = self.random.chance(60).then(|| self.pick_user());
         let app = self.app.clone();
         Op::List { app, user }
     }
 
     fn user_state(&mut self) -> Op {
-        let (app, user) = (self.app.clone(), self.user());
+        let (app, user) = (self.app.clone(), self.pick_user());
         Op::UserState { app, user }
     }
 
     fn delete(&mut self) -> Op {
-        let of = self.any();
-        let place = self.sessions[of].place.clone();
-        self.written(&place);
-        *self.deletions.entry(place.clone()).or_default() += 1;
+        let target = self.pick_session();
+        let address = self.sessions[target].address.clone();
+        self.count_write(&address);
+        *self.deletions.entry(address.clone()).or_default() += 1;
         // The same address may occur several times, once per creation.
-        for known in &mut self.sessions {
-            if known.place == place {
-                known.alive = false;
-                known.events.clear();
+        for session in &mut self.sessions {
+            if session.address == address {
+                session.alive = false;
+                session.events.clear();
             }
         }
-        Op::Delete { of }
+        Op::Delete { target }
     }
 
-    fn look(&mut self) -> Op {
+    fn get_by_id(&mut self) -> Op {
         if self.random.chance(40) {
             let choices = [String::new(), "a\0b".to_owned(), "k".repeat(513)];
             let id = self.random.pick(&choices).clone();
-            let (app, user) = (self.app.clone(), "nobody".to_owned());
-            let of = None;
-            return Op::Look { app, user, id, of };
+            let (app, user) = (self.app.clone(), "missing".to_owned());
+            let target = None;
+            return Op::GetById {
+                app,
+                user,
+                id,
+                target,
+            };
         }
-        match self.padded() {
-            Some(of) => {
-                let (app, user, id) = self.sessions[of].place.clone();
-                let (id, of) = (id.trim().to_owned(), Some(of));
-                Op::Look { app, user, id, of }
+        match self.pick_padded() {
+            Some(target) => {
+                let (app, user, id) = self.sessions[target].address.clone();
+                let (id, target) = (id.trim().to_owned(), Some(target));
+                Op::GetById {
+                    app,
+                    user,
+                    id,
+                    target,
+                }
             }
             None => self.get(),
         }
     }
 
-    /// A session with spaces around its id.
-    fn padded(&mut self) -> Option<usize> {
-        let padded = |known: &Known| known.alive && known.place.2.starts_with(" pad");
-        let names: Vec<usize> = (0..self.sessions.len())
-            .filter(|&name| padded(&self.sessions[name]))
+    /// Pick a session with spaces around its id.
+    fn pick_padded(&mut self) -> Option<usize> {
+        let padded =
+            |session: &ScriptSession| session.alive && session.address.2.starts_with(" pad");
+        let numbers: Vec<usize> = (0..self.sessions.len())
+            .filter(|&number| padded(&self.sessions[number]))
             .collect();
-        match names.is_empty() {
-            true => None,
-            false => Some(*self.random.pick(&names)),
+        if numbers.is_empty() {
+            return None;
         }
+        Some(*self.random.pick(&numbers))
     }
 
     fn append(&mut self) -> Op {
-        let slot = match self.random.chance(60) {
-            true => self.slots.len() - 1,
-            false => self.random.below(self.slots.len()),
+        let slot = if self.random.chance(60) {
+            self.slots.len() - 1
+        } else {
+            self.random.below(self.slots.len())
         };
-        let place = self.slots[slot].place.clone();
-        let is_alive = |known: &Known| known.alive && known.place == place;
-        let deletions = self.deletions.get(&place).copied().unwrap_or_default();
+        let address = self.slots[slot].address.clone();
+        let is_alive = |session: &ScriptSession| session.alive && session.address == address;
+        let deletions = self.deletions.get(&address).copied().unwrap_or_default();
         if self.slots[slot].deletions != deletions && self.sessions.iter().any(is_alive) {
-            // The copy belongs to an earlier session with this id: see `Script::reborn`.
+            // The copy belongs to an earlier session with this id: see `Script::recreated_session`.
             return self.get();
         }
-        let event = self.event();
-        let stale = self.slots[slot].writes != self.writes[&place];
+        let event = self.generate_event();
+        let stale = self.slots[slot].writes != self.writes[&address];
         if event["partial"] != true {
-            let known = self
+            let session = self
                 .sessions
                 .iter_mut()
-                .find(|known| known.alive && known.place == place);
-            if let Some(known) = known {
+                .find(|session| session.alive && session.address == address);
+            if let Some(session) = session {
                 if event.get("id").is_some() && event.get("timestamp").is_some() {
-                    known.events.push(event.clone());
+                    session.events.push(event.clone());
                 }
-                self.slots[slot].writes = self.written(&place);
+                self.slots[slot].writes = self.count_write(&address);
             }
         }
         Op::Append { slot, event, stale }
     }
 
     fn repeat(&mut self) -> Op {
-        let of = self.any();
-        let known = &self.sessions[of];
-        if known.events.is_empty() {
+        let target = self.pick_session();
+        let session = &self.sessions[target];
+        if session.events.is_empty() {
             return self.append();
         }
-        let mut event = self.random.pick(&known.events).clone();
+        let mut event = self.random.pick(&session.events).clone();
         let same = self.random.chance(60);
         if !same {
             let author = format!("not {}", event["author"].as_str().unwrap_or_default());
             let fields = event.as_object_mut().expect("an event is an object");
             fields.insert("author", author.as_str());
         }
-        Op::Repeat { of, event, same }
+        Op::Repeat {
+            target,
+            event,
+            same,
+        }
     }
 
     fn rewind(&mut self) -> Op {
-        let of = self.any();
-        let place = self.sessions[of].place.clone();
-        self.written(&place);
-        let before = self.invocation();
-        Op::Rewind { of, before }
+        let target = self.pick_session();
+        let address = self.sessions[target].address.clone();
+        self.count_write(&address);
+        let before = self.pick_invocation();
+        Op::Rewind { target, before }
     }
 
     fn probe(&mut self) -> Op {
@@ -749,9 +768,9 @@ impl Generator {
                     event("actions", actions),
                 )
             }
-            _ => match self.padded() {
-                Some(of) => {
-                    let (app, user, id) = self.sessions[of].place.clone();
+            _ => match self.pick_padded() {
+                Some(target) => {
+                    let (app, user, id) = self.sessions[target].address.clone();
                     let id = Some(id.trim().to_owned());
                     probe(Probe::Trimmed, app, user, id, None)
                 }
@@ -760,12 +779,12 @@ impl Generator {
         }
     }
 
-    fn invocation(&mut self) -> String {
+    fn pick_invocation(&mut self) -> String {
         let choices = ["i1", "i2", "i3", "i4", "i5", "never"];
         (*self.random.pick(&choices)).to_owned()
     }
 
-    fn delta(&mut self, keys_max: usize) -> JsonMap {
+    fn pick_delta(&mut self, keys_max: usize) -> JsonMap {
         let mut delta = JsonMap::new();
         for _ in 0..self.random.below(keys_max + 1) {
             let key = *self.random.pick(&KEYS);
@@ -781,7 +800,7 @@ impl Generator {
         delta
     }
 
-    fn event(&mut self) -> Json {
+    fn generate_event(&mut self) -> Json {
         self.events += 1;
         let mut event = JsonMap::new();
         if self.random.chance(60) {
@@ -804,29 +823,29 @@ impl Generator {
             event.insert("fromTheFuture", self.random.json(&VALUES));
         }
         if self.random.chance(90) {
-            let invocation = self.invocation();
+            let invocation = self.pick_invocation();
             event.insert("invocationId", invocation.replace("never", "i1").as_str());
         }
         event.insert("author", *self.random.pick(&["user", "agent", "😀"]));
         if self.random.chance(85) {
-            event.insert("actions", self.actions());
+            event.insert("actions", self.generate_actions());
         }
         if self.random.chance(90) {
-            // Ids are not in order of arrival, so that sorting by id would show.
+            // Ids are not in order of arrival, so that sorting by id would be detected.
             let number = self.events;
             let letter = *self.random.pick(&["a", "m", "z"]);
             event.insert("id", format!("{letter}-{number}").as_str());
         }
-        if let Some(timestamp) = self.timestamp() {
+        if let Some(timestamp) = self.pick_timestamp() {
             event.insert("timestamp", timestamp);
         }
         event.into()
     }
 
-    fn actions(&mut self) -> Json {
+    fn generate_actions(&mut self) -> Json {
         let mut actions = JsonMap::new();
         if self.random.chance(90) {
-            actions.insert("stateDelta", self.delta(4));
+            actions.insert("stateDelta", self.pick_delta(4));
         }
         if self.random.chance(10) {
             actions.insert("artifactDelta", object([("file", 2.into())]));
@@ -838,13 +857,13 @@ impl Generator {
             actions.insert("escalate", true);
         }
         if self.random.chance(4) {
-            // A rewind event that was made elsewhere.
-            actions.insert("rewindBeforeInvocationId", self.invocation().as_str());
+            // A rewind event that a client creates itself.
+            actions.insert("rewindBeforeInvocationId", self.pick_invocation().as_str());
         }
         actions.into()
     }
 
-    fn timestamp(&mut self) -> Option<f64> {
+    fn pick_timestamp(&mut self) -> Option<f64> {
         let now = self.now_us as f64 / 1e6;
         let timestamp = match self.random.below(100) {
             0..60 => now,

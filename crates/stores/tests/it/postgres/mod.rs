@@ -1,19 +1,18 @@
-//! Promises of the PostgreSQL store alone: its schema, its locks, its retries.
+//! Tests of the PostgreSQL store alone: its schema, its locks, its retries.
 //!
-//! - `opening`: URIs, schemas, and errors that say what to do
-//! - `locking`: which operations wait for which
-//! - `breaking`: connections that end before or after COMMIT is acknowledged
-//! - `keeping`: memories, artifacts and keys over such connections
-//! - `replicas`: two processes on one database
+//! - `connect`: URIs, schemas, and error messages
+//! - `connection`: connections that end before or after COMMIT is acknowledged
+//! - `locks`: which operations wait for each other
+//! - `memory`: memories written by several replicas, and corrupt memories
+//! - `proxy`: cuts connections at a chosen message
+//! - `replicas`: several processes on one database
 //! - `tls`: which certificates each `sslmode` trusts
-//! - `remembering`: memories of several replicas, and corrupt ones
 
-mod breaking;
-mod keeping;
-mod locking;
-mod opening;
+mod connect;
+mod connection;
+mod locks;
+mod memory;
 mod proxy;
-mod remembering;
 mod replicas;
 mod tls;
 
@@ -24,12 +23,12 @@ use retain_stores::PostgresSessionService;
 use retain_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-/// A separate database, or `None` without a server.
-async fn database() -> Option<TestDatabase> {
-    match retain_testkit::postgres::is_there() {
-        true => Some(TestDatabase::new().await),
-        false => None,
+/// Create a database for one test; `None` without a server.
+async fn create_database() -> Option<TestDatabase> {
+    if !retain_testkit::postgres::is_there() {
+        return None;
     }
+    Some(TestDatabase::new().await)
 }
 
 async fn open(uri: &str) -> PostgresSessionService {
@@ -37,12 +36,12 @@ async fn open(uri: &str) -> PostgresSessionService {
 }
 
 /// Create the session ("app", "ada", `id`).
-async fn created(sessions: &PostgresSessionService, id: &str) -> SessionKey {
+async fn create(sessions: &PostgresSessionService, id: &str) -> SessionKey {
     let created = sessions.create_session("app", "ada", None, Some(id)).await;
     created.unwrap().key()
 }
 
-/// An event that sets a session-scoped state key.
+/// Return an event that sets a session-scoped state key.
 fn event(text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.actions.state_delta.insert("last", text);
@@ -50,7 +49,7 @@ fn event(text: &str) -> Event {
 }
 
 /// Return the texts of a session's events, in order.
-async fn texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<String> {
+async fn read_texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<String> {
     let session = sessions.read(key, Window::ALL).await.unwrap().unwrap();
     let events = session.events.iter();
     events
@@ -63,7 +62,7 @@ async fn texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<Strin
 }
 
 /// Wait until `sql` returns true.
-async fn until(client: &Client, sql: &str) {
+async fn wait_until(client: &Client, sql: &str) {
     for _ in 0..2000 {
         if client.query_one(sql, &[]).await.unwrap().get(0) {
             return;

@@ -14,15 +14,16 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What happens to the next matching message of a client.
+/// When the connection ends, relative to the matching message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// It never reaches the server.
+    /// The message never reaches the server.
     Before,
-    /// The server executes it, but its answer is dropped.
+    /// The server executes the message, but its answer is dropped.
     After,
 }
 
+/// The next cut, and counters.
 #[derive(Debug, Default)]
 struct Plan {
     /// The cut, and the text that triggers it. An empty text matches every message.
@@ -44,19 +45,19 @@ impl Proxy {
         let (before, rest) = uri.split_once('@').unwrap();
         let (server, database) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let plan = Arc::new(Plan::default());
-        let (server, for_lines) = (server.to_owned(), Arc::clone(&plan));
+        let (server, shared_plan) = (server.to_owned(), Arc::clone(&plan));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&server).await.unwrap();
                 client.set_nodelay(true).unwrap();
                 server.set_nodelay(true).unwrap();
-                tokio::spawn(line(client, server, Arc::clone(&for_lines)));
+                tokio::spawn(forward(client, server, Arc::clone(&shared_plan)));
             }
         });
         // With encryption the proxy could not see where to cut.
-        let uri = format!("{before}@{here}/{database}?sslmode=disable");
+        let uri = format!("{before}@{address}/{database}?sslmode=disable");
         Proxy { plan, uri }
     }
 
@@ -65,8 +66,8 @@ impl Proxy {
     }
 
     /// Cut the connection at the next message that contains this text.
-    pub(super) fn cut_next(&self, cut: Cut, words: &'static str) {
-        *self.plan.next.lock().unwrap() = Some((cut, words));
+    pub(super) fn cut_next(&self, cut: Cut, text: &'static str) {
+        *self.plan.next.lock().unwrap() = Some((cut, text));
     }
 
     /// Return the number of cuts.
@@ -74,18 +75,19 @@ impl Proxy {
         self.plan.cuts.load(Ordering::SeqCst)
     }
 
-    /// Return the number of committed transactions with more than one statement.
+    /// Return the number of messages with a COMMIT, which only a transaction of several statements
+    /// sends.
     pub(super) fn commits(&self) -> usize {
         self.plan.commits.load(Ordering::SeqCst)
     }
 }
 
-fn has(message: &[u8], words: &str) -> bool {
-    words.is_empty() || message.windows(words.len()).any(|w| w == words.as_bytes())
+fn contains(message: &[u8], text: &str) -> bool {
+    text.is_empty() || message.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
 /// Forward one connection in both directions.
-async fn line(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
+async fn forward(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let answers = tokio::spawn(async move {
@@ -98,13 +100,13 @@ async fn line(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     });
     let mut buffer = vec![0; 65536];
     while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
-        let said = &buffer[..length];
-        if has(said, "COMMIT") {
+        let message = &buffer[..length];
+        if contains(message, "COMMIT") {
             plan.commits.fetch_add(1, Ordering::SeqCst);
         }
         let cut = {
             let mut next = plan.next.lock().unwrap();
-            next.take_if(|(_, words)| has(said, words))
+            next.take_if(|(_, text)| contains(message, text))
         };
         if cut.is_some() {
             plan.cuts.fetch_add(1, Ordering::SeqCst);
@@ -113,13 +115,13 @@ async fn line(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
             Some(Cut::Before) => break,
             Some(Cut::After) => {
                 answers.abort();
-                let _ = to_server.write_all(said).await;
+                let _ = to_server.write_all(message).await;
                 // The server executes received statements even if the connection ends, so it only
                 // has to receive this one.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 break;
             }
-            None if to_server.write_all(said).await.is_err() => break,
+            None if to_server.write_all(message).await.is_err() => break,
             None => continue,
         }
     }

@@ -1,16 +1,16 @@
-//! Two processes on one database, each with its own cache.
+//! Replicas: several processes on one database, each with its own cache.
 
 use retain_core::{Append, SessionError, SessionLog as _, SessionService as _};
 
-use super::{created, database, event, open, texts};
+use super::{create, create_database, event, open, read_texts};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recreated_session_is_a_new_session() {
-    let Some(database) = database().await else {
+async fn recreated_session_rejects_writers_of_the_deleted_one() {
+    let Some(database) = create_database().await else {
         return;
     };
     let (here, there) = (open(&database.uri()).await, open(&database.uri()).await);
-    let key = created(&here, "s").await;
+    let key = create(&here, "s").await;
     let mut old = here
         .read(&key, retain_core::Window::ALL)
         .await
@@ -20,7 +20,7 @@ async fn recreated_session_is_a_new_session() {
     let run = Append::from(event("run")).beginning_run(Default::default());
     let run = here.append(&key, run).await.unwrap().run.unwrap();
     there.delete_session("app", "ada", "s").await.unwrap();
-    created(&there, "s").await;
+    create(&there, "s").await;
     // The head cached here belongs to the deleted session.
     let late = here.append_event(&mut old, event("late")).await;
     assert!(
@@ -35,17 +35,17 @@ async fn recreated_session_is_a_new_session() {
     );
     let appended = here.append(&key, event("new").into()).await.unwrap();
     assert_eq!(appended.events[0].0, 1);
-    assert_eq!(texts(&there, &key).await, ["new"]);
+    assert_eq!(read_texts(&there, &key).await, ["new"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outdated_token_writes_nothing_despite_a_cached_head() {
-    let Some(database) = database().await else {
+async fn outdated_run_token_is_rejected_despite_a_cached_head() {
+    let Some(database) = create_database().await else {
         return;
     };
     let (here, there) = (open(&database.uri()).await, open(&database.uri()).await);
     let here = here.with_run_ttl(std::time::Duration::from_millis(1));
-    let key = created(&here, "s").await;
+    let key = create(&here, "s").await;
     let begin = |text: &str| Append::from(event(text)).beginning_run(Default::default());
     let old = here.append(&key, begin("one")).await.unwrap().run.unwrap();
     // The lease has expired by the database's clock; the other replica takes over.
@@ -58,16 +58,16 @@ async fn outdated_token_writes_nothing_despite_a_cached_head() {
     );
     let end = Append::from(event("three")).ending_run(new);
     there.append(&key, end).await.unwrap();
-    assert_eq!(texts(&here, &key).await, ["one", "two", "three"]);
+    assert_eq!(read_texts(&here, &key).await, ["one", "two", "three"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_replicas_append_to_one_session() {
-    let Some(database) = database().await else {
+async fn concurrent_replicas_append_to_one_session_in_order() {
+    let Some(database) = create_database().await else {
         return;
     };
     let first = open(&database.uri()).await;
-    let key = created(&first, "s").await;
+    let key = create(&first, "s").await;
     let replicas = (0..4).map(|replica| {
         let (uri, key) = (format!("{}?pool_size=3", database.uri()), key.clone());
         tokio::spawn(async move {
@@ -81,7 +81,7 @@ async fn several_replicas_append_to_one_session() {
     for replica in replicas.collect::<Vec<_>>() {
         replica.await.unwrap();
     }
-    let texts = texts(&first, &key).await;
+    let texts = read_texts(&first, &key).await;
     assert_eq!(texts.len(), 200);
     for replica in 0..4 {
         let own = texts

@@ -19,18 +19,18 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{created, database, event, texts};
+use super::{create, create_database, event, read_texts};
 
 const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 const SERVER: &[u8] = include_bytes!("tls/server.pem");
-const ELSEWHERE: &[u8] = include_bytes!("tls/elsewhere.pem");
-const ITS_OWN: &[u8] = include_bytes!("tls/its-own-ca.pem");
+const OTHER_HOST: &[u8] = include_bytes!("tls/elsewhere.pem");
+const SELF_SIGNED: &[u8] = include_bytes!("tls/its-own-ca.pem");
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/postgres/tls/ca.pem");
 const OTHER_AUTHORITY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/it/postgres/tls/other-ca.pem"
 );
-const ITS_OWN_AUTHORITY: &str = concat!(
+const SELF_SIGNED_AUTHORITY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/it/postgres/tls/its-own-ca.pem"
 );
@@ -41,13 +41,13 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// How the proxy answers a request for TLS.
 #[derive(Clone)]
 enum Answer {
-    /// With this certificate; clients that do not request TLS are rejected.
+    /// Accept it with this certificate; reject clients that do not request TLS.
     Encrypted(TlsAcceptor),
-    /// That TLS is not supported.
+    /// Refuse it and continue without TLS.
     Plain,
 }
 
-fn with(certificate: &[u8]) -> Answer {
+fn encrypted_with(certificate: &[u8]) -> Answer {
     let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -61,7 +61,7 @@ fn with(certificate: &[u8]) -> Answer {
 }
 
 /// A proxy in front of the server of a test database.
-struct StandIn {
+struct TlsProxy {
     /// The URI of the database through the proxy, up to the host.
     before: String,
     port: u16,
@@ -69,26 +69,26 @@ struct StandIn {
     encrypted: Arc<AtomicUsize>,
 }
 
-impl StandIn {
-    async fn new(database: &TestDatabase, answer: Answer) -> StandIn {
+impl TlsProxy {
+    async fn new(database: &TestDatabase, answer: Answer) -> TlsProxy {
         let uri = database.uri();
         let (before, rest) = uri.split_once('@').unwrap();
         let (server, name) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let encrypted = Arc::new(AtomicUsize::new(0));
-        let (server, seen) = (server.to_owned(), Arc::clone(&encrypted));
+        let (server, encrypted_count) = (server.to_owned(), Arc::clone(&encrypted));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(line(
+                tokio::spawn(forward(
                     client,
                     server.clone(),
                     answer.clone(),
-                    Arc::clone(&seen),
+                    Arc::clone(&encrypted_count),
                 ));
             }
         });
-        StandIn {
+        TlsProxy {
             before: before.to_owned(),
             port,
             name: name.to_owned(),
@@ -97,22 +97,22 @@ impl StandIn {
     }
 
     async fn open(&self, host: &str, query: &str) -> Result<PostgresSessionService, SessionError> {
-        let StandIn {
+        let TlsProxy {
             before, port, name, ..
         } = self;
         PostgresSessionService::connect(&format!("{before}@{host}:{port}/{name}?{query}")).await
     }
 
-    /// Open the store and use it.
-    async fn works(&self, host: &str, query: &str) {
+    /// Open the store and append an event; fail if either fails.
+    async fn assert_works(&self, host: &str, query: &str) {
         let sessions = self.open(host, query).await;
         let sessions = sessions.unwrap_or_else(|error| panic!("{host} {query}: {error}"));
-        let key = created(&sessions, query).await;
+        let key = create(&sessions, query).await;
         sessions.append(&key, event("hello").into()).await.unwrap();
-        assert_eq!(texts(&sessions, &key).await, ["hello"]);
+        assert_eq!(read_texts(&sessions, &key).await, ["hello"]);
     }
 
-    async fn is_refused(&self, host: &str, query: &str) -> String {
+    async fn open_error(&self, host: &str, query: &str) -> String {
         let error = self.open(host, query).await.unwrap_err();
         assert!(matches!(error, SessionError::Open { .. }), "{error:?}");
         error.to_string()
@@ -125,7 +125,12 @@ impl StandIn {
 }
 
 /// Forward one connection.
-async fn line(mut client: TcpStream, server: String, answer: Answer, seen: Arc<AtomicUsize>) {
+async fn forward(
+    mut client: TcpStream,
+    server: String,
+    answer: Answer,
+    encrypted_count: Arc<AtomicUsize>,
+) {
     let mut first = [0; 8];
     if client.read_exact(&mut first).await.is_err() {
         return;
@@ -135,102 +140,115 @@ async fn line(mut client: TcpStream, server: String, answer: Answer, seen: Arc<A
         Answer::Encrypted(acceptor) if wants_tls => {
             client.write_all(b"S").await.unwrap();
             if let Ok(mut client) = acceptor.accept(client).await {
-                seen.fetch_add(1, Ordering::SeqCst);
+                encrypted_count.fetch_add(1, Ordering::SeqCst);
                 let mut server = TcpStream::connect(server).await.unwrap();
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
         }
-        // As a server does that requires TLS.
+        // A server that requires TLS closes the connection.
         Answer::Encrypted(_) => (),
         Answer::Plain => {
             let mut server = TcpStream::connect(server).await.unwrap();
-            match wants_tls {
-                true => client.write_all(b"N").await.unwrap(),
-                false => server.write_all(&first).await.unwrap(),
+            if wants_tls {
+                client.write_all(b"N").await.unwrap();
+            } else {
+                server.write_all(&first).await.unwrap();
             }
             let _ = copy_bidirectional(&mut client, &mut server).await;
         }
     }
 }
 
-fn roots(mode: &str, file: &str) -> String {
+fn query_with_roots(mode: &str, file: &str) -> String {
     format!("sslmode={mode}&sslrootcert={file}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sslmode_decides_which_certificates_are_trusted() {
-    let Some(database) = database().await else {
+    let Some(database) = create_database().await else {
         return;
     };
-    let here = StandIn::new(&database, with(SERVER)).await;
+    let local = TlsProxy::new(&database, encrypted_with(SERVER)).await;
     for host in ["localhost", "127.0.0.1"] {
-        here.works(
-            host,
-            &format!(
-                "{}&application_name={host}",
-                roots("verify-full", AUTHORITY)
-            ),
+        local
+            .assert_works(
+                host,
+                &format!(
+                    "{}&application_name={host}",
+                    query_with_roots("verify-full", AUTHORITY)
+                ),
+            )
+            .await;
+    }
+    assert!(local.encrypted() > 0);
+    let error = local
+        .open_error(
+            "localhost",
+            &query_with_roots("verify-full", OTHER_AUTHORITY),
         )
         .await;
-    }
-    assert!(here.encrypted() > 0);
-    let refusal = here
-        .is_refused("localhost", &roots("verify-full", OTHER_AUTHORITY))
-        .await;
-    assert!(refusal.contains("certificate"), "{refusal}");
+    assert!(error.contains("certificate"), "{error}");
     // The system trusts none of these certificates.
-    here.is_refused("localhost", "sslmode=verify-full").await;
-    here.works("localhost", "sslmode=require").await;
-    here.works("localhost", "sslmode=prefer").await;
+    local.open_error("localhost", "sslmode=verify-full").await;
+    local.assert_works("localhost", "sslmode=require").await;
+    local.assert_works("localhost", "sslmode=prefer").await;
 
-    let elsewhere = StandIn::new(&database, with(ELSEWHERE)).await;
-    let refusal = elsewhere
-        .is_refused("localhost", &roots("verify-full", AUTHORITY))
+    let other_host = TlsProxy::new(&database, encrypted_with(OTHER_HOST)).await;
+    let error = other_host
+        .open_error("localhost", &query_with_roots("verify-full", AUTHORITY))
         .await;
-    assert!(refusal.contains("certificate"), "{refusal}");
-    let before = elsewhere.encrypted();
-    elsewhere
-        .works("localhost", &roots("verify-ca", AUTHORITY))
+    assert!(error.contains("certificate"), "{error}");
+    let before = other_host.encrypted();
+    other_host
+        .assert_works("localhost", &query_with_roots("verify-ca", AUTHORITY))
         .await;
-    elsewhere
-        .is_refused("localhost", &roots("verify-ca", OTHER_AUTHORITY))
+    other_host
+        .open_error("localhost", &query_with_roots("verify-ca", OTHER_AUTHORITY))
         .await;
     // An explicit root certificate is enforced even with `require`.
-    elsewhere
-        .is_refused("localhost", &roots("require", OTHER_AUTHORITY))
+    other_host
+        .open_error("localhost", &query_with_roots("require", OTHER_AUTHORITY))
         .await;
-    assert!(elsewhere.encrypted() > before);
+    assert!(other_host.encrypted() > before);
 }
 
-/// As documented: a CA certificate cannot be a server certificate.
+/// A documented limitation.
 #[tokio::test(flavor = "multi_thread")]
-async fn ca_certificate_used_by_the_server_is_rejected() {
-    let Some(database) = database().await else {
+async fn connect_rejects_a_ca_certificate_as_server_certificate() {
+    let Some(database) = create_database().await else {
         return;
     };
-    let itself = StandIn::new(&database, with(ITS_OWN)).await;
-    let refusal = itself
-        .is_refused("localhost", &roots("verify-full", ITS_OWN_AUTHORITY))
+    let self_signed = TlsProxy::new(&database, encrypted_with(SELF_SIGNED)).await;
+    let error = self_signed
+        .open_error(
+            "localhost",
+            &query_with_roots("verify-full", SELF_SIGNED_AUTHORITY),
+        )
         .await;
-    assert!(refusal.contains("certificate"), "{refusal}");
-    itself.works("localhost", "sslmode=require").await;
+    assert!(error.contains("certificate"), "{error}");
+    self_signed
+        .assert_works("localhost", "sslmode=require")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unencrypted_connection_needs_an_sslmode_that_allows_it() {
-    let Some(database) = database().await else {
+async fn connect_without_tls_needs_an_sslmode_that_allows_it() {
+    let Some(database) = create_database().await else {
         return;
     };
-    let insists = StandIn::new(&database, with(SERVER)).await;
-    insists.is_refused("127.0.0.1", "sslmode=disable").await;
-    assert_eq!(insists.encrypted(), 0);
-    let plain = StandIn::new(&database, Answer::Plain).await;
+    let tls_only = TlsProxy::new(&database, encrypted_with(SERVER)).await;
+    tls_only.open_error("127.0.0.1", "sslmode=disable").await;
+    assert_eq!(tls_only.encrypted(), 0);
+    let plain = TlsProxy::new(&database, Answer::Plain).await;
     for query in ["sslmode=prefer", "sslmode=allow", "sslmode=disable"] {
-        plain.works("127.0.0.1", query).await;
+        plain.assert_works("127.0.0.1", query).await;
     }
-    for query in ["sslmode=require", &roots("verify-full", AUTHORITY)] {
-        let refusal = plain.is_refused("127.0.0.1", query).await;
-        assert!(refusal.contains("TLS"), "{refusal}");
+    for query in [
+        "sslmode=require",
+        &query_with_roots("verify-full", AUTHORITY),
+    ] {
+        let error = plain.open_error("127.0.0.1", query).await;
+        assert!(error.contains("TLS"), "{error}");
     }
     assert_eq!(plain.encrypted(), 0);
 }

@@ -1,20 +1,20 @@
-//! Promises of the SQLite store alone: its file, its transactions, its maintenance.
+//! Tests of the SQLite store alone: its file, its transactions, its maintenance.
 //!
-//! - `opening`: URIs, foreign files, schemas, and errors that say what to do
-//! - `committing`: group commit, waiting for other processes, failing alone
-//! - `listing`: long lists
-//! - `maintaining`: purge, erase without a trace, backup, check, corruption
-//! - `migrating`: the whole content of one file to another
-//! - `remembering`: corrupt memories
-//! - `waiting`: for appends by another process
+//! - `list`: session lists with a warm cache
+//! - `maintenance`: purge, erase, backup, check, corruption
+//! - `memory`: corrupt memories
+//! - `migration`: copies of a whole database
+//! - `open`: URIs, foreign files, schemas, and error messages
+//! - `tail`: appends by another process
+//! - `writer`: group commit, locks of other processes, cancelled appends
 
-mod committing;
-mod listing;
-mod maintaining;
-mod migrating;
-mod opening;
-mod remembering;
-mod waiting;
+mod list;
+mod maintenance;
+mod memory;
+mod migration;
+mod open;
+mod tail;
+mod writer;
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use retain_core::{Event, Session, SessionService as _};
 use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
 
 /// Open a service on the file at `path`.
-async fn open(path: &Path) -> SqliteSessionService {
+async fn open_service(path: &Path) -> SqliteSessionService {
     let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
     SqliteSessionService::over(store)
 }

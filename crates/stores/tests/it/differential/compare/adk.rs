@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap, micros};
 
 use super::{
     our_window,
-    parts::{id_of, put, state_text, time_of},
+    parts::{id_of, put, session_state, time_of},
 };
 
 /// A service of ADK.
@@ -30,7 +30,7 @@ impl Service {
 
 /// Whether the service rejects an append through a copy that was last updated at `held`, when the
 /// stored session was updated at `stored`.
-pub(super) fn refuses(service: Service, stored: f64, held: f64) -> bool {
+pub(super) fn rejects_as_stale(service: Service, stored: f64, held: f64) -> bool {
     match service {
         Service::Memory => false,
         Service::Sqlite => stored > held,
@@ -38,8 +38,8 @@ pub(super) fn refuses(service: Service, stored: f64, held: f64) -> bool {
     }
 }
 
-/// Return the log in the order in which an ADK service reads it.
-pub(super) fn sorted(mut log: Vec<Json>, service: Service) -> Vec<Json> {
+/// Sort the log into the order in which an ADK service reads it.
+pub(super) fn sort_as_adk(mut log: Vec<Json>, service: Service) -> Vec<Json> {
     match service {
         Service::Memory => {}
         Service::Sqlite => log.sort_by(|a, b| time_of(a).total_cmp(&time_of(b))),
@@ -51,7 +51,8 @@ pub(super) fn sorted(mut log: Vec<Json>, service: Service) -> Vec<Json> {
     log
 }
 
-pub(super) fn newest(mut events: Vec<Json>, recent: Option<usize>) -> Vec<Json> {
+/// Keep only the newest `recent` events.
+pub(super) fn keep_newest(mut events: Vec<Json>, recent: Option<usize>) -> Vec<Json> {
     if let Some(recent) = recent {
         events.drain(..events.len().saturating_sub(recent));
     }
@@ -65,11 +66,11 @@ pub(super) fn adk_window(
     recent: Option<usize>,
     after: Option<f64>,
 ) -> Vec<Json> {
-    let mut log = sorted(log, service);
+    let mut log = sort_as_adk(log, service);
     match (service, after) {
-        (_, None) => newest(log, recent),
+        (_, None) => keep_newest(log, recent),
         (Service::Memory, Some(after)) => {
-            let mut events = newest(log, recent);
+            let mut events = keep_newest(log, recent);
             let old = events.iter().rposition(|event| time_of(event) < after);
             events.drain(..old.map_or(0, |old| old + 1));
             events
@@ -77,7 +78,7 @@ pub(super) fn adk_window(
         (Service::Sqlite, Some(_)) => our_window(log, recent, after),
         (Service::Database, Some(after)) => {
             log.retain(|event| micros(time_of(event)) >= micros(after));
-            newest(log, recent)
+            keep_newest(log, recent)
         }
     }
 }
@@ -99,14 +100,14 @@ pub(super) fn equal_in_python(a: &Json, b: &Json) -> bool {
             a.len() == b.len() && a.iter().all(is_in_b)
         }
         _ => match (number(a), number(b)) {
-            (Some(a), Some(b)) => a == b || (!exact(&a, &b) && a.as_f64() == b.as_f64()),
+            (Some(a), Some(b)) => a == b || (!are_integers(&a, &b) && a.as_f64() == b.as_f64()),
             _ => a == b,
         },
     }
 }
 
-/// Compare two integers exactly, anything else as floats.
-fn exact(a: &Json, b: &Json) -> bool {
+/// Whether Python compares the two numbers exactly: both are integers.
+fn are_integers(a: &Json, b: &Json) -> bool {
     let is_integer = |json: &Json| matches!(json, Json::Number(number) if number.is_integer());
     is_integer(a) && is_integer(b)
 }
@@ -118,7 +119,7 @@ pub(super) fn adk_rewind(log: &[Json], state: &JsonMap, invocation: &str) -> Jso
     let before = log.iter().take_while(|event| !is_first(event));
     let mut target = JsonMap::new();
     for event in before {
-        for (key, value) in &state_text(&event["actions"]["stateDelta"]) {
+        for (key, value) in &session_state(&event["actions"]["stateDelta"]) {
             put(
                 &mut target,
                 key,

@@ -32,7 +32,7 @@ pub(super) fn ids(events: &[Json]) -> Vec<&str> {
 }
 
 /// Return the session-scoped keys of a merged state.
-pub(super) fn state_text(state: &Json) -> JsonMap {
+pub(super) fn session_state(state: &Json) -> JsonMap {
     let mut own = fields(state).clone();
     own.retain(|key, _| StateScope::of(key) == StateScope::Session);
     own

@@ -1,4 +1,4 @@
-//! The intended differences, each with its reason.
+//! The intended differences from ADK, each with its reason.
 
 use std::collections::BTreeMap;
 
@@ -89,10 +89,10 @@ rules! {
 
 /// Number of uses of each rule.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Used(BTreeMap<Rule, u64>);
+pub(crate) struct RuleCounts(BTreeMap<Rule, u64>);
 
-impl Used {
-    pub(crate) fn count(&self, rule: Rule) -> u64 {
+impl RuleCounts {
+    pub(crate) fn get(&self, rule: Rule) -> u64 {
         self.0.get(&rule).copied().unwrap_or_default()
     }
 

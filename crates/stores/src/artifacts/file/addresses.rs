@@ -1,4 +1,4 @@
-//! Which artifacts a folder has, of all apps and users: read from the paths, as `layout` makes them.
+//! Lists the addresses of all artifacts in the folder by parsing the paths that `layout` builds.
 
 use std::path::{Path, PathBuf};
 
@@ -6,68 +6,68 @@ use retain_core::{ArtifactAddress, ArtifactError};
 
 use super::{
     failed, folders_in,
-    layout::{Shelf, VERSIONS},
+    layout::{ArtifactFolder, VERSIONS},
     metadata::Metadata,
 };
 
-/// What places are ordered by.
+/// The fields by which artifact addresses are ordered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Address {
+pub(super) struct ArtifactSortKey {
     app: String,
     user: String,
     session: Option<String>,
     name: String,
 }
 
-impl Address {
-    pub(super) fn of(place: &ArtifactAddress) -> Address {
-        let place = place.clone();
-        Address {
-            app: place.app,
-            user: place.user,
-            session: place.session,
-            name: place.name,
+impl ArtifactSortKey {
+    pub(super) fn from_address(address: &ArtifactAddress) -> ArtifactSortKey {
+        let address = address.clone();
+        ArtifactSortKey {
+            app: address.app,
+            user: address.user,
+            session: address.session,
+            name: address.name,
         }
     }
 }
 
-/// The first artifacts behind `after`, in the order of their addresses. All folders are looked at,
-/// but only of those that are asked for is anything read.
-pub(super) fn behind(
+/// Lists up to `limit` artifacts after `after`, in the order of their addresses. It walks all folders,
+/// but reads the metadata only of the artifacts that it returns.
+pub(super) fn list_after(
     root: &Path,
-    after: Option<&Address>,
+    after: Option<&ArtifactSortKey>,
     limit: usize,
 ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
-    let mut found = all(root)?;
-    found.retain(|(address, _)| after.is_none_or(|after| address > after));
+    let mut found = find_all(root)?;
+    found.retain(|(key, _)| after.is_none_or(|after| key > after));
     found.sort_unstable();
-    let mut places = Vec::new();
-    for (address, folder) in found {
-        if places.len() == limit {
+    let mut addresses = Vec::new();
+    for (key, folder) in found {
+        if addresses.len() == limit {
             break;
         }
-        places.extend(place_at(root, address, &folder)?);
+        addresses.extend(read_address(root, key, &folder)?);
     }
-    Ok(places)
+    Ok(addresses)
 }
 
-/// Everything that looks like an artifact, with its folder, in no order.
-fn all(root: &Path) -> Result<Vec<(Address, PathBuf)>, ArtifactError> {
+/// Finds every folder whose path is that of an artifact, unordered.
+fn find_all(root: &Path) -> Result<Vec<(ArtifactSortKey, PathBuf)>, ArtifactError> {
     let error = |e| failed("list", e);
     let (mut found, mut open) = (Vec::new(), vec![root.join("apps")]);
     while let Some(folder) = open.pop() {
         for inner in folders_in(&folder).map_err(error)? {
             if !inner.ends_with(VERSIONS) {
                 open.push(inner);
-            } else if let Some(address) = address_of(relative(root, &folder)?) {
-                found.push((address, folder.clone()));
+            } else if let Some(key) = parse_path(relative_path(root, &folder)?) {
+                found.push((key, folder.clone()));
             }
         }
     }
     Ok(found)
 }
 
-fn relative<'a>(root: &Path, folder: &'a Path) -> Result<&'a str, ArtifactError> {
+fn relative_path<'a>(root: &Path, folder: &'a Path) -> Result<&'a str, ArtifactError> {
     let relative = folder.strip_prefix(root).unwrap_or(folder);
     let not_unicode = || {
         let what = format!("artifact at {relative:?}");
@@ -76,27 +76,27 @@ fn relative<'a>(root: &Path, folder: &'a Path) -> Result<&'a str, ArtifactError>
     relative.to_str().ok_or_else(not_unicode)
 }
 
-/// The artifact whose versions are in `folder`; `None` if it has none.
-fn place_at(
+/// Reads the address of the artifact in `folder`; `None` if it has no versions.
+fn read_address(
     root: &Path,
-    address: Address,
+    key: ArtifactSortKey,
     folder: &Path,
 ) -> Result<Option<ArtifactAddress>, ArtifactError> {
-    let scope = root.join(scope_of(relative(root, folder)?, &address.name));
-    let shelf = Shelf::found(&scope, folder);
-    let numbers = shelf.numbers().map_err(|e| failed("list", e))?;
+    let scope = root.join(strip_name(relative_path(root, folder)?, &key.name));
+    let artifact = ArtifactFolder::new(&scope, folder);
+    let numbers = artifact.numbers().map_err(|e| failed("list", e))?;
     let Some(&newest) = numbers.last() else {
         return Ok(None);
     };
-    let Address {
+    let ArtifactSortKey {
         app,
         user,
         session,
         name,
-    } = address;
-    let metadata = Metadata::read(&shelf, newest)?.unwrap_or_default();
-    let given = metadata.file_name.filter(|given| !given.is_empty());
-    let filename = given.unwrap_or_else(|| match &session {
+    } = key;
+    let metadata = Metadata::read(&artifact, newest)?.unwrap_or_default();
+    let file_name = metadata.file_name.filter(|name| !name.is_empty());
+    let filename = file_name.unwrap_or_else(|| match &session {
         Some(_) => name.clone(),
         None => format!("user:{name}"),
     });
@@ -109,16 +109,17 @@ fn place_at(
     }))
 }
 
-fn scope_of<'a>(relative: &'a str, name: &str) -> &'a str {
+/// Removes the artifact name from the end of a path, which leaves the path of its scope.
+fn strip_name<'a>(relative: &'a str, name: &str) -> &'a str {
     relative
         .strip_suffix(name)
         .unwrap_or(relative)
         .trim_end_matches('/')
 }
 
-/// App, user, session and name from `apps/A/users/U/[sessions/S/]artifacts/N`. Each may have several
-/// parts; one that has may not hold a word that addresses are made of.
-fn address_of(relative: &str) -> Option<Address> {
+/// Parses `apps/A/users/U/[sessions/S/]artifacts/N`. A value may span several path parts; only its
+/// first part may equal one of the fixed words of the path.
+fn parse_path(relative: &str) -> Option<ArtifactSortKey> {
     let mut parts = relative.strip_prefix("apps/")?.split('/');
     let mut until = |words: &[&str]| -> Option<(String, String)> {
         let mut value = parts.next()?.to_owned();
@@ -137,7 +138,7 @@ fn address_of(relative: &str) -> Option<Address> {
         _ => None,
     };
     let name: Vec<&str> = parts.collect();
-    (!name.is_empty()).then(|| Address {
+    (!name.is_empty()).then(|| ArtifactSortKey {
         app,
         user,
         session,
@@ -150,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_back_from_paths() {
+    fn paths_are_parsed_into_addresses() {
         let read = |path: &str| {
-            let found = address_of(path)?;
+            let found = parse_path(path)?;
             let session = found.session.unwrap_or_default();
             Some(format!(
                 "{}|{}|{session}|{}",

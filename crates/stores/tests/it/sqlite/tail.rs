@@ -1,4 +1,4 @@
-//! A waiting tail sees appends by another process, without constant polling.
+//! A waiting tail receives appends by another process before its fallback poll.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use retain_core::{Event, SessionKey, SessionLog as _, SessionService as _};
 use retain_stores::SqliteSessionService;
 use tokio::time::timeout;
 
-/// Less than the interval after which a waiter polls without a notification.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Less than the interval at which a waiting tail polls without a notification.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_tail_sees_appends_by_another_process() {
+async fn waiting_tail_receives_appends_by_another_process() {
     let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
     // Two connections behave like two processes.
@@ -33,8 +33,11 @@ async fn waiting_tail_sees_appends_by_another_process() {
             .append(&key, Event::user_text(text).into())
             .await
             .unwrap();
-        let heard = timeout(PATIENCE, tail.next()).await;
-        let (_, event) = heard.expect("it is heard").unwrap().unwrap();
+        let received = timeout(RECEIVE_TIMEOUT, tail.next()).await;
+        let (_, event) = received
+            .expect("the tail receives the event")
+            .unwrap()
+            .unwrap();
         assert_eq!(event.content().unwrap().text_concat(), text);
     }
 }

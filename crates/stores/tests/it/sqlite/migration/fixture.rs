@@ -1,4 +1,4 @@
-//! A database with everything that a database can hold, and a reader of all of it.
+//! A database with every kind of record, and a dump of all its content.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use retain_core::{
 use retain_stores::{Durability, SqliteOptions, SqliteStore};
 use retain_testkit::{TestClock, TestIds};
 
-/// Apps with hostile names.
+/// App names; two need escaping.
 pub(super) const APPS: [&str; 3] = ["app", "it's \"so\"; DROP TABLE sessions --", "é🦀 %_"];
 
 /// Open the store in the file at `path`.
@@ -26,7 +26,7 @@ pub(super) async fn open(path: &Path, clock: &TestClock) -> SqliteStore {
 }
 
 /// Open the file at `path` as a read-only migration source.
-pub(super) async fn source(path: &Path, clock: &TestClock) -> MigrationSide {
+pub(super) async fn open_source(path: &Path, clock: &TestClock) -> MigrationSide {
     let options = SqliteOptions::file(path).read_only();
     let options = options.with_clock(Arc::new(clock.clone()));
     side(SqliteStore::open(options).await.unwrap())
@@ -41,7 +41,7 @@ pub(super) fn side(store: SqliteStore) -> MigrationSide {
     }
 }
 
-fn map(text: &str) -> JsonMap {
+fn parse_map(text: &str) -> JsonMap {
     let parsed = Json::parse(text).unwrap();
     parsed.as_object().cloned().unwrap()
 }
@@ -65,13 +65,13 @@ async fn create(
         app_name: key.app.clone(),
         user_id: key.user.clone(),
         session_id: Some(key.id.clone()),
-        state: Some(State::from(map(state))),
+        state: Some(State::from(parse_map(state))),
         ttl,
     };
     sessions.create(new).await.unwrap();
 }
 
-/// Fill the file at `path`, which advances the clock.
+/// Fill the file at `path` and advance the clock.
 pub(super) async fn fill(path: &Path, clock: &TestClock) {
     let store = open(path, clock).await;
     fill_memory(&store).await;
@@ -84,27 +84,30 @@ pub(super) async fn fill(path: &Path, clock: &TestClock) {
     for app in APPS {
         fill_app(&sessions, app).await;
     }
-    let alone = StateOwner::user("orphaned", "without a session");
-    let keys = map(r#"{"k":[1.50,"\u0000"]}"#);
+    let owner = StateOwner::user("orphaned", "without a session");
+    let keys = parse_map(r#"{"k":[1.50,"\u0000"]}"#);
     let store = sessions.store();
-    store.add_shared_state(&alone, &keys).await.unwrap();
+    store.add_shared_state(&owner, &keys).await.unwrap();
 
-    let of =
+    let artifact_key =
         |id: &str, name: &str| ArtifactKey::in_session(&SessionKey::new("app", "ada", id), name);
     for (key, part) in [
-        (of("long", "a.txt"), Part::text("one")),
+        (artifact_key("long", "a.txt"), Part::text("one")),
         (
-            of("long", "a.txt"),
+            artifact_key("long", "a.txt"),
             Part::bytes(vec![0, 255, 0, 7], "image/png"),
         ),
-        (of("long", "a.txt"), Part::text("three \0")),
-        (of("no such session", "x"), Part::text("x")),
-        (of("long", "user:é"), Part::bytes(vec![7; 100_000], "x/y")),
-        (of("expired", "gone.txt"), Part::text("gone")),
+        (artifact_key("long", "a.txt"), Part::text("three \0")),
+        (artifact_key("no such session", "x"), Part::text("x")),
+        (
+            artifact_key("long", "user:é"),
+            Part::bytes(vec![7; 100_000], "x/y"),
+        ),
+        (artifact_key("expired", "gone.txt"), Part::text("gone")),
     ] {
-        let notes = map(r#"{"n":1.0}"#);
+        let metadata = parse_map(r#"{"n":1.0}"#);
         clock.tick(Duration::from_micros(3));
-        let saved = artifacts.save_artifact(&key, part, Some(notes));
+        let saved = artifacts.save_artifact(&key, part, Some(metadata));
         saved.await.unwrap();
     }
     clock.tick(Duration::from_secs(60));
@@ -117,8 +120,8 @@ async fn fill_app(sessions: &StoreSessionService<SqliteStore>, app: &str) {
     create(sessions, &long, initial, None).await;
     for n in 1..=30 {
         let delta = format!(r#"{{"a":{n},"k{}":"v\u0000","user:v":{n}}}"#, n % 5);
-        let said = event(&format!("e{n}"), &format!("i{n}"), &delta);
-        sessions.append(&long, said.into()).await.unwrap();
+        let event = event(&format!("e{n}"), &format!("i{n}"), &delta);
+        sessions.append(&long, event.into()).await.unwrap();
     }
     sessions.rewind(&long, "i20").await.unwrap();
     let more = event("more", "i31", r#"{"a":"after","k1":2}"#);
@@ -127,9 +130,9 @@ async fn fill_app(sessions: &StoreSessionService<SqliteStore>, app: &str) {
     let fork = sessions
         .fork(&long, Some(25), Some("fork '\"\u{202e}"))
         .await;
-    let of_fork = event("of fork", "i1", r#"{"f":1}"#);
+    let fork_event = event("fork event", "i1", r#"{"f":1}"#);
     sessions
-        .append(&fork.unwrap().key(), of_fork.into())
+        .append(&fork.unwrap().key(), fork_event.into())
         .await
         .unwrap();
     create(sessions, &key("lives for an hour"), "{}", hour).await;
@@ -190,7 +193,7 @@ async fn fill_memory(store: &SqliteStore) {
         memories[5].session = None;
         memories[5].kind = MemoryKind::Direct;
         memories[5].expires_us = Some(now_us + 1);
-        memories[6].custom_metadata = map(r#"{"note":1.0}"#);
+        memories[6].custom_metadata = parse_map(r#"{"note":1.0}"#);
         let batch = MemoryBatch {
             scope: scope.clone(),
             memories: memories
@@ -245,8 +248,8 @@ async fn fill_keys(store: &SqliteStore) {
     keys.note_use("m", 6).await.unwrap();
 }
 
-/// Return everything that can be read of a database, as texts.
-pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
+/// Return the whole content of a database as texts.
+pub(super) async fn dump(path: &Path, clock: &TestClock) -> Vec<String> {
     let store = open(path, clock).await;
     let mut all = Vec::new();
     for owner in store.state_owners(None, 1000).await.unwrap() {
@@ -281,14 +284,14 @@ pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
         }
         let hashes = memory.tombstones(&scope, None, 1000).await.unwrap();
         all.push(format!("{scope}: {hashes:?}"));
-        let mut counted = memory.statistics(&scope, clock.now_us()).await.unwrap();
-        counted.revision = 0;
-        all.push(format!("{counted:?}"));
+        let mut statistics = memory.statistics(&scope, clock.now_us()).await.unwrap();
+        statistics.revision = 0;
+        all.push(format!("{statistics:?}"));
     }
     let artifacts = store.artifacts();
-    for place in artifacts.addresses(None, 1000).await.unwrap() {
-        for about in artifacts.versions(&place).await.unwrap() {
-            let part = artifacts.get(&place, Some(about.version)).await.unwrap();
+    for address in artifacts.addresses(None, 1000).await.unwrap() {
+        for about in artifacts.versions(&address).await.unwrap() {
+            let part = artifacts.get(&address, Some(about.version)).await.unwrap();
             all.push(format!("{about:?} {part:?}"));
         }
     }

@@ -1,9 +1,9 @@
-//! Migration: the whole content of one file to another, whatever happens meanwhile.
+//! Migration of a whole database to another file, also when interrupted or disturbed.
 
+mod fixture;
 mod folders;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod world;
 
 use std::{
     fs,
@@ -15,66 +15,71 @@ use std::{
     time::Duration,
 };
 
-use retain_core::{ArtifactAddress, ArtifactStore as _};
+use fixture::{APPS, api_key, dump, fill, open, open_source, side};
 use retain_core::{
-    Event, Forget, KeyStore as _, MemoryScope, MemoryStore as _, Migration, MigrationCounts,
-    MigrationError, MigrationObserver, MigrationPhase, MigrationReport, MigrationSide, NewArtifact,
-    NoObserver, Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
-    StateOwner, StoreSessionService, TransferStore as _,
+    ArtifactAddress, ArtifactStore as _, Event, Forget, KeyStore as _, MemoryScope,
+    MemoryStore as _, Migration, MigrationCounts, MigrationError, MigrationObserver,
+    MigrationPhase, MigrationReport, MigrationSide, NewArtifact, NoObserver, Part, SessionKey,
+    SessionLog as _, SessionService as _, SessionStore as _, StateOwner, StoreSessionService,
+    TransferStore as _,
 };
 use retain_stores::{SqliteOptions, SqliteStore};
 use retain_testkit::TestClock;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use world::{APPS, api_key, everything, fill, open, side, source};
 
-/// A folder with a full database `from`, and room for a target.
-struct Move {
+/// A folder with a filled source database `from.db`; tests add the targets.
+struct MigrationTest {
     folder: TempDir,
     clock: TestClock,
 }
 
-impl Move {
-    async fn new() -> Move {
+impl MigrationTest {
+    async fn new() -> MigrationTest {
         let folder = retain_testkit::scratch::folder();
         let clock = TestClock::default();
         fill(&folder.path().join("from.db"), &clock).await;
-        Move { folder, clock }
+        MigrationTest { folder, clock }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Migrate to a file of this name.
-    async fn to(&self, name: &str, watch: Arc<dyn MigrationObserver>) -> Outcome {
-        self.run(&self.path("from.db"), &self.path(name), watch)
+    /// Migrate `from.db` to the file `name`.
+    async fn migrate_to(&self, name: &str, observer: Arc<dyn MigrationObserver>) -> Outcome {
+        self.migrate(&self.path("from.db"), &self.path(name), observer)
             .await
     }
 
-    async fn run(&self, from: &Path, to: &Path, watch: Arc<dyn MigrationObserver>) -> Outcome {
-        let from = source(from, &self.clock).await;
+    async fn migrate(
+        &self,
+        from: &Path,
+        to: &Path,
+        observer: Arc<dyn MigrationObserver>,
+    ) -> Outcome {
+        let from = open_source(from, &self.clock).await;
         let to = side(open(to, &self.clock).await);
-        self.between(from, to, watch).await
+        self.migrate_between(from, to, observer).await
     }
 
-    async fn between(
+    async fn migrate_between(
         &self,
         from: MigrationSide,
         to: MigrationSide,
-        watch: Arc<dyn MigrationObserver>,
+        observer: Arc<dyn MigrationObserver>,
     ) -> Outcome {
         let clock = Arc::new(self.clock.clone());
         let migration = Migration::new(from, to).with_clock(clock);
-        // A separate task, so that a panicking watch stops the migration as a crash would.
-        let run = tokio::spawn(async move { migration.with_observer(watch).run().await });
+        // A separate task, so that a panicking observer stops the migration as a crash would.
+        let run = tokio::spawn(async move { migration.with_observer(observer).run().await });
         match run.await {
             Ok(outcome) => outcome,
-            Err(stopped) => {
-                assert!(stopped.is_panic());
+            Err(panic) => {
+                assert!(panic.is_panic());
                 Err(MigrationError::Failed {
                     what: "stopped".to_owned(),
-                    source: Box::new(stopped),
+                    source: Box::new(panic),
                 })
             }
         }
@@ -83,76 +88,76 @@ impl Move {
 
 type Outcome = Result<MigrationReport, MigrationError>;
 
-fn told(outcome: Outcome) -> String {
+fn error_text(outcome: Outcome) -> String {
     outcome.unwrap_err().to_string()
 }
 
-/// Runs a function at a step of a phase.
-struct At<F> {
+/// An observer that calls a function at a step of a phase.
+struct StepObserver<F> {
     phase: MigrationPhase,
     step: u64,
     done: AtomicU64,
-    now: Mutex<Option<MigrationPhase>>,
-    act: F,
+    current: Mutex<Option<MigrationPhase>>,
+    action: F,
 }
 
-impl<F> std::fmt::Debug for At<F> {
+impl<F> std::fmt::Debug for StepObserver<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("At")
+        f.write_str("StepObserver")
     }
 }
 
-/// Step 0 is the start of the phase; a step that is never reached does nothing.
-fn at<F: Fn() + Send + Sync + 'static>(
+/// Call `action` at a step of a phase. Step 0 is the start of the phase.
+fn run_at<F: Fn() + Send + Sync + 'static>(
     phase: MigrationPhase,
     step: u64,
-    act: F,
+    action: F,
 ) -> Arc<dyn MigrationObserver> {
-    Arc::new(At {
+    Arc::new(StepObserver {
         phase,
         step,
         done: AtomicU64::new(0),
-        now: Mutex::default(),
-        act,
+        current: Mutex::default(),
+        action,
     })
 }
 
-impl<F: Fn() + Send + Sync + 'static> MigrationObserver for At<F> {
+impl<F: Fn() + Send + Sync + 'static> MigrationObserver for StepObserver<F> {
     fn begin(&self, phase: MigrationPhase, _steps: Option<u64>) {
-        *self.now.lock().unwrap() = Some(phase);
+        *self.current.lock().unwrap() = Some(phase);
         if phase == self.phase && self.step == 0 {
-            (self.act)();
+            (self.action)();
         }
     }
 
     fn advance(&self, steps: u64) {
-        if *self.now.lock().unwrap() != Some(self.phase) {
+        if *self.current.lock().unwrap() != Some(self.phase) {
             return;
         }
         let before = self.done.fetch_add(steps, Ordering::SeqCst);
         if before < self.step && self.step <= before + steps {
-            (self.act)();
+            (self.action)();
         }
     }
 }
 
-/// Stop the migration silently, as a crash would.
-fn stopped() {
+/// Panic without a message on stderr, which stops the migration as a crash would.
+fn stop_migration() {
     std::panic::resume_unwind(Box::new("stopped on purpose"));
 }
 
-fn nobody() -> Arc<dyn MigrationObserver> {
+fn no_observer() -> Arc<dyn MigrationObserver> {
     Arc::new(NoObserver)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_copies_everything_and_keeps_the_source_unchanged() {
-    let it = Move::new().await;
-    let before = everything(&it.path("from.db"), &it.clock).await;
-    let bytes = fs::read(it.path("from.db")).unwrap();
-    let report = it.to("to.db", nobody()).await.unwrap();
-    assert_eq!(fs::read(it.path("from.db")).unwrap(), bytes);
-    let after = everything(&it.path("to.db"), &it.clock).await;
+    let test = MigrationTest::new().await;
+    let before = dump(&test.path("from.db"), &test.clock).await;
+    let bytes = fs::read(test.path("from.db")).unwrap();
+    let report = test.migrate_to("to.db", no_observer()).await.unwrap();
+    assert_eq!(fs::read(test.path("from.db")).unwrap(), bytes);
+    let after = dump(&test.path("to.db"), &test.clock).await;
     assert_eq!(after.len(), before.len());
     for (after, before) in after.iter().zip(&before) {
         assert_eq!(after, before);
@@ -169,28 +174,28 @@ async fn migration_copies_everything_and_keeps_the_source_unchanged() {
         api_keys: 3,
     };
     assert_eq!(report.counts, expected);
-    let again = it.to("to.db", nobody()).await.unwrap();
+    let again = test.migrate_to("to.db", no_observer()).await.unwrap();
     assert_eq!(again.copied, MigrationCounts::default());
     assert_eq!(again.digest, report.digest);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn target_behaves_as_the_source_after_migration() {
-    let it = Move::new().await;
-    it.to("to.db", nobody()).await.unwrap();
+    let test = MigrationTest::new().await;
+    test.migrate_to("to.db", no_observer()).await.unwrap();
     let long = SessionKey::new("app", "ada", "long");
     let mut states = Vec::new();
     for name in ["from.db", "to.db"] {
-        let store = open(&it.path(name), &it.clock).await;
-        let sessions = StoreSessionService::over(store).with_clock(Arc::new(it.clock.clone()));
-        // A known event is known in the target too, and a rewind restores the same state.
+        let store = open(&test.path(name), &test.clock).await;
+        let sessions = StoreSessionService::over(store).with_clock(Arc::new(test.clock.clone()));
+        // The target recognizes a repeated event, and a rewind restores the same state.
         let read = sessions
             .read(&long, retain_core::Window::ALL)
             .await
             .unwrap()
             .unwrap();
-        let known: Event = read.events[4].clone();
-        let again = sessions.append(&long, known.into()).await.unwrap();
+        let repeated: Event = read.events[4].clone();
+        let again = sessions.append(&long, repeated.into()).await.unwrap();
         assert_eq!(again.events[0].0, 5);
         sessions.rewind(&long, "i7").await.unwrap();
         let now = sessions
@@ -204,21 +209,21 @@ async fn target_behaves_as_the_source_after_migration() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
-    let it = Move::new().await;
-    let whole = it.to("whole.db", nobody()).await.unwrap();
-    let expected = everything(&it.path("whole.db"), &it.clock).await;
+    let test = MigrationTest::new().await;
+    let whole = test.migrate_to("whole.db", no_observer()).await.unwrap();
+    let expected = dump(&test.path("whole.db"), &test.clock).await;
     let steps = whole.counts.total();
     let mut stops = 0;
-    // Testing every step would take long and show the same; a prime stride covers all kinds.
+    // Testing every step would take too long; a prime stride covers all kinds of records.
     for step in (1..steps).step_by(7) {
         let name = format!("to-{step}.db");
-        let stop = at(MigrationPhase::Copy, step, stopped);
-        let error = told(it.to(&name, stop).await);
+        let stop = run_at(MigrationPhase::Copy, step, stop_migration);
+        let error = error_text(test.migrate_to(&name, stop).await);
         assert!(error.starts_with("stopped"), "{step}: {error}");
-        let rest = it.to(&name, nobody()).await.unwrap();
-        assert!(rest.copied.total() < steps, "{step}: begun anew");
+        let rest = test.migrate_to(&name, no_observer()).await.unwrap();
+        assert!(rest.copied.total() < steps, "{step}: started over");
         assert_eq!(rest.digest, whole.digest, "{step}");
-        let found = everything(&it.path(&name), &it.clock).await;
+        let found = dump(&test.path(&name), &test.clock).await;
         assert!(found == expected, "{step}");
         stops += 1;
     }
@@ -226,8 +231,8 @@ async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn differing_target_record_is_named_and_kept() {
-    let it = Move::new().await;
+async fn migration_names_and_keeps_a_differing_target_record() {
+    let test = MigrationTest::new().await;
     let scope = MemoryScope::new(APPS[1], "ada");
     for (kind, named) in [
         ("session", "session \"app\"/\"ada\"/\"long\""),
@@ -237,11 +242,11 @@ async fn differing_target_record_is_named_and_kept() {
         ("key", "key \"z\""),
         ("forgotten", "memories of user \"ada\""),
     ] {
-        let path = it.path(&format!("{kind}.db"));
-        let store = open(&path, &it.clock).await;
+        let path = test.path(&format!("{kind}.db"));
+        let store = open(&path, &test.clock).await;
         match kind {
             "session" => {
-                let sessions = StoreSessionService::over(open(&path, &it.clock).await);
+                let sessions = StoreSessionService::over(open(&path, &test.clock).await);
                 let created = sessions.create_session("app", "ada", None, Some("long"));
                 created.await.unwrap();
             }
@@ -251,7 +256,7 @@ async fn differing_target_record_is_named_and_kept() {
                 store.add_shared_state(&owner, &keys).await.unwrap();
             }
             "artifact" => {
-                let place = ArtifactAddress {
+                let address = ArtifactAddress {
                     app: "app".into(),
                     user: "ada".into(),
                     session: Some("long".into()),
@@ -264,17 +269,19 @@ async fn differing_target_record_is_named_and_kept() {
                     custom_metadata: Default::default(),
                     create_time: 1.0,
                 };
-                store.artifacts().put(&place, new).await.unwrap();
+                store.artifacts().put(&address, new).await.unwrap();
             }
             "key" => store.keys().add(&api_key("z2")).await.unwrap(),
             // A migrated target that differs in one record.
             _ => {
-                it.to(&format!("{kind}.db"), nobody()).await.unwrap();
+                test.migrate_to(&format!("{kind}.db"), no_observer())
+                    .await
+                    .unwrap();
                 let ids = Arc::new(Forget::Ids(vec!["m7".into()]));
                 match kind {
                     "forgotten" => drop(store.memory().forget(&scope, ids).await.unwrap()),
                     _ => {
-                        // The same length, so that only the content differs.
+                        // Keep the length, so that only the content differs.
                         let sql = "UPDATE memories SET content = replace(content, 'text', 'test')";
                         Connection::open(&path).unwrap().execute(sql, []).unwrap();
                     }
@@ -282,29 +289,32 @@ async fn differing_target_record_is_named_and_kept() {
             }
         }
         drop(store);
-        let before = everything(&path, &it.clock).await;
-        let error = it.to(&format!("{kind}.db"), nobody()).await.unwrap_err();
+        let before = dump(&path, &test.clock).await;
+        let error = test
+            .migrate_to(&format!("{kind}.db"), no_observer())
+            .await
+            .unwrap_err();
         let text = error.to_string();
         assert!(
             matches!(error, MigrationError::Differs { .. }),
             "{kind}: {text}"
         );
         assert!(text.contains(named), "{kind}: {text}");
-        assert_eq!(everything(&path, &it.clock).await, before, "{kind}");
+        assert_eq!(dump(&path, &test.clock).await, before, "{kind}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extra_target_record_is_named() {
-    let it = Move::new().await;
+async fn migration_names_an_extra_target_record() {
+    let test = MigrationTest::new().await;
     for (kind, named) in [
         ("session", "session \"other\"/\"ada\"/\"s\""),
         ("state", "shared state of app \"other\""),
         ("memory", "memories of user \"ada\" of app \"other\""),
     ] {
         let name = format!("{kind}.db");
-        it.to(&name, nobody()).await.unwrap();
-        let store = open(&it.path(&name), &it.clock).await;
+        test.migrate_to(&name, no_observer()).await.unwrap();
+        let store = open(&test.path(&name), &test.clock).await;
         match kind {
             "session" => {
                 let sessions = StoreSessionService::over(store);
@@ -325,7 +335,7 @@ async fn extra_target_record_is_named() {
                 store.memory().restore(Arc::new(restore)).await.unwrap();
             }
         }
-        let error = it.to(&name, nobody()).await.unwrap_err();
+        let error = test.migrate_to(&name, no_observer()).await.unwrap_err();
         assert!(
             matches!(error, MigrationError::Extra { .. }),
             "{kind}: {error}"
@@ -336,7 +346,7 @@ async fn extra_target_record_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verify_finds_every_tampered_record() {
-    let it = Move::new().await;
+    let test = MigrationTest::new().await;
     for (sql, named) in [
         (
             "UPDATE events SET body = replace(body, 'NUL', 'NIL') WHERE event_id = 'e17'",
@@ -385,53 +395,58 @@ async fn verify_finds_every_tampered_record() {
         let path = folder.path().join("to.db");
         let (file, sql) = (path.clone(), sql.to_owned());
         let statement = sql.clone();
-        let tamper = at(MigrationPhase::Verify, 0, move || {
+        let tamper = run_at(MigrationPhase::Verify, 0, move || {
             let connection = Connection::open(&file).unwrap();
             assert!(
                 connection.execute(&statement, []).unwrap() > 0,
                 "{statement}"
             );
         });
-        let error = it
-            .run(&it.path("from.db"), &path, tamper)
+        let error = test
+            .migrate(&test.path("from.db"), &path, tamper)
             .await
             .unwrap_err();
         let text = format!("{error} {:?}", std::error::Error::source(&error));
         assert!(text.contains(named), "{sql}: {text}");
         // The store itself reports a gap in a log when it is read.
-        let is_told = matches!(
+        let is_reported = matches!(
             error,
             MigrationError::Mismatch { .. } | MigrationError::Failed { .. }
         );
-        assert!(is_told, "{sql}: {text}");
+        assert!(is_reported, "{sql}: {text}");
         assert!(
             !text.contains("NIL"),
-            "{sql}: what was said is told: {text}"
+            "{sql}: the error reveals content: {text}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_written_during_migration_is_an_error() {
-    let it = Move::new().await;
-    let steps = it.to("first.db", nobody()).await.unwrap().counts.total();
-    // Before a session is compared, and long after.
+async fn migration_fails_if_the_source_is_written() {
+    let test = MigrationTest::new().await;
+    let steps = test
+        .migrate_to("first.db", no_observer())
+        .await
+        .unwrap()
+        .counts
+        .total();
+    // Before and after the session is compared.
     for (name, step) in [("early.db", 0), ("late.db", steps)] {
-        let (path, clock) = (it.path("from.db"), it.clock.clone());
-        let write = at(MigrationPhase::Verify, step, move || {
+        let (path, clock) = (test.path("from.db"), test.clock.clone());
+        let write = run_at(MigrationPhase::Verify, step, move || {
             let (path, clock) = (path.clone(), clock.clone());
             let write = async move {
                 let sessions = StoreSessionService::over(open(&path, &clock).await);
                 let long = SessionKey::new("app", "ada", "long");
-                let said = Event::user_text("late");
-                sessions.append(&long, said.into()).await.unwrap();
+                let event = Event::user_text("late");
+                sessions.append(&long, event.into()).await.unwrap();
             };
-            let done = std::thread::spawn(move || {
+            let thread = std::thread::spawn(move || {
                 tokio::runtime::Runtime::new().unwrap().block_on(write);
             });
-            done.join().unwrap();
+            thread.join().unwrap();
         });
-        let error = it.to(name, write).await.unwrap_err();
+        let error = test.migrate_to(name, write).await.unwrap_err();
         assert!(
             matches!(error, MigrationError::SourceChanged { .. }),
             "{name}: {error}"
@@ -440,52 +455,52 @@ async fn source_written_during_migration_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_expiring_during_migration_is_not_a_difference() {
+async fn migration_skips_a_session_that_expires_meanwhile() {
     for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
         // A separate database: in a shared one the TTL would have passed already.
-        let it = Move::new().await;
-        let clock = it.clock.clone();
-        let pass = at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
-        let report = it.to("to.db", pass).await.unwrap();
+        let test = MigrationTest::new().await;
+        let clock = test.clock.clone();
+        let expire = run_at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
+        let report = test.migrate_to("to.db", expire).await.unwrap();
         assert_eq!(report.counts.sessions, 12, "{phase:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn same_database_under_another_name_is_rejected() {
-    let it = Move::new().await;
-    let from = it.path("from.db");
-    let mut names = vec![it.path("./from.db")];
+async fn migration_rejects_the_source_as_its_own_target() {
+    let test = MigrationTest::new().await;
+    let from = test.path("from.db");
+    let mut names = vec![test.path("./from.db")];
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink(&from, it.path("link.db")).unwrap();
-        fs::hard_link(&from, it.path("hard.db")).unwrap();
-        names.extend([it.path("link.db"), it.path("hard.db")]);
+        std::os::unix::fs::symlink(&from, test.path("link.db")).unwrap();
+        fs::hard_link(&from, test.path("hard.db")).unwrap();
+        names.extend([test.path("link.db"), test.path("hard.db")]);
     }
     for name in names {
-        let error = it.run(&from, &name, nobody()).await.unwrap_err();
+        let error = test.migrate(&from, &name, no_observer()).await.unwrap_err();
         assert!(matches!(error, MigrationError::SameStore), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn survey_counts_and_writes_nothing() {
-    let it = Move::new().await;
-    let stop = at(MigrationPhase::Copy, 100, stopped);
-    it.to("to.db", stop).await.unwrap_err();
-    let before = everything(&it.path("to.db"), &it.clock).await;
-    let from = source(&it.path("from.db"), &it.clock).await;
-    let to = source(&it.path("to.db"), &it.clock).await;
-    let survey = Migration::new(from, to).with_clock(Arc::new(it.clock.clone()));
+    let test = MigrationTest::new().await;
+    let stop = run_at(MigrationPhase::Copy, 100, stop_migration);
+    test.migrate_to("to.db", stop).await.unwrap_err();
+    let before = dump(&test.path("to.db"), &test.clock).await;
+    let from = open_source(&test.path("from.db"), &test.clock).await;
+    let to = open_source(&test.path("to.db"), &test.clock).await;
+    let survey = Migration::new(from, to).with_clock(Arc::new(test.clock.clone()));
     let survey = survey.survey().await.unwrap();
     assert_eq!(survey.found.sessions, 15);
-    let there = survey.present.total();
-    assert!(there > 0 && there < survey.found.total(), "{survey:?}");
-    assert_eq!(everything(&it.path("to.db"), &it.clock).await, before);
+    let present = survey.present.total();
+    assert!(present > 0 && present < survey.found.total(), "{survey:?}");
+    assert_eq!(dump(&test.path("to.db"), &test.clock).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migration_keeps_had_any_keys() {
+async fn migration_keeps_had_any_of_the_key_store() {
     let folder = retain_testkit::scratch::folder();
     let (clock, from) = (TestClock::default(), folder.path().join("from.db"));
     let store = open(&from, &clock).await;
@@ -496,8 +511,11 @@ async fn migration_keeps_had_any_keys() {
     drop(store);
     let to = folder.path().join("to.db");
     for _ in 0..2 {
-        let ends = (source(&from, &clock).await, side(open(&to, &clock).await));
-        Migration::new(ends.0, ends.1).run().await.unwrap();
+        let sides = (
+            open_source(&from, &clock).await,
+            side(open(&to, &clock).await),
+        );
+        Migration::new(sides.0, sides.1).run().await.unwrap();
         let keys = open(&to, &clock).await.keys();
         assert!(keys.had_any().await.unwrap());
         assert_eq!(keys.keys().await.unwrap(), []);
@@ -506,31 +524,31 @@ async fn migration_keeps_had_any_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_keeps_the_in_order_flag() {
-    let it = Move::new().await;
-    it.to("to.db", nobody()).await.unwrap();
+    let test = MigrationTest::new().await;
+    test.migrate_to("to.db", no_observer()).await.unwrap();
     let sql = "SELECT id FROM sessions WHERE NOT in_order ORDER BY app";
-    let connection = Connection::open(it.path("to.db")).unwrap();
+    let connection = Connection::open(test.path("to.db")).unwrap();
     let mut statement = connection.prepare(sql).unwrap();
-    let jumbled = statement.query_map([], |row| row.get(0)).unwrap();
-    let jumbled: Vec<String> = jumbled.map(Result::unwrap).collect();
+    let out_of_order = statement.query_map([], |row| row.get(0)).unwrap();
+    let out_of_order: Vec<String> = out_of_order.map(Result::unwrap).collect();
     // Events after a rewind have an earlier time than the rewind itself.
-    assert_eq!(jumbled, ["long"; 3]);
+    assert_eq!(out_of_order, ["long"; 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_source_rejects_writes() {
-    let it = Move::new().await;
-    let options = || SqliteOptions::file(it.path("from.db")).read_only();
+async fn read_only_store_rejects_writes_and_old_schemas() {
+    let test = MigrationTest::new().await;
+    let options = || SqliteOptions::file(test.path("from.db")).read_only();
     let store = SqliteStore::open(options()).await.unwrap();
     let owner = StateOwner::app("app");
     let keys = [("new", 2)].into_iter().collect();
     assert!(store.add_shared_state(&owner, &keys).await.is_err());
     assert_eq!(store.shared_state("app", None).await.unwrap().len(), 1);
-    let missing = SqliteOptions::file(it.path("missing.db")).read_only();
+    let missing = SqliteOptions::file(test.path("missing.db")).read_only();
     assert!(SqliteStore::open(missing).await.is_err());
-    assert!(!it.path("missing.db").exists());
-    let old = it.path("old.db");
-    drop(open(&old, &it.clock).await);
+    assert!(!test.path("missing.db").exists());
+    let old = test.path("old.db");
+    drop(open(&old, &test.clock).await);
     let connection = Connection::open(&old).unwrap();
     connection.pragma_update(None, "user_version", 3).unwrap();
     let error = SqliteStore::open(SqliteOptions::file(&old).read_only()).await;
@@ -560,7 +578,10 @@ async fn long_sessions_and_memories_migrate_in_chunks() {
     sessions.append(&key, large.into()).await.unwrap();
     drop(sessions);
     let to = folder.path().join("to.db");
-    let ends = (source(&from, &clock).await, side(open(&to, &clock).await));
-    let report = Migration::new(ends.0, ends.1).run().await.unwrap();
+    let sides = (
+        open_source(&from, &clock).await,
+        side(open(&to, &clock).await),
+    );
+    let report = Migration::new(sides.0, sides.1).run().await.unwrap();
     assert_eq!(report.counts.events, 3001);
 }

@@ -1,53 +1,53 @@
-//! Opening: Retain migrates its own schema, leaves foreign tables alone, and its errors say what to
-//! do.
+//! Connecting: Retain creates and checks its schema, leaves foreign tables unchanged, and says what
+//! to do.
 
 use retain_core::{SessionError, SessionLog as _, SessionService as _};
 use retain_stores::{PostgresOptions, PostgresSessionService, PostgresStore};
 
-use super::{created, database, event, open};
+use super::{create, create_database, event, open};
 
-async fn refused(uri: &str) -> String {
+async fn open_error(uri: &str) -> String {
     let error = PostgresSessionService::connect(uri).await.unwrap_err();
     assert!(matches!(error, SessionError::Open { .. }), "{error:?}");
     error.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_start_concurrently() {
-    let Some(database) = database().await else {
+async fn concurrent_replicas_create_one_schema() {
+    let Some(database) = create_database().await else {
         return;
     };
-    let starting = (0..8).map(|n| {
+    let replicas = (0..8).map(|n| {
         let uri = database.uri();
         tokio::spawn(async move {
             let sessions = open(&uri).await;
-            let key = created(&sessions, &format!("s{n}")).await;
+            let key = create(&sessions, &format!("s{n}")).await;
             sessions.append(&key, event("hello").into()).await.unwrap();
         })
     });
-    for started in starting.collect::<Vec<_>>() {
-        started.await.unwrap();
+    for replica in replicas.collect::<Vec<_>>() {
+        replica.await.unwrap();
     }
     let sessions = open(&database.uri()).await;
     let list = sessions.list_sessions("app", None).await.unwrap();
     assert_eq!(list.sessions.len(), 8);
     sessions.ready().await.unwrap();
-    let steps = database.client().await;
-    let steps = steps
+    let client = database.client().await;
+    let migrations = client
         .query("SELECT version FROM retain_migrations", &[])
         .await;
-    assert_eq!(steps.unwrap().len(), 1);
+    assert_eq!(migrations.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn newer_schema_is_rejected() {
-    let Some(database) = database().await else {
+async fn open_rejects_a_newer_schema() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
     let sql = "INSERT INTO retain_migrations VALUES (999, 'from-the-future', 'x')";
     database.client().await.batch_execute(sql).await.unwrap();
-    let message = refused(&database.uri()).await;
+    let message = open_error(&database.uri()).await;
     assert!(
         message.contains("newer version of Retain") && message.contains("999"),
         "{message}"
@@ -56,20 +56,20 @@ async fn newer_schema_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migration_with_a_foreign_checksum_is_rejected() {
-    let Some(database) = database().await else {
+async fn open_rejects_a_migration_with_another_checksum() {
+    let Some(database) = create_database().await else {
         return;
     };
     drop(open(&database.uri()).await);
     let sql = "UPDATE retain_migrations SET checksum = 'abc'";
     database.client().await.batch_execute(sql).await.unwrap();
-    let message = refused(&database.uri()).await;
+    let message = open_error(&database.uri()).await;
     assert!(message.contains("checksum is abc"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn opening_an_existing_database_creates_no_schema() {
-    let Some(database) = database().await else {
+async fn open_existing_creates_no_schema() {
+    let Some(database) = create_database().await else {
         return;
     };
     let existing = || {
@@ -79,14 +79,14 @@ async fn opening_an_existing_database_creates_no_schema() {
     let message = existing().await.unwrap_err().to_string();
     assert!(message.contains("holds no database of Retain"), "{message}");
     let tables = "SELECT count(*) = 0 FROM pg_tables WHERE tablename LIKE 'retain%'";
-    super::until(&database.client().await, tables).await;
+    super::wait_until(&database.client().await, tables).await;
     drop(open(&database.uri()).await);
     existing().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_tables_are_not_changed() {
-    let Some(database) = database().await else {
+async fn open_and_erase_keep_foreign_tables() {
+    let Some(database) = create_database().await else {
         return;
     };
     let client = database.client().await;
@@ -94,21 +94,21 @@ async fn foreign_tables_are_not_changed() {
                CREATE TABLE events (id text)";
     client.batch_execute(sql).await.unwrap();
     let sessions = open(&database.uri()).await;
-    created(&sessions, "s").await;
+    create(&sessions, "s").await;
     sessions.erase_user("app", "ada").await.unwrap();
-    super::until(&client, "SELECT count(*) = 1 FROM sessions").await;
+    super::wait_until(&client, "SELECT count(*) = 1 FROM sessions").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn non_utf8_database_is_rejected() {
-    let Some(database) = database().await else {
+async fn open_rejects_a_database_that_is_not_utf8() {
+    let Some(database) = create_database().await else {
         return;
     };
     let client = database.client().await;
     let name = format!("{}_latin", database.uri().rsplit('/').next().unwrap());
     let sql = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
     client.batch_execute(&sql).await.unwrap();
-    let message = refused(&format!("{}_latin", database.uri())).await;
+    let message = open_error(&format!("{}_latin", database.uri())).await;
     client
         .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
         .await
@@ -117,28 +117,28 @@ async fn non_utf8_database_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_to_do_and_hide_the_password() {
-    let Some(database) = database().await else {
+async fn open_errors_say_what_to_do_and_hide_the_password() {
+    let Some(database) = create_database().await else {
         return;
     };
-    let message = refused(&format!("{}_nowhere", database.uri())).await;
+    let message = open_error(&format!("{}_nowhere", database.uri())).await;
     assert!(message.contains("create it first"), "{message}");
-    let message = refused(&format!("{}?sslmode=require", database.uri())).await;
+    let message = open_error(&format!("{}?sslmode=require", database.uri())).await;
     assert!(message.contains("server"), "{message}");
     let uri = database.uri();
-    let (_, place) = uri.split_once('@').unwrap();
-    let message = refused(&format!("postgresql://nobody_here:hunter2@{place}")).await;
+    let (_, server) = uri.split_once('@').unwrap();
+    let message = open_error(&format!("postgresql://nobody_here:hunter2@{server}")).await;
     assert!(!message.contains("hunter2"), "{message}");
     assert!(message.contains("nobody_here"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_bodies_round_trip_byte_for_byte() {
-    let Some(database) = database().await else {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     let mut odd = event("a\u{0}b \u{1f600}");
     odd.actions.state_delta.insert("nul", "x\u{0}y");
     odd.actions.state_delta.insert("user:nul", "x\u{0}y");
@@ -153,28 +153,27 @@ async fn event_bodies_round_trip_byte_for_byte() {
     assert_eq!(read.state["user:nul"], "x\u{0}y");
 }
 
-/// A host that accepts the connection but never answers does not prevent the use of the next host.
+/// The host accepts the connection but never answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn unresponsive_host_is_skipped() {
-    let Some(database) = database().await else {
+async fn connect_skips_an_unresponsive_host() {
+    let Some(database) = create_database().await else {
         return;
     };
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent_place = silent.local_addr().unwrap();
+    let silent_address = silent.local_addr().unwrap();
     let uri = database.uri();
     let (owner, rest) = uri.split_once('@').unwrap();
-    let uri = format!("{owner}@{silent_place},{rest}?connect_timeout=1&pool_size=1");
+    let uri = format!("{owner}@{silent_address},{rest}?connect_timeout=1&pool_size=1");
     let sessions = open(&uri).await;
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     sessions.append(&key, event("hello").into()).await.unwrap();
     // The silent host was tried.
     silent.accept().await.unwrap();
 }
 
-/// Opening a database with a current schema takes no lock and does not wait for its holder.
 #[tokio::test(flavor = "multi_thread")]
-async fn opening_a_current_schema_takes_no_lock() {
-    let Some(database) = database().await else {
+async fn open_does_not_wait_for_the_schema_lock_if_the_schema_is_current() {
+    let Some(database) = create_database().await else {
         return;
     };
     drop(open(&database.uri()).await);
@@ -183,5 +182,5 @@ async fn opening_a_current_schema_takes_no_lock() {
     let lock = "SELECT pg_advisory_xact_lock(8224139420318976)";
     held.execute(lock, &[]).await.unwrap();
     let sessions = open(&database.uri()).await;
-    created(&sessions, "s").await;
+    create(&sessions, "s").await;
 }

@@ -1,4 +1,4 @@
-//! Corrupt memories are named, never skipped or mistaken for something else.
+//! Corrupt memories: reads fail with an error that names the memory, and `check` reports it.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use retain_core::{
 use retain_stores::{SqliteMemoryStore, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 
-fn ada() -> MemoryScope {
+fn ada_scope() -> MemoryScope {
     MemoryScope::new("app", "ada")
 }
 
@@ -20,25 +20,25 @@ async fn open(path: &Path) -> (SqliteStore, SqliteMemoryStore) {
     (store, memory)
 }
 
-/// Two memories: `said`, and `told` by a tool and with metadata.
+/// Add two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
 async fn fill(store: &SqliteMemoryStore) {
-    let said = NewMemory {
-        id: "said".to_owned(),
+    let by_user = NewMemory {
+        id: "by_user".to_owned(),
         session: Some("s1".to_owned()),
         content: Content::user("I like tea."),
         ..NewMemory::default()
     };
-    let told = NewMemory {
-        id: "told".to_owned(),
+    let by_tool = NewMemory {
+        id: "by_tool".to_owned(),
         origin: MemoryOrigin::Tool {
             name: "web".to_owned(),
         },
         custom_metadata: [("k".to_owned(), Json::from("v"))].into_iter().collect(),
-        ..said.clone()
+        ..by_user.clone()
     };
     let batch = MemoryBatch {
-        scope: ada(),
-        memories: [said, told]
+        scope: ada_scope(),
+        memories: [by_user, by_tool]
             .map(|it| PreparedMemory::new(it).unwrap())
             .into(),
         repeats: RepeatPolicy::Keep,
@@ -48,30 +48,30 @@ async fn fill(store: &SqliteMemoryStore) {
     store.add(Arc::new(batch)).await.unwrap();
 }
 
-/// Fail unless the error names this memory as unreadable.
-fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, id: &str, damage: &str) {
+/// Fail unless the result is a corruption error that names this memory.
+fn assert_corrupt<T: std::fmt::Debug>(result: Result<T, MemoryError>, id: &str, corruption: &str) {
     match result {
-        Err(MemoryError::Corrupt { id: named, .. }) => assert_eq!(named, id, "{damage}"),
-        other => panic!("{damage}: {other:?}"),
+        Err(MemoryError::Corrupt { id: named, .. }) => assert_eq!(named, id, "{corruption}"),
+        other => panic!("{corruption}: {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn corrupt_memories_are_named() {
-    for (damage, id) in [
-        ("kind = 2", "told"),
-        ("kind = 'x'", "told"),
-        ("origin = 4", "told"),
-        ("origin = -1", "told"),
-        ("tool = NULL", "told"),
-        ("custom_metadata = '[1]'", "told"),
-        ("custom_metadata = 'null'", "told"),
-        ("custom_metadata = '{'", "told"),
-        ("custom_metadata = x'ff'", "told"),
-        ("content = '{'", "told"),
-        ("content = x'ff'", "told"),
-        ("timestamp = 'now'", "told"),
-        ("session = x'ff'", "told"),
+async fn corrupt_memory_is_named_and_can_be_deleted() {
+    for (corruption, id) in [
+        ("kind = 2", "by_tool"),
+        ("kind = 'x'", "by_tool"),
+        ("origin = 4", "by_tool"),
+        ("origin = -1", "by_tool"),
+        ("tool = NULL", "by_tool"),
+        ("custom_metadata = '[1]'", "by_tool"),
+        ("custom_metadata = 'null'", "by_tool"),
+        ("custom_metadata = '{'", "by_tool"),
+        ("custom_metadata = x'ff'", "by_tool"),
+        ("content = '{'", "by_tool"),
+        ("content = x'ff'", "by_tool"),
+        ("timestamp = 'now'", "by_tool"),
+        ("session = x'ff'", "by_tool"),
         ("id = x'ff'", "number 2"),
     ] {
         let folder = retain_testkit::scratch::folder();
@@ -79,30 +79,34 @@ async fn corrupt_memories_are_named() {
         let (database, store) = open(&file).await;
         fill(&store).await;
         assert_eq!(database.check().await.unwrap(), Vec::<String>::new());
-        let sql = format!("UPDATE memories SET {damage} WHERE id = 'told'");
+        let sql = format!("UPDATE memories SET {corruption} WHERE id = 'by_tool'");
         let changed = Connection::open(&file).unwrap().execute(&sql, []).unwrap();
         assert_eq!(changed, 1);
         let problems = database.check().await.unwrap().join("; ");
         let named = format!("memories of app/ada: memory {id:?} cannot be read: ");
-        assert!(problems.contains(&named), "{damage}: {problems}");
+        assert!(problems.contains(&named), "{corruption}: {problems}");
 
         let all = MemoryRows::After { seq: 0, limit: 10 };
-        is_named(store.rows(&ada(), all, true).await, id, damage);
-        if !damage.starts_with("content") {
+        assert_corrupt(store.rows(&ada_scope(), all, true).await, id, corruption);
+        if !corruption.starts_with("content") {
             let filter = Forget::Matching(MemoryFilter {
                 tool: Some("web".to_owned()),
                 ..MemoryFilter::default()
             });
-            is_named(store.forget(&ada(), Arc::new(filter)).await, id, damage);
+            assert_corrupt(
+                store.forget(&ada_scope(), Arc::new(filter)).await,
+                id,
+                corruption,
+            );
         }
-        // It can be removed by its id, and the rest is unchanged.
-        if id == "told" {
+        // The corrupt memory can be deleted by its id; the other one is unchanged.
+        if id == "by_tool" {
             let ids = Forget::Ids(vec![id.to_owned()]);
-            let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();
-            assert_eq!(receipt.memories, 1, "{damage}");
+            let receipt = store.forget(&ada_scope(), Arc::new(ids)).await.unwrap();
+            assert_eq!(receipt.memories, 1, "{corruption}");
             let all = MemoryRows::After { seq: 0, limit: 10 };
-            let left = store.rows(&ada(), all, true).await.unwrap();
-            assert_eq!(left[0].info.id, "said");
+            let left = store.rows(&ada_scope(), all, true).await.unwrap();
+            assert_eq!(left[0].info.id, "by_user");
         }
     }
 }
@@ -113,12 +117,12 @@ async fn check_reports_totals_that_differ_from_the_rows() {
     let file = folder.path().join("m.db");
     let (database, store) = open(&file).await;
     fill(&store).await;
-    let sql = "DELETE FROM memories WHERE id = 'told'";
+    let sql = "DELETE FROM memories WHERE id = 'by_tool'";
     Connection::open(&file).unwrap().execute(sql, []).unwrap();
     let problems = database.check().await.unwrap();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
-        problems[0].starts_with("memories of app/ada: 1 of "),
+        problems[0].starts_with("memories of app/ada: found 1 entries "),
         "{problems:?}"
     );
 }

@@ -1,19 +1,20 @@
-//! Which operations wait for which. A row lock held by the test stands for a long append.
+//! Locks: which operations wait for each other. A row lock that the test holds simulates a long
+//! append.
 
 use retain_core::{Append, SessionLog as _, SessionService as _};
 use tokio_postgres::error::SqlState;
 
-use super::{created, database, event, open, proxy::Proxy, texts};
+use super::{create, create_database, event, open, proxy::Proxy, read_texts};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_of_one_user_do_not_block_each_other() {
-    let Some(database) = database().await else {
+async fn append_does_not_wait_for_another_session_of_the_user() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
     let (one, two) = (
-        created(&sessions, "one").await,
-        created(&sessions, "two").await,
+        create(&sessions, "one").await,
+        create(&sessions, "two").await,
     );
     let mut shared = event("shared");
     shared.actions.state_delta.insert("user:a", 1);
@@ -33,10 +34,10 @@ async fn sessions_of_one_user_do_not_block_each_other() {
     sessions.append(&two, event("a").into()).await.unwrap();
     let replica = open(&database.uri()).await;
     replica.append(&two, event("b").into()).await.unwrap();
-    assert_eq!(texts(&replica, &two).await, ["a", "b"]);
-    assert_eq!(texts(&sessions, &one).await, ["shared"]);
+    assert_eq!(read_texts(&replica, &two).await, ["a", "b"]);
+    assert_eq!(read_texts(&sessions, &one).await, ["shared"]);
     assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 1);
-    // An append that changes user state does.
+    // An append that changes user state waits.
     let waiting = {
         let (sessions, two) = (sessions.clone(), two.clone());
         let mut shared = event("c");
@@ -46,21 +47,21 @@ async fn sessions_of_one_user_do_not_block_each_other() {
     let other = database.client().await;
     let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    super::until(&other, waits).await;
+    super::wait_until(&other, waits).await;
     held.rollback().await.unwrap();
     waiting.await.unwrap().unwrap();
-    assert_eq!(texts(&sessions, &two).await, ["a", "b", "c"]);
+    assert_eq!(read_texts(&sessions, &two).await, ["a", "b", "c"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn appends_locking_in_different_orders_do_not_fail() {
-    let Some(database) = database().await else {
+async fn concurrent_appends_to_shared_state_succeed() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
     let mut keys = Vec::new();
     for n in 0..4 {
-        keys.push(created(&sessions, &format!("s{n}")).await);
+        keys.push(create(&sessions, &format!("s{n}")).await);
     }
     let writers = (0..8_usize).map(|writer| {
         let (sessions, key) = (sessions.clone(), keys[writer % 4].clone());
@@ -82,7 +83,7 @@ async fn appends_locking_in_different_orders_do_not_fail() {
         writer.await.unwrap();
     }
     for key in &keys {
-        assert_eq!(texts(&sessions, key).await.len(), 60);
+        assert_eq!(read_texts(&sessions, key).await.len(), 60);
     }
     // Every state key has its last written value, despite the other writers.
     let app = sessions.get_app_state("app").await.unwrap();
@@ -93,15 +94,15 @@ async fn appends_locking_in_different_orders_do_not_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn append_on_a_cached_head_is_one_statement() {
-    let Some(database) = database().await else {
+async fn append_with_a_cached_head_needs_no_transaction() {
+    let Some(database) = create_database().await else {
         return;
     };
     let proxy = Proxy::new(&database).await;
     let sessions = open(proxy.uri()).await;
-    // No background work is left.
+    // Finish background work first.
     sessions.store().purge().await.unwrap();
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     let before = proxy.commits();
     for n in 0..10 {
         let mut given = event(&format!("{n}"));
@@ -124,26 +125,25 @@ async fn append_on_a_cached_head_is_one_statement() {
     sessions.append(&key, end).await.unwrap();
     assert_eq!(proxy.commits(), before);
     // A replica that has read the session has its head cached too.
-    let replica_line = Proxy::new(&database).await;
-    let replica = open(replica_line.uri()).await;
+    let replica_proxy = Proxy::new(&database).await;
+    let replica = open(replica_proxy.uri()).await;
     replica.store().purge().await.unwrap();
-    assert_eq!(texts(&replica, &key).await.len(), 14);
-    let before = replica_line.commits();
+    assert_eq!(read_texts(&replica, &key).await.len(), 14);
+    let before = replica_proxy.commits();
     replica.append(&key, event("b").into()).await.unwrap();
-    assert_eq!(replica_line.commits(), before);
+    assert_eq!(replica_proxy.commits(), before);
 }
 
-/// A locked session blocks all its writers, however many, and nobody else: they do not use up the
-/// connection pool.
+/// Writers that wait for a locked session must not hold all connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_session_does_not_exhaust_the_pool() {
-    let Some(database) = database().await else {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&format!("{}?pool_size=2", database.uri())).await;
     let (busy, other) = (
-        created(&sessions, "busy").await,
-        created(&sessions, "other").await,
+        create(&sessions, "busy").await,
+        create(&sessions, "other").await,
     );
     for lock in [
         "SELECT FROM retain_sessions WHERE id = 'busy' FOR UPDATE",
@@ -162,32 +162,31 @@ async fn busy_session_does_not_exhaust_the_pool() {
             tokio::spawn(async move { sessions.append(&busy, waits.into()).await })
         });
         let waiting: Vec<_> = waiting.collect();
-        let looker = database.client().await;
+        let observer = database.client().await;
         let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        super::until(&looker, waits).await;
+        super::wait_until(&observer, waits).await;
         for n in 0..5 {
             let event = event(&format!("{n}"));
             sessions.append(&other, event.into()).await.unwrap();
-            texts(&sessions, &busy).await;
+            read_texts(&sessions, &busy).await;
         }
         held.rollback().await.unwrap();
         for waiting in waiting {
             waiting.await.unwrap().unwrap();
         }
     }
-    assert_eq!(texts(&sessions, &busy).await.len(), 34);
+    assert_eq!(read_texts(&sessions, &busy).await.len(), 34);
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// The removed_memory of a deadlock is aborted and retried.
 #[tokio::test(flavor = "multi_thread")]
-async fn deadlock_is_retried() {
-    let Some(database) = database().await else {
+async fn append_aborted_by_a_deadlock_is_retried() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     let shared = |n: i64| {
         let mut shared = event("shared");
         shared.actions.state_delta.insert("user:a", n);
@@ -195,8 +194,8 @@ async fn deadlock_is_retried() {
     };
     sessions.append(&key, shared(1).into()).await.unwrap();
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
-    let looker = database.client().await;
-    let before: i64 = looker.query_one(deadlocks, &[]).await.unwrap().get(0);
+    let observer = database.client().await;
+    let before: i64 = observer.query_one(deadlocks, &[]).await.unwrap().get(0);
     let mut holder = database.client().await;
     let mut appends = 1;
     loop {
@@ -210,9 +209,9 @@ async fn deadlock_is_retried() {
         };
         let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        super::until(&looker, waits).await;
-        // The append holds the user state and waits for the head. A waiter looks for deadlocks once,
-        // after a second. On a slow machine that is too early, and this lock is the removed_memory.
+        super::wait_until(&observer, waits).await;
+        // The append holds the user state and waits for the head. PostgreSQL looks for deadlocks
+        // once, after a second. On a slow machine that is too early, and this lock is the victim.
         let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
         let locked = held.execute(lock, &[]).await;
         let append_is_victim = match locked {
@@ -228,48 +227,48 @@ async fn deadlock_is_retried() {
     }
     // Each round had one deadlock.
     let counted = format!("SELECT ({deadlocks}) >= {}", before + appends - 1);
-    super::until(&looker, &counted).await;
-    let stored = texts(&sessions, &key).await;
+    super::wait_until(&observer, &counted).await;
+    let stored = read_texts(&sessions, &key).await;
     assert_eq!(stored, vec!["shared"; appends as usize]);
     let state = sessions.get_user_state("app", "ada").await.unwrap();
     assert_eq!(state["a"].as_i64(), Some(appends));
 }
 
-/// A fork reads from one snapshot, and its source may change meanwhile.
+/// A fork reads from one snapshot, which fails if its source changes meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn serialization_failure_is_retried() {
-    let Some(database) = database().await else {
+async fn fork_with_a_serialization_failure_is_retried() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     sessions.append(&key, event("a").into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    // An update of the session id, for which every reader of the old one waits.
+    // Every transaction that locks the row waits for an update of the session id.
     let change = "UPDATE retain_sessions SET id = id || 'x'; UPDATE retain_sessions SET id = 's'";
     held.batch_execute(change).await.unwrap();
     let waiting = {
         let (sessions, key) = (sessions.clone(), key.clone());
         tokio::spawn(async move { sessions.fork(&key, None, Some("copy")).await })
     };
-    let looker = database.client().await;
+    let observer = database.client().await;
     let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    super::until(&looker, waits).await;
+    super::wait_until(&observer, waits).await;
     held.commit().await.unwrap();
     let copy = waiting.await.unwrap().unwrap();
-    assert_eq!(texts(&sessions, &copy.key()).await, ["a"]);
+    assert_eq!(read_texts(&sessions, &copy.key()).await, ["a"]);
 }
 
-/// Tables that another transaction locks against vacuum do not block an erase.
+/// The lock on the tables conflicts with VACUUM.
 #[tokio::test(flavor = "multi_thread")]
 async fn erase_does_not_wait_for_vacuum() {
-    let Some(database) = database().await else {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
-    let key = created(&sessions, "s").await;
+    let key = create(&sessions, "s").await;
     sessions.append(&key, event("a").into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
@@ -277,7 +276,7 @@ async fn erase_does_not_wait_for_vacuum() {
     held.batch_execute(lock).await.unwrap();
     let receipt = sessions.erase_user("app", "ada").await.unwrap();
     assert_eq!((receipt.sessions, receipt.events), (1, 1));
-    super::until(
+    super::wait_until(
         &database.client().await,
         "SELECT count(*) = 0 FROM retain_events",
     )
@@ -285,14 +284,14 @@ async fn erase_does_not_wait_for_vacuum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleted_session_rows_are_purged() {
-    let Some(database) = database().await else {
+async fn rows_of_a_deleted_session_are_purged() {
+    let Some(database) = create_database().await else {
         return;
     };
     let sessions = open(&database.uri()).await;
     let client = database.client().await;
     for n in 0..3 {
-        let key = created(&sessions, "s").await;
+        let key = create(&sessions, "s").await;
         sessions.append(&key, event("a").into()).await.unwrap();
         sessions.delete_session("app", "ada", "s").await.unwrap();
         if n == 1 {
@@ -300,6 +299,6 @@ async fn deleted_session_rows_are_purged() {
         }
         let left = "SELECT (SELECT count(*) FROM retain_events) + (SELECT count(*) FROM retain_logs) \
                     + (SELECT count(*) FROM retain_state) = 0";
-        super::until(&client, left).await;
+        super::wait_until(&client, left).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Artifacts in the database of the sessions: deleted with their session, erased with the user.
+//! Artifacts in the database of the sessions are deleted with their session and erased with the
+//! user.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -8,16 +9,16 @@ use retain_core::{
 };
 use retain_testkit::TestClock;
 
-/// Sessions and artifacts on one database, and a guard that keeps it alive.
-struct Both {
+/// Sessions and artifacts in one database, and a guard that keeps it alive.
+struct Services {
     name: &'static str,
     clock: TestClock,
     sessions: Arc<dyn SessionLog>,
     artifacts: Arc<dyn ArtifactService>,
-    _until_the_end: Option<Box<dyn Any>>,
+    _guard: Option<Box<dyn Any>>,
 }
 
-async fn databases() -> Vec<Both> {
+async fn open_databases() -> Vec<Services> {
     #[allow(unused_mut, reason = "without databases there are none")]
     let mut databases = Vec::new();
     #[cfg(feature = "sqlite")]
@@ -27,14 +28,14 @@ async fn databases() -> Vec<Both> {
         let clock = TestClock::default();
         let options = SqliteOptions::in_memory().with_clock(Arc::new(clock.clone()));
         let store = SqliteStore::open(options).await.unwrap();
-        databases.push(Both {
+        databases.push(Services {
             name: "sqlite",
             artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
             sessions: Arc::new(
                 StoreSessionService::over(store).with_clock(Arc::new(clock.clone())),
             ),
             clock,
-            _until_the_end: None,
+            _guard: None,
         });
     }
     #[cfg(feature = "postgres")]
@@ -46,21 +47,21 @@ async fn databases() -> Vec<Both> {
         let options = PostgresOptions::from_uri(&database.uri()).unwrap();
         let options = options.with_clock(Arc::new(clock.clone()));
         let store = PostgresStore::open(options).await.unwrap();
-        databases.push(Both {
+        databases.push(Services {
             name: "postgres",
             artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
             sessions: Arc::new(
                 StoreSessionService::over(store).with_clock(Arc::new(clock.clone())),
             ),
             clock,
-            _until_the_end: Some(Box::new(database)),
+            _guard: Some(Box::new(database)),
         });
     }
     databases
 }
 
-impl Both {
-    /// Save in sessions `s1` and `s2`, and for the user.
+impl Services {
+    /// Save artifacts in the sessions `s1` and `s2`, and of the user.
     async fn fill(&self) {
         for (session, name) in [("s1", "a"), ("s1", "a"), ("s1", "user:u"), ("s2", "b")] {
             self.save(session, name).await;
@@ -73,7 +74,7 @@ impl Both {
         saved.await.unwrap();
     }
 
-    async fn seen(&self, session: &str) -> Vec<String> {
+    async fn list(&self, session: &str) -> Vec<String> {
         let listed = self
             .artifacts
             .list_artifact_keys("app", "ada", Some(session));
@@ -82,38 +83,37 @@ impl Both {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
-    for both in databases().await {
-        let (name, sessions) = (both.name, &both.sessions);
+async fn delete_session_deletes_only_the_artifacts_of_the_session() {
+    for services in open_databases().await {
+        let (name, sessions) = (services.name, &services.sessions);
         for id in ["s1", "s2"] {
             let created = sessions.create_session("app", "ada", None, Some(id));
             created.await.unwrap();
         }
-        both.fill().await;
+        services.fill().await;
         sessions.delete_session("app", "ada", "s1").await.unwrap();
-        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
-        assert_eq!(both.seen("s2").await, ["b", "user:u"], "{name}");
+        assert_eq!(services.list("s1").await, ["user:u"], "{name}");
+        assert_eq!(services.list("s2").await, ["b", "user:u"], "{name}");
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a");
-        let left = both.artifacts.list_versions(&key).await.unwrap();
+        let left = services.artifacts.list_versions(&key).await.unwrap();
         assert!(left.is_empty(), "{name}");
-        // The user of the same name in another app, and a session that never existed, lose nothing.
+        // Deleting a session of another app has no effect here.
         sessions.delete_session("other", "ada", "s2").await.unwrap();
-        assert_eq!(both.seen("s2").await, ["b", "user:u"], "{name}");
-        // More than one erase step removes, so that no artifact is removed uncounted with its
-        // session.
+        assert_eq!(services.list("s2").await, ["b", "user:u"], "{name}");
+        // More artifacts than one erase step removes; the receipt must count all of them.
         for number in 0..100 {
-            both.save("s2", &number.to_string()).await;
+            services.save("s2", &number.to_string()).await;
         }
         let receipt = sessions.erase_user("app", "ada").await.unwrap();
         assert_eq!((receipt.artifacts, receipt.sessions), (102, 1), "{name}");
-        assert_eq!(both.seen("s2").await, [""; 0], "{name}");
+        assert_eq!(services.list("s2").await, [""; 0], "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_session_is_swept_with_its_artifacts() {
-    for both in databases().await {
-        let (name, sessions) = (both.name, &both.sessions);
+async fn sweep_deletes_the_artifacts_of_an_expired_session() {
+    for services in open_databases().await {
+        let (name, sessions) = (services.name, &services.sessions);
         let new = CreateSession {
             app_name: "app".into(),
             user_id: "ada".into(),
@@ -122,15 +122,15 @@ async fn expired_session_is_swept_with_its_artifacts() {
             state: None,
         };
         sessions.create(new.clone()).await.unwrap();
-        both.fill().await;
-        both.clock.tick(Duration::from_secs(61));
+        services.fill().await;
+        services.clock.tick(Duration::from_secs(61));
         assert_eq!(sessions.sweep().await.unwrap(), 1, "{name}");
-        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
-        // A new session with the id of an expired one does not see its artifacts either.
+        assert_eq!(services.list("s1").await, ["user:u"], "{name}");
+        // A new session with the id of an expired one does not see its artifacts.
         sessions.create(new.clone()).await.unwrap();
-        both.fill().await;
-        both.clock.tick(Duration::from_secs(61));
+        services.fill().await;
+        services.clock.tick(Duration::from_secs(61));
         sessions.create(new).await.unwrap();
-        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
+        assert_eq!(services.list("s1").await, ["user:u"], "{name}");
     }
 }

@@ -1,16 +1,16 @@
-//! Artifacts in the SQLite file of the sessions.
+//! Artifacts in the SQLite file that also holds the sessions.
 
 use retain_core::{ArtifactKey, ArtifactService as _, Part, SessionLog as _};
 use retain_stores::{SqliteArtifactService, SqliteSessionService};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_a_user_erases_the_artifacts() {
+async fn erase_user_leaves_no_artifact_bytes_in_the_file() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", file.display());
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
     let artifacts = SqliteArtifactService::over(sessions.store().artifacts());
-    let secret = "a secret that is nowhere else";
+    let secret = "a unique secret";
     for user in ["ada", "grace"] {
         for number in 0..100 {
             let key = ArtifactKey::of_user("app", user, format!("user:{number}"));
@@ -28,26 +28,26 @@ async fn erasing_a_user_erases_the_artifacts() {
     let others = artifacts.list_artifact_keys("app", "grace", None).await;
     assert_eq!(others.unwrap().len(), 100);
     let bytes = std::fs::read(&file).unwrap();
-    let holds = |text: &str| {
+    let contains = |text: &str| {
         bytes
             .windows(text.len())
             .any(|window| window == text.as_bytes())
     };
-    assert!(holds(&format!("{secret} of grace")));
-    assert!(!holds(&format!("{secret} of ada")));
+    assert!(contains(&format!("{secret} of grace")));
+    assert!(!contains(&format!("{secret} of ada")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_without_artifacts_is_migrated() {
+async fn open_adds_the_artifact_table_to_an_old_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", file.display());
     drop(SqliteSessionService::connect(&uri).await.unwrap());
     let connection = rusqlite::Connection::open(&file).unwrap();
-    let later = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
+    let downgrade = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
                  DROP TABLE memory_touched; DROP TABLE memory_tombstones; \
                  DROP TABLE memory_models; DROP TABLE api_keys; PRAGMA user_version = 1";
-    connection.execute_batch(later).unwrap();
+    connection.execute_batch(downgrade).unwrap();
     drop(connection);
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
     let artifacts = SqliteArtifactService::over(sessions.store().artifacts());

@@ -1,4 +1,4 @@
-//! Memories: replicas that write the memories of one user concurrently, and corrupt memories.
+//! Memories: concurrent writes by several replicas, erasure, and corrupt memories.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use retain_testkit::{
     random::Random,
 };
 
-fn ada() -> MemoryScope {
+fn ada_scope() -> MemoryScope {
     MemoryScope::new("app", "ada")
 }
 
@@ -28,7 +28,7 @@ async fn open(database: &TestDatabase) -> PostgresMemoryStore {
     PostgresStore::open(options).await.unwrap().memory()
 }
 
-fn said(id: String, text: &str) -> NewMemory {
+fn new_memory(id: String, text: &str) -> NewMemory {
     NewMemory {
         id,
         session: Some("s1".to_owned()),
@@ -40,7 +40,7 @@ fn said(id: String, text: &str) -> NewMemory {
 fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
     let memories = memories.into_iter().map(PreparedMemory::new);
     Arc::new(MemoryBatch {
-        scope: ada(),
+        scope: ada_scope(),
         memories: memories.collect::<Result<_, _>>().unwrap(),
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
@@ -48,7 +48,7 @@ fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
     })
 }
 
-/// The state of a reader that only follows marks.
+/// A reader that loads only what changed since its mark, as an index does.
 #[derive(Default)]
 struct Follower {
     mark: MemoryMark,
@@ -56,52 +56,56 @@ struct Follower {
 }
 
 impl Follower {
-    /// Refresh up to the store's mark, as an index does.
-    async fn follow(&mut self, store: &PostgresMemoryStore) {
-        let now = store.mark(&ada()).await.unwrap();
+    /// Refresh up to the store's mark.
+    async fn refresh(&mut self, store: &PostgresMemoryStore) {
+        let now = store.mark(&ada_scope()).await.unwrap();
         if now == self.mark {
             return;
         }
         assert!(now.revision > self.mark.revision, "{now:?} {:?}", self.mark);
         assert!(now.last_seq >= self.mark.last_seq);
-        let mut asked: Vec<u64> = (self.mark.last_seq + 1..=now.last_seq).collect();
+        let mut seqs_to_load: Vec<u64> = (self.mark.last_seq + 1..=now.last_seq).collect();
         if self.mark.generation == now.generation {
-            let changes = store.changes(&ada(), self.mark).await.unwrap();
+            let changes = store.changes(&ada_scope(), self.mark).await.unwrap();
             let MemoryChanges::Touched { seqs, mark } = changes else {
                 panic!("{changes:?}");
             };
-            asked.extend(seqs);
-            asked.extend(now.last_seq + 1..=mark.last_seq);
+            seqs_to_load.extend(seqs);
+            seqs_to_load.extend(now.last_seq + 1..=mark.last_seq);
             self.mark = mark;
         } else {
             self.mark = now;
         }
-        for seq in &asked {
+        for seq in &seqs_to_load {
             self.texts.remove(seq);
         }
-        let asked = MemoryRows::Numbered(asked);
-        for row in store.rows(&ada(), asked, false).await.unwrap() {
-            let known = (row.info.revision, row.content.text_concat());
-            self.texts.insert(row.info.seq, known);
+        let seqs_to_load = MemoryRows::Numbered(seqs_to_load);
+        for row in store.rows(&ada_scope(), seqs_to_load, false).await.unwrap() {
+            let entry = (row.info.revision, row.content.text_concat());
+            self.texts.insert(row.info.seq, entry);
         }
     }
 }
 
-/// Read the stored memories anew.
-async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
+/// Return the sequence number, revision and text of every stored memory.
+async fn read_all(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
     let all = MemoryRows::After {
         seq: 0,
         limit: usize::MAX,
     };
-    let rows = store.rows(&ada(), all, false).await.unwrap().into_iter();
+    let rows = store
+        .rows(&ada_scope(), all, false)
+        .await
+        .unwrap()
+        .into_iter();
     rows.map(|row| (row.info.seq, (row.info.revision, row.content.text_concat())))
         .collect()
 }
 
-/// Eight writers, each with its own store, add, change and forget memories of one user. A reader
-/// that follows marks ends with the stored state: no number became visible after a later one.
+/// Eight replicas write memories of one user. A follower would miss a memory whose sequence number
+/// became visible after a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn reader_following_marks_sees_every_change() {
+async fn follower_sees_every_change_of_concurrent_writers() {
     if !is_there() {
         return;
     }
@@ -114,10 +118,10 @@ async fn reader_following_marks_sees_every_change() {
         tokio::spawn(async move {
             let (mut follower, mut steps) = (Follower::default(), 0);
             while !done.load(Ordering::SeqCst) {
-                follower.follow(&store).await;
+                follower.refresh(&store).await;
                 steps += 1;
             }
-            follower.follow(&store).await;
+            follower.refresh(&store).await;
             (follower, steps)
         })
     });
@@ -128,7 +132,7 @@ async fn reader_following_marks_sees_every_change() {
             let mut random = Random::new(SEED + writer);
             let mut added = 0;
             for number in 0..25 {
-                added += write(&store, &mut random, writer, number).await;
+                added += write_randomly(&store, &mut random, writer, number).await;
             }
             added
         }));
@@ -139,30 +143,35 @@ async fn reader_following_marks_sees_every_change() {
     }
     done.store(true, Ordering::SeqCst);
     let store = open(&database).await;
-    let expected = stored(&store).await;
-    let mark = store.mark(&ada()).await.unwrap();
-    // Numbers are assigned once each, without gaps.
+    let expected = read_all(&store).await;
+    let mark = store.mark(&ada_scope()).await.unwrap();
+    // Sequence numbers have no gaps.
     assert_eq!(mark.last_seq, added);
     for follower in followers {
         let (follower, steps) = follower.await.unwrap();
-        assert!(steps > 2, "nobody followed");
+        assert!(steps > 2, "the follower made only {steps} steps");
         assert_eq!(follower.mark, mark);
         assert_eq!(follower.texts, expected);
     }
-    let counted = store.statistics(&ada(), 0).await.unwrap();
-    assert_eq!(counted.entries, expected.len() as u64);
-    assert_eq!(counted.revision, mark.revision);
+    let statistics = store.statistics(&ada_scope(), 0).await.unwrap();
+    assert_eq!(statistics.entries, expected.len() as u64);
+    assert_eq!(statistics.revision, mark.revision);
 }
 
 /// Execute a random write; return the number of new memories.
-async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, number: u64) -> u64 {
+async fn write_randomly(
+    store: &PostgresMemoryStore,
+    random: &mut Random,
+    writer: u64,
+    number: u64,
+) -> u64 {
     let own = format!("w{writer}-{number}");
     let shared = format!("shared-{}", random.below(5));
     match random.below(10) {
         0..6 => {
             let text = format!("{own} says it");
-            let news = vec![said(own, &text), said(shared, &text)];
-            store.add(batch(news)).await.unwrap().added
+            let memories = vec![new_memory(own, &text), new_memory(shared, &text)];
+            store.add(batch(memories)).await.unwrap().added
         }
         6..8 => {
             let update = MemoryUpdate {
@@ -174,13 +183,16 @@ async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, nu
                 limits: MemoryLimits::default(),
                 now_us: 1,
             };
-            store.update(&ada(), &shared, Arc::new(edit)).await.unwrap();
+            store
+                .update(&ada_scope(), &shared, Arc::new(edit))
+                .await
+                .unwrap();
             0
         }
         _ => {
             let ids = vec![format!("w{writer}-{}", random.below(number + 1))];
             store
-                .forget(&ada(), Arc::new(Forget::Ids(ids)))
+                .forget(&ada_scope(), Arc::new(Forget::Ids(ids)))
                 .await
                 .unwrap();
             0
@@ -188,9 +200,8 @@ async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, nu
     }
 }
 
-/// Users do not block each other, even if their first memories arrive concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_first_memories_create_one_scope() {
+async fn concurrent_first_memories_of_a_user_create_one_scope() {
     if !is_there() {
         return;
     }
@@ -199,7 +210,7 @@ async fn concurrent_first_memories_create_one_scope() {
     for writer in 0..8 {
         let store = open(&database).await;
         writers.push(tokio::spawn(async move {
-            let added = store.add(batch(vec![said(format!("m{writer}"), "x")]));
+            let added = store.add(batch(vec![new_memory(format!("m{writer}"), "x")]));
             added.await.unwrap().added
         }));
     }
@@ -207,30 +218,30 @@ async fn concurrent_first_memories_create_one_scope() {
         assert_eq!(writer.await.unwrap(), 1);
     }
     let store = open(&database).await;
-    let mark = store.mark(&ada()).await.unwrap();
+    let mark = store.mark(&ada_scope()).await.unwrap();
     assert_eq!((mark.revision, mark.last_seq), (8, 8));
-    assert_eq!(stored(&store).await.len(), 8);
+    assert_eq!(read_all(&store).await.len(), 8);
 }
 
-/// An invalid id is not found.
+/// PostgreSQL cannot store a NUL, so such an id cannot exist.
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_with_a_nul_byte_are_not_found() {
+async fn memory_id_with_a_nul_is_not_found() {
     if !is_there() {
         return;
     }
     let database = TestDatabase::new().await;
     let store = open(&database).await;
     store
-        .add(batch(vec![said("a".to_owned(), "x")]))
+        .add(batch(vec![new_memory("a".to_owned(), "x")]))
         .await
         .unwrap();
     let odd = "a\0".to_owned();
     let with_id = MemoryRows::WithId(odd.clone());
-    let rows = store.rows(&ada(), with_id, false).await.unwrap();
+    let rows = store.rows(&ada_scope(), with_id, false).await.unwrap();
     assert!(rows.is_empty());
     let hashes = [odd.clone(), "a".to_owned()];
     let hashes = store
-        .body_hashes(&ada(), Some("s1"), &hashes)
+        .body_hashes(&ada_scope(), Some("s1"), &hashes)
         .await
         .unwrap();
     assert!(hashes[0].is_none() && hashes[1].is_some());
@@ -239,31 +250,38 @@ async fn ids_with_a_nul_byte_are_not_found() {
         limits: MemoryLimits::default(),
         now_us: 1,
     };
-    assert!(!store.update(&ada(), &odd, Arc::new(edit)).await.unwrap());
+    assert!(
+        !store
+            .update(&ada_scope(), &odd, Arc::new(edit))
+            .await
+            .unwrap()
+    );
     let forget = Arc::new(Forget::Ids(vec![odd]));
-    assert_eq!(store.forget(&ada(), forget).await.unwrap().memories, 0);
+    assert_eq!(
+        store.forget(&ada_scope(), forget).await.unwrap().memories,
+        0
+    );
 }
 
-/// A batch larger than one statement is written whole.
 #[tokio::test(flavor = "multi_thread")]
-async fn batch_larger_than_one_statement_is_written_atomically() {
+async fn batch_larger_than_one_statement_is_written_in_full() {
     if !is_there() {
         return;
     }
     let database = TestDatabase::new().await;
     let store = open(&database).await;
     let text = "x".repeat(3_000_000);
-    let news = |text: &str| -> Vec<NewMemory> {
-        let large = (0..7).map(|n| said(format!("large{n}"), text));
-        let small = (0..2500).map(|n| said(format!("small{n}"), &text[..10 + n % 7]));
+    let memories = |text: &str| -> Vec<NewMemory> {
+        let large = (0..7).map(|n| new_memory(format!("large{n}"), text));
+        let small = (0..2500).map(|n| new_memory(format!("small{n}"), &text[..10 + n % 7]));
         large.chain(small).collect()
     };
-    let added = store.add(batch(news(&text))).await.unwrap();
+    let added = store.add(batch(memories(&text))).await.unwrap();
     assert_eq!((added.added, added.replaced), (2507, 0));
     let other = text.replace('x', "y");
-    let replaced = store.add(batch(news(&other))).await.unwrap();
+    let replaced = store.add(batch(memories(&other))).await.unwrap();
     assert_eq!((replaced.added, replaced.replaced), (0, 2507));
-    let rows = stored(&store).await;
+    let rows = read_all(&store).await;
     assert_eq!(rows.len(), 2507);
     assert!(
         rows.values()
@@ -272,36 +290,36 @@ async fn batch_larger_than_one_statement_is_written_atomically() {
     assert_eq!(rows[&7].1.len(), text.len());
 }
 
-/// Two memories: `said`, and `told` by a tool and with metadata.
+/// Add two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
 async fn fill(store: &PostgresMemoryStore) {
-    let told = NewMemory {
+    let by_tool = NewMemory {
         origin: MemoryOrigin::Tool {
             name: "web".to_owned(),
         },
         custom_metadata: [("k".to_owned(), Json::from("v"))].into_iter().collect(),
-        ..said("told".to_owned(), "I like tea.")
+        ..new_memory("by_tool".to_owned(), "I like tea.")
     };
-    let news = vec![said("said".to_owned(), "I like tea."), told];
-    store.add(batch(news)).await.unwrap();
+    let memories = vec![new_memory("by_user".to_owned(), "I like tea."), by_tool];
+    store.add(batch(memories)).await.unwrap();
 }
 
-/// Fail unless the error names this memory as unreadable.
-fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, damage: &str) {
+/// Fail unless the result is a corruption error that names the memory `by_tool`.
+fn assert_corrupt<T: std::fmt::Debug>(result: Result<T, MemoryError>, corruption: &str) {
     match result {
-        Err(MemoryError::Corrupt { id, .. }) => assert_eq!(id, "told", "{damage}"),
-        other => panic!("{damage}: {other:?}"),
+        Err(MemoryError::Corrupt { id, .. }) => assert_eq!(id, "by_tool", "{corruption}"),
+        other => panic!("{corruption}: {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn corrupt_memories_are_named() {
+async fn corrupt_memory_is_named_and_can_be_deleted() {
     if !is_there() {
         return;
     }
     let database = TestDatabase::new().await;
     let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
     let store = sessions.store().memory();
-    for damage in [
+    for corruption in [
         "kind = 2",
         "origin = 4",
         "origin = -1",
@@ -323,42 +341,48 @@ async fn corrupt_memories_are_named() {
             .await
             .unwrap();
         fill(&store).await;
-        let sql = format!("UPDATE retain_memories SET {damage} WHERE id = 'told'");
+        let sql = format!("UPDATE retain_memories SET {corruption} WHERE id = 'by_tool'");
         assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
         let problems = sessions.check().await.unwrap().join("; ");
-        let named = "memories of app/ada: memory \"told\" cannot be read: ";
-        assert!(problems.contains(named), "{damage}: {problems}");
+        let named = "memories of app/ada: memory \"by_tool\" cannot be read: ";
+        assert!(problems.contains(named), "{corruption}: {problems}");
         let all = MemoryRows::After { seq: 0, limit: 10 };
-        is_named(store.rows(&ada(), all.clone(), true).await, damage);
-        if !damage.starts_with("content") {
+        assert_corrupt(
+            store.rows(&ada_scope(), all.clone(), true).await,
+            corruption,
+        );
+        if !corruption.starts_with("content") {
             let filter = Forget::Matching(MemoryFilter {
                 tool: Some("web".to_owned()),
                 ..MemoryFilter::default()
             });
-            is_named(store.forget(&ada(), Arc::new(filter)).await, damage);
+            assert_corrupt(
+                store.forget(&ada_scope(), Arc::new(filter)).await,
+                corruption,
+            );
         }
-        // It can be removed by its id, and the rest is unchanged.
-        let ids = Forget::Ids(vec!["told".to_owned()]);
-        let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();
-        assert_eq!(receipt.memories, 1, "{damage}");
-        let left = store.rows(&ada(), all, true).await.unwrap();
-        assert_eq!(left[0].info.id, "said");
+        // The corrupt memory can be deleted by its id; the other one is unchanged.
+        let ids = Forget::Ids(vec!["by_tool".to_owned()]);
+        let receipt = store.forget(&ada_scope(), Arc::new(ids)).await.unwrap();
+        assert_eq!(receipt.memories, 1, "{corruption}");
+        let left = store.rows(&ada_scope(), all, true).await.unwrap();
+        assert_eq!(left[0].info.id, "by_user");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_reports_memory_rows_that_differ_from_their_counts() {
+async fn check_reports_wrong_totals_and_orphaned_memories() {
     if !is_there() {
         return;
     }
     let database = TestDatabase::new().await;
     let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
     fill(&sessions.store().memory()).await;
-    let sql = "DELETE FROM retain_memories WHERE id = 'told'";
+    let sql = "DELETE FROM retain_memories WHERE id = 'by_tool'";
     client.batch_execute(sql).await.unwrap();
     let problems = sessions.check().await.unwrap();
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].starts_with("memories of app/ada: 1 of "));
+    assert!(problems[0].starts_with("memories of app/ada: found 1 entries "));
     let sql = "UPDATE retain_memories SET scope = scope + 7";
     client.batch_execute(sql).await.unwrap();
     let problems = sessions.check().await.unwrap();
@@ -366,28 +390,31 @@ async fn check_reports_memory_rows_that_differ_from_their_counts() {
     assert!(named, "{problems:?}");
 }
 
-/// One receipt counts everything, and nothing of the memories is left, not even a hash.
+/// One receipt counts all records, and not even a hash of a memory remains.
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_a_user_erases_the_memories() {
+async fn erase_user_erases_memories_and_tombstones() {
     if !is_there() {
         return;
     }
     let database = TestDatabase::new().await;
     let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
     let store = sessions.store().memory();
-    super::created(&sessions, "s1").await;
-    // More than one erase step removes.
-    let many = (0..2500).map(|n| said(format!("m{n}"), "x"));
+    super::create(&sessions, "s1").await;
+    // More memories than one erase step removes.
+    let many = (0..2500).map(|n| new_memory(format!("m{n}"), "x"));
     store.add(batch(many.collect())).await.unwrap();
     let ids = Forget::Ids(vec!["m0".to_owned()]);
-    store.forget(&ada(), Arc::new(ids)).await.unwrap();
-    let mut grace = (*batch(vec![said("m0".to_owned(), "x")])).clone();
+    store.forget(&ada_scope(), Arc::new(ids)).await.unwrap();
+    let mut grace = (*batch(vec![new_memory("m0".to_owned(), "x")])).clone();
     grace.scope.user = "grace".to_owned();
     store.add(Arc::new(grace)).await.unwrap();
-    let before = store.mark(&ada()).await.unwrap();
+    let before = store.mark(&ada_scope()).await.unwrap();
     let receipt = sessions.erase_user("app", "ada").await.unwrap();
     assert_eq!((receipt.memories, receipt.sessions), (2499, 1));
-    assert_eq!(store.mark(&ada()).await.unwrap(), MemoryMark::default());
+    assert_eq!(
+        store.mark(&ada_scope()).await.unwrap(),
+        MemoryMark::default()
+    );
     for (table, left) in [
         ("retain_memories", 1),
         ("retain_memory_scopes", 1),
@@ -398,14 +425,14 @@ async fn erasing_a_user_erases_the_memories() {
         let found: i64 = client.query_one(&sql, &[]).await.unwrap().get(0);
         assert_eq!(found, left, "{table}");
     }
-    // A reader with an older mark detects the erase.
-    let again = batch(vec![said("m0".to_owned(), "x")]);
+    // A reader with an older mark detects the erasure.
+    let again = batch(vec![new_memory("m0".to_owned(), "x")]);
     assert_eq!(store.add(again).await.unwrap().added, 1);
     assert_ne!(
-        store.mark(&ada()).await.unwrap().generation,
+        store.mark(&ada_scope()).await.unwrap().generation,
         before.generation
     );
-    let changes = store.changes(&ada(), before).await.unwrap();
+    let changes = store.changes(&ada_scope(), before).await.unwrap();
     assert_eq!(changes, MemoryChanges::Rebuild);
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }

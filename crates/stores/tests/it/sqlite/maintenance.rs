@@ -1,4 +1,4 @@
-//! Maintenance: deleted data is gone, a backup is whole, corruption is named.
+//! Maintenance: erase, backup, purge, and errors that name corrupt records.
 
 use std::{fs, sync::Arc};
 
@@ -9,12 +9,12 @@ use retain_core::{
 };
 use rusqlite::Connection;
 
-/// After an erase no byte of the user is in the database or its WAL, whichever pages were split.
+/// Neither the database nor its WAL holds a byte of the user, even in pages that were split.
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_a_user_leaves_no_byte_behind() {
+async fn erase_user_leaves_no_bytes_in_the_files() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let mut live = Vec::new();
     for n in 0..12 {
         let user = if n % 3 == 0 { "CANARY" } else { "other" };
@@ -54,11 +54,11 @@ async fn erasing_a_user_leaves_no_byte_behind() {
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A backup under load holds a whole prefix of every session, and opens by itself.
+/// The backup holds a prefix of every session and opens without the original file.
 #[tokio::test(flavor = "multi_thread")]
 async fn backup_under_load_is_consistent() {
     let folder = retain_testkit::scratch::folder();
-    let sessions = super::open(&folder.path().join("s.db")).await;
+    let sessions = super::open_service(&folder.path().join("s.db")).await;
     let writers = (0..4).map(|n| {
         let sessions = sessions.clone();
         tokio::spawn(async move { super::fill(&sessions, "ada", &format!("s{n}"), 200).await })
@@ -69,7 +69,7 @@ async fn backup_under_load_is_consistent() {
     for writer in writers {
         writer.await.unwrap();
     }
-    let copied = super::open(&copy).await;
+    let copied = super::open_service(&copy).await;
     assert_eq!(copied.check().await.unwrap(), Vec::<String>::new());
     for meta in copied.list_sessions("app", None).await.unwrap().sessions {
         let copy = copied
@@ -88,12 +88,12 @@ async fn backup_under_load_is_consistent() {
     assert!(matches!(error, SessionError::Invalid { .. }), "{error}");
 }
 
-/// A corruption error names session and position; the rest stays readable.
+/// Events before and after the corrupt one stay readable.
 #[tokio::test]
-async fn unreadable_event_is_named() {
+async fn read_error_names_the_unreadable_event() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 5).await.key();
     let connection = Connection::open(&file).unwrap();
     let sql = "UPDATE events SET body = '{\"author\": 7}' WHERE key & 0xffffffff = 3";
@@ -122,10 +122,10 @@ async fn unreadable_event_is_named() {
 }
 
 #[tokio::test]
-async fn missing_event_is_named() {
+async fn read_error_names_the_missing_event() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 5).await.key();
     let connection = Connection::open(&file).unwrap();
     connection
@@ -140,10 +140,10 @@ async fn missing_event_is_named() {
 }
 
 #[tokio::test]
-async fn unreadable_state_is_named() {
+async fn read_error_names_the_unreadable_state_key() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 3).await.key();
     let connection = Connection::open(&file).unwrap();
     connection
@@ -158,12 +158,11 @@ async fn unreadable_state_is_named() {
     );
 }
 
-/// A process that crashes during a delete or an import leaves no permanent rows.
 #[tokio::test]
-async fn abandoned_draft_is_purged_at_the_next_start() {
+async fn abandoned_draft_is_purged_when_the_store_opens() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     super::fill(&sessions, "ada", "kept", 3).await;
     let key = SessionKey::new("app", "ada", "draft");
     let draft = sessions.store().begin_draft(&key).await.unwrap();
@@ -171,7 +170,7 @@ async fn abandoned_draft_is_purged_at_the_next_start() {
     let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1";
     connection.execute(sql, [draft.0 as i64]).unwrap();
     drop(sessions);
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let logs: i64 = connection
         .query_row("SELECT count(*) FROM logs", [], |row| row.get(0))
         .unwrap();
@@ -181,10 +180,10 @@ async fn abandoned_draft_is_purged_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn orphaned_memory_is_named() {
+async fn check_names_an_orphaned_memory() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let memory = PreparedMemory::new(NewMemory {
         id: "m0".to_owned(),
         content: Content::user("I like tea."),

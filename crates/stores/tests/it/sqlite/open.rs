@@ -1,4 +1,4 @@
-//! Opening: Retain migrates its own files, leaves foreign files alone, and its errors say what to
+//! Opening a database file: Retain rejects foreign files, leaves them unchanged, and says what to
 //! do.
 
 use std::{fs, path::Path};
@@ -7,7 +7,7 @@ use retain_core::{SessionError, SessionLog as _, SessionService as _};
 use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
 use rusqlite::Connection;
 
-async fn refused(path: &Path) -> String {
+async fn open_error(path: &Path) -> String {
     let error = SqliteStore::open(SqliteOptions::file(path))
         .await
         .unwrap_err();
@@ -16,13 +16,13 @@ async fn refused(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn directory_is_rejected() {
+async fn open_rejects_a_directory() {
     let folder = retain_testkit::scratch::folder();
-    assert!(refused(folder.path()).await.contains("is a directory"));
+    assert!(open_error(folder.path()).await.contains("is a directory"));
 }
 
 #[tokio::test]
-async fn opening_an_existing_file_does_not_create_it() {
+async fn open_existing_does_not_create_a_missing_file() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("typo.db");
     let opened = SqliteStore::open(SqliteOptions::file(&file).existing()).await;
@@ -33,24 +33,24 @@ async fn opening_an_existing_file_does_not_create_it() {
             .contains("there is no such file")
     );
     assert!(!file.exists());
-    drop(super::open(&file).await);
+    drop(super::open_service(&file).await);
     SqliteStore::open(SqliteOptions::file(&file).existing())
         .await
         .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_opens_while_another_process_writes() {
+async fn open_does_not_wait_for_the_write_lock() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
-    drop(super::open(&file).await);
+    drop(super::open_service(&file).await);
     let other = Connection::open(&file).unwrap();
-    let left = "INSERT INTO logs (purge_after_us) VALUES (0)";
+    let expired_log = "INSERT INTO logs (purge_after_us) VALUES (0)";
     // The second time there is something to purge, but the write lock is held.
-    for sql in ["", left] {
+    for sql in ["", expired_log] {
         other.execute_batch(sql).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let sessions = super::open(&file).await;
+        let sessions = super::open_service(&file).await;
         let none = sessions.list_sessions("app", Some("ada")).await.unwrap();
         assert_eq!(none.sessions, []);
         other.execute_batch("ROLLBACK").unwrap();
@@ -58,14 +58,14 @@ async fn database_opens_while_another_process_writes() {
         super::fill(&sessions, "ada", "s1", 1).await;
         sessions.delete_session("app", "ada", "s1").await.unwrap();
     }
-    let left = other.query_row("SELECT count(*) FROM logs", [], |row| row.get(0));
-    assert_eq!(left, Ok(0));
+    let logs = other.query_row("SELECT count(*) FROM logs", [], |row| row.get(0));
+    assert_eq!(logs, Ok(0));
 }
 
 #[tokio::test]
-async fn missing_folder_is_named() {
+async fn open_error_names_a_missing_folder() {
     let folder = retain_testkit::scratch::folder();
-    let message = refused(&folder.path().join("nowhere/x.db")).await;
+    let message = open_error(&folder.path().join("nowhere/x.db")).await;
     assert!(
         message.contains("does not exist; create it first"),
         "{message}"
@@ -73,17 +73,17 @@ async fn missing_folder_is_named() {
 }
 
 #[tokio::test]
-async fn file_that_is_not_a_database_is_unchanged() {
+async fn open_rejects_and_keeps_a_file_that_is_not_a_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("notes.txt");
     let text = "These are my notes, not a database. ".repeat(100);
     fs::write(&file, &text).unwrap();
-    assert!(refused(&file).await.contains("is not a SQLite database"));
+    assert!(open_error(&file).await.contains("is not a SQLite database"));
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
 #[tokio::test]
-async fn adk_database_is_named_and_unchanged() {
+async fn open_rejects_and_keeps_an_adk_database() {
     let folder = retain_testkit::scratch::folder();
     for (name, schema) in [
         (
@@ -101,7 +101,7 @@ async fn adk_database_is_named_and_unchanged() {
             .execute_batch(schema)
             .unwrap();
         let before = fs::read(&file).unwrap();
-        let message = refused(&file).await;
+        let message = open_error(&file).await;
         assert!(message.contains("Google's ADK"), "{message}");
         assert_eq!(fs::read(&file).unwrap(), before, "{name} was changed");
         assert!(!file.with_extension("db-wal").exists());
@@ -109,7 +109,7 @@ async fn adk_database_is_named_and_unchanged() {
 }
 
 #[tokio::test]
-async fn foreign_database_is_unchanged() {
+async fn open_rejects_and_keeps_a_foreign_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("music.db");
     let music = Connection::open(&file).unwrap();
@@ -118,19 +118,19 @@ async fn foreign_database_is_unchanged() {
         .unwrap();
     drop(music);
     let before = fs::read(&file).unwrap();
-    assert!(refused(&file).await.contains("another program"));
+    assert!(open_error(&file).await.contains("another program"));
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[tokio::test]
-async fn newer_schema_is_rejected() {
+async fn open_rejects_a_newer_schema() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    drop(super::open(&file).await);
+    drop(super::open_service(&file).await);
     let connection = Connection::open(&file).unwrap();
     connection.pragma_update(None, "user_version", 999).unwrap();
     drop(connection);
-    let message = refused(&file).await;
+    let message = open_error(&file).await;
     assert!(
         message.contains("newer version of Retain") && message.contains("999"),
         "{message}"
@@ -138,13 +138,9 @@ async fn newer_schema_is_rejected() {
 }
 
 #[tokio::test]
-async fn read_only_file_is_rejected() {
-    let folder = retain_testkit::scratch::folder();
-    let file = folder.path().join("s.db");
-    drop(super::open(&file).await);
-    // Root may write to any file, so use a database that nobody can write: a path below /proc
-    // cannot be created by anyone.
-    let message = refused(Path::new("/proc/retain.db")).await;
+async fn open_rejects_a_folder_that_is_not_writable() {
+    // Root may write to any other folder, but nobody can create a file in /proc.
+    let message = open_error(Path::new("/proc/retain.db")).await;
     assert!(
         message.contains("check that the folder exists and may be written"),
         "{message}"
@@ -152,20 +148,20 @@ async fn read_only_file_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_create_the_database_concurrently() {
+async fn concurrent_processes_create_one_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let opening = (0..8).map(|n| {
+    let tasks = (0..8).map(|n| {
         let file = file.clone();
         tokio::spawn(async move {
-            let sessions = super::open(&file).await;
+            let sessions = super::open_service(&file).await;
             super::fill(&sessions, "ada", &format!("s{n}"), 3).await;
         })
     });
-    for opened in opening.collect::<Vec<_>>() {
-        opened.await.unwrap();
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     assert_eq!(
         sessions
             .list_sessions("app", None)
@@ -179,10 +175,10 @@ async fn processes_create_the_database_concurrently() {
 }
 
 #[tokio::test]
-async fn file_uses_wal_journal_mode() {
+async fn database_file_uses_wal_mode() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     super::fill(&sessions, "ada", "s1", 1).await;
     let connection = Connection::open(&file).unwrap();
     let mode: String = connection

@@ -1,4 +1,5 @@
-//! Commits: many appends share one, a failing append fails alone, other processes take turns.
+//! The writer: appends share a transaction, a rejected append fails alone, and writes wait for the
+//! lock of another process.
 
 use retain_core::{
     Append, Conflict, Event, SessionError, SessionKey, SessionLog as _, SessionService as _, Window,
@@ -12,11 +13,10 @@ fn event(id: &str, text: &str) -> Event {
     event
 }
 
-/// One bad append in a shared transaction fails alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_append_does_not_fail_others_in_its_transaction() {
+async fn rejected_append_does_not_fail_others_in_its_transaction() {
     let folder = retain_testkit::scratch::folder();
-    let sessions = super::open(&folder.path().join("s.db")).await;
+    let sessions = super::open_service(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
     sessions
         .append(&key, event("taken", "first").into())
@@ -50,12 +50,11 @@ async fn bad_append_does_not_fail_others_in_its_transaction() {
     assert_eq!(session.events.len(), 151);
 }
 
-/// An append waits for another process that holds the write lock, and then continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn append_waits_for_the_writer_of_another_process() {
+async fn append_waits_while_another_process_holds_the_write_lock() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 1).await.key();
     let other = Connection::open(&file).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -71,11 +70,11 @@ async fn append_waits_for_the_writer_of_another_process() {
     assert_eq!(waiting.await.unwrap().unwrap().events[0].0, 2);
 }
 
-/// Without a multi-threaded runtime the writer thread does the work.
+/// On this runtime the writer thread executes every append.
 #[tokio::test(flavor = "current_thread")]
 async fn store_works_on_a_current_thread_runtime() {
     let folder = retain_testkit::scratch::folder();
-    let sessions = super::open(&folder.path().join("s.db")).await;
+    let sessions = super::open_service(&folder.path().join("s.db")).await;
     let session = super::fill(&sessions, "ada", "s1", 20).await;
     let read = sessions
         .read(&session.key(), Window::ALL)
@@ -85,11 +84,10 @@ async fn store_works_on_a_current_thread_runtime() {
     assert_eq!(read.events.len(), 20);
 }
 
-/// A cancelled caller leaves whole batches or nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_append_is_stored_whole_or_not_at_all() {
+async fn cancelled_append_stores_all_of_its_batch_or_nothing() {
     let folder = retain_testkit::scratch::folder();
-    let sessions = super::open(&folder.path().join("s.db")).await;
+    let sessions = super::open_service(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
     for n in 0..100 {
         let (sessions, key) = (sessions.clone(), key.clone());
@@ -115,16 +113,16 @@ async fn dropped_append_is_stored_whole_or_not_at_all() {
     }
     assert!(
         ids.len() >= 100,
-        "the appends that were not dropped are there"
+        "an append that was not cancelled is missing"
     );
 }
 
-/// A long session is read, deleted and erased in chunks; other appends interleave.
+/// A deleted log is purged in chunks, so that other writers need not wait for all of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn appends_interleave_with_the_chunks_of_a_purge() {
+async fn appends_continue_during_the_purge_of_a_long_session() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
-    let sessions = super::open(&file).await;
+    let sessions = super::open_service(&file).await;
     let long = super::fill(&sessions, "ada", "long", 1).await.key();
     for batch in 0..30 {
         let events = (0..1000).map(|n| event(&format!("e{batch}-{n}"), "text"));
@@ -148,11 +146,17 @@ async fn appends_interleave_with_the_chunks_of_a_purge() {
     }
     deleting.await.unwrap().unwrap();
     assert!(appended > 1, "the delete starved the appends");
-    let gone = SessionKey::new("app", "ada", "long");
-    assert!(sessions.read(&gone, Window::ALL).await.unwrap().is_none());
+    let deleted = SessionKey::new("app", "ada", "long");
+    assert!(
+        sessions
+            .read(&deleted, Window::ALL)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let left: i64 = Connection::open(&file)
         .unwrap()
         .query_row("SELECT count(*) FROM logs", [], |row| row.get(0))
         .unwrap();
-    assert_eq!(left, 1, "the deleted log was purged");
+    assert_eq!(left, 1, "the deleted log was not purged");
 }

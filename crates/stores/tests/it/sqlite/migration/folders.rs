@@ -1,4 +1,4 @@
-//! Artifacts between a database and a folder, which store different metadata of a file.
+//! Migration of artifacts between a database and a folder, which store different metadata.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,27 +10,28 @@ use retain_stores::{FileArtifactStore, SqliteStore};
 use retain_testkit::TestClock;
 
 use super::{
-    Move, at, nobody, stopped, told,
-    world::{open, side, source},
+    MigrationTest, error_text,
+    fixture::{open, open_source, side},
+    no_observer, run_at, stop_migration,
 };
 
 fn only_artifacts(side: MigrationSide) -> MigrationSide {
-    of(side.artifacts)
+    artifact_side(side.artifacts)
 }
 
-fn of(artifacts: Option<Arc<dyn retain_core::ArtifactStore>>) -> MigrationSide {
+fn artifact_side(artifacts: Option<Arc<dyn retain_core::ArtifactStore>>) -> MigrationSide {
     MigrationSide {
         artifacts,
         ..MigrationSide::default()
     }
 }
 
-/// A folder that no other process uses.
-fn alone(path: &Path) -> MigrationSide {
-    of(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
+/// Open a folder for exclusive use.
+fn open_folder(path: &Path) -> MigrationSide {
+    artifact_side(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
 }
 
-fn place(name: &str) -> ArtifactAddress {
+fn address(name: &str) -> ArtifactAddress {
     ArtifactAddress {
         app: "app".into(),
         user: "ada".into(),
@@ -40,7 +41,7 @@ fn place(name: &str) -> ArtifactAddress {
     }
 }
 
-fn new(part: Part) -> NewArtifact {
+fn new_artifact(part: Part) -> NewArtifact {
     NewArtifact {
         part,
         mime_type: None,
@@ -51,45 +52,44 @@ fn new(part: Part) -> NewArtifact {
 
 async fn put(store: &SqliteStore, name: &str, part: Part) {
     let artifacts = store.artifacts();
-    artifacts.put(&place(name), new(part)).await.unwrap();
+    artifacts
+        .put(&address(name), new_artifact(part))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_migrate_to_a_folder_and_back() {
-    let it = Move::new().await;
-    let folder = || alone(&it.path("folder"));
-    let from = source(&it.path("from.db"), &it.clock).await;
-    let refused = Migration::new(from.clone(), folder()).run().await;
-    let refused = told(refused);
-    assert!(refused.contains("the target cannot store"), "{refused}");
+    let test = MigrationTest::new().await;
+    let folder = || open_folder(&test.path("folder"));
+    let from = open_source(&test.path("from.db"), &test.clock).await;
+    let error = error_text(Migration::new(from.clone(), folder()).run().await);
+    assert!(error.contains("the target cannot store"), "{error}");
     let to_folder = Migration::new(only_artifacts(from.clone()), folder());
     let there = to_folder.run().await.unwrap();
     assert_eq!(there.counts.artifact_versions, 5);
-    let back = only_artifacts(side(open(&it.path("back.db"), &it.clock).await));
+    let back = only_artifacts(side(open(&test.path("back.db"), &test.clock).await));
     let report = Migration::new(folder(), back.clone()).run().await.unwrap();
     assert_eq!(report.counts, there.counts);
-    // Database to folder to database: nothing was lost.
+    // The copy of the copy equals the source, so there is nothing to copy.
     let compared = Migration::new(only_artifacts(from), back)
         .run()
         .await
         .unwrap();
     assert_eq!(compared.copied, MigrationCounts::default());
-    // A name that leads upward is valid in a database, but not in a folder.
-    let store = open(&it.path("from.db"), &it.clock).await;
+    // A name with `..` is valid in a database, but not in a folder.
+    let store = open(&test.path("from.db"), &test.clock).await;
     put(&store, "../x", Part::text("x")).await;
     let to_folder = Migration::new(only_artifacts(side(store)), folder());
-    let refused = to_folder.run().await.unwrap_err();
-    assert!(
-        matches!(refused, MigrationError::Rejected { .. }),
-        "{refused}"
-    );
-    assert!(refused.to_string().contains("../x"), "{refused}");
+    let error = to_folder.run().await.unwrap_err();
+    assert!(matches!(error, MigrationError::Rejected { .. }), "{error}");
+    assert!(error.to_string().contains("../x"), "{error}");
 }
 
 /// The folder of the versions of `a.txt`.
 const VERSIONS: &str = "apps/app/users/ada/sessions/long/artifacts/a.txt/versions";
 
-/// Leave a pending version, as a killed save does: its number stays reserved.
+/// Leave a pending version as a killed save does; its number stays reserved.
 fn leave_pending(root: &Path) {
     let versions = root.join(VERSIONS);
     let saved = fs::read_dir(&versions).map_or(0, Iterator::count);
@@ -100,20 +100,27 @@ fn leave_pending(root: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_killed_during_a_save_resumes_in_a_folder() {
-    let it = Move::new().await;
-    let from = || async { only_artifacts(source(&it.path("from.db"), &it.clock).await) };
-    let whole = it.between(from().await, alone(&it.path("whole")), nobody());
+    let test = MigrationTest::new().await;
+    let from = || async { only_artifacts(open_source(&test.path("from.db"), &test.clock).await) };
+    let whole = test.migrate_between(
+        from().await,
+        open_folder(&test.path("whole")),
+        no_observer(),
+    );
     let whole = whole.await.unwrap();
     for step in 0..whole.counts.total() {
-        let root = it.path(&format!("to-{step}"));
+        let root = test.path(&format!("to-{step}"));
         let folder = root.clone();
-        let kill = at(MigrationPhase::Copy, step, move || {
+        let kill = run_at(MigrationPhase::Copy, step, move || {
             leave_pending(&folder);
-            stopped();
+            stop_migration();
         });
-        let error = told(it.between(from().await, alone(&root), kill).await);
+        let error = error_text(
+            test.migrate_between(from().await, open_folder(&root), kill)
+                .await,
+        );
         assert!(error.starts_with("stopped"), "{step}: {error}");
-        let rest = it.between(from().await, alone(&root), nobody());
+        let rest = test.migrate_between(from().await, open_folder(&root), no_observer());
         let rest = rest.await.unwrap();
         assert_eq!(rest.copied.total() + step, whole.counts.total(), "{step}");
         assert_eq!(rest.digest, whole.digest, "{step}");
@@ -121,21 +128,25 @@ async fn migration_killed_during_a_save_resumes_in_a_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn version_number_taken_by_another_writer_is_not_skipped() {
-    let it = Move::new().await;
-    let from = only_artifacts(source(&it.path("from.db"), &it.clock).await);
-    let root = it.path("folder");
+async fn migration_fails_if_another_writer_reserved_the_version() {
+    let test = MigrationTest::new().await;
+    let from = only_artifacts(open_source(&test.path("from.db"), &test.clock).await);
+    let root = test.path("folder");
     leave_pending(&root);
     // Not opened for exclusive use: another process may be saving.
     let store = FileArtifactStore::open(&root).unwrap();
-    let refused = it.between(from, of(Some(Arc::new(store.clone()))), nobody());
-    let refused = told(refused.await);
-    assert!(refused.contains("the next version is 1"), "{refused}");
-    assert_eq!(store.versions(&place("a.txt")).await.unwrap(), []);
+    let migration = test.migrate_between(
+        from,
+        artifact_side(Some(Arc::new(store.clone()))),
+        no_observer(),
+    );
+    let error = error_text(migration.await);
+    assert!(error.contains("the next version is 1"), "{error}");
+    assert_eq!(store.versions(&address("a.txt")).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn artifacts_a_folder_cannot_hold_are_rejected_before_writing() {
+async fn migration_rejects_artifacts_a_folder_cannot_store_before_writing() {
     let clock = TestClock::default();
     let thought = Part {
         thought: Some(true),
@@ -161,14 +172,14 @@ async fn artifacts_a_folder_cannot_hold_are_rejected_before_writing() {
             put(&store, name, part).await;
         }
         let root = folder.path().join("folder");
-        let migration = Migration::new(only_artifacts(side(store)), alone(&root));
+        let migration = Migration::new(only_artifacts(side(store)), open_folder(&root));
         for error in [
             migration.survey().await.unwrap_err(),
             migration.run().await.unwrap_err(),
         ] {
-            let told = error.to_string();
-            assert!(matches!(error, MigrationError::Rejected { .. }), "{told}");
-            assert!(told.contains(named), "{named}: {told}");
+            let text = error.to_string();
+            assert!(matches!(error, MigrationError::Rejected { .. }), "{text}");
+            assert!(text.contains(named), "{named}: {text}");
         }
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{named}");
     }
