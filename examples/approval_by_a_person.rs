@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let events = run.collect_events().await?;
     let mut calls = events.iter().flat_map(|event| event.function_calls());
     let question = calls.find(|call| call.name.as_deref() == Some("adk_request_confirmation"));
-    let question = question.ok_or("somebody is asked")?;
+    let question = question.ok_or("the agent did not ask for approval")?;
     let args = question.args.clone().unwrap_or_default();
     println!("the clerk asks about {}", args["originalFunctionCall"]);
 

@@ -50,7 +50,7 @@ async fn main() -> Result<(), Error> {
     say(&runner, "What did I book?").await?;
 
     let requests = model.requests();
-    let sent = requests.last().ok_or("the model was asked")?;
+    let sent = requests.last().ok_or("the model received no request")?;
     let sent: Vec<String> = sent
         .contents
         .iter()
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Error> {
 
     let all = GetSessionConfig::default();
     let session = sessions.get_session("travel", "ada", "s1", all).await?;
-    let session = session.ok_or("the session is there")?;
+    let session = session.ok_or("session not found")?;
     let is_note = |event: &&Event| event.content().is_none();
     let notes = session.events.iter().filter(is_note).count();
     println!(

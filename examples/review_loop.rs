@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = GetSessionConfig::default();
     let session = sessions.get_session("poems", "ada", "s1", config).await?;
-    let session = session.ok_or("the session is there")?;
+    let session = session.ok_or("session not found")?;
     println!("in the state: {}", session.state["line"]);
     assert_eq!(session.state["line"], "Fog rolls in.");
     Ok(())

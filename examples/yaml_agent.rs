@@ -77,7 +77,7 @@ fn a_mistake_is_told() -> Result<(), Error> {
     let yaml = "name: clerk\nmodel: offline\ninstruction: Help.\ntools:\n  - name: load_memry\n";
     std::fs::write(&file, yaml)?;
     let Err(error) = AgentConfig::load(&file, &ConfigRegistry::new()) else {
-        return Err("a tool that nobody knows was taken".into());
+        return Err("an unknown tool was accepted".into());
     };
     let told = format!(
         "line {:?}: {}: {}",

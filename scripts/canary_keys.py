@@ -23,7 +23,7 @@ CONTROL_VARIABLE = "RETAIN_CONTROL_MARK"
 BEGINS, ENDS = "retain-canary-", "-5d1c9e-is-told-to-nobody"
 CONTROL = "retain-control-7b20af-is-meant-to-be-found"
 NAMED = re.compile(r'"([A-Z][A-Z0-9_]*_(?:API_KEY|AUTH_TOKEN))"')
-# The server's own key, which would lock the tests out.
+# Setting the server's own API key would lock the tests out.
 NOT_MARKED = {"RETAIN_API_KEY"}
 # If one of these is missing, the expression above no longer matches the sources.
 USUAL = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",

@@ -20,7 +20,7 @@ wire_object! {
         artifact_delta: JsonMap,
         /// The agent that continues the run.
         transfer_to_agent: Option<String>,
-        /// The reason of the transfer.
+        /// The reason for the transfer.
         transfer_reason: Option<String>,
         /// Ends the surrounding loop.
         escalate: Option<bool>,
@@ -34,7 +34,7 @@ wire_object! {
         end_of_agent: Option<bool>,
         /// A checkpoint of the agent.
         agent_state: Option<JsonMap>,
-        /// The rewind goes back to the state before this invocation.
+        /// Set on a rewind: the session returns to the state before this invocation.
         rewind_before_invocation_id: Option<String>,
         /// The edge of the workflow to follow.
         route: Option<Json>,

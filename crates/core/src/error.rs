@@ -61,7 +61,10 @@ pub enum SessionError {
         token: u64,
     },
     /// A run of a session was started inside a run of the same session, and would wait for itself.
-    #[error("session {key}: a run inside a run of the same session would wait for itself")]
+    #[error(
+        "session {key}: cannot start a run inside a run of the same session: it would wait for \
+         itself"
+    )]
     NestedRun {
         /// The session.
         key: SessionKey,
@@ -104,7 +107,7 @@ pub enum SessionError {
         reason: String,
     },
     /// A limit is exceeded. Send less, or raise the limit.
-    #[error("{what} of {found} exceeds the limit of {limit} (see Limits)")]
+    #[error("{what}: {found} exceeds the limit of {limit} (see Limits)")]
     TooLarge {
         /// What is too large.
         what: LimitKind,

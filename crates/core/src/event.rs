@@ -40,7 +40,7 @@ wire_object! {
         isolation_scope: Option<String>,
         /// Unique in its session.
         id: String,
-        /// Seconds since 1970. Positions decide the order, not this.
+        /// Seconds since 1970. Events are ordered by position, not by this.
         timestamp: f64,
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_final_unless_partial() {
+    fn event_with_text_is_final_unless_partial() {
         let mut text = event(vec![Part::text("x")]);
         assert!(text.is_final_response());
         text.response.partial = Some(true);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_responses_are_not_final_unless_summarization_is_skipped() {
+    fn event_with_calls_or_responses_is_not_final_unless_it_skips_summarization() {
         let mut call = event(vec![FunctionCall::new("f", Json::Null).into()]);
         assert!(!call.is_final_response());
         // ADK gives every call event an empty set when no tool is long running.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn error_is_final_unless_partial_or_with_calls() {
+    fn event_with_an_error_is_final_unless_partial_or_with_calls() {
         let mut error = event(vec![FunctionResponse::default().into()]);
         error.response.error_code = Some("X".into());
         assert!(error.is_final_response());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn trailing_code_result_is_not_final() {
+    fn event_that_ends_with_a_code_result_is_not_final() {
         let result = Part {
             code_execution_result: Some(CodeExecutionResult::default()),
             ..Part::default()

@@ -122,7 +122,10 @@ impl Events {
     fn at(&self, index: usize) -> &PositionedEvent {
         match self.entry(index) {
             Some(entry) => entry,
-            None => panic!("event {index} of {}", self.len()),
+            None => panic!(
+                "event index {index} is out of range: the list has {} events",
+                self.len()
+            ),
         }
     }
 }
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_like_a_slice_across_chunks() {
+    fn events_are_indexed_correctly_across_chunks() {
         for n in [0, 1, 63, 64, 65, 128, 200] {
             let events = numbered(n);
             assert_eq!(events.len() as u64, n);
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_do_not_see_later_pushes_or_cuts() {
+    fn clone_does_not_see_later_pushes_or_truncation() {
         let mut events = numbered(100);
         let before = events.clone();
         events.push(101, Event::user_text("new"));
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_shared_not_copied() {
+    fn clone_shares_the_events() {
         let events = numbered(130);
         let copy = events.clone();
         for index in [0, 64, 129] {

@@ -92,9 +92,9 @@ pub struct ApiKey {
     pub name: String,
     /// The hash of its secret.
     pub hash: [u8; 32],
-    /// The only app it may touch; `None`: every app.
+    /// The only app that the key may access; `None` allows every app.
     pub app: Option<String>,
-    /// The only user it may touch; `None`: every user.
+    /// The only user whose data the key may access; `None` allows every user.
     pub user: Option<String>,
     /// What it permits.
     pub scopes: Vec<KeyScope>,
@@ -181,7 +181,7 @@ impl KeyText {
         }
     }
 
-    /// Parses the key text that a caller sent. Returns `None` if it has another form.
+    /// Parses the key text that a caller sent. Returns `None` if it is malformed.
     pub fn parse(text: &str) -> Option<KeyText> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -203,7 +203,7 @@ impl KeyText {
         &self.secret
     }
 
-    /// Returns the hash of the secret, which is what a store keeps.
+    /// Returns the hash of the secret, which a store keeps instead of the secret.
     pub fn hash(&self) -> [u8; 32] {
         hash_of(&self.secret)
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_a_key_does_not_parse() {
+    fn malformed_key_text_does_not_parse() {
         let secret = "ab".repeat(KEY_SECRET_BYTES);
         for text in [
             "",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn key_verifies_with_its_secret_before_expiry() {
+    fn key_is_verified_by_secret_expiry_and_revocation() {
         let text = KeyText::new("a", [1; KEY_SECRET_BYTES]);
         let other = KeyText::new("a", [2; KEY_SECRET_BYTES]);
         let mut key = key(&text);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn scope_names_round_trip() {
+    fn key_scope_names_round_trip() {
         for scope in KeyScope::ALL {
             assert_eq!(scope.name().parse::<KeyScope>().unwrap(), scope);
         }
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_compared_completely() {
+    fn secret_matches_only_an_equal_secret() {
         assert!(is_same_secret("abc", "abc"));
         assert!(!is_same_secret("abc", "abcd"));
         assert!(!is_same_secret("abc", ""));

@@ -70,8 +70,8 @@ pub enum Admission {
 }
 
 impl Lease {
-    /// Decides about an append at `now_us`; `first_ticket` is the oldest live ticket of the
-    /// session.
+    /// Decides whether to admit an append at `now_us`; `first_ticket` is the oldest live ticket of
+    /// the session.
     ///
     /// A token stays valid until a later run takes the lease. An expired lease that no other run
     /// took is renewed, because no other run can have written in between.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_renews_and_releases_and_older_token_is_lost() {
+    fn holder_renews_and_releases_but_an_older_token_is_refused() {
         let held = Lease {
             token: 2,
             until_us: 110,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn append_outside_a_run_leaves_the_lease() {
+    fn append_outside_a_run_does_not_change_the_lease() {
         let held = Lease {
             token: 2,
             until_us: 110,

@@ -1,7 +1,8 @@
 //! Long lists of sessions in few allocations, with each state as JSON text.
 //!
-//! A user with ten thousand sessions is common, so a row of a list owns no memory: ids and states
-//! are parts of two texts. A server copies the states into its answers without parsing them.
+//! A user with ten thousand sessions is common, so a row of a list owns no memory: its id and state
+//! are ranges of two shared strings. A server copies the states into its responses without parsing
+//! them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -26,7 +27,7 @@ use crate::{
 pub struct StateText(String);
 
 impl StateText {
-    /// Adds a key. Adds nothing if the value has no JSON form.
+    /// Adds a key. Fails and adds nothing if JSON cannot represent the value.
     pub fn push(&mut self, key: &str, value: &Json) -> Result<(), JsonError> {
         let before = self.0.len();
         let mut writer = Writer::onto(std::mem::take(&mut self.0));
@@ -63,14 +64,14 @@ pub struct SessionRow<'a> {
     pub state: &'a str,
 }
 
-/// The parts of the two texts of [`SessionRows`] that belong to one session.
+/// The ranges of one session in the two strings of [`SessionRows`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRowParts {
-    /// The part of the ids.
+    /// The range in the string of ids.
     pub id: Range<usize>,
     /// When the session last changed.
     pub last_update_time: f64,
-    /// The part of the states.
+    /// The range in the string of states.
     pub state: Range<usize>,
 }
 
@@ -91,12 +92,15 @@ pub struct SessionRows {
 }
 
 impl SessionRows {
-    /// Creates rows over texts that a store already has. Panics if a part is outside its text.
+    /// Creates rows over strings that a store already has. Panics if a range exceeds its string.
     pub fn from_texts(ids: String, states: Arc<String>, rows: Vec<SessionRowParts>) -> SessionRows {
         let is_within = |row: &SessionRowParts| {
             ids.get(row.id.clone()).is_some() && states.get(row.state.clone()).is_some()
         };
-        assert!(rows.iter().all(is_within), "a row is outside its text");
+        assert!(
+            rows.iter().all(is_within),
+            "the id or state of a session row is outside its text"
+        );
         SessionRows { ids, states, rows }
     }
 
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_become_rows_with_their_own_state_and_shared_state_once() {
+    fn list_rows_have_session_state_only_and_shared_state_is_listed_once() {
         let nested = Json::parse(r#"{"deep":[1,1.0,"\u0000"]}"#).unwrap();
         let listing = Listing {
             sessions: vec![
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn state_without_a_json_form_is_an_error_that_names_session_and_key() {
+    fn state_that_json_cannot_represent_is_an_error_with_session_and_key() {
         let listing = Listing {
             sessions: vec![meta("s", State::from([("k", f64::NAN)]))],
             ..Listing::default()
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside its text")]
-    fn row_outside_its_text_panics() {
+    fn session_row_range_beyond_the_text_panics() {
         let row = SessionRowParts {
             id: 0..1,
             last_update_time: 0.0,

@@ -1,5 +1,5 @@
-//! `PlainSessionLog`: a session log over a service that has ADK's methods alone, so that a runner
-//! needs one path for both.
+//! `PlainSessionLog`: a session log over a service that has only ADK's methods, so that a runner
+//! needs one code path for all services.
 
 use std::{sync::Arc, time::Duration};
 
@@ -131,7 +131,8 @@ impl SessionLog for PlainSessionLog {
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<AppendReceipt> {
         let config = GetSessionConfig {
-            // A service may count the events that it returns to tell the position.
+            // To check the position, read all events: a service may count the position from the
+            // events that it returns.
             num_recent_events: append.expected.is_none().then_some(0),
             ..GetSessionConfig::default()
         };
@@ -182,7 +183,7 @@ impl SessionLog for PlainSessionLog {
     }
 
     async fn list(&self, _: ListSessions) -> Result<ListSessionsResponse> {
-        Err(unsupported("listing by pages"))
+        Err(unsupported("paginated listing"))
     }
 
     async fn list_encoded(&self, _: &str, _: &str) -> Result<EncodedSessions> {

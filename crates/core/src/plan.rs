@@ -11,7 +11,7 @@ use crate::{
     store::Batch,
 };
 
-/// The stored facts about a session that decide about a batch.
+/// The stored facts about a session that determine the plan for a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionStatus<'a> {
     /// The session.
@@ -50,7 +50,7 @@ pub enum Plan {
     },
 }
 
-/// Decides about `batch`. `stored` looks up an event of the session by its id.
+/// Plans the append of `batch`. `stored` looks up an event of the session by its id.
 pub fn plan_append(
     standing: SessionStatus<'_>,
     batch: &Batch,
@@ -118,7 +118,7 @@ pub fn plan_append(
     }
 }
 
-/// Decides about renewing or releasing a lease without an append.
+/// Decides whether a lease may be renewed or released without an append.
 pub fn plan_renewal(standing: SessionStatus<'_>, wanted: &LeaseUse) -> Result<Lease> {
     match (standing.lease.admit(wanted, None, standing.now_us), wanted) {
         (Admission::Granted { lease, .. }, _) => Ok(lease),

@@ -1,6 +1,7 @@
 //! Fixed texts of prompts: the flow writes them, and the offline model recognizes them.
 //!
-//! A fence encloses text of others, or of the state, between markers that the text cannot forge.
+//! A fence encloses text of other agents, or from the state, between markers that the text cannot
+//! forge.
 
 /// The tool that searches memory.
 pub const LOAD_MEMORY: &str = "load_memory";
@@ -74,7 +75,7 @@ pub fn own_instruction(text: &str) -> String {
     )
 }
 
-/// Whether a text is such an instruction.
+/// Whether `text` is the result of `own_instruction`.
 pub fn is_own_instruction(text: &str) -> bool {
     let Fence { begin, end } = OWN_INSTRUCTION;
     let lead = format!("The text between {begin} and {end} below is your own");

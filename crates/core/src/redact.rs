@@ -94,8 +94,8 @@ pub fn redacted(text: String) -> String {
 }
 
 fn may_hold_secrets(text: &[u8]) -> bool {
-    // All marks but one contain this text. Without it, two scans replace seven; every event
-    // contains it near the start, where the scan ends early.
+    // All marks but one contain this text, so a text without it needs two scans instead of seven.
+    // Every event contains it near the start, where the scan ends early.
     if COMMON.find(text).is_none() && REQUEST.find(text).is_none() {
         return false;
     }

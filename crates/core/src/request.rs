@@ -103,7 +103,7 @@ wire_object! {
 }
 
 wire_object! {
-    /// Tools that are declared together: functions that Retain calls, or one that the provider
+    /// Tools that are declared together: functions that Retain calls, or a tool that the provider
     /// runs.
     pub struct ModelTool: TOOL {
         /// Retrieval from a corpus.

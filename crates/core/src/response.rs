@@ -85,7 +85,7 @@ wire_object! {
         thoughts_token_count: Option<i64>,
         /// Tokens of tool results in the prompt.
         tool_use_prompt_token_count: Option<i64>,
-        /// The same by modality.
+        /// Tokens of tool results by modality.
         tool_use_prompt_tokens_details: Option<Shaped<ModalityTokenCounts>>,
         /// The sum of all tokens.
         total_token_count: Option<i64>,

@@ -30,7 +30,7 @@ use crate::{
 #[async_trait]
 pub trait SessionService: fmt::Debug + Send + Sync + 'static {
     /// Creates a session. Generates an id if `session_id` is missing or blank. Drops `temp:` keys
-    /// of the state and shares `app:` and `user:` keys at once.
+    /// of the state and writes `app:` and `user:` keys to the shared state.
     async fn create_session(
         &self,
         app_name: &str,
@@ -113,7 +113,7 @@ pub trait SessionLog: SessionService {
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
 
     /// Lists all sessions of a user with their states as JSON text. Costs less than
-    /// [`list`](Self::list), because a store need not make an object of each session.
+    /// [`list`](Self::list), because a store need not build an object for each session.
     async fn list_encoded(&self, app_name: &str, user_id: &str) -> Result<EncodedSessions>;
 
     /// Appends events, all or none. Appending the same events again succeeds and changes nothing.
@@ -342,7 +342,7 @@ pub struct RunOptions {
     /// Cancels the wait. The append then fails with [`SessionError::Cancelled`]: it has stored
     /// nothing and has left the queue. A write that the store has already begun is finished.
     pub cancel: CancellationToken,
-    /// The sessions whose runs start this one, outermost first. A run of one of these sessions
+    /// The sessions whose runs contain this run, outermost first. A run of one of these sessions
     /// fails with [`SessionError::NestedRun`], because it would wait for itself.
     pub within: Vec<SessionKey>,
 }

@@ -113,7 +113,7 @@ impl Session {
     pub fn from_json(text: &str) -> Result<Session, crate::JsonError> {
         let wire: WireSession = wire::from_text(text)?;
         if let Some((name, _)) = wire.extra.iter().next() {
-            let message = format!("a session has no field {name:?}");
+            let message = format!("unknown session field {name:?}");
             return Err(crate::JsonError::new(message, 0));
         }
         let events: Events = (1..).zip(wire.events.0).collect();
@@ -180,7 +180,7 @@ pub(crate) struct StoredEvent {
     pub(crate) position: u64,
     pub(crate) event: Arc<Event>,
     pub(crate) temp: StateDelta,
-    /// Its changes to the session's own state, because its delta may not show all of them.
+    /// Its changes to the session's own state. Its delta may lack some: a rewind also removes keys.
     pub(crate) changes: Vec<(String, Option<Json>)>,
 }
 

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_decides_the_scope() {
+    fn key_prefix_determines_the_state_scope() {
         let delta = StateDelta::from([
             ("app:a", 1),
             ("user:b", 2),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_scopes_win_on_merging() {
+    fn merged_state_prefers_shared_scopes() {
         let session = JsonMap::from([("app:k", "session"), ("x", "session")]);
         let state = State::merged(session, &[("k", "app")].into(), &[("x", "user")].into());
         assert_eq!(state.get("app:k").unwrap(), "app");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_visible_at_once_and_in_the_delta() {
+    fn tracked_write_is_visible_at_once_and_in_the_delta() {
         let mut state = TrackedState::new(State::from([("a", 1)]));
         assert!(!state.has_delta());
         assert_eq!(state.set("a", 2), Some(1.into()));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn change_in_place_is_tracked_and_read_is_not() {
+    fn mutable_access_enters_the_delta_only_if_the_value_changes() {
         let list: Json = vec![Json::from(1)].into();
         let mut state = TrackedState::new(State::from([("a", list.clone()), ("b", list)]));
         state

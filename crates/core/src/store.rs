@@ -161,8 +161,8 @@ pub struct ScopedState {
 pub enum ReadDetail {
     /// The state of all scopes.
     State,
-    /// The same, with the session's own state as it was after this position. After the last
-    /// position, the own state is the current one.
+    /// Like [`State`](Self::State), but with the session's own state as it was after this position.
+    /// From the last position on, this is the current state.
     StateAt(u64),
     /// Nothing; the returned state is empty.
     EventsOnly,
@@ -244,8 +244,8 @@ impl ListFields {
 pub struct Listing {
     /// The sessions. If state was requested, each holds its own state keys only.
     pub sessions: Vec<SessionMeta>,
-    /// The same as text, if [`ListFields::EncodedState`] was requested and the store has it.
-    /// `sessions` is then empty.
+    /// The sessions as text, if [`ListFields::EncodedState`] was requested and the store supports
+    /// it. `sessions` is then empty.
     pub rows: SessionRows,
     /// The app state.
     pub app: JsonMap,

@@ -139,7 +139,7 @@ pub fn artifact_reference(place: &ArtifactAddress, version: u64) -> ArtifactRefe
 /// whole scope.
 pub const MEMORY_CHANGES_MAX: usize = 4096;
 
-/// Why memories are removed, which decides about the tombstone.
+/// Why memories are removed, which determines their tombstones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryRemoval {
     /// By id: the id is never ingested again.
@@ -152,7 +152,10 @@ pub enum MemoryRemoval {
 
 /// The error for a draft that was finished or has expired.
 pub fn draft_gone() -> SessionError {
-    SessionError::invalid("draft", "is gone; start the import again")
+    SessionError::invalid(
+        "draft",
+        "no longer exists: it was finished or has expired; start the import again",
+    )
 }
 
 #[cfg(test)]

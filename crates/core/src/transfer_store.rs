@@ -60,7 +60,8 @@ impl fmt::Display for StateOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
 
-/// Bulk transfer of whole logs and shared state, and their maintenance, over a [`SessionStore`]. Every method is atomic.
+/// Bulk transfer and checks of whole logs and shared state, in addition to [`SessionStore`]. Every
+/// method is atomic.
 #[async_trait]
 pub trait TransferStore: SessionStore {
     /// Returns the session and its initial state.

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_reported_with_their_key() {
+    fn error_for_invalid_toolset_arguments_names_the_cause() {
         let allowed = ChildProcesses::Allowed;
         for (args, word) in [
             (r#"{}"#, "exactly one of"),

@@ -1,7 +1,6 @@
 //! The connection of a toolset: one session, created on demand and recreated after it breaks.
 //!
-//! Listing and reading are retried once if the connection broke or timed out: a hanging server is
-//! replaced.
+//! Listing and reading are retried once, on a new connection, if the connection broke or timed out.
 //!
 //! A tool call is retried once only if the server did not receive it: the child process had ended
 //! before the call was written, the connection was refused, or the server reported an unknown
@@ -127,8 +126,8 @@ impl Connection {
             current.session = Some(Arc::clone(&session));
             return Ok(session);
         }
-        // They also share its failure: if each retried in turn, the last would wait for all of
-        // them.
+        // Concurrent callers also share its failure. If each retried in turn, the last one would
+        // wait for all others.
         let has_waited = self.attempts.load(Ordering::Relaxed) != attempts;
         if let Some(failure) = current.failure.as_ref().filter(|_| has_waited) {
             return Err(failure.clone());

@@ -39,20 +39,20 @@ impl Failure {
         }
     }
 
-    /// A call timed out. The message is that of the Python SDK.
+    /// The failure for a call that timed out. The message is that of the Python SDK.
     pub(crate) fn late(method: &str) -> Failure {
         let message = format!("Request '{method}' timed out");
         Failure::new(FailureKind::Unanswered, message)
     }
 
-    /// A request such as listing timed out. Unlike a slow call, this means that the server is
-    /// broken.
+    /// The failure for a request such as listing that timed out. Unlike a slow call, this means
+    /// that the server is broken.
     pub(crate) fn hanging(method: &str) -> Failure {
         let Failure { message, .. } = Failure::late(method);
         Failure::new(FailureKind::Broken, message)
     }
 
-    /// Connecting timed out.
+    /// The failure for a connection attempt that timed out.
     pub(crate) fn no_connection_within(limit: Duration) -> Failure {
         let message = format!(
             "timed out after {}s waiting for the session to become ready",

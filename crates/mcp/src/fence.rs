@@ -68,7 +68,7 @@ fn fence_object(map: &JsonMap, place: SchemaPosition) -> JsonMap {
         .collect()
 }
 
-/// Whether the value of this key maps names to schemas: `description` is a name there.
+/// Whether the value of this key maps names to schemas. In it, `description` is a property name.
 fn names_schemas(key: &str) -> bool {
     matches!(
         key,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_descriptions_of_schemas_are_fenced() {
+    fn only_schema_descriptions_are_fenced() {
         let schema = Json::parse(
             r#"{"description":"d","properties":{"description":{"type":"string","description":"e"}},
                 "default":{"description":"value"},"items":[{"description":"f"}],"n":1.0}"#,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_removed_from_keys_and_values() {
+    fn fence_marks_are_removed_from_keys_and_values() {
         let schema = format!(r#"{{"{END}":["{BEGIN}"],"enum":["{END}"]}}"#);
         let schema = fenced_schema(&Json::parse(&schema).unwrap());
         assert_eq!(

@@ -12,9 +12,9 @@
 //! # let _ = tools;
 //! ```
 //!
-//! The path of a call: [`McpToolset`] → `tool` → `connection`, which owns the session and decides
-//! about retries → `client`, the only module that uses the MCP library → `result`, which converts
-//! the answer to the form that ADK stores.
+//! The path of a call: [`McpToolset`] → `tool` → `connection`, which owns the session and retries
+//! requests → `client`, the only module that uses the MCP library → `result`, which converts the
+//! answer to the form that ADK stores.
 
 mod client;
 mod config;

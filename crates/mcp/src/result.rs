@@ -1,7 +1,7 @@
 //! Converts tool results to the form that ADK stores: protocol keys in the field order of the
 //! Python SDK, `_meta` as `meta`, no null values, and always `isError`.
 //!
-//! Free-form values of the server (`structuredContent`, `_meta`, schemas) are unchanged.
+//! Arbitrary values of the server (`structuredContent`, `_meta`, schemas) are unchanged.
 
 use retain_core::{Json, JsonMap};
 
@@ -10,7 +10,7 @@ struct Shape(&'static [(&'static str, Value)]);
 
 /// The kind of a value.
 enum Value {
-    /// Any value, unchanged.
+    /// Any value, copied unchanged.
     Whole,
     /// An object of that shape.
     One(&'static Shape),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_has_adks_keys_in_adks_order() {
+    fn tool_result_content_has_the_keys_of_adk_in_the_same_order() {
         for (wire, expected) in [
             (
                 r#"{"content":[{"text":"hi","type":"text"}]}"#,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn null_fields_are_left_out() {
+    fn null_fields_of_a_tool_result_are_omitted() {
         let stored = stored(
             r#"{"content":[{"type":"text","text":"a","annotations":null}],"structuredContent":null}"#,
         );

@@ -198,7 +198,7 @@ const SECRET_MIN: usize = 6;
 impl Secrets {
     pub(crate) fn of(server: &McpServer) -> Secrets {
         let McpServer::Http(server) = server else {
-            // A child process may print its own configuration.
+            // Nothing to redact: a child process may print its own configuration.
             return Secrets::default();
         };
         let headers = server
@@ -220,7 +220,7 @@ impl Secrets {
 }
 
 fn of_header(value: &str) -> Vec<String> {
-    // For "Bearer …", a server may repeat the key without that word.
+    // Redact the bare credential too: a server may echo it without `Bearer`.
     let key = value.split_whitespace().next_back().unwrap_or_default();
     let mut all = vec![value.to_owned(), key.to_owned()];
     let is_basic = value
@@ -254,7 +254,7 @@ fn of_url(url: &str) -> Vec<String> {
     if let Some((login, _)) = authority.rsplit_once('@') {
         let login = match login.contains(':') {
             true => login.to_owned(),
-            // This is how the login is sent without a password.
+            // Without a password, the login is sent with a trailing colon.
             false => format!("{login}:"),
         };
         all.extend(of_login(&login));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn child_process_call_timeout_defaults_to_its_timeout() {
+    fn call_timeout_of_a_child_process_defaults_to_its_connect_timeout() {
         let server = StdioServer::new("x").with_timeout(Duration::from_secs(9));
         assert_eq!(
             McpServer::from(server.clone()).call_timeout(),

@@ -65,7 +65,7 @@ impl McpTool {
             .find(|uri| uri.starts_with("ui://"))
     }
 
-    /// Asks the user interface to show the page.
+    /// Requests that the user interface shows the page.
     fn show_page(&self, ctx: &ToolContext, uri: &str, args: JsonMap) {
         let widget = JsonMap::from([
             ("id", Json::from(ctx.function_call_id().unwrap_or_default())),

@@ -160,10 +160,12 @@ impl McpToolset {
         Ok(tools)
     }
 
-    /// Returns the tools for this run, sorted by name: a stable order lets providers cache.
+    /// Returns the tools for this run, sorted by name, because a stable order lets providers cache
+    /// the prompt.
     fn chosen(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
         tools.retain(|tool| {
-            // Check the prefixed name too, because a server may know the prefix.
+            // Check the prefixed name too, because a server may choose names that become reserved
+            // with the prefix.
             let named = named(self.prefix.as_deref(), &tool.name);
             if [&*tool.name, &*named]
                 .iter()

@@ -24,7 +24,8 @@ const FOUND_MAX: usize = 10;
 /// A volatile memory service that finds entries by the words that they share with the query.
 ///
 /// A search returns at most ten entries: those with the most words of the query, ties in order of
-/// arrival. It answers as ADK 2.13's class of the same name and is meant for tests and experiments.
+/// arrival. It returns the same results as ADK 2.13's class of the same name and is meant for tests
+/// and experiments.
 #[derive(Debug)]
 pub struct InMemoryMemoryService {
     users: Mutex<HashMap<(String, String), UserMemory>>,
@@ -137,7 +138,7 @@ impl MemoryService for InMemoryMemoryService {
         })
     }
 
-    /// Add events to the session, skipping known ids. The metadata is ignored.
+    /// Add events to the session and skip known ids. The metadata is ignored.
     async fn add_events_to_memory(
         &self,
         app_name: &str,

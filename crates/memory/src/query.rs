@@ -24,8 +24,8 @@ pub struct MemoryQuery {
     pub filter: MemoryFilter,
     /// Minimum score, from 0 to 1.
     pub min_score: f32,
-    /// What "yesterday" is relative to, in seconds since 1970. The service defaults to now; the index
-    /// has no clock and ignores relative times without it.
+    /// The time to which "yesterday" is relative, in seconds since 1970. The service defaults to
+    /// now; the index has no clock and ignores relative times without it.
     pub reference_time: Option<f64>,
 }
 
@@ -66,7 +66,7 @@ impl MemoryQuery {
         self
     }
 
-    /// Set what "yesterday" is relative to.
+    /// Set the time to which "yesterday" is relative.
     pub fn with_reference_time(mut self, seconds: f64) -> MemoryQuery {
         self.reference_time = Some(seconds);
         self

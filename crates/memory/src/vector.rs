@@ -52,7 +52,7 @@ enum EntryAction {
     New,
     /// Its content differs from the entry at this index.
     Replaces(usize),
-    /// It is known, also from another session, or was deleted.
+    /// Skipped: it is known, perhaps from another session, or was deleted.
     Left,
 }
 
@@ -308,7 +308,7 @@ fn normal(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
     match length > 0.0 && length.is_finite() {
         true => vector.iter_mut().for_each(|number| *number /= length),
-        // A NaN would sort before everything else; zero is near to nothing.
+        // A NaN would sort before everything else; a zero vector is similar to nothing.
         false => vector.fill(0.0),
     }
     vector

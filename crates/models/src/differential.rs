@@ -1,5 +1,5 @@
 //! Compares requests with those that Google's ADK passes to the libraries of Anthropic and LiteLLM.
-//! Documented differences are allowed; each is identified by words of its row.
+//! Documented differences are allowed; each is identified by words of its row in the documentation.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -9,7 +9,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-/// What is compared, and which differences are known.
+/// The requests to compare, and the known differences.
 pub(crate) struct Comparison<'a> {
     /// `claude` or `openai`, as the oracle calls it.
     pub(crate) provider: &'a str,

@@ -220,7 +220,7 @@ mod tests {
     const ENDPOINT: &str = "projects/p/locations/l/endpoints/1";
 
     #[test]
-    fn name_selects_its_provider() {
+    fn model_name_selects_the_provider() {
         let cases = [
             ("gemini-2.5-flash", "gemini gemini-2.5-flash".to_owned()),
             (

@@ -59,7 +59,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure for which only the status decides about retries.
+    /// Creates a failure that is retried depending on the status alone.
     pub(crate) fn new(code: impl Into<String>, message: impl Into<String>) -> Failure {
         Failure {
             code: code.into(),
@@ -76,7 +76,7 @@ impl From<Failure> for ModelError {
     }
 }
 
-/// Returns the contents to send. The last one must be the user's, because models do not answer
+/// Returns the contents to send. The last one must be from the user, because models do not answer
 /// otherwise.
 pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
     let mut contents = request.contents.clone();
@@ -98,7 +98,7 @@ pub(crate) fn plain_failure(status: u16, body: &str) -> Failure {
     let body = body.trim();
     let shown: String = body.chars().take(SHOWN).collect();
     let message = match shown.is_empty() {
-        true => format!("the provider answered with status {status}"),
+        true => format!("the provider returned HTTP status {status}"),
         false => shown,
     };
     Failure::new(status.to_string(), message)

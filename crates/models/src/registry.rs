@@ -164,7 +164,7 @@ impl Models {
         Gemini::new(model, settings, &self.http)
     }
 
-    /// Returns a Google variable, also by LiteLLM's name for it.
+    /// Returns the value of a Google variable, or of LiteLLM's variable for it.
     fn google(&self, variable: &str) -> Option<String> {
         let other = match variable {
             "GOOGLE_CLOUD_PROJECT" => "VERTEXAI_PROJECT",
@@ -290,7 +290,7 @@ fn missing(name: &str, variables: &str) -> BuildError {
 fn missing_address(name: &str, variable: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
-        format!("has no address: set {variable}"),
+        format!("has no URL: set {variable}"),
     )
 }
 
@@ -321,7 +321,7 @@ mod tests {
 
     /// The file never overrides the environment, whatever the variable's name.
     #[tokio::test]
-    async fn token_of_the_environment_overrides_key_of_the_file() {
+    async fn token_in_the_environment_overrides_the_api_key_in_the_file() {
         let said = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
         let server = Server::playing([answer(said)]).await;
         let settings = ModelSettings::by(|name| {

@@ -56,7 +56,7 @@ impl ModelSettings {
         }
     }
 
-    /// Sets the value of a variable for the case that the environment does not have it.
+    /// Sets the value of a variable, in case the environment does not have it.
     #[must_use]
     pub fn with_fallback(
         mut self,

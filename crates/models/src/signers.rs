@@ -37,7 +37,7 @@ mod tests {
     const OPENROUTERS: &[u8] = br#"[{"type":"reasoning.encrypted","data":"gAAAA"}]"#;
 
     #[test]
-    fn signature_is_recognized_by_its_provider_only() {
+    fn signature_is_accepted_only_by_its_provider() {
         for (signature, claudes, geminis, openais) in [
             (CLAUDES, true, false, false),
             (GEMINIS, false, true, false),

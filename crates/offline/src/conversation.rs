@@ -28,9 +28,9 @@ pub(super) struct Conversation<'a> {
 pub(super) enum Memory<'a> {
     /// `load_memory` is not declared.
     Absent,
-    /// Memory search is available and was not used in this turn.
+    /// `load_memory` is declared and was not called in this turn.
     Unasked,
-    /// Memory was searched in this turn; holds the error if the search failed.
+    /// `load_memory` was called in this turn; holds the error if the search failed.
     Asked(Option<&'a str>),
 }
 

@@ -12,7 +12,7 @@ use crate::{
     words::{sentences, stem, words},
 };
 
-/// Maximum number of question words that are used.
+/// Maximum number of question words used for matching.
 const WORDS_MAX: usize = 64;
 
 /// The topic of a question.
@@ -143,8 +143,8 @@ impl Topic {
 }
 
 impl Found<'_, '_> {
-    /// Sure matches win, then the user's own, then the heavier. Among equals the latest statement
-    /// wins, so that it replaces earlier ones.
+    /// Sure matches win, then those from the user, then those with more weight. Among equals the
+    /// latest statement wins, because it replaces earlier ones.
     fn cmp(&self, other: &Self) -> Ordering {
         let is_users = |found: &Self| found.passage.speaker == Speaker::User;
         self.is_sure
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_a_word_are_one() {
+    fn search_matches_other_forms_of_a_word() {
         let told = ["My sister lives in Bergen.", "I planned two trips."];
         assert_eq!(sure("Where does my sister live?", &told), told[0]);
         assert_eq!(sure("Which trip was I planning?", &told), told[1]);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sentences_are_quoted_if_the_second_adds_to_the_first() {
+    fn answer_quotes_two_sentences_if_the_second_has_the_answer() {
         let told = ["Look. I have a sister. Her name is Anna. She is kind."];
         let quote = sure("What is the name of my sister?", &told);
         assert_eq!(quote, "I have a sister. Her name is Anna.");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_statement_replaces_earlier_ones() {
+    fn latest_statement_is_quoted() {
         let told = ["My favorite color is red.", "My favorite color is blue."];
         assert_eq!(sure("What is my favorite color?", &told), told[1]);
         let told = ["My favorite color is red. No! My favorite color is blue."];
@@ -243,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_not_answers() {
+    fn question_is_not_quoted_as_an_answer() {
         let told = [("What is my favorite color?", Speaker::User)];
         assert!(find("What is my favorite color?", &told).is_none());
     }
 
     #[test]
-    fn some_of_the_words_are_not_sure_and_few_are_nothing() {
+    fn partial_match_is_uncertain_and_weak_match_is_no_answer() {
         let told = [("My favorite project is Alpha.", Speaker::User)];
         let (_, is_sure) = find("What is my favorite color?", &told).unwrap();
         assert!(!is_sure);

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_known_by_their_mark_or_their_first_words() {
+    fn question_is_recognized_by_its_mark_or_first_words() {
         for question in [
             "My name is?",
             "What is my name",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn courtesies_are_short() {
+    fn only_a_short_greeting_or_thanks_is_a_courtesy() {
         assert_eq!(courtesy("Hello there!"), Some(Courtesy::Greeting));
         assert_eq!(courtesy("Good morning"), Some(Courtesy::Greeting));
         assert_eq!(courtesy("Thank you very much."), Some(Courtesy::Thanks));

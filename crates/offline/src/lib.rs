@@ -160,7 +160,7 @@ fn in_form(config: &GenerateContentConfig, text: String) -> LlmResponse {
         Err(why) => LlmResponse {
             error_code: Some(REFUSED.to_owned()),
             error_message: Some(format!(
-                "The offline model has one text to give and makes nothing up, but {why}."
+                "the offline model cannot fill this output schema: {why}"
             )),
             ..LlmResponse::default()
         },

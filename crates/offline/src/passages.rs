@@ -13,7 +13,7 @@ use retain_core::{
 
 use crate::sayings::is_own;
 
-/// A passage of text that somebody said.
+/// A passage of text, with its speaker and time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Passage<'a> {
     pub(super) text: &'a str,

@@ -14,7 +14,7 @@ const MARK: &str = "(offline model: I only quote what I was told)";
 /// Ends the first answer of a conversation.
 const INTRODUCTION: &str = "I am the offline model: ask me, and I quote what I was told.";
 const NOTED: &str = "Noted: \"";
-/// Maximum numbers of quoted characters: in acknowledgments, and in answers.
+/// Maximum number of quoted characters in acknowledgments and (`QUOTED_MAX`) in answers.
 const NOTED_MAX: usize = 120;
 const QUOTED_MAX: usize = 1_000;
 /// Maximum number of statements in an overview.
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_sayings_are_known_again() {
+    fn own_answers_are_recognized() {
         let sayings = [
             noted("x", true),
             courtesy(Courtesy::Greeting, false),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_off_between_letters() {
+    fn long_text_is_truncated_between_characters() {
         assert_eq!(shortened("a\n b", 3), "a b");
         assert_eq!(shortened("äöü", 2), "äö…");
         assert_eq!(shortened("ab cd", 3), "ab…");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shortened_to_the_day() {
+    fn quoted_time_is_shortened_to_the_day() {
         assert_eq!(day("2026-11-16T08:00:00.5"), "2026-11-16");
         assert_eq!(day("last Tuesday"), "last Tuesday");
     }

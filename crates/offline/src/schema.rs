@@ -10,7 +10,7 @@ pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
         return Ok(Json::from(answer).to_string());
     }
     let Some(fields) = schema.get("properties").and_then(Json::as_object) else {
-        return Err("the schema asks for something else than a text or an object".to_owned());
+        return Err("the schema requires a type other than string or object".to_owned());
     };
     let required = schema.get("required").and_then(Json::as_array);
     let required: Vec<&str> = required
@@ -31,7 +31,7 @@ pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
     };
     match field {
         Some(name) => Ok(Json::from(JsonMap::from([(name, answer)])).to_string()),
-        None if required.is_empty() => Err("no field of the schema is a text".to_owned()),
+        None if required.is_empty() => Err("the schema has no string field".to_owned()),
         None => Err(format!("the schema requires {}", required.join(", "))),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn text_fills_schemas_that_require_one_text() {
+    fn schema_that_requires_at_most_one_string_is_filled() {
         for (schema, expected) in [
             (r#"{"type": "string"}"#, r#""tea""#),
             (
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn unfillable_schema_error_names_the_fields() {
         for (schema, why) in [
-            (r#"{"type": "array"}"#, "something else"),
+            (r#"{"type": "array"}"#, "a type other than string or object"),
             (
                 r#"{"properties": {"n": {"type": "integer"}}, "required": ["n"]}"#,
                 "requires n",
@@ -90,9 +90,9 @@ mod tests {
             ),
             (
                 r#"{"properties": {"a": {"type": "string", "enum": ["x"]}}}"#,
-                "no field",
+                "no string field",
             ),
-            ("7", "something else"),
+            ("7", "a type other than string or object"),
         ] {
             let refused = fill(schema).unwrap_err();
             assert!(refused.contains(why), "{refused}");

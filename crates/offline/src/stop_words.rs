@@ -3,7 +3,7 @@
 //! Only questions are filtered. A word has different meanings in different languages (`hat`, `son`,
 //! `war`), so only the list of the question's apparent language applies.
 
-/// Words that ask what somebody knows or was told. They do not belong to the topic.
+/// Words that ask about knowledge or earlier statements. They do not belong to the topic.
 const ASKING: &str = "remember recall know knew tell told say said mention mentioned remind \
     weißt erinnerst gesagt erzählt sais souviens dit sabes recuerdas dije sai ricordi detto lembra \
     lembras disse weet herinner gezegd";
@@ -61,7 +61,7 @@ pub(super) fn content_words(words: Vec<String>) -> Vec<String> {
     words.into_iter().filter(says_something).collect()
 }
 
-/// Whether the word asks for what is known.
+/// Whether the word is one of [`ASKING`].
 pub(super) fn is_asking(word: &str) -> bool {
     ASKING.split_whitespace().any(|listed| listed == word)
 }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn question_topic_is_its_content_words() {
+    fn topic_of_a_question_is_its_content_words() {
         for (question, about) in [
             ("What is my favorite project?", &["favorite", "project"][..]),
             (
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_single_spaces_only() {
+    fn stop_word_lists_have_only_single_spaces() {
         for list in LANGUAGES.iter().chain([&ASKING]) {
             assert!(!list.contains("  ") && !list.contains('\n'), "{list}");
         }

@@ -99,7 +99,7 @@ impl Talk {
 }
 
 #[test]
-fn first_statement_is_noted_with_an_introduction() {
+fn first_statement_is_confirmed_with_an_introduction() {
     let introduction = "I am the offline model: ask me, and I quote what I was told.";
     let first = format!("Noted: \"{ALPHA}\" {introduction}");
     assert_eq!(Talk::default().user(ALPHA).says(), first);
@@ -291,7 +291,7 @@ fn statements_of_other_agents_are_not_attributed_to_the_user() {
 }
 
 #[test]
-fn message_without_text_is_answered_as_such() {
+fn message_without_text_is_answered_with_the_reason() {
     assert!(
         Talk::default()
             .says()
@@ -336,7 +336,7 @@ fn answer_reports_token_usage() {
 }
 
 #[test]
-fn output_schema_is_filled_or_refused() {
+fn output_schema_is_filled_or_rejected() {
     let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
     let text = r#"{"properties": {"answer": {"type": "string"}}, "required": ["answer"]}"#;
     let answer = Json::parse(&talk().schema(text).says()).unwrap();
@@ -349,7 +349,7 @@ fn output_schema_is_filled_or_refused() {
 }
 
 #[test]
-fn large_texts_are_scanned_once() {
+fn large_texts_are_answered() {
     let units = [
         "a",
         "a ",
@@ -377,7 +377,7 @@ fn large_texts_are_scanned_once() {
 }
 
 #[test]
-fn every_text_gets_an_answer() {
+fn random_texts_are_answered() {
     const PIECES: [&str; 24] = [
         "what",
         "is",
@@ -421,7 +421,7 @@ fn every_text_gets_an_answer() {
 }
 
 #[test]
-fn own_instruction_is_not_attributed_to_the_user() {
+fn instruction_of_the_agent_is_not_quoted() {
     let instruction = own_instruction("The secret code is ALPHA7.");
     let talk = Talk::default()
         .user(&instruction)

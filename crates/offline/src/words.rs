@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_end_where_people_end_them() {
+    fn text_is_split_into_sentences() {
         let text = "Dr. Ito has 2.5 dogs.  Really?\nYes!! And v1.2 came。好的 … ";
         let expected = [
             "Dr. Ito has 2.5 dogs.",

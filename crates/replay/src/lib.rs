@@ -2,9 +2,9 @@
 //! protocol of ADK's conformance tests.
 //!
 //! ```text
-//! a run begins → Scripts (is it to be replayed, and from what) → Replay
-//! model call   → model.rs: compare the request, give the recorded answers
-//! tool call    → plugin.rs: compare the call, run the tool, give the recorded result
+//! a run begins → Scripts (is the run replayed, and from which recordings) → Replay
+//! model call   → model.rs: compare the request, return the recorded answers
+//! tool call    → plugin.rs: compare the call, run the tool, return the recorded result
 //! ```
 //!
 //! The first difference ends the run with an error that names its location.
@@ -48,7 +48,7 @@ impl Recordings {
         match file["recordings"].as_array() {
             Some(entries) => Ok(Recordings(entries.into())),
             None if file.is_null() => Ok(Recordings::default()),
-            None => Err("there is no list of recordings".into()),
+            None => Err("`recordings` is missing or not a list".into()),
         }
     }
 
@@ -89,7 +89,7 @@ struct Runs {
     by_id: HashMap<String, Run>,
     /// The run IDs, oldest first.
     order: VecDeque<String>,
-    /// The differences of all runs, if they are kept.
+    /// The differences of all runs, if the replay records them.
     differences: Vec<Difference>,
 }
 
@@ -297,7 +297,7 @@ impl Replay {
         let used: usize = run.used.values().sum();
         let place = format!("message {message}, recordings");
         (used != expected).then(|| {
-            let expected = format!("{expected} are used");
+            let expected = format!("{expected} used");
             Difference::in_words(place, expected, used.to_string())
         })
     }
@@ -309,7 +309,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests a replay for sessions but has no recordings.
+    /// Replays the sessions with the state key `replay`, without any recordings.
     #[derive(Debug)]
     struct ScriptedByState;
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_kept_only_on_request() {
+    fn differences_are_recorded_only_if_enabled() {
         for keep in [false, true] {
             let replay = Replay::new(ScriptedByState).with_recorded_differences(keep);
             for _ in 0..3 {

@@ -68,8 +68,8 @@ pub(super) fn comparable_request(mut request: Json) -> Json {
     request
 }
 
-/// The model reads the description of the parameters in that of the tool. The details of the schema
-/// differ between libraries, so they are normalized.
+/// Normalizes the schema of a tool declaration, because its details differ between libraries. The
+/// model reads about the parameters in the description of the tool.
 fn normalize_declaration(declaration: &mut JsonMap) {
     declaration.remove("response");
     declaration.remove("response_json_schema");

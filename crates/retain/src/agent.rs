@@ -1,4 +1,4 @@
-//! Agents: those that ask a model, those that run other agents, and agents from ADK's YAML files.
+//! Agents: LLM agents, agents that run other agents, and agents from ADK's YAML files.
 
 mod llm_agent;
 

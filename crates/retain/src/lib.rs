@@ -9,7 +9,7 @@
 //! use retain::{Event, SessionService as _, SqliteSessionService, State};
 //!
 //! # #[tokio::main] async fn main() -> retain::Result<()> {
-//! // A file would be sqlite:///sessions.db; this database ends with the program.
+//! // Use sqlite:///sessions.db for a file; this database ends with the program.
 //! let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
 //! let state = State::from([("user:name", "Ada")]);
 //! let mut session = sessions.create_session("travel", "ada", Some(state), None).await?;
@@ -32,14 +32,14 @@
 //! | remember beyond one session | [`memory`] |
 //! | store files beside sessions | [`artifact`] |
 //! | build agents, in Rust or from ADK's YAML | [`agent`] |
-//! | give them tools, also of MCP servers | [`tool`] |
-//! | ask Gemini, OpenAI, Claude, Ollama or a model of your own | [`model`] |
+//! | give agents tools, including those of MCP servers | [`tool`] |
+//! | call Gemini, OpenAI, Claude, Ollama or your own model | [`model`] |
 //! | run agents | [`runner`] |
-//! | write a store of your own, migrate between stores | [`store`] |
+//! | write your own store, migrate between stores | [`store`] |
 //! | serve agents over HTTP | `server` |
 //! | test agents and stores | [`testing`] |
 //!
-//! The names that most programs use are at the root too.
+//! The crate root also exports the names that most programs use.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -48,9 +48,9 @@
 //! | `models` | models and embedders over HTTP |
 //! | `mcp` | tools of MCP servers |
 //! | `server` | the HTTP server |
-//! | `otel` | spans over OTLP |
-//! | `testing` | the promises of stores as tests, a clock and ids for tests |
-//! | `full` | all of these but `testing` |
+//! | `otel` | export of spans over OTLP |
+//! | `testing` | tests of the promises that stores keep; a clock and ids for tests |
+//! | `full` | all of these except `testing` |
 
 pub mod agent;
 pub mod artifact;
@@ -87,7 +87,7 @@ pub use {
     tool::{FunctionTool, ToolContext, ToolError},
 };
 
-/// The programs of the guides, compiled as doctests.
+/// The programs in the guides, compiled as doctests.
 #[cfg(doctest)]
 mod guides {
     macro_rules! guides {

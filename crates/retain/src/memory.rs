@@ -1,4 +1,4 @@
-//! Long-term memory: what a user said in earlier sessions, found by words and by meaning.
+//! Long-term memory: search what a user said in earlier sessions, by words and by meaning.
 
 pub use retain_core::{
     Embedder, FilterFields, Forget, ForgetReceipt, IngestReceipt, MemoryEntry, MemoryError,

@@ -1,13 +1,13 @@
-//! Models: the port behind which they stand, what they are sent and what they answer.
+//! Models: the [`Model`] trait, its requests and its responses.
 //!
-//! With the feature `models`, models over HTTP are chosen by name (`gemini-…`, `openai/…`,
-//! `ollama/…`, `claude-…` and more) or made in one line:
+//! With the feature `models`, models over HTTP are selected by name (`gemini-…`, `openai/…`,
+//! `ollama/…`, `claude-…` and more) or constructed in one line:
 //!
 //! ```
 //! # #[cfg(feature = "models")] {
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use retain::{LlmAgent, model::{ModelSettings, Models}};
-//! // Models::from_env() takes keys from the usual variables.
+//! // Models::from_env() reads API keys from the usual environment variables.
 //! let models = Models::new(ModelSettings::from_variables([("GOOGLE_API_KEY", "AIza…")]))?;
 //! let agent = LlmAgent::builder("assistant")
 //!     .models(models.registry())

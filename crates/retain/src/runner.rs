@@ -1,4 +1,4 @@
-//! The runner: from a message to stored events, and what can be set around that.
+//! The runner, which turns a message into stored events, and its configuration.
 
 pub use retain_runtime::{
     BlockingRun, CompactionConfig, CompactionError, EventSummarizer, HookResult,

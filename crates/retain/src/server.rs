@@ -1,4 +1,4 @@
-//! The HTTP server: ADK's API and Retain's own, behind guards.
+//! The HTTP server: ADK's API and Retain's own, with access control.
 
 pub use retain_server::{
     Access, AppError, Apps, Caller, Conformance, Dev, Guards, Keys, Metrics, Origins, OriginsError,

@@ -1,4 +1,5 @@
-//! Sessions: events, the services that store them, and the log with what goes beyond ADK.
+//! Sessions: events, the services that store them, and the session log with operations that ADK
+//! lacks.
 
 mod database;
 

@@ -1,12 +1,12 @@
-//! Stores: what a database must do to hold sessions, memories, artifacts and API keys, the stores
-//! that exist, and migration between them.
+//! Stores: the traits that a database implements to hold sessions, memories, artifacts and API
+//! keys, the existing stores, and migration between them.
 //!
 //! To write your own, implement [`SessionStore`] and wrap it in a [`StoreSessionService`], which
-//! has all the rules. `retain::testing` has the promises that every store keeps, as tests.
+//! applies all the rules. `retain::testing` tests the promises that every store must keep.
 
 /// The rules that every store applies in the same way.
 pub use retain_core::store_rules as rules;
-/// What a store of sessions needs.
+/// For implementing a session store.
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, EventLookup,
     Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent,
@@ -14,23 +14,23 @@ pub use retain_core::{
     SessionStatus, SessionStore, Snapshot, StateOwner, StateText, StoreSessionService, SystemClock,
     TransferStore, check_growth, check_limit, duration_us, plan_append, plan_renewal, seconds,
 };
-/// API keys of a server, and the port behind which they are stored.
+/// API keys of a server, and the trait of the stores that hold them.
 pub use retain_core::{
     ApiKey, KEY_SECRET_BYTES, KeyRejection, KeyScope, KeyStore, KeyText, is_same_secret,
 };
-/// What a store of artifacts needs.
+/// For implementing an artifact store.
 pub use retain_core::{
     ArtifactAddress, ArtifactNaming, ArtifactStore, NewArtifact, StoreArtifactService,
     StoredArtifact,
 };
-/// What a store of memories needs.
+/// For implementing a memory store.
 pub use retain_core::{
     ExistingMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan, MemoryRecord,
     MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryTotals, MemoryVector, MemoryVectors,
     NewEmbedding, NewMemory, PreparedMemory, RepeatPolicy, SourceMemory, Tombstone,
     derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
-/// Copies everything in one store to another.
+/// For copying everything from one store to another.
 pub use retain_core::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,

@@ -1,5 +1,5 @@
-//! For tests: models that answer by script and, with the feature `testing`, the promises that every
-//! store keeps, and a clock and ids under the test's control.
+//! For tests: scripted models. The feature `testing` adds tests of the promises that every store
+//! keeps, and a clock and ids that the test controls.
 
 pub use retain_runtime::{ScriptedModel, ScriptedReply};
 #[cfg(feature = "testing")]

@@ -1,4 +1,4 @@
-//! Tools: functions that a model may call, toolsets, and the tools that are built in.
+//! Tools: functions that a model may call, toolsets, and built-in tools.
 
 pub use retain_runtime::{
     AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, LoadArtifactsTool,

@@ -75,7 +75,7 @@ pub enum RunError {
     Template {
         /// The agent.
         agent: String,
-        /// Which placeholder, and what it lacks.
+        /// Which placeholder, and what is missing.
         source: TemplateError,
     },
     /// The agent's answer does not match its output schema.
@@ -151,8 +151,8 @@ impl RunError {
     }
 }
 
-/// The kind of an error: the first identifier of its `Debug` output. For logs, which hold neither
-/// names nor texts of users.
+/// The kind of an error: the first identifier of its `Debug` output. For logs, which must not
+/// contain names or texts of users.
 pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
     let written = format!("{error:?}");
     let name = written.split(|c: char| !c.is_ascii_alphanumeric()).next();
@@ -197,7 +197,8 @@ impl ModelError {
     }
 }
 
-/// Why a tool call failed. To tell the model instead, return your own `error` as the answer.
+/// Why a tool call failed. To report a problem to the model instead, return a result with an
+/// `error` field.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -249,7 +250,7 @@ impl From<MemoryError> for ToolError {
     }
 }
 
-/// The description of an agent or a runner is invalid.
+/// The configuration of an agent or a runner is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {reason}")]
 pub struct BuildError {

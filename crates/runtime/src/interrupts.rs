@@ -7,7 +7,8 @@ use std::collections::HashSet;
 
 use retain_core::{Event, FunctionCall};
 
-/// The names of calls that wait for the user, also in sessions whose events do not mark them.
+/// Calls with these names wait for the user, even if their event does not mark them as
+/// long-running.
 pub(crate) const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
 
 /// ADK's metadata key of an event that was imported into its session.
@@ -20,7 +21,7 @@ pub(crate) fn is_restored(event: &Event) -> bool {
     mark.is_some_and(|mark| mark.as_bool() != Some(false))
 }
 
-/// The ids of calls that wait because of an event.
+/// The ids of calls that an event marks as waiting for an answer.
 pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     let marked = event
         .long_running_tool_ids
@@ -142,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn question_waits_without_a_long_running_id() {
+    fn input_request_waits_without_a_long_running_id() {
         assert_eq!(waiting_calls(&call("1", "adk_request_input")).len(), 1);
         assert_eq!(waiting_calls(&call("1", "look")).len(), 0);
     }
 
     #[test]
-    fn answer_on_a_branch_of_the_call_counts() {
+    fn answer_on_a_branch_of_the_call_ends_the_wait() {
         let pay = long_running("ab");
         let below = answer("user", "other", Some("root.pay@ab.x@1"));
         let elsewhere = answer("user", "other", Some("root.pay@abc"));

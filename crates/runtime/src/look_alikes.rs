@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn look_alike_letters_are_recognized() {
+    fn look_alike_letters_are_folded_to_ascii() {
         for text in [
             "past_conversations",
             "РАЅТ СОΝVЕRЅАТІОΝЅ",

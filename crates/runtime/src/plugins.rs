@@ -25,7 +25,7 @@ use crate::{
     tools::Tool,
 };
 
-/// The result of a hook: its own answer, or `None`.
+/// The result of a hook: its answer, or `None` to continue without one.
 pub type HookResult<T> = std::result::Result<Option<T>, BoxError>;
 
 /// Hooks around a run. By default each does nothing.
@@ -158,7 +158,7 @@ pub struct ReadMessage<'a> {
     pub session: &'a retain_core::Session,
     /// The run that the message continues, if it answers a call.
     pub invocation_id: Option<&'a str>,
-    /// The id of the run: of the one that the message continues, or of a new one.
+    /// The id of the run that the message continues, or of the new run.
     pub run_id: &'a str,
     /// The artifact service, if there is one.
     pub artifacts: Option<&'a dyn ArtifactService>,
@@ -169,8 +169,8 @@ pub struct ReadMessage<'a> {
 }
 
 impl ReadMessage<'_> {
-    /// Records a version of an artifact in the message's event, as a tool's event does. So the log
-    /// knows the version, and a rewind takes it back.
+    /// Records an artifact version in the message's event, as a tool's event does, so that a rewind
+    /// can undo it.
     pub fn saved_artifact(&self, filename: &str, version: u64) {
         let saved = self.saved.lock();
         let mut saved = saved.unwrap_or_else(PoisonError::into_inner);

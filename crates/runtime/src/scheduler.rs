@@ -1,4 +1,5 @@
-//! `Scheduler`: polls the tasks of one run, so that equal orders of completions give equal logs.
+//! `Scheduler`: polls the tasks of one run, so that the same order of completions gives the same
+//! log.
 //!
 //! A task is one child of a parallel agent, or an agent that needs its own stack. Three rules make
 //! the order of events independent of threads, load and stores:
@@ -7,7 +8,8 @@
 //!    before the runner takes the next event. Tasks that continue together go in listed order.
 //! 2. Outside completions wait until the run is at rest: no task can continue and no event waits
 //!    to be stored. Then they enter one at a time, in their order of arrival.
-//! 3. While a task waits for a store, no other task continues: a store answers as if at once.
+//! 3. While a task waits for a store, no other task continues, so the speed of a store has no
+//!    effect.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -52,7 +54,7 @@ struct Tasks {
     completed: VecDeque<TaskId>,
     /// The task being polled, and by which thread: a wake from another thread comes from outside.
     polled: Option<(TaskId, ThreadId)>,
-    /// The task that waits for a store, and for how many answers.
+    /// The task that waits for a store, and its number of pending store calls.
     store_wait: Option<(TaskId, usize)>,
     must_yield: bool,
     /// Events that were stored since an outside completion last entered.
@@ -144,7 +146,7 @@ impl Scheduler {
         !tasks.must_yield && tasks.store_wait.is_none() && tasks.ready.is_empty()
     }
 
-    /// Lets tasks continue that yielded their thread, now that the thread is back.
+    /// Lets tasks continue that yielded their thread, now that the runner is polled again.
     pub(crate) fn end_yield(&self) {
         self.lock().must_yield = false;
     }
@@ -199,7 +201,7 @@ impl Scheduler {
         }
     }
 
-    /// Yields the thread and queues like an outside completion: waits for rest, behind the others.
+    /// Yields the thread, then waits like an outside completion until the run is at rest.
     pub(crate) async fn yield_until_rest(&self) {
         if self.lock().current().is_none() {
             return tokio::task::yield_now().await;

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_fields_are_nullable_and_numbers_have_no_width() {
+    fn schema_makes_optional_fields_nullable_and_drops_number_formats() {
         let expected = serde_json::json!({
             "type": "object",
             "properties": {

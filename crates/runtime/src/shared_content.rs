@@ -1,7 +1,7 @@
-//! `SharedContent`: a content of a model request, without a copy of what the log holds.
+//! `SharedContent`: a content of a model request that avoids copying stored events.
 //!
 //! Most contents of a request are those of stored events, unchanged. Such a content points into its
-//! event; only a content that the flow rewrites is its own.
+//! event; only a content that the flow rewrites is a copy.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -40,7 +40,7 @@ impl SharedContent {
         }
         match &mut self.0 {
             Source::Own(content) => Arc::make_mut(content),
-            Source::Event(_) => unreachable!("made its own above"),
+            Source::Event(_) => unreachable!("converted to an own content above"),
         }
     }
 

@@ -65,7 +65,8 @@ pub enum TemplateError {
     },
     /// The instruction names an artifact, but there is no artifact service.
     #[error(
-        "{placeholder} in the instruction: there is no artifact service; give the runner one with `artifact_service`"
+        "{placeholder} in the instruction: no artifact service is configured; set one with \
+         `artifact_service` of the runner builder"
     )]
     NoArtifactService {
         /// The file name.
@@ -116,7 +117,7 @@ impl Template {
 
     /// Renders the template. A value of `null` becomes an empty text.
     ///
-    /// `artifacts` holds the existing ones of [`artifact_names`](Self::artifact_names); `None` if
+    /// `artifacts` holds those of [`artifact_names`](Self::artifact_names) that exist; `None` if
     /// there is no artifact service.
     pub fn render(
         &self,
@@ -247,7 +248,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 
 /// An artifact as text: its text, or a line that describes it.
 ///
-/// The line also replaces what ADK prints as a Python object with all its bytes.
+/// ADK prints some artifacts as a Python object with all its bytes; Retain uses the line instead.
 pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
     let blob = part.inline_data.as_ref();
     let mime_type = blob.and_then(|blob| blob.mime_type.as_deref());
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_replaced_and_other_text_stays() {
+    fn placeholders_are_replaced_and_other_text_is_unchanged() {
         for (template, text) in [
             ("{a}{{a}}{ a }{\n{a}", "111{\n1"),
             ("{app:b} {n}. {größe}", "[1.0, None] . 2"),
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn artifacts_are_text_or_a_line_about_them() {
+    fn artifact_placeholder_becomes_its_text_or_a_description() {
         let template = Template::parse("{artifact.a.bin} {artifact.b.txt} {artifact.c?}.");
         assert_eq!(
             template.artifact_names().collect::<Vec<_>>(),

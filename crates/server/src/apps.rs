@@ -63,7 +63,7 @@ pub struct Apps {
     runs: Runs,
     default_app: Option<String>,
     dev: Option<Dev>,
-    /// The only app of the folder, if the given folder is an app itself.
+    /// The only app to serve, if the given folder is itself an app; its sibling folders are ignored.
     only: Option<String>,
     is_resumable: bool,
     max_llm_calls: Option<Option<u32>>,
@@ -173,7 +173,7 @@ impl Apps {
         Ok(apps)
     }
 
-    /// Add an agent of the program.
+    /// Serve `agent`, built in code, as `app`.
     pub fn with_agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
         self.given.insert(app.into(), agent);
         self
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn first_requests_at_once_get_one_runner() {
+    fn concurrent_first_requests_share_one_runner() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
         // Both found none, and each created one.
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_runners_are_kept_up_to_a_limit() {
+    fn number_of_replaced_runners_is_limited() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
         for made in 1..=2 * REPLACED_KEPT {

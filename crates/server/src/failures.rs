@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn only_store_errors_are_shown() {
+    fn only_store_errors_are_shown_even_if_wrapped() {
         let sessions = || SessionError::Store {
             store: "sqlite",
             operation: "read",

@@ -40,7 +40,8 @@ pub(crate) fn check_state<'a>(
     let is_of_app = |key: &&str| StateScope::of(key) == StateScope::App;
     match keys.into_iter().find(is_of_app) {
         Some(key) if caller.user.is_some() => Err(AccessDenied(format!(
-            "this key is bound to a user and cannot set {key:?}, which all users of the app share"
+            "this API key is bound to a user and cannot set the state key {key:?}, which all users \
+             of the app share"
         ))),
         _ => Ok(()),
     }

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_callsite_reach_every_thread() {
+    fn callsite_is_enabled_on_every_thread() {
         super::enable_for_all_threads();
         let heard = EventCounter::default();
         let _guard = tracing_subscriber::registry()

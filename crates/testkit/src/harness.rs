@@ -163,7 +163,7 @@ impl Harness {
 
     /// Close the service and reopen the data. The caller must have dropped every service.
     pub async fn reopen(&mut self) -> Arc<dyn SessionLog> {
-        assert!(self.is_durable(), "this store forgets what it holds");
+        assert!(self.is_durable(), "this store does not survive reopening");
         if let Some(service) = self.service.take() {
             service.flush().await.expect("flush before closing");
         }

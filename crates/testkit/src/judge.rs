@@ -36,7 +36,7 @@ pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String>
         return Vec::new();
     }
     vec![format!(
-        "the tail brought {:?} where the log has {:?}",
+        "the tail returned {:?}, but the log has {:?}",
         tailed[same],
         expected.get(same)
     )]
@@ -60,7 +60,7 @@ impl Judge<'_> {
         }
         let mut seen = HashSet::new();
         let doubled = self.log.iter().filter(|id| !seen.insert(**id));
-        wrong.extend(doubled.map(|id| format!("{id} is doubled")));
+        wrong.extend(doubled.map(|id| format!("{id} is stored twice")));
         let tried = history.writes.iter().flat_map(|write| &write.ids);
         let tried: HashSet<&str> = tried.map(String::as_str).collect();
         let strange = self.log.iter().filter(|id| !tried.contains(**id));
@@ -70,9 +70,7 @@ impl Judge<'_> {
             if let Some(count) = event.actions.state_delta.get("counter") {
                 counter += 1;
                 if count.as_i64() != Some(counter) {
-                    wrong.push(format!(
-                        "the counter goes to {count} at the {counter}th step"
-                    ));
+                    wrong.push(format!("the counter is {count} after step {counter}"));
                 }
             }
         }
@@ -86,7 +84,9 @@ impl Judge<'_> {
         let expected = self.states.get(seen.position as usize)?;
         (own != *expected).then(|| {
             let position = seen.position;
-            format!("{who} at {position} has the state {own:?}, the log says {expected:?}")
+            format!(
+                "{who} at position {position} has the state {own:?}, but the log has {expected:?}"
+            )
         })
     }
 
@@ -97,7 +97,7 @@ impl Judge<'_> {
             Outcome::Refused if write.is_repeat => Some(format!("{:?} was refused", write.ids)),
             Outcome::Refused => {
                 let ghost = write.ids.iter().find(|id| self.log.contains(&id.as_str()));
-                ghost.map(|id| format!("{id} was refused and is there"))
+                ghost.map(|id| format!("{id} was rejected but is stored"))
             }
             Outcome::Stored(positions) => {
                 let stands = |(at, id): (&u64, &String)| {
@@ -109,7 +109,7 @@ impl Judge<'_> {
                     && positions.iter().zip(&write.ids).all(stands);
                 (!fits).then(|| {
                     format!(
-                        "{:?} was acknowledged at {positions:?} and is not there",
+                        "{:?} was acknowledged at {positions:?} but is not stored",
                         write.ids
                     )
                 })
@@ -129,7 +129,7 @@ impl Judge<'_> {
         let mut latest_call = 0;
         for (_, write) in &placed {
             if write.returned < latest_call {
-                return Some(format!("{:?} stands behind a later append", write.ids));
+                return Some(format!("{:?} is stored after a later append", write.ids));
             }
             latest_call = latest_call.max(write.called);
         }
@@ -151,7 +151,7 @@ impl Judge<'_> {
         });
         if expected.as_ref() != Some(&events) {
             wrong.push(format!(
-                "a read at {position} brought {events:?}, the log has {expected:?}"
+                "a read at position {position} returned {events:?}, but the log has {expected:?}"
             ));
         }
         wrong.extend(self.state(seen, "a read"));
@@ -182,8 +182,12 @@ impl Judge<'_> {
         let stale = history.reads.iter().filter_map(|read| {
             let (_, expected) = known.range(..read.called).next_back()?;
             let found = read.seen.position;
-            (found < *expected)
-                .then(|| format!("a read ends at {found} when {expected} was known to be there"))
+            (found < *expected).then(|| {
+                format!(
+                    "a read ends at position {found}, but position {expected} was already \
+                     acknowledged"
+                )
+            })
         });
         stale.collect()
     }
@@ -221,7 +225,7 @@ impl Marks<'_> {
             let most = tried.map(|(n, _)| *n).max().unwrap_or(0);
             if !(least..=most).contains(&found) {
                 return Some(format!(
-                    "a read shows {found} for {name}, which must be {least} to {most}"
+                    "a read returned {found} for {name}; expected {least} to {most}"
                 ));
             }
         }

@@ -122,7 +122,7 @@ impl Oracle {
         line.push('\n');
         let input = self.input.as_mut().expect("the oracle runs");
         if let Err(error) = input.write_all(line.as_bytes()) {
-            self.fail(&format!("does not read: {error}"));
+            self.fail(&format!("does not accept input: {error}"));
         }
     }
 
@@ -130,7 +130,7 @@ impl Oracle {
     pub fn answer(&mut self) -> Json {
         match self.answers.recv_timeout(ANSWER_TIMEOUT) {
             Ok(line) => Json::parse(&line)
-                .unwrap_or_else(|error| panic!("the oracle does not write JSON: {error}\n{line}")),
+                .unwrap_or_else(|error| panic!("the oracle wrote invalid JSON: {error}\n{line}")),
             Err(RecvTimeoutError::Disconnected) => self.fail("ended without an answer"),
             Err(RecvTimeoutError::Timeout) => self.fail("did not answer in time"),
         }

@@ -19,7 +19,7 @@ pub fn server() -> Option<String> {
     let server = std::env::var("TEST_POSTGRES_URL").ok();
     let server = server.filter(|server| !server.is_empty());
     if server.is_none() {
-        skip("stores on PostgreSQL: there is no server (TEST_POSTGRES_URL)");
+        skip("PostgreSQL stores: no server is configured (TEST_POSTGRES_URL)");
     }
     server
 }
@@ -101,7 +101,10 @@ impl Drop for TestDatabase {
         match dropped.join() {
             Ok(Ok(kept)) => {
                 let is_lost = kept.is_err() && !std::thread::panicking();
-                assert!(!is_lost, "it cannot be looked for keys in it: {kept:?}");
+                assert!(
+                    !is_lost,
+                    "cannot search the database for API keys: {kept:?}"
+                );
             }
             // If the server is gone, so is the database.
             _ => eprintln!("the test database {} was not dropped", self.name),
@@ -142,7 +145,7 @@ mod tests {
 
     /// If canaries are scanned for, the scan must find this one in the dump.
     #[tokio::test]
-    async fn database_contents_are_dumped_as_text() {
+    async fn database_dump_contains_stored_bytes_and_text() {
         if !is_there() {
             return;
         }

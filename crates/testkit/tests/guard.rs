@@ -30,7 +30,7 @@ fn listed_in(source: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_promise_is_in_the_list() {
+fn every_promise_is_listed_in_its_macro() {
     for (folder, least) in FOLDERS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let mut written = BTreeSet::new();
@@ -60,7 +60,7 @@ fn every_promise_is_in_the_list() {
 }
 
 #[test]
-fn guard_finds_promises_and_lists() {
+fn guard_parses_promises_and_lists() {
     let source = "/// Doc.\npub async fn a_promise(h: H) {\n    async fn inner() {}\n}\nasync fn helper() {}\n";
     assert_eq!(promises_in(source).collect::<Vec<_>>(), ["a_promise"]);
     let list =

@@ -50,7 +50,7 @@ pub(crate) fn encode(transaction: &[Change]) -> String {
 /// Reads the line of a transaction.
 pub(crate) fn decode(line: &str) -> Result<Vec<Change>, BoxError> {
     let line = Json::parse(line)?;
-    let changes = line.as_array().ok_or("it is not a list of changes")?;
+    let changes = line.as_array().ok_or("the line is not a list of changes")?;
     changes.iter().map(decode_change).collect()
 }
 
@@ -98,7 +98,7 @@ fn decode_change(json: &Json) -> Result<Change, BoxError> {
         let owner = StateOwner {
             app: json["key"][0]
                 .as_str()
-                .ok_or("app is not a text")?
+                .ok_or("app is not a string")?
                 .to_owned(),
             user: json["key"][1].as_str().map(str::to_owned),
         };
@@ -196,7 +196,7 @@ fn encode_entry(entry: &Entry) -> Json {
 fn decode_entry(json: &Json) -> Result<Entry, BoxError> {
     let body = text(json, "event")?;
     let keys = list(json, "keys")?.map(|pair| {
-        let key = pair[0].as_str().ok_or("a state key is not a text")?;
+        let key = pair[0].as_str().ok_or("a state key is not a string")?;
         let value = pair[1].as_str().map(Json::parse).transpose()?;
         Ok::<_, BoxError>((key.to_owned(), value))
     });
@@ -219,7 +219,7 @@ fn encode_map(map: &JsonMap) -> Json {
 fn decode_map(json: &Json) -> Result<JsonMap, BoxError> {
     let mut map = JsonMap::new();
     for (key, text) in json.as_object().ok_or("a state is not an object")?.iter() {
-        let text = text.as_str().ok_or("a state value is not a text")?;
+        let text = text.as_str().ok_or("a state value is not a string")?;
         map.insert(key, Json::parse(text)?);
     }
     Ok(map)
@@ -232,7 +232,11 @@ fn encode_key(key: &SessionKey) -> Json {
 }
 
 fn decode_key(json: &Json) -> Result<SessionKey, BoxError> {
-    let part = |at: usize| json[at].as_str().ok_or("an address is not three texts");
+    let part = |at: usize| {
+        json[at]
+            .as_str()
+            .ok_or("a session key is not a list of three strings")
+    };
     Ok(SessionKey::new(part(0)?, part(1)?, part(2)?))
 }
 
@@ -252,7 +256,7 @@ fn decode_lease(json: &Json) -> Result<Lease, BoxError> {
 
 fn text(json: &Json, field: &str) -> Result<String, BoxError> {
     let found = json[field].as_str().map(str::to_owned);
-    found.ok_or_else(|| format!("{field} is not a text").into())
+    found.ok_or_else(|| format!("{field} is not a string").into())
 }
 
 fn unsigned(json: &Json, field: &str) -> Result<u64, BoxError> {

@@ -62,7 +62,7 @@ impl TransferStore for JournalStore {
             for key in stored.sessions.keys().chain(known.sessions.keys()) {
                 let head = |tables: &Tables| tables.sessions.get(key).map(|log| log.head(key));
                 if head(stored) != head(known) {
-                    problems.push(format!("{key}: the file and the memory differ"));
+                    problems.push(format!("{key}: the journal and the state in memory differ"));
                 }
             }
             Ok(problems)

@@ -82,7 +82,7 @@ async fn append_line(
     (number, line): (u64, String),
 ) -> anyhow::Result<String> {
     let event =
-        Event::from_json(&line).with_context(|| format!("line {number} is not an event"))?;
+        Event::from_json(&line).with_context(|| format!("line {number} is not a valid event"))?;
     let appended = sessions.append(key, event.into()).await;
     let appended = appended.with_context(|| format!("line {number} was not stored"))?;
     match appended.events.first() {

@@ -13,7 +13,7 @@ use super::{Database, Store};
 pub(crate) struct Backup {
     #[command(flatten)]
     store: Store,
-    /// The file to write; it must not be there yet.
+    /// File to write; must not exist yet
     file: PathBuf,
 }
 
@@ -24,8 +24,8 @@ impl Backup {
             Database::Sqlite(sessions) => sessions.store().backup(&self.file).await?,
             #[cfg(feature = "postgres")]
             Database::Postgres(..) => anyhow::bail!(
-                "a database on a server is not copied to a file: use pg_dump or the server's own \
-                 backups; or retain export"
+                "cannot copy a PostgreSQL database to a file; use pg_dump, the server's own backups \
+                 or retain export"
             ),
         }
         say!("wrote {}", self.file.display());

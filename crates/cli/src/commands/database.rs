@@ -159,7 +159,7 @@ mod tests {
 
     #[cfg(not(feature = "postgres"))]
     #[tokio::test]
-    async fn postgres_uri_without_the_feature_names_the_feature() {
+    async fn error_for_a_postgres_uri_names_the_missing_feature() {
         let uri = "postgresql+asyncpg://ada:hunter2@host/x";
         let error = Database::open(uri, IfMissing::Create).await.unwrap_err();
         assert_eq!(

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_need_a_unit() {
+    fn duration_is_a_positive_number_with_a_unit() {
         assert_eq!(duration("90d").unwrap(), Duration::from_secs(90 * 86_400));
         assert_eq!(duration("45s").unwrap(), Duration::from_secs(45));
         for text in ["", "d", "5", "-5d", "0d", "5dd", "99999999999999999999d"] {

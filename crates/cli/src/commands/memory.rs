@@ -47,7 +47,7 @@ struct UserOptions {
     /// App of the user
     #[arg(long)]
     app: String,
-    /// User whose memories to use
+    /// User who owns the memories
     #[arg(long)]
     user: String,
 }
@@ -179,8 +179,8 @@ impl Add {
             forgotten,
         } = total;
         say!(
-            "added: {added} memories of user {user:?} ({replaced} replaced, {known} known, \
-             {forgotten} forgotten before)"
+            "added: {added} memories of user {user:?} ({replaced} replaced, {known} already stored, \
+             {forgotten} skipped because they were forgotten)"
         );
         Ok(())
     }
@@ -266,7 +266,7 @@ async fn stats(user: &UserOptions) -> anyhow::Result<()> {
     say!("bytes      {}", it.bytes);
     say!("sessions   {}", it.sessions);
     say!("from tools {}", it.from_tools);
-    say!("given      {}", it.direct);
+    say!("direct     {}", it.direct);
     say!("embedded   {}", it.embedded);
     say!("oldest     {}", time(it.oldest));
     say!("newest     {}", time(it.newest));

@@ -181,7 +181,7 @@ async fn closed_pipe_test_runs_every_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_ends_quietly_when_nobody_reads_its_output() {
+async fn command_exits_quietly_when_its_output_is_closed() {
     let fixture = Fixture::new().await;
     for (name, arguments, input) in fixture.commands() {
         let (folder, file) = fixture.copy();
@@ -195,7 +195,7 @@ async fn command_ends_quietly_when_nobody_reads_its_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_ends_quietly_when_its_reader_reads_one_line() {
+async fn command_exits_quietly_when_its_output_is_closed_after_one_line() {
     let fixture = Fixture::new().await;
     for (name, arguments, input) in fixture.commands() {
         let (folder, file) = fixture.copy();
@@ -211,7 +211,7 @@ async fn command_ends_quietly_when_its_reader_reads_one_line() {
 }
 
 #[test]
-fn help_and_version_end_quietly_when_nobody_reads_them() {
+fn help_and_version_exit_quietly_when_their_output_is_closed() {
     let folder = retain_testkit::scratch::folder();
     for option in ["--help", "--version", "serve --help", "keys create --help"] {
         let mut command = retain(folder.path());
@@ -223,7 +223,7 @@ fn help_and_version_end_quietly_when_nobody_reads_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_ends_without_panic_when_both_outputs_are_closed() {
+async fn command_does_not_panic_when_both_outputs_are_closed() {
     let fixture = Fixture::new().await;
     for (name, arguments, input) in fixture.commands() {
         let (folder, file) = fixture.copy();
@@ -237,7 +237,7 @@ async fn command_ends_without_panic_when_both_outputs_are_closed() {
 }
 
 #[test]
-fn full_disk_under_standard_output_is_an_error() {
+fn command_reports_a_full_disk_under_standard_output() {
     let folder = retain_testkit::scratch::folder();
     for arguments in [&["--help"][..], &["keys", "create"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -252,7 +252,7 @@ fn full_disk_under_standard_output_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn append_stops_when_nobody_reads_and_keeps_acknowledged_events() {
+async fn append_stops_when_its_output_is_closed_and_keeps_acknowledged_events() {
     let folder = retain_testkit::scratch::folder();
     let store = uri(&folder.path().join("s.db"));
     let mut append = retain(folder.path());
@@ -279,7 +279,7 @@ async fn append_stops_when_nobody_reads_and_keeps_acknowledged_events() {
 
 /// Nobody needs to read the lines of a server: it serves also if its log has no reader.
 #[test]
-fn server_keeps_serving_when_nobody_reads_its_outputs() {
+fn server_keeps_serving_when_its_outputs_are_closed() {
     let folder = retain_testkit::scratch::folder();
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();

@@ -23,20 +23,20 @@ const LIVES: usize = 25;
 const CYCLES: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sequential_acknowledged_events_survive_a_kill() {
-    let test = "sequential_acknowledged_events_survive_a_kill";
+async fn acknowledged_events_of_sequential_appends_survive_a_kill() {
+    let test = "acknowledged_events_of_sequential_appends_survive_a_kill";
     kill_repeatedly(seed(test, 1), &["single"], 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_events_of_eight_appends_survive_a_kill() {
-    let test = "acknowledged_events_of_eight_appends_survive_a_kill";
+async fn acknowledged_events_of_eight_concurrent_appends_survive_a_kill() {
+    let test = "acknowledged_events_of_eight_concurrent_appends_survive_a_kill";
     kill_repeatedly(seed(test, 2), &["eight"], 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_events_of_four_processes_survive_their_kill() {
-    let test = "acknowledged_events_of_four_processes_survive_their_kill";
+async fn acknowledged_events_survive_when_four_processes_are_killed() {
+    let test = "acknowledged_events_survive_when_four_processes_are_killed";
     kill_repeatedly(seed(test, 3), &["north", "east", "south", "west"], 2).await;
 }
 
@@ -236,7 +236,7 @@ async fn ledger_finds_a_repeated_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ledger_finds_a_wrong_order() {
+async fn ledger_finds_reordered_events() {
     let sql = "UPDATE events SET key = key + 1000 WHERE event_id = 's-20'; \
                UPDATE events SET key = key - 1 WHERE event_id = 's-21'; \
                UPDATE events SET key = key - 999 WHERE event_id = 's-20'";
@@ -249,7 +249,7 @@ async fn ledger_finds_a_wrong_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ledger_finds_a_wrong_state_or_body() {
+async fn ledger_finds_a_changed_state_or_event() {
     let sql = "UPDATE state SET value = '1' WHERE key = 'count'; DELETE FROM shared_state; \
                UPDATE events SET body = replace(body, 'turn 3 ', 'turn 4 ')";
     let faults = after_tampering(sql).await;
@@ -263,7 +263,7 @@ async fn ledger_finds_a_wrong_state_or_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ledger_finds_an_unsent_event() {
+async fn ledger_finds_an_event_that_was_never_sent() {
     let folder = retain_testkit::scratch::folder();
     let store = uri(&folder.path().join("sessions.db"));
     let mut clients = [Ledger::new("s", 1)];

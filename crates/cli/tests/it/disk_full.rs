@@ -25,8 +25,8 @@ const FULL: usize = 10;
 const MANY: usize = 5000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_disk_is_reported_and_writing_resumes() {
-    let test = "full_disk_is_reported_and_writing_resumes";
+async fn full_disk_is_reported_and_appends_succeed_once_space_is_free() {
+    let test = "full_disk_is_reported_and_appends_succeed_once_space_is_free";
     fill_and_free(test, vec![Ledger::new("alone", 1)]).await;
 }
 

@@ -76,8 +76,8 @@ async fn failed_write_or_sync_is_never_acknowledged() {
 
 /// A process that continues after a failure, like a server, retries each event until it is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn process_never_acknowledges_lost_events_after_an_io_failure() {
-    let test = "process_never_acknowledges_lost_events_after_an_io_failure";
+async fn retrying_process_never_acknowledges_a_lost_event_after_an_io_error() {
+    let test = "retrying_process_never_acknowledges_a_lost_event_after_an_io_error";
     if !have_strace() {
         return skip(test, "strace is not installed or may not trace");
     }

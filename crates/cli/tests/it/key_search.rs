@@ -11,7 +11,7 @@ const CONTROL: &str = "RETAIN_CONTROL_MARK";
 
 /// Without canaries in the environment there is nothing to check.
 #[tokio::test]
-async fn test_output_logs_and_files_are_kept_for_the_key_search() {
+async fn marker_reaches_every_output_that_the_key_search_reads() {
     let Ok(control) = std::env::var(CONTROL) else {
         return;
     };

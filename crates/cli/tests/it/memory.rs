@@ -53,7 +53,7 @@ async fn memory_commands_ingest_list_search_and_forget() {
     assert!(added.contains("added: 1 memories"), "{added}");
     let added = memory(&["add"]).unwrap();
     assert!(
-        added.contains("added: 1 memories of user \"ada\" (0 replaced, 1 known"),
+        added.contains("added: 1 memories of user \"ada\" (0 replaced, 1 already stored"),
         "{added}"
     );
     assert!(

@@ -95,7 +95,7 @@ async fn migrate_copies_verifies_and_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migrate_errors_name_the_remedy() {
+async fn migrate_error_names_the_cause() {
     let folder = retain_testkit::scratch::folder();
     let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
     drop(fill(&from, 3).await);
@@ -178,7 +178,7 @@ fn size_of_database(file: &Path) -> u64 {
 
 /// Data of one store is copied to several, and back into one.
 #[tokio::test(flavor = "multi_thread")]
-async fn migrate_only_copies_one_kind() {
+async fn migrate_with_only_copies_one_kind_of_data() {
     let folder = retain_testkit::scratch::folder();
     let path = |name: &str| folder.path().join(name);
     let (from, rest, back) = (path("from.db"), path("rest.db"), path("back.db"));

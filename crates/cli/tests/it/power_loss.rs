@@ -22,8 +22,8 @@ async fn acknowledged_events_survive_a_power_failure() {
 
 /// If the test detects no loss with reduced durability, its other results prove nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn simulation_detects_loss_with_reduced_durability() {
-    let test = "simulation_detects_loss_with_reduced_durability";
+async fn simulation_detects_lost_events_with_reduced_durability() {
+    let test = "simulation_detects_lost_events_with_reduced_durability";
     if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
         assert!(outcome.lossy > 0, "the test does not bite: no loss");
         // Only losses are allowed with this setting: the remaining data must be consistent.
@@ -32,8 +32,8 @@ async fn simulation_detects_loss_with_reduced_durability() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn simulation_detects_loss_without_syncs() {
-    let test = "simulation_detects_loss_without_syncs";
+async fn simulation_detects_corruption_without_syncs() {
+    let test = "simulation_detects_corruption_without_syncs";
     if let Some(outcome) = crash_everywhere(test, "off", 6, times(100, 2000)).await {
         assert!(!outcome.bad.is_empty(), "the test does not bite: no damage");
     }

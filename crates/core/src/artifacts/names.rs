@@ -21,8 +21,8 @@ const PATH_MAX: usize = 2048;
 pub enum ArtifactNaming {
     /// Names are arbitrary strings. A name without `user:` needs a session.
     Exact,
-    /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` are one file. Without
-    /// a session every name belongs to the user.
+    /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` name the same file.
+    /// Without a session, every name belongs to the user.
     Paths,
 }
 
@@ -81,7 +81,7 @@ impl ArtifactAddress {
     pub(super) fn check_free(&self) -> Result<(), ArtifactError> {
         let refused = |word: &str| {
             let reason = format!(
-                "{:?} is reserved: no part of it may be `{word}`",
+                "{:?} contains the reserved path segment `{word}`; choose another name",
                 self.filename
             );
             Err(ArtifactError::invalid("artifact name", reason))
@@ -135,16 +135,16 @@ pub(super) fn check_segment(
         return refuse("must not begin with a slash");
     }
     if is_drive_qualified(value) {
-        return refuse("must not begin with a drive");
+        return refuse("must not begin with a drive letter");
     }
     if value == "." || segments().any(|segment| segment == "..") {
         return refuse("must not contain `..`");
     }
     if segments().count() > 1 && segments().any(|segment| RESERVED.contains(&&*fold(segment))) {
-        return refuse("must not contain a path segment that artifact URIs reserve");
+        return refuse("must not contain a path segment that is reserved in artifact URIs");
     }
     if naming == ArtifactNaming::Paths {
-        // On a disk `a//b` is `a/b`, which is another user or app.
+        // On disk, `a//b` and `a/b` are the same path, so two users or apps would share it.
         if value
             .split('/')
             .any(|segment| segment.is_empty() || segment == ".")
@@ -160,7 +160,8 @@ fn check_lengths(what: &str, path: &str) -> Result<(), ArtifactError> {
     let too_long = path.split('/').any(|segment| segment.len() > SEGMENT_MAX);
     if too_long || path.len() > PATH_MAX {
         let reason = format!(
-            "is too long for a path: at most {SEGMENT_MAX} bytes per segment, {PATH_MAX} in total"
+            "is too long for a path: the limit is {SEGMENT_MAX} bytes per segment and {PATH_MAX} \
+             bytes in total"
         );
         return Err(ArtifactError::invalid(what, reason));
     }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_one_normal_form() {
+    fn artifact_name_is_normalized_or_rejected() {
         for (filename, expected) in [
             ("a.txt", "a.txt"),
             (" a//b/./c ", "a/b/c"),
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_that_changes_a_path_is_rejected() {
+    fn owner_that_is_unsafe_in_a_path_is_rejected() {
         let check = |value| check_segment("user id", value, ArtifactNaming::Exact);
         for value in ["ada", "a/b", "a b", "users", "Ärger", "a.b", "..a", "a//b"] {
             check(value).unwrap();

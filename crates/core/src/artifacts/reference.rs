@@ -85,7 +85,7 @@ impl ArtifactReference {
             reason,
         };
         let parsed = ArtifactReference::parse(uri);
-        let parsed = parsed.ok_or_else(|| refused("is not an artifact URI"))?;
+        let parsed = parsed.ok_or_else(|| refused("is not a valid artifact URI"))?;
         if (&parsed.key.app_name, &parsed.key.user_id) != (&key.app_name, &key.user_id) {
             return Err(refused("points to another app or user"));
         }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uri_round_trips() {
+    fn artifact_reference_uri_round_trips() {
         for uri in [
             "artifact://apps/a/users/u/artifacts/user:x/versions/0",
             "artifact://apps/a/b/users/u/sessions/s t/artifacts/x/versions/y/versions/12",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_uri_is_rejected() {
+    fn malformed_artifact_reference_uri_is_rejected() {
         for uri in [
             "",
             "artifact://",

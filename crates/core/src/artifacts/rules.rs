@@ -22,8 +22,8 @@ const REFERENCES_MAX: usize = 5;
 
 const BINARY: &str = "application/octet-stream";
 
-/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at
-/// that position. It loads as `None`.
+/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at the
+/// restored position. It loads as `None`.
 pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
@@ -126,7 +126,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
             if followed == REFERENCES_MAX {
                 return Err(ArtifactError::Reference {
                     uri: uri.to_owned(),
-                    reason: "ends a chain of too many references, or a cycle",
+                    reason: "is part of a cycle, or of a chain of too many references",
                 });
             }
             followed += 1;
@@ -206,8 +206,8 @@ pub(crate) fn as_kept(
     }
 }
 
-/// Any part with content, and its media type. A reference is validated here and resolved when it is
-/// loaded.
+/// Accepts any part with content and returns its media type. A reference is validated here and
+/// resolved when it is loaded.
 fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>), ArtifactError> {
     let mime_type = if let Some(data) = &part.inline_data {
         data.mime_type.clone()
@@ -231,7 +231,7 @@ fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
         let Some(data) = blob.data else {
             return Err(ArtifactError::invalid(
                 "artifact",
-                "has inline data without bytes",
+                "has inline data without bytes; set `data`",
             ));
         };
         let mime_type = blob.mime_type.filter(|mime_type| !mime_type.is_empty());

@@ -163,7 +163,9 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
 #[non_exhaustive]
 pub enum ArtifactError {
     /// The runner has no artifact service. Give it one when it is built.
-    #[error("there is no artifact service; give the runner one with `artifact_service`")]
+    #[error(
+        "no artifact service is configured; set one with `artifact_service` of the runner builder"
+    )]
     NoService,
     /// The input is invalid. Correct it.
     #[error("{what} {reason}")]
@@ -173,7 +175,7 @@ pub enum ArtifactError {
         /// Why, and what to do instead.
         reason: String,
     },
-    /// A reference to another artifact cannot be resolved. Save another one.
+    /// A reference to another artifact cannot be resolved. Save a valid reference.
     #[error("artifact reference {uri:?} {reason}")]
     Reference {
         /// The reference.
@@ -224,7 +226,8 @@ impl ArtifactError {
 
     /// The conflict error for a version that must be `expected` but would be `next`.
     pub fn other_version(expected: u64, next: u64) -> ArtifactError {
-        let reason = format!("{expected} cannot be saved: the next version is {next}");
+        let reason =
+            format!("{expected} conflicts with the stored versions: the next version is {next}");
         ArtifactError::invalid("version", reason)
     }
 }

@@ -47,8 +47,9 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// Stores a version after the newest one and returns its number: 0 for the first.
     async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError>;
 
-    /// The same with an expected version number: another number is an error and stores nothing,
-    /// except when another writer saves concurrently.
+    /// Like [`put`](Self::put), but fails and stores nothing unless `version` is the next number.
+    /// The default implementation is not atomic: if another writer saves concurrently, it stores
+    /// the artifact under a later number and then fails.
     async fn put_at(
         &self,
         address: &ArtifactAddress,

@@ -1,4 +1,4 @@
-//! Between [`Json`], Rust's own types and serde.
+//! Conversions between [`Json`], Rust's own types and serde.
 
 use std::sync::Arc;
 
@@ -83,7 +83,8 @@ impl From<serde_json::Value> for Json {
 }
 
 impl From<&Json> for serde_json::Value {
-    /// Numbers that `serde_json` cannot hold become the nearest float, or a text beyond that.
+    /// A number that `serde_json` cannot hold becomes the nearest float, or a string if no float is
+    /// large enough.
     fn from(value: &Json) -> serde_json::Value {
         use serde_json::Value;
         match value {
@@ -173,7 +174,7 @@ impl<'de: 'a, 'a> de::Visitor<'de> for RawFields<'a> {
     }
 }
 
-/// Takes the raw JSON text from serde, so that the exact reader sees every byte of it.
+/// Takes the raw JSON text from serde, so that the lossless reader sees every byte of it.
 pub(crate) fn deserialize_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     read: impl FnOnce(&str) -> Result<T, super::JsonError>,

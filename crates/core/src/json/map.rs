@@ -7,7 +7,7 @@ use super::Json;
 /// Below this size a scan over the keys is faster than a hash table. Most maps are smaller.
 const INDEXED_FROM: usize = 24;
 
-/// A map from text to [`Json`] in insertion order. Setting a key again keeps its place, as in
+/// A map from strings to [`Json`] in insertion order. Setting a key again keeps its position, as in
 /// Python.
 ///
 /// ```
@@ -59,7 +59,7 @@ impl JsonMap {
         Some(&mut self.entries[place].1)
     }
 
-    /// Whether `key` is there.
+    /// Whether the map has `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.place(key).is_some()
     }
@@ -148,7 +148,7 @@ impl fmt::Debug for JsonMap {
 impl std::ops::Index<&str> for JsonMap {
     type Output = Json;
 
-    /// The value under `key`; `null` where there is none.
+    /// The value under `key`; `null` if the key is missing.
     fn index(&self, key: &str) -> &Json {
         self.get(key).unwrap_or(&super::NULL)
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_maps_behave_like_small_ones() {
+    fn indexed_map_inserts_removes_and_retains() {
         let mut map: JsonMap = (0..100).map(|i| (format!("k{i}"), i)).collect();
         assert_eq!(map.insert("k50", "new"), Some(Json::from(50)));
         assert_eq!(map.remove("k10"), Some(Json::from(10)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_equal_in_any_order() {
+    fn map_equality_ignores_the_order_of_keys() {
         let a = JsonMap::from([("x", 1), ("y", 2)]);
         let b = JsonMap::from([("y", 2), ("x", 1)]);
         assert_eq!(a, b);

@@ -23,7 +23,7 @@ pub(crate) use write::{Spelling, Writer};
 pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
-    // A high bit for each byte that is zero; exact up to the first one.
+    // Sets the high bit of each zero byte. Bits after the first zero byte may be wrong.
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     let mut at = 0;
     while let Some(chunk) = bytes[at..].first_chunk::<8>() {
@@ -70,11 +70,11 @@ pub enum Json {
     Bool(bool),
     /// A number, as it was written.
     Number(Number),
-    /// A text.
+    /// A string.
     String(Arc<str>),
-    /// A list.
+    /// An array.
     Array(Arc<Vec<Json>>),
-    /// A map in insertion order.
+    /// An object, with its keys in insertion order.
     Object(Arc<JsonMap>),
 }
 
@@ -126,7 +126,7 @@ impl Json {
         matches!(self, Json::Null)
     }
 
-    /// The boolean, if it is one.
+    /// The boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
@@ -158,7 +158,7 @@ impl Json {
         }
     }
 
-    /// The text, if it is one.
+    /// The string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Json::String(text) => Some(text),
@@ -166,7 +166,7 @@ impl Json {
         }
     }
 
-    /// The list, if it is one.
+    /// The array, if this is one.
     pub fn as_array(&self) -> Option<&[Json]> {
         match self {
             Json::Array(items) => Some(items),
@@ -174,7 +174,7 @@ impl Json {
         }
     }
 
-    /// The list, mutable, if it is one. Copies a shared list first.
+    /// The array, mutable, if this is one. Copies a shared array first.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Json>> {
         match self {
             Json::Array(items) => Some(Arc::make_mut(items)),
@@ -182,7 +182,7 @@ impl Json {
         }
     }
 
-    /// The map, if it is one.
+    /// The object, if this is one.
     pub fn as_object(&self) -> Option<&JsonMap> {
         match self {
             Json::Object(map) => Some(map),
@@ -190,7 +190,7 @@ impl Json {
         }
     }
 
-    /// The map, mutable, if it is one. Copies a shared map first.
+    /// The object, mutable, if this is one. Copies a shared object first.
     pub fn as_object_mut(&mut self) -> Option<&mut JsonMap> {
         match self {
             Json::Object(map) => Some(Arc::make_mut(map)),
@@ -198,7 +198,7 @@ impl Json {
         }
     }
 
-    /// The value under `key`, if this is a map that has it.
+    /// The value under `key`, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.as_object()?.get(key)
     }
@@ -207,7 +207,7 @@ impl Json {
 impl std::ops::Index<&str> for Json {
     type Output = Json;
 
-    /// The value under `key`; `null` where there is none, as with `serde_json::Value`.
+    /// The value under `key`; `null` if the key is missing, as with `serde_json::Value`.
     fn index(&self, key: &str) -> &Json {
         self.get(key).unwrap_or(&NULL)
     }
@@ -216,7 +216,7 @@ impl std::ops::Index<&str> for Json {
 impl std::ops::Index<usize> for Json {
     type Output = Json;
 
-    /// The item at `index`; `null` where there is none, as with `serde_json::Value`.
+    /// The item at `index`; `null` if the array is shorter, as with `serde_json::Value`.
     fn index(&self, index: usize) -> &Json {
         self.as_array()
             .and_then(|items| items.get(index))

@@ -20,8 +20,8 @@ enum Repr {
 impl Number {
     /// A number from a text that the reader has checked.
     pub(crate) fn from_json_text(text: &str) -> Number {
-        // Rust does not print 0 as "-0", so this stays a text, as does a number of more than 18
-        // digits.
+        // `-0` stays text, because Rust would print it as `0`. A text of more than 18 bytes also
+        // stays text.
         if text.len() <= 18
             && text != "-0"
             && let Ok(int) = text.parse::<i64>()
@@ -80,7 +80,7 @@ impl Number {
         }
     }
 
-    /// Sign, significant digits without outer zeros, and the power of ten of the last one.
+    /// Sign, significant digits without outer zeros, and the power of ten of the last digit.
     fn decimal(&self) -> (bool, String, i128) {
         let text = self.to_string();
         let (negative, text) = match text.strip_prefix('-') {
@@ -144,10 +144,10 @@ impl From<f64> for Number {
     }
 }
 
-/// Writes what [`Number::from`] makes of a float.
+/// Appends the text that [`Number::from`] gives a float.
 pub(crate) fn push_float(out: &mut String, float: f64) {
     use fmt::Write as _;
-    // A fast path for timestamps, which are nearly all of the floats that are written.
+    // Fast path for timestamps, which are nearly all floats that are written.
     if (1e-3..1e15).contains(&float.abs()) {
         return out.push_str(zmij::Buffer::new().format_finite(float));
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_were_read() {
+    fn numbers_keep_their_source_text() {
         for text in [
             "0",
             "-0",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_is_by_value_and_kind() {
+    fn numbers_are_equal_by_value_and_kind() {
         assert_eq!(number("1.5"), number("1.50"));
         assert_eq!(number("100.0"), number("1e2"));
         assert_eq!(number("9223372036854775807"), Number::from(i64::MAX));
@@ -239,7 +239,7 @@ mod tests {
     /// If two shortest texts are equally near, ADK writes the even one; Rust's own formatting may
     /// not.
     #[test]
-    fn floats_are_the_shortest_text_that_reads_back() {
+    fn float_is_written_as_the_shortest_text_that_round_trips() {
         assert_eq!(
             Number::from(3_529_185_789_416_165.0 / 4.0).to_string(),
             "882296447354041.2"

@@ -1,4 +1,5 @@
-//! The one JSON reader: typed objects, free values and raw skipping, in one pass over the text.
+//! The JSON reader: reads typed objects and arbitrary values, or skips a value, in one pass over
+//! the text.
 //!
 //! It is as strict as RFC 8259. An error names the expected value, the found one and the path.
 
@@ -45,7 +46,8 @@ impl JsonError {
         self
     }
 
-    /// The key at which reading failed, from the outermost inwards; empty for the text itself.
+    /// The path of the value at which reading failed, from the outermost key inwards; empty for the
+    /// outermost value.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -98,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Consumes `null` if that is what comes next.
+    /// Consumes `null` if it comes next.
     pub(crate) fn take_null(&mut self) -> bool {
         let is_null = self.peek() == Some(b'n') && self.text[self.at..].starts_with("null");
         if is_null {
@@ -107,7 +109,7 @@ impl<'a> Reader<'a> {
         is_null
     }
 
-    /// Consumes `{}` if that is what comes next, written without a space.
+    /// Consumes `{}` if it comes next, without a space inside.
     pub(crate) fn take_empty_object(&mut self) -> bool {
         let is_empty = self.rest().starts_with("{}");
         if is_empty {
@@ -147,10 +149,10 @@ impl<'a> Reader<'a> {
             .map_err(|_| JsonError::new(format!("expected a 64-bit integer, found {text}"), start))
     }
 
-    /// Reads a text; borrowed when it holds no escape.
+    /// Reads a string; borrows it if it has no escapes.
     pub(crate) fn read_str(&mut self) -> Result<Cow<'a, str>> {
         if self.peek() != Some(b'"') {
-            return Err(self.unexpected("a text"));
+            return Err(self.unexpected("a string"));
         }
         self.at += 1;
         let plain = self.plain_run()?;
@@ -244,19 +246,25 @@ impl<'a> Reader<'a> {
     pub(crate) fn unexpected(&mut self, expected: &str) -> JsonError {
         let found = match self.peek() {
             None => "the end of the text".to_owned(),
-            Some(b'"') => "a text".to_owned(),
+            Some(b'"') => "a string".to_owned(),
             Some(b'{') => "an object".to_owned(),
             Some(b'[') => "a list".to_owned(),
             Some(b'-' | b'0'..=b'9') if !self.rest().starts_with("-I") => "a number".to_owned(),
             Some(_) => match self.bare_word() {
                 word @ ("NaN" | "Infinity" | "-Infinity") => {
-                    format!("{word}, which JSON does not have (write null or a text instead)")
+                    format!("{word}, which is not valid JSON (write null or a string instead)")
                 }
                 "" => format!("`{}`", self.rest().chars().next().unwrap_or(' ')),
                 word => format!("`{word}`"),
             },
         };
         JsonError::new(format!("expected {expected}, found {found}"), self.at)
+    }
+
+    /// An error at the next value, whose field occurs a second time.
+    pub(crate) fn duplicate_field(&mut self) -> JsonError {
+        self.peek();
+        JsonError::new("duplicate field; write each field once", self.at)
     }
 
     fn rest(&self) -> &'a str {
@@ -356,7 +364,7 @@ impl<'a> Reader<'a> {
         Ok(&self.text[start..at])
     }
 
-    /// Everything up to the next quote or backslash of a text, which is not consumed.
+    /// Consumes and returns the part of a string before the next quote or backslash.
     fn plain_run(&mut self) -> Result<&'a str> {
         let bytes = self.text.as_bytes();
         let start = self.at;
@@ -423,13 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_expected_and_where() {
+    fn parse_error_names_the_expected_token_and_the_position() {
         assert_eq!(
             fails(r#"{"a": {"b": NaN}}"#),
-            "a.b: expected a JSON value, found NaN, which JSON does not have (write null or a text instead) (byte 12)"
+            "a.b: expected a JSON value, found NaN, which is not valid JSON (write null or a string \
+             instead) (byte 12)"
         );
-        assert!(fails("[1, -Infinity]").contains("-Infinity, which JSON does not have"));
-        assert!(fails("[Infinity]").contains("Infinity, which JSON does not have"));
+        assert!(fails("[1, -Infinity]").contains("-Infinity, which is not valid JSON"));
+        assert!(fails("[Infinity]").contains("Infinity, which is not valid JSON"));
         assert_eq!(
             fails("[1 2]"),
             "expected `,` or `]`, found a number (byte 3)"
@@ -441,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_text_is_rejected() {
+    fn malformed_json_is_rejected() {
         for text in [
             "",
             " ",
@@ -472,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_and_pairs_are_read() {
+    fn escapes_and_surrogate_pairs_are_decoded() {
         let text = Json::parse(r#""\"\\\/\b\f\n\r\t\u0000\u00e9\ud83d\ude00é😀""#).unwrap();
         assert_eq!(text, "\"\\/\u{8}\u{c}\n\r\t\0é😀é😀");
     }

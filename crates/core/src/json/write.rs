@@ -1,4 +1,4 @@
-//! The one JSON writer: compact text, in either spelling of ADK's field names.
+//! The JSON writer: compact text, in either spelling of ADK's field names.
 
 use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX, number::push_float};
 
@@ -97,7 +97,7 @@ impl Writer {
         self.close(']');
     }
 
-    /// A key that may contain any character.
+    /// Writes a key that may contain any character.
     pub(crate) fn key(&mut self, key: &str) {
         self.item();
         self.quoted(key);
@@ -105,14 +105,14 @@ impl Writer {
         self.comma = false;
     }
 
-    /// A key and its value, with a comma before them.
+    /// Writes a key and its value, with a comma before them.
     pub(crate) fn member(&mut self, key: &str, value: &Json) {
         self.comma = true;
         self.key(key);
         self.json(value);
     }
 
-    /// A field name that needs no escape.
+    /// Writes a field name that needs no escaping.
     pub(crate) fn field(&mut self, camel: &str, snake: &str) {
         self.item();
         self.out.push('"');
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_values_read_back() {
+    fn written_json_values_round_trip() {
         let text = r#"{"a":[1,1.0,[],{}],"é\"\\\n\u0001":null,"":true}"#;
         assert_eq!(Json::parse(text).unwrap().to_string(), text);
     }

@@ -1,4 +1,4 @@
-//! The one append behind `append_event`, `append_event_locked`, `append` and `append_live`.
+//! The append that `append_event`, `append_event_locked`, `append` and `append_live` share.
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -33,7 +33,7 @@ impl Fold {
         &self.state
     }
 
-    /// Returns what the event at `position` changes.
+    /// Applies the event at `position` and returns its changes.
     pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;
         let rewound = event.actions.rewind_before_invocation_id.as_ref();

@@ -44,7 +44,7 @@ struct QueueHead<'a> {
 }
 
 impl LeaseQueues {
-    /// Waits until this caller is the first of its process.
+    /// Waits until this caller is first in the queue of its process.
     async fn reach_head(&self, key: &SessionKey) -> QueueHead<'_> {
         // Tokio's semaphore is fair: it grants permits in the order of the requests.
         let new_queue = || Arc::new(Semaphore::new(1));

@@ -261,13 +261,13 @@ impl<S: SessionStore> StoreSessionService<S> {
         })
     }
 
-    /// Reads what the log has after the session's position, and replaces the state.
+    /// Reads the events after the session's position, and replaces the state.
     async fn refresh_session(&self, session: &mut Session) -> Result<()> {
         let key = session.key();
         self.settings.limits.check_key(&key)?;
         let window = Window::after(session.position);
         let read = self.store.read(&key, window, ReadDetail::State).await?;
-        // A later session that reuses the id is not this one.
+        // A later session may have reused the id.
         let is_other = |head: &Head| ![0, head.incarnation].contains(&session.incarnation);
         let Some(read) = read.filter(|read| !is_other(&read.head)) else {
             return Err(SessionError::NotFound { key });

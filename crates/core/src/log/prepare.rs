@@ -31,7 +31,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             event.timestamp = settings.clock.now();
         }
         if !event.timestamp.is_finite() {
-            let reason = "must be a number: seconds since 1970, or 0 for now";
+            let reason = "must be a finite number: seconds since 1970, or 0 for now";
             return Err(SessionError::invalid("event timestamp", reason));
         }
         for key in event.actions.state_delta.keys() {

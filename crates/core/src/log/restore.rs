@@ -24,14 +24,14 @@ const PAGE: u64 = 500;
 #[derive(Debug)]
 pub(super) struct ChangedFile {
     filename: String,
-    /// The version in the log now.
+    /// The newest version in the log.
     now: u64,
     /// The version in the log at the position to restore; `None` if the log had none.
     then: Option<u64>,
 }
 
-/// The files that a rewind has restored so far. If the rewind must read again because of a
-/// concurrent append, it saves no further version of a file that did not change again.
+/// The files that a rewind has restored so far. If a concurrent append makes the rewind start over,
+/// a file is saved again only if it has changed again.
 #[derive(Debug, Default)]
 pub(super) struct RestoredFiles(HashMap<String, (u64, u64)>);
 

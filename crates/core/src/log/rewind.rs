@@ -1,8 +1,9 @@
 //! Rewind: undoes part of the history by appending an event, and restores the state exactly. The
 //! `restore` module handles artifacts.
 //!
-//! ADK forgets the initial state and leaves `null` where a key did not exist. Here the stored event
-//! carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
+//! ADK's rewind ignores the initial state and sets keys that did not exist to `null`. Here the
+//! stored event carries the delta that ADK would write, so that ADK can read it, but the state is
+//! restored from the log.
 
 use std::{collections::HashMap, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
@@ -24,7 +25,7 @@ use crate::{
     store::{AppendOutcome, Batch, EventLookup, Head, NewEvent, ReadDetail, SessionStore},
 };
 
-/// The facts that a rewind is computed from.
+/// The data from which a rewind is computed.
 struct RewindInput {
     head: Head,
     /// The session's own state now.
@@ -73,8 +74,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Reads, restores and appends until no other append came in between. Takes the lease when
-    /// there is something to wait for or to restore; the append releases it.
+    /// Reads, restores and appends, and starts over if another append came in between. Takes the
+    /// lease if it must wait for a run or restore files; the append releases it.
     async fn rewind_with_lease(
         &self,
         key: &SessionKey,
@@ -112,7 +113,8 @@ impl<S: SessionStore> StoreSessionService<S> {
                 Some(run) => self.write(key, &mut batch, RunUse::End(run)).await,
             };
             match written {
-                // The other run changes what the rewind has read, so wait and read again.
+                // The other run may change the data that this rewind has read, so wait and read
+                // again.
                 Err(SessionError::RunBusy { .. }) if lease.is_none() => {
                     *lease = Some(self.take_lease(key, options).await?);
                 }
@@ -207,7 +209,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         error
     }
 
-    /// Writes a batch that holds a rewind made elsewhere, by ADK itself for example.
+    /// Writes a batch with a rewind event that another program created, such as ADK.
     pub(super) async fn write_rewinding(
         &self,
         key: &SessionKey,

@@ -235,13 +235,13 @@ struct Import<'a, S> {
     line: u64,
 }
 
-/// A shared-state line. Its keys are written with the sessions after it, so that a rejected session
-/// adds none. Without any session they are written on their own.
+/// A line of shared state. Its keys are written together with the next session of the user, so that
+/// a rejected session adds none. If no session follows, they are written alone.
 struct SharedLine {
     app: String,
     user: String,
     keys: ScopedState,
-    /// Whether a session of the user has written them.
+    /// Whether an imported session has written the keys.
     is_set: bool,
 }
 
@@ -265,16 +265,16 @@ impl<S: SessionStore> Import<'_, S> {
     async fn take(&mut self, line: &str) -> Result<()> {
         let value = Json::parse(line).map_err(|e| self.wrong(e.to_string()))?;
         let Some(map) = value.as_object() else {
-            return Err(self.wrong("is not a JSON object"));
+            return Err(self.wrong("not a JSON object"));
         };
         match map["retain"].as_str() {
             _ if map.contains_key("event") => self.event(map).await,
             Some(kind @ ("session" | "shared")) => {
                 if map["version"].as_i64() != Some(VERSION) {
                     let version = &map["version"];
-                    return Err(
-                        self.wrong(format!("has format version {version}; expected {VERSION}"))
-                    );
+                    return Err(self.wrong(format!(
+                        "unsupported format version {version}; expected {VERSION}"
+                    )));
                 }
                 self.close().await?;
                 match kind {
@@ -282,7 +282,10 @@ impl<S: SessionStore> Import<'_, S> {
                     _ => self.take_shared(map).await,
                 }
             }
-            _ => Err(self.wrong("is neither a session, nor shared state, nor an event")),
+            _ => {
+                Err(self
+                    .wrong("unknown kind of line; expected a session, shared state or an event"))
+            }
         }
     }
 
@@ -391,16 +394,18 @@ impl<S: SessionStore> Import<'_, S> {
             .and_then(|text| Event::from_json(&text));
         let event = event.map_err(|e| self.wrong(e.to_string()))?;
         let Some(log) = &mut self.open else {
-            return Err(self.wrong("is an event without a session line before it"));
+            return Err(self.wrong("an event must follow a session line"));
         };
         let position = log.next;
         let known = &event.id;
         if map["position"].as_u64() != Some(position) || position > log.header.head.position {
             let found = map["position"].clone();
-            return Err(self.wrong(format!("has position {found}; expected {position}")));
+            return Err(self.wrong(format!("expected position {position}, found {found}")));
         }
         if known.is_empty() || event.timestamp == 0.0 || !log.ids.insert(known.clone()) {
-            return Err(self.wrong("has an event without id or time, or with an id used before"));
+            return Err(
+                self.wrong("the event has no id, no timestamp, or the id of an earlier event")
+            );
         }
         let changes = log.fold.step(position, &event);
         let (mut ready, _) = self.service.prepare(event)?;
@@ -457,7 +462,7 @@ impl<S: SessionStore> Import<'_, S> {
     }
 
     fn missing(&self, field: &str) -> SessionError {
-        self.wrong(format!("has no valid {field:?}"))
+        self.wrong(format!("the field {field:?} is missing or invalid"))
     }
 
     fn wrong(&self, reason: impl Into<String>) -> SessionError {

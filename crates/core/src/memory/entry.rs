@@ -39,7 +39,7 @@ wire_text!(MemoryEntry, SearchMemoryResponse);
 impl MemoryEntry {
     /// The time in seconds since 1970. A time without an offset is UTC.
     ///
-    /// `None` without a timestamp in ISO 8601: a service may set any text.
+    /// Returns `None` if the timestamp is missing or is not ISO 8601; a service may set any text.
     ///
     /// ```
     /// use retain_core::{MemoryEntry, timestamp_text};
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn search_response_has_one_spelling_and_is_lossless() {
+    fn search_response_round_trips_in_snake_case_only() {
         let text = concat!(
             r#"{"memories":[{"content":{"parts":[{"text":"red"}],"role":"user"},"#,
             r#""custom_metadata":{"someKey":1},"id":"e1","author":"ada","timestamp":"then"},"#,

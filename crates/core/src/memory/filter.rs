@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_applies_every_condition() {
+    fn memory_filter_applies_every_condition() {
         let any = MemoryFilter::default();
         let text = |text: &str| Some(text.to_owned());
         let notes = |value: &str| {

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ambiguous_concatenations_have_different_hashes() {
+    fn hashes_separate_their_parts() {
         let scope = |app, user| MemoryScope::new(app, user);
         let all = [
             Tombstone::of_entry(&scope("a", "b"), Some("c"), "d"),

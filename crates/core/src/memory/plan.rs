@@ -60,7 +60,10 @@ impl PreparedMemory {
     pub fn new(new: NewMemory) -> Result<PreparedMemory, MemoryError> {
         if !new.timestamp.is_finite() {
             let (what, time) = (format!("timestamp of memory {:?}", new.id), new.timestamp);
-            return Err(MemoryError::invalid_input(what, format!("is {time}")));
+            return Err(MemoryError::invalid_input(
+                what,
+                format!("must be a finite number, found {time}"),
+            ));
         }
         let content_json = new.content.to_json().map_err(|e| unwritable("memory", e))?;
         let metadata_json = metadata_json(&new.custom_metadata)?;
@@ -99,7 +102,7 @@ fn metadata_json(notes: &JsonMap) -> Result<Option<String>, MemoryError> {
 }
 
 fn unwritable(what: &str, error: crate::json::JsonError) -> MemoryError {
-    MemoryError::invalid_input(what, format!("cannot be written: {error}"))
+    MemoryError::invalid_input(what, format!("cannot be encoded as JSON: {error}"))
 }
 
 /// What to do with an existing memory whose content has changed.
@@ -137,8 +140,8 @@ pub struct MemoryLimits {
     pub entry_bytes: u64,
     /// Maximum number of memories that are ingested or edited for a user per clock minute.
     ///
-    /// It stops a flood, not an import: the default admits five years of a hundred messages a day,
-    /// and filling the memory up takes at least five minutes.
+    /// It limits a flood but not an import: the default admits five years of 100 messages a day in
+    /// one minute, and reaching the default `entries` takes at least five minutes.
     pub entries_per_minute: u64,
 }
 
@@ -257,7 +260,8 @@ fn as_existing(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
     }
 }
 
-/// Plans one memory. `same_id`: those of the scope with its id, in any session.
+/// Plans one memory. `same_id` holds the existing memories of the scope with its id, in any
+/// session.
 fn plan_memory(
     new: &PreparedMemory,
     same_id: &[ExistingMemory],
@@ -288,7 +292,7 @@ fn plan_memory(
             false => MemoryPlan::Known,
         };
     }
-    // A fork has the events of its origin, so that the same memory is not a new one.
+    // A fork shares events with its origin, so an equal memory from another session is not new.
     let is_copy =
         |known: &ExistingMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
     match same_id.iter().any(is_copy) {
@@ -297,16 +301,16 @@ fn plan_memory(
     }
 }
 
-/// Whether a turn equals the existing memory. Adding it again without metadata keeps the existing
-/// metadata; a memory that was added directly is compared as it is.
+/// Whether `new` equals the existing memory. A turn without metadata is equal even if the existing
+/// memory has metadata, which then stays; a direct memory must have equal metadata.
 fn says_the_same(known: &ExistingMemory, new: &PreparedMemory) -> bool {
     let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
     known.body_hash == new.body_hash
         || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
 }
 
-/// Finds the memory to edit. `same_id`: the memories with the requested id. `None` if there is none
-/// or it has expired; an error if there are several.
+/// Finds the memory to edit among `same_id`, the memories with the requested id. Returns `None` if
+/// it is missing or expired, and an error if there are several.
 pub fn plan_edited(
     id: &str,
     same_id: Vec<MemoryRecord>,
@@ -373,7 +377,7 @@ pub fn plan_growth(
     growth.checked(&batch.limits)
 }
 
-/// The growing totals of a scope.
+/// The running totals of a scope while a batch is planned.
 struct Growth {
     before: MemoryTotals,
     after: MemoryTotals,
@@ -389,7 +393,7 @@ impl Growth {
         Growth { before, after }
     }
 
-    /// Counts what a plan writes; false if it writes nothing.
+    /// Adds what a plan writes to the totals; returns false if it writes nothing.
     fn take(&mut self, memory: &PreparedMemory, plan: &MemoryPlan) -> bool {
         let after = &mut self.after;
         match plan {
@@ -486,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn existing_memory_is_ingested_once() {
+    fn ingest_plan_depends_on_the_existing_entry_and_the_repeat_policy() {
         let (s1, s2) = (Some("s1"), Some("s2"));
         let replaced = MemoryPlan::Replace { seq: 7, bytes: 50 };
         for (same_id, repeats, plan) in [
@@ -538,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_id_in_a_batch_is_applied_in_order() {
+    fn repeated_id_in_a_batch_is_planned_in_order() {
         let red = || new(None, "red");
         let (other, insert) = (new(None, "scarlet"), MemoryPlan::Insert);
         let bytes = |seq, bytes| MemoryPlan::Replace { seq, bytes };
@@ -658,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_reject_growth_only() {
+    fn limits_reject_only_growth() {
         let batch = |limits| MemoryBatch {
             scope: MemoryScope::new("app", "ada"),
             memories: vec![new(None, "red")],

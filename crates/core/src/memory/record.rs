@@ -93,11 +93,11 @@ impl MemoryOrigin {
 /// A memory's provenance and metadata, without its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryInfo {
-    /// Its number among the user's memories: ascending by arrival, never used twice.
+    /// Its number among the user's memories: ascending by arrival, never reused.
     pub seq: u64,
     /// Its id: that of its event, or the one it was added with.
     pub id: String,
-    /// The scope's revision of the last change of its body.
+    /// The revision of the scope at the last change of the memory's body.
     pub revision: u64,
     /// How it became a memory.
     pub kind: MemoryKind,
@@ -174,8 +174,8 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// The memory as ADK's entry. The author of a tool result is labeled, whatever the tool's name
-    /// is: a reader must not take it for a person's message.
+    /// The memory as ADK's entry. The author of every tool result is labeled, so that a tool's name
+    /// cannot make the result look like a person's message.
     pub fn entry(&self) -> MemoryEntry {
         let author = match &self.info.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),

@@ -12,7 +12,7 @@ use super::{
 pub struct SourceMemory {
     /// Its number there.
     pub seq: u64,
-    /// The memory, with the hash of what was ingested.
+    /// The memory, with the hash of its body as ingested.
     pub memory: PreparedMemory,
     /// When it was ingested.
     pub created_us: i64,

@@ -72,7 +72,7 @@ pub enum MemoryError {
         method: &'static str,
     },
     /// The runner has no memory service. Give it one when it is built.
-    #[error("there is no memory service; give the runner one with `memory_service`")]
+    #[error("no memory service is configured; set one with `memory_service` of the runner builder")]
     NoService,
     /// The input is invalid. Correct it.
     #[error("{what} {reason}")]
@@ -83,7 +83,7 @@ pub enum MemoryError {
         reason: String,
     },
     /// A limit is exceeded. Forget something, send less or later, or raise the limit.
-    #[error("{found} {what} exceed the limit of {limit} (see MemoryLimits)")]
+    #[error("{what}: {found} exceeds the limit of {limit} (see MemoryLimits)")]
     LimitExceeded {
         /// What exceeds the limit.
         what: &'static str,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_method_is_named_in_the_error() {
+    fn unsupported_memory_method_is_named_in_the_error() {
         let service: &dyn MemoryService = &MinimalService;
         let unsupported = [
             (

@@ -1,7 +1,7 @@
 //! `MemoryStore`: the port that a memory store implements.
 //!
-//! The arguments are final. Decisions that depend on stored rows are made by the functions of
-//! `plan`, which a store calls inside its transaction.
+//! The service validates all arguments. For decisions that depend on stored rows, a store calls the
+//! functions of `plan` inside its transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -134,13 +134,14 @@ pub struct MemoryStatistics {
 pub struct NewEmbedding {
     /// The memory's number.
     pub seq: u64,
-    /// The revision of the body of the vector. A memory that has changed since gets no vector.
+    /// The revision of the body that the vector was computed from. If the memory has changed since,
+    /// the vector is dropped.
     pub revision: u64,
     /// The vector.
     pub vector: MemoryVector,
 }
 
-/// A store of memories. The rules are above it; a store decides nothing. Every method is atomic.
+/// A store of memories. The service has the rules; a store decides nothing. Every method is atomic.
 #[async_trait]
 pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// Ingests a batch by [`plan_batch`](super::plan_batch) and
@@ -148,7 +149,7 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// [`mark`](Self::mark), in every process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError>;
 
-    /// The body hashes of the memories with these ids in this session; `None` where there is none.
+    /// The body hashes of the memories with these ids in this session; `None` for a missing memory.
     async fn body_hashes(
         &self,
         scope: &MemoryScope,
@@ -183,8 +184,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError>;
 
-    /// Deletes memories with their vectors and leaves tombstones: of the ids if ids were requested,
-    /// or else of each memory in its session.
+    /// Deletes memories with their vectors and leaves tombstones: one per id if the request names
+    /// ids, otherwise one per memory in its session.
     async fn forget(
         &self,
         scope: &MemoryScope,

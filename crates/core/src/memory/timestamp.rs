@@ -4,7 +4,7 @@ use crate::calendar::{date_of_day, day_of_date};
 
 const SECONDS_OF_DAY: i64 = 86_400;
 
-/// The time as ADK writes it where the zone is UTC: `2023-11-14T22:13:20`, with six decimal places
+/// The time as ADK writes it in the UTC time zone: `2023-11-14T22:13:20`, with six decimal places
 /// if the seconds have a fraction, and without an offset.
 ///
 /// `None` for a time that has no such text: not a number, or outside the years 1 to 9999.
@@ -13,7 +13,7 @@ pub fn timestamp_text(seconds: f64) -> Option<String> {
         return None;
     }
     let mut whole = seconds.trunc() as i64;
-    // The fraction is rounded alone, half to even: with the whole seconds it would lose digits.
+    // Round the fraction alone, half to even: scaling the whole seconds too would lose digits.
     let mut micros = (seconds.fract() * 1e6).round_ties_even() as i64;
     whole += micros.div_euclid(1_000_000);
     micros = micros.rem_euclid(1_000_000);
@@ -110,8 +110,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_written_as_python_writes_it() {
-        // What datetime.fromtimestamp(…).isoformat() gives in UTC.
+    fn time_is_formatted_as_in_python() {
+        // Results of Python's datetime.fromtimestamp(…).isoformat() in UTC.
         for (seconds, text) in [
             (0.0, "1970-01-01T00:00:00"),
             (-0.0, "1970-01-01T00:00:00"),
@@ -140,10 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn dates_round_trip() {
+    fn timestamps_of_all_dates_round_trip() {
         let (first, last) = (day_of_date(1, 1, 1), day_of_date(9999, 12, 31));
         assert_eq!((first, last), (-719_162, 2_932_896));
-        // Eleven shares no factor with the days of an era: every date of the calendar comes up.
+        // Eleven has no common factor with the days of an era, so every date of the calendar is
+        // tested.
         for day in (first..=last).step_by(11) {
             let seconds = (day * SECONDS_OF_DAY) as f64;
             let text = timestamp_text(seconds).unwrap();
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_time_formats_are_read() {
+    fn iso_time_in_other_formats_is_parsed() {
         for (text, seconds) in [
             ("2023-11-14", 1_699_920_000.0),
             ("2023-11-14 22:13", 1_699_999_980.0),

@@ -1,4 +1,4 @@
-//! Artifacts with all their versions, one version in memory at a time.
+//! Migrates artifacts with all their versions, with one version in memory at a time.
 //!
 //! The two stores may interpret names differently, so an address of one store is always converted
 //! to the address in the other.
@@ -108,7 +108,7 @@ impl Artifacts {
     async fn part(&self, side: Side, pair: &ArtifactPair, version: u64) -> Result<Part> {
         let found = self.stores.at(side).get(pair.at(side), Some(version)).await;
         let found = found.map_err(failed(pair.what.as_str()))?;
-        let gone = || failed(pair.what.as_str())(format!("version {version} is gone"));
+        let gone = || failed(pair.what.as_str())(format!("version {version} no longer exists"));
         found.map(|found| found.part).ok_or_else(gone)
     }
 
@@ -122,7 +122,7 @@ impl Artifacts {
         let is_text = part.text.is_some();
         let part = part.to_json().map_err(failed(pair.what.as_str()))?;
         let notes = json_text(&pair.what, &version.custom_metadata)?;
-        // A file store has no media type for texts; a database uses text/plain.
+        // A file store records no media type for text; a database records text/plain.
         let mime_type = version.mime_type.as_ref();
         let mime_type = mime_type.filter(|_| self.is_same_kind() || !is_text);
         let told = format!("{} {mime_type:?}", version.create_time.to_bits());

@@ -71,7 +71,10 @@ impl HashPair {
         to.iter().for_each(|line| take(&mut self.to, line));
         for (from, to) in from.iter().zip(to) {
             if from.name != to.name {
-                return Some(format!("{} against {}", from.name, to.name));
+                return Some(format!(
+                    "the source has {} where the target has {}",
+                    from.name, to.name
+                ));
             }
             if from.text != to.text {
                 let name = &from.name;
@@ -98,7 +101,7 @@ impl HashPair {
     }
 }
 
-/// Hash the lengths too, so that different lists never give the same bytes.
+/// Adds a line to the hash, with its lengths, so that different lists never give the same bytes.
 fn take(hash: &mut Sha256, line: &RecordField) {
     for part in [&line.name, &line.text] {
         hash.update((part.len() as u64).to_le_bytes());
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn compare_names_the_first_difference_without_its_text() {
+    fn compare_names_the_first_difference_without_its_content() {
         let from = lines(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
         let mut other = from.clone();
         other[1].text = "x".to_owned();
@@ -144,14 +147,18 @@ mod tests {
         );
         let fewer = HashPair::default().compare(&from[..2], &from);
         assert_eq!(fewer.unwrap(), "event 3 is in the target only");
-        assert!(differs(&from[1..]).unwrap().starts_with("event 1 against"));
+        assert!(
+            differs(&from[1..])
+                .unwrap()
+                .starts_with("the source has event 1 where the target has")
+        );
         let plain = |value| vec![RecordField::plain("its length", value)];
         let told = HashPair::default().compare(&plain(1), &plain(2)).unwrap();
         assert_eq!(told, "its length: 1 in the source, 2 in the target");
     }
 
     #[test]
-    fn each_side_has_its_own_hash() {
+    fn source_and_target_are_hashed_separately() {
         let (one, other) = (lines(&[("a", "bc")]), lines(&[("ab", "c")]));
         let mut both = HashPair::default();
         assert!(both.compare(&one, &other).is_some());
@@ -163,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_keys_does_not_change_the_hash() {
+    fn record_comparison_ignores_the_order_of_state_keys() {
         let of = |text: &str| {
             let map = Json::parse(text).unwrap().as_object().cloned().unwrap();
             RecordField::of_keys("state", &map).unwrap()

@@ -1,5 +1,5 @@
-//! API keys in the order of their creation, and the mark that keys existed if all were erased: a
-//! server that required a key must still require one after a migration.
+//! Migrates API keys in the order of their creation, and the mark that keys existed if all were
+//! erased: a server that required a key must still require one after a migration.
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -15,7 +15,7 @@ use crate::keys::{ApiKey, KeyStore};
 
 const WHAT: &str = "API keys";
 
-/// The keys of a side, and whether there ever was one.
+/// The keys of one side, and whether it ever had one.
 type SideKeys = (Vec<ApiKey>, bool);
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Section for Keys {
             return Err(MigrationError::differs(WHAT, difference));
         }
         if to_had && !from_had {
-            let what = "the mark that API keys once existed".to_owned();
+            let what = "the record that API keys have existed".to_owned();
             return Err(MigrationError::Extra { what });
         }
         Ok(count(to.len()))

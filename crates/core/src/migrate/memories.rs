@@ -1,4 +1,4 @@
-//! Memories, and the tombstones of forgotten ones.
+//! Migrates memories, and the tombstones of forgotten ones.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(super) struct Memories {
     stores: StorePair<dyn MemoryStore>,
 }
 
-/// A memory, and the hash of what was ingested.
+/// A memory, and the hash of its body as ingested.
 type HashedMemory = (MemoryRecord, u64);
 
 impl Memories {
@@ -56,7 +56,7 @@ impl Memories {
         })
     }
 
-    /// The memories of a side, including expired ones that were not deleted yet.
+    /// The statistics of one side, including expired memories that were not deleted yet.
     async fn statistics(&self, side: Side, scope: &MemoryScope) -> Result<MemoryStatistics> {
         let counted = self.stores.at(side).statistics(scope, i64::MIN).await;
         counted.map_err(failed(name_of(scope)))
@@ -124,7 +124,7 @@ impl Memories {
             .await
             .map_err(failed(name_of(scope)))?;
         let difference =
-            (mark.last_seq != seq).then(|| "the target removed some of them".to_owned());
+            (mark.last_seq != seq).then(|| "some of them were deleted from the target".to_owned());
         Ok((count, difference))
     }
 
@@ -144,7 +144,7 @@ impl Memories {
             }
             if known != Some(there) {
                 return Ok(Some(format!(
-                    "hash {} is in the target only",
+                    "the hash {} of a forgotten memory is in the target only",
                     hex(&there.0)
                 )));
             }

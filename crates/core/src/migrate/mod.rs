@@ -1,4 +1,5 @@
-//! Migrates all data of one store to another. It uses only the ports, so any two stores will do.
+//! Migrates all data of one store to another. It uses only the ports, so it works between any two
+//! stores.
 //!
 //! [`Migration::run`] surveys the source, compares the data that the target already has, copies the
 //! rest, compares everything, and surveys the source again. Each kind of data is a [`Section`]:
@@ -155,7 +156,7 @@ impl Migration {
         let (from, to) = both.digests();
         if from != to {
             let difference = format!("the hash of the source is {from}, that of the target {to}");
-            return Err(MigrationError::mismatch("the whole", difference));
+            return Err(MigrationError::mismatch("all data", difference));
         }
         Ok((counts, from))
     }

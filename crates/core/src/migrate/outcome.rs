@@ -31,7 +31,7 @@ pub struct MigrationCounts {
 }
 
 impl MigrationCounts {
-    /// The sum: the number of steps.
+    /// The sum of all counts, which is the number of steps.
     pub fn total(&self) -> u64 {
         let MigrationCounts {
             sessions,
@@ -126,7 +126,7 @@ pub trait MigrationObserver: fmt::Debug + Send + Sync + 'static {
     /// A phase begins, with the expected number of steps if it is known.
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>);
 
-    /// This number of further steps is done.
+    /// Reports that `steps` more steps are done.
     fn advance(&self, steps: u64);
 }
 
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display_omits_zero_counts() {
+    fn migration_counts_display_omits_zeros() {
         let mut counts = MigrationCounts::default();
         assert_eq!(counts.to_string(), "nothing");
         (counts.sessions, counts.memories) = (1, 2);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn error_of_rejected_data_does_not_suggest_a_retry() {
+    fn migration_error_for_rejected_data_does_not_suggest_a_retry() {
         let told = |error: BoxError| failed("it")(error).to_string();
         let too_large = SessionError::TooLarge {
             what: crate::limits::LimitKind::Log,

@@ -1,5 +1,5 @@
-//! Sessions with their logs. Each is written as a draft, so that the target has it completely or
-//! not at all; its events are copied in small pages.
+//! Migrates sessions with their logs. Each is written as a draft, so that the target has it
+//! completely or not at all; its events are copied in small pages.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Sessions {
         .await
     }
 
-    /// Whether it expires soon: then it may be missing on one side.
+    /// Whether the session expires so soon that it may be missing on one side.
     fn is_expiring(&self, head: &Head) -> bool {
         let soon = self.clock.now_us().saturating_add(SLACK_US);
         head.expires_us.is_some_and(|expires_us| expires_us <= soon)

@@ -1,4 +1,4 @@
-//! Shared state: the keys of apps and users.
+//! Migrates shared state: the state keys of apps and users.
 
 use async_trait::async_trait;
 use futures_util::{TryStreamExt as _, future::try_join, stream::BoxStream};

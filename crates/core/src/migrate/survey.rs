@@ -10,16 +10,16 @@ use super::outcome::MigrationCounts;
 /// only.
 pub(super) const SLACK_US: i64 = 60_000_000;
 
-/// A survey of a side.
+/// A survey of one side.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SideSurvey {
     pub(super) counts: MigrationCounts,
     /// The sum of the hashes of all records, in any order.
     sum: u64,
-    /// The same for records that expire, by the minute of expiry: their expiry does not count as a
-    /// change.
+    /// The sums for records that expire, by the minute of expiry, so that an expired record does
+    /// not count as a change.
     expiring: BTreeMap<i64, u64>,
-    /// Whether there was data that the counts do not include.
+    /// Whether any record was added.
     is_marked: bool,
 }
 
@@ -57,8 +57,8 @@ impl SideSurvey {
             return None;
         }
         Some(match self.counts == later.counts {
-            true => "something in it has changed".to_owned(),
-            false => format!("it had {} and has {}", self.counts, later.counts),
+            true => "its content has changed".to_owned(),
+            false => format!("it had {} and now has {}", self.counts, later.counts),
         })
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn survey_detects_a_change_but_not_another_order() {
+    fn survey_detects_changes_and_ignores_order() {
         let before = survey(&[("a", None), ("b", None)]);
         assert_eq!(
             before.describe_change(&survey(&[("b", None), ("a", None)]), NOW_US),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_is_not_a_change() {
+    fn survey_ignores_sessions_that_expire_soon() {
         let soon = Some(NOW_US + SLACK_US / 2);
         let late = Some(NOW_US + 10 * SLACK_US);
         let before = survey(&[("a", None), ("b", soon), ("c", late)]);

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_turn_to_exponents_where_python_does() {
+    fn floats_are_printed_as_in_python() {
         for (json, printed) in [
             ("1.0", "1.0"),
             ("1.50", "1.5"),
@@ -344,28 +344,28 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_exact() {
+    fn integers_are_printed_exactly() {
         assert_eq!(repr("-0"), "0");
         let long = "123456789012345678901234567890";
         assert_eq!(repr(long), long);
     }
 
     #[test]
-    fn quotes_are_chosen_as_python_chooses_them() {
+    fn string_quotes_are_chosen_as_in_python() {
         assert_eq!(python_repr(&"it's".into()), r#""it's""#);
         assert_eq!(python_repr(&r#"say "hi""#.into()), r#"'say "hi"'"#);
         assert_eq!(python_repr(&r#"it's "x""#.into()), r#"'it\'s "x"'"#);
     }
 
     #[test]
-    fn invisible_characters_are_escaped() {
+    fn non_printable_characters_are_escaped_as_in_python() {
         let text = "a\0\t\u{7f}\u{a0}\u{ad}é\u{200b}\u{1F600}\u{e0001}\u{10ffff}";
         let printed = r"'a\x00\t\x7f\xa0\xadé\u200b😀\U000e0001\U0010ffff'";
         assert_eq!(python_repr(&text.into()), printed);
     }
 
     #[test]
-    fn only_the_outer_keys_are_sorted() {
+    fn sorted_repr_sorts_only_the_outer_keys() {
         let value = Json::parse(r#"{"b": {"z": 1, "a": 2}, "a": []}"#).unwrap();
         let map = value.as_object().unwrap();
         assert_eq!(python_repr_sorted(map), "{'a': [], 'b': {'z': 1, 'a': 2}}");
@@ -373,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn json_has_pythons_blanks_and_escapes() {
+    fn json_has_the_spaces_and_escapes_of_python() {
         let value = Json::parse(r#"{"a": [1, null, "\u0001\b\u007fé\"\\"], "b": 1e400}"#).unwrap();
         let printed = "{\"a\": [1, null, \"\\u0001\\b\u{7f}é\\\"\\\\\"], \"b\": Infinity}";
         assert_eq!(python_json_map(value.as_object().unwrap()), printed);
     }
 
     #[test]
-    fn too_deep_a_value_ends_in_dots() {
+    fn repr_abbreviates_a_value_that_is_too_deep() {
         let deep = (0..100_000).fold(Json::Null, |inner, _| vec![inner].into());
         assert!(python_repr(&deep).contains("[[...]]"));
         // Dropping such a deep value recursively would overflow the stack.
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_what_python_strips() {
+    fn strip_removes_the_white_space_that_python_removes() {
         assert_eq!(python_strip("\u{1c}\u{3000} a b\u{85}\u{1f}"), "a b");
         assert_eq!(python_strip("\u{200b}"), "\u{200b}");
     }

@@ -1,9 +1,9 @@
-//! How ADK's typed objects are read and written.
+//! Reads and writes ADK's typed objects.
 //!
 //! ADK spells a field `stateDelta` over HTTP and `state_delta` in its databases. The reader accepts
 //! both at every level; the writer writes the requested one. Unknown fields are kept unchanged
-//! ([`Extra`]), objects that Retain only passes on are renamed by the table ([`Shaped`]), and free
-//! maps are never changed.
+//! ([`Extra`]), objects that Retain only passes on are renamed by the table ([`Shaped`]), and maps
+//! with arbitrary keys are never changed.
 
 mod object;
 mod scalar;

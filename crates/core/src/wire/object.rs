@@ -53,8 +53,8 @@ impl Extra {
         Ok(())
     }
 
-    /// Writes the fields. A field with a name of `known` is an error: the object could not be read
-    /// back.
+    /// Writes the fields. An unknown field with the name of a known one is an error, because the
+    /// object could not be read back.
     pub(crate) fn write_fields(&self, known: &[&[FieldSchema]], writer: &mut Writer) {
         for (name, value) in self.iter() {
             if known
@@ -62,7 +62,7 @@ impl Extra {
                 .any(|fields| find_field(fields, name, 0).is_some())
             {
                 writer.refuse(format!(
-                    "the extra field {name:?} has the name of a field of the object; set that field instead"
+                    "extra field {name:?} conflicts with a declared field of the same name; set the declared field instead"
                 ));
             }
             writer.key(name);
@@ -150,7 +150,7 @@ macro_rules! wire_object {
                 while let Some(key) = reader.next_key(&mut first)? {
                     if let Some(place) = $crate::wire::find_field($name::FIELDS, &key, from) {
                         if seen & (1 << place) != 0 {
-                            return Err(reader.unexpected("each field once").inside(&key));
+                            return Err(reader.duplicate_field().inside(&key));
                         }
                         seen |= 1 << place;
                         from = place + 1;
@@ -162,7 +162,7 @@ macro_rules! wire_object {
                             $crate::wire::find_field($flat_type::FIELDS, &key, $flat.0)
                         {
                             if $flat.1 & (1 << place) != 0 {
-                                return Err(reader.unexpected("each field once").inside(&key));
+                                return Err(reader.duplicate_field().inside(&key));
                             }
                             $flat = (place + 1, $flat.1 | (1 << place));
                             object.$flat.read_known(place, reader)?;

@@ -1,4 +1,4 @@
-//! The plain field types: texts, numbers, bytes, sets, lists and free JSON.
+//! The plain field types: strings, numbers, bytes, sets, lists and arbitrary JSON.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -32,7 +32,7 @@ impl Wire for i64 {
 
 impl Wire for u64 {
     fn read(reader: &mut Reader<'_>) -> Result<u64, JsonError> {
-        let error = reader.unexpected("an integer from 0");
+        let error = reader.unexpected("a non-negative integer");
         u64::try_from(reader.read_i64()?).map_err(|_| error)
     }
 

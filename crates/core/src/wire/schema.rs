@@ -6,7 +6,7 @@ use std::fmt;
 pub struct ObjectSchema {
     /// The name of its Python class.
     pub name: &'static str,
-    /// What ADK does with other fields.
+    /// What ADK does with unknown fields.
     pub unknown: UnknownFields,
     /// The fields, in the order in which ADK writes them.
     pub fields: &'static [FieldSchema],
@@ -50,9 +50,9 @@ pub enum Presence {
 /// The type of a value.
 #[derive(Debug)]
 pub enum ValueType {
-    /// Free JSON; nothing in it is renamed.
+    /// Any JSON value; nothing in it is renamed.
     Any,
-    /// A free map; nothing in it is renamed.
+    /// A map with any keys and values; nothing in it is renamed.
     Dict,
     /// A string.
     Text,
@@ -72,7 +72,7 @@ pub enum ValueType {
     TextSet,
     /// A list.
     List(&'static ValueType),
-    /// A map with free keys and values of one type.
+    /// A map with arbitrary keys and values of one type.
     Map(&'static ValueType),
     /// One of ADK's objects.
     Object(&'static ObjectSchema),
@@ -166,8 +166,8 @@ impl ValueType {
     }
 }
 
-/// Stops the compiler unless a struct has exactly the fields of its table, in their order. The
-/// error is the name of the first field that differs.
+/// Fails to compile unless a struct has exactly the fields of its table, in the same order. The
+/// error names the first field that differs.
 pub(crate) const fn assert_same_fields(table: &[FieldSchema], names: &[&str]) {
     // The reader marks the fields it has seen in the bits of a `u64`.
     assert!(names.len() <= 64, "too many fields");
@@ -210,9 +210,9 @@ mod tests {
         }
     }
 
-    /// An object of a union is re-cased without knowing which member it is.
+    /// The field names of an object in a union are respelled without knowing which member it is.
     #[test]
-    fn fields_of_one_name_are_equal_in_all_members_of_a_union() {
+    fn fields_with_the_same_name_agree_in_all_members_of_a_union() {
         for value in table::OBJECTS.iter().flat_map(|object| object.fields) {
             let members = value.value.objects();
             let stored = members.len() > 1 && value.snake == "auth_scheme";

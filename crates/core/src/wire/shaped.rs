@@ -102,8 +102,8 @@ impl<S: ShapeOf> Wire for Shaped<S> {
     }
 }
 
-/// The value with all known field names in `form` and without null fields; everything unknown or
-/// free is unchanged.
+/// The value with all known field names in `form` and without null fields; unknown fields and
+/// untyped values are unchanged.
 fn respell(value: &Json, value_type: &ValueType, form: Spelling) -> Json {
     match (value_type, value) {
         (ValueType::Object(object), Json::Object(map)) => {
@@ -131,7 +131,8 @@ fn respell(value: &Json, value_type: &ValueType, form: Spelling) -> Json {
     }
 }
 
-/// The same for a value that is one of `objects`; their fields of one name have one type.
+/// Like `respell`, for a value that is one of `objects`. Fields with the same name have the same
+/// type in all of them.
 fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Spelling) -> JsonMap {
     let mut out = JsonMap::new();
     for (key, value) in map {

@@ -1,11 +1,11 @@
-//! How many random cases are tried, and the seed they come from.
+//! The number of random test cases, and their seed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use proptest::{prelude::ProptestConfig, test_runner::RngSeed};
 
-/// So many cases, with `RETAIN_LONG` a hundred times as many. Prints the seed, which
-/// `RETAIN_SEED` repeats, and leaves no file behind.
+/// A configuration for `cases` cases, or 100 times as many if `RETAIN_LONG` is set. Prints the
+/// seed; set `RETAIN_SEED` to repeat it. Writes no regression file.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let factor = match std::env::var_os("RETAIN_LONG") {
         Some(_) => 100,

@@ -1,4 +1,5 @@
-//! Reading and writing lose, rename and reorder nothing; values that cannot be kept are errors.
+//! Reading and writing lose, rename and reorder nothing; values that cannot be represented are
+//! errors.
 
 use retain_core::{
     Bytes, Content, DEPTH_MAX, Event, EventActions, IdSet, Json, JsonMap, MemoryEntry, Session,
@@ -25,7 +26,7 @@ fn is_model(kind: &Kind) -> bool {
     matches!(kind, Kind::Model(_))
 }
 
-/// `text` with every object of a model changed by `change`.
+/// Applies `change` to every object in `text` that a model describes.
 fn with_models(text: &str, change: fn(&mut JsonMap)) -> String {
     let mut event = Json::parse(text).unwrap();
     walk(&mut event, &models::event(), &mut |value, kind| {
@@ -111,7 +112,7 @@ fn unknown_fields_round_trip_between_known_ones() {
 #[test]
 fn field_of_another_object_is_unknown() {
     for route in models::routes() {
-        // Event knows `actions`, everything else does not.
+        // `actions` is a known field of Event only.
         if route.model == "Event" {
             continue;
         }
@@ -130,8 +131,8 @@ fn field_of_another_object_is_unknown() {
 }
 
 #[test]
-fn free_maps_are_never_renamed_or_reordered() {
-    // Every free place of every model holds `user_map()` in the full event.
+fn user_maps_keep_key_names_and_order() {
+    // In the full event, every field that accepts any map holds `user_map()`.
     let user_map = models::user_map().to_string();
     let full = models::full_event(Form::Camel).to_string();
     let places = full.matches(user_map.as_str()).count();
@@ -140,14 +141,14 @@ fn free_maps_are_never_renamed_or_reordered() {
     for written in [event.to_json().unwrap(), event.to_snake_json().unwrap()] {
         assert_eq!(written.matches(user_map.as_str()).count(), places);
     }
-    // And by name, so that a hole in the list of models would be seen.
+    // Also test these fields by name, in case the list of models lacks one.
     let text = r#"{"customMetadata":M,"content":{"parts":[{"partMetadata":M,
         "functionCall":{"args":M},"functionResponse":{"response":M},"toolCall":{"args":M},
         "toolResponse":{"response":M}}]},"output":M,"actions":{"stateDelta":M,"artifactDelta":M,
         "agentState":M,"route":M,"setModelResponse":M,"renderUiWidgets":[{"payload":M}],
         "requestedToolConfirmations":{"camelKey":{"payload":M},"snake_key":{"payload":M}},
         "requestedAuthConfigs":{"camelKey":{"newField":M},"snake_key":{"new_field":M}}}}"#;
-    let expected = text.matches('M').count() - 1; // `Metadata` and such are not alone in quotes
+    let expected = text.matches('M').count() - 1; // the M of `Metadata` is not a value
     let text = text.replace(":M", &format!(":{user_map}"));
     let places = text.matches(user_map.as_str()).count();
     assert!(places >= 16 && places <= expected);
@@ -164,7 +165,7 @@ fn free_maps_are_never_renamed_or_reordered() {
 }
 
 #[test]
-fn free_values_and_unknown_fields_keep_names_of_all_objects() {
+fn user_values_and_unknown_fields_keep_keys_named_like_adk_fields() {
     let map = models::map_of_all_names().to_string();
     let mut places = 0;
     for route in models::routes() {
@@ -185,14 +186,14 @@ fn free_values_and_unknown_fields_keep_names_of_all_objects() {
     assert!(places > 100, "only {places}");
 }
 
-/// Why Retain has a JSON reader of its own: what serde_json 1.0.154 with `arbitrary_precision` and
-/// `preserve_order` writes for these values after it has read them.
+/// Shows why Retain has its own JSON reader: serde_json 1.0.154 with `arbitrary_precision` and
+/// `preserve_order` does not write these values as it read them.
 #[test]
-fn values_that_serde_json_changes_are_kept() {
+fn values_that_serde_json_changes_round_trip() {
     for (text, written_by_serde_json) in [
         (r#"{"n":1e5}"#, Some(r#"{"n":1e+5}"#)),
         (r#"{"n":1E400}"#, Some(r#"{"n":1e+400}"#)),
-        // A map of the user that serde_json takes for its own representation of a number.
+        // serde_json mistakes this user's map for its internal representation of a number.
         (r#"{"$serde_json::private::Number":"1"}"#, Some("1")),
         (r#"{"$serde_json::private::Number":"x"}"#, None),
     ] {
@@ -206,7 +207,7 @@ fn values_that_serde_json_changes_are_kept() {
 }
 
 #[test]
-fn numbers_keep_their_text_in_free_values() {
+fn numbers_in_user_values_keep_their_source_text() {
     for number in [
         "1",
         "1.0",
@@ -242,7 +243,7 @@ fn numbers_keep_their_text_in_free_values() {
 }
 
 #[test]
-fn float_fields_are_written_as_adk_writes_them() {
+fn float_fields_are_written_as_in_adk() {
     for (read, written) in [
         ("1700000000", "1700000000.0"),
         ("1e2", "100.0"),
@@ -272,7 +273,7 @@ fn float_fields_are_written_as_adk_writes_them() {
 }
 
 #[test]
-fn nulls_of_known_fields_are_omitted_and_others_stay() {
+fn nulls_are_omitted_in_known_fields_and_kept_elsewhere() {
     let event = Event::from_json(
         r#"{"author":"a","content":null,"output":null,"newField":null,"nodeInfo":{"path":null,"new":null},
         "customMetadata":{"k":null},"actions":{"stateDelta":{"k":null},"route":null,"agentState":null}}"#,
@@ -371,7 +372,7 @@ fn bytes_fields_accept_both_alphabets_and_any_padding() {
 }
 
 #[test]
-fn free_texts_that_look_like_base64_are_unchanged() {
+fn user_strings_that_look_like_base64_are_unchanged() {
     let text = r#"{"actions":{"stateDelta":{"data":"+//+Pj8AEA"}},"newField":{"data":"+//+"}}"#;
     let written = Event::from_json(text).unwrap().to_json().unwrap();
     assert!(written.contains(r#""data":"+//+Pj8AEA""#));
@@ -398,7 +399,7 @@ fn reader_accepts_mixed_spellings_at_every_level() {
 }
 
 #[test]
-fn both_spellings_of_a_field_are_an_error_in_structs() {
+fn typed_object_with_both_spellings_of_a_field_is_rejected() {
     let mut checked = 0;
     for route in models::routes() {
         if !TYPED.contains(&route.model.as_str()) {
@@ -425,7 +426,7 @@ fn both_spellings_of_a_field_are_an_error_in_structs() {
 }
 
 #[test]
-fn both_spellings_of_a_field_are_kept_in_shaped_objects() {
+fn shaped_object_keeps_both_spellings_of_a_field() {
     let mut checked = 0;
     for route in models::routes() {
         if TYPED.contains(&route.model.as_str()) {
@@ -458,7 +459,7 @@ fn both_spellings_of_a_field_are_kept_in_shaped_objects() {
 }
 
 #[test]
-fn repeated_key_of_a_free_map_has_the_last_value_at_the_first_position() {
+fn repeated_key_in_a_user_map_has_the_last_value_at_the_first_position() {
     let text = r#"{"actions":{"stateDelta":{"a":1,"b":2,"a":3}},"x":1,"y":2,"x":[3]}"#;
     let written = Event::from_json(text).unwrap().to_json().unwrap();
     assert!(
@@ -469,7 +470,7 @@ fn repeated_key_of_a_free_map_has_the_last_value_at_the_first_position() {
 }
 
 #[test]
-fn invalid_values_in_shaped_objects_are_unchanged() {
+fn shaped_object_keeps_values_of_the_wrong_type() {
     let text = concat!(
         r#"{"groundingMetadata":{"groundingChunks":"none","searchEntryPoint":{"sdkBlob":"one","new":"not base64!"},"#,
         r#""retrievalMetadata":7,"groundingSupports":[1,null,{"segment":[]}]},"invocationId":"","#,
@@ -483,7 +484,7 @@ fn invalid_values_in_shaped_objects_are_unchanged() {
 }
 
 #[test]
-fn shaped_object_made_in_rust_equals_one_that_was_read() {
+fn shaped_object_built_in_rust_equals_the_parsed_one() {
     let value = r#"{"search_entry_point":{"sdk_blob":"+//+Pj8AEA"},"new_field":{"fooBar":1}}"#;
     let made = Shaped::<GroundingMetadata>::new(Json::parse(value).unwrap());
     assert_eq!(made["searchEntryPoint"]["sdkBlob"], BASE64);
@@ -493,7 +494,7 @@ fn shaped_object_made_in_rust_equals_one_that_was_read() {
     assert_eq!(read.response.grounding_metadata, Some(made));
 }
 
-/// The places of an event where any JSON may stand.
+/// Events with a placeholder `V` where any JSON value is allowed.
 const FREE: [&str; 6] = [
     r#"{"actions":{"stateDelta":{"k":[1,{"in":V}]}}}"#,
     r#"{"newField":{"k":[1,{"in":V}]}}"#,
@@ -503,7 +504,7 @@ const FREE: [&str; 6] = [
     r#"{"content":{"newField":{"k":[1,{"in":V}]}}}"#,
 ];
 
-/// Where the value stands in each of them.
+/// The path of `V` in each of them.
 const FREE_PATHS: [&str; 6] = [
     "actions.stateDelta.k.1.in",
     "newField.k.1.in",
@@ -514,7 +515,7 @@ const FREE_PATHS: [&str; 6] = [
 ];
 
 #[test]
-fn nan_and_infinity_are_errors_with_their_path() {
+fn nan_and_infinity_in_json_are_rejected_with_their_path() {
     for word in ["NaN", "Infinity", "-Infinity"] {
         for (place, path) in FREE.into_iter().zip(FREE_PATHS) {
             let error = refused(&place.replace('V', word));
@@ -522,11 +523,11 @@ fn nan_and_infinity_are_errors_with_their_path() {
             assert_eq!(error.offset(), place.find('V').unwrap());
             let message = error.to_string();
             assert!(
-                message.contains(&format!("found {word}, which JSON does not have")),
+                message.contains(&format!("found {word}, which is not valid JSON")),
                 "{message}"
             );
         }
-        // And in every field of our own structs.
+        // Also in every field of Retain's own structs.
         for route in models::routes() {
             if !TYPED.contains(&route.model.as_str()) {
                 continue;
@@ -537,7 +538,7 @@ fn nan_and_infinity_are_errors_with_their_path() {
                 assert_eq!(error.path(), route.path_of(&field.camel), "{error}");
                 assert_eq!(error.offset(), at + field.snake.len() + 5, "{error}");
                 assert!(
-                    error.to_string().contains("which JSON does not have"),
+                    error.to_string().contains("which is not valid JSON"),
                     "{error}"
                 );
             }
@@ -546,7 +547,7 @@ fn nan_and_infinity_are_errors_with_their_path() {
 }
 
 #[test]
-fn nan_set_in_rust_is_an_error_with_its_path() {
+fn nan_set_in_rust_is_rejected_with_its_path() {
     for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut event = Event::user_text("x");
         let list: Json = vec![Json::from(1), Json::from(float)].into();
@@ -657,10 +658,10 @@ fn deep_nesting_is_rejected_without_a_crash() {
 }
 
 #[test]
-fn value_that_is_too_deep_to_read_is_not_written() {
+fn value_too_deep_to_be_read_cannot_be_written() {
     let nested = |n: usize| (0..n).fold(Json::from(1), |inner, _| Json::from(vec![inner]));
     let mut event = Event::default();
-    // The delta stands two levels deep.
+    // The delta is two levels deep.
     event.actions.state_delta.insert("k", nested(DEPTH_MAX - 3));
     let text = event.to_json().unwrap();
     assert_eq!(Event::from_json(&text).unwrap(), event);
@@ -677,8 +678,8 @@ fn value_that_is_too_deep_to_read_is_not_written() {
     assert!(nested(1000).to_json().is_err());
 }
 
-/// Values that do not fit a field of this Python type and kind. Where the fault lies inside the
-/// value, with the path and the byte of it.
+/// Invalid values for a field of this Python type and kind, each with the path and the byte offset
+/// of the error inside the value.
 fn wrong_values(kind: &Kind, python: &str) -> Vec<(&'static str, &'static str, usize)> {
     let whole: &[&'static str] = match kind {
         Kind::Model(_) => &["[]", "\"x\"", "1", "true"],
@@ -775,7 +776,7 @@ fn text_that_is_not_one_object_is_rejected() {
 #[test]
 fn truncated_event_is_rejected_without_a_panic() {
     let text = models::full_event(Form::Camel).to_string();
-    // Each cut reads all before it, so not every byte of this large text is tried.
+    // Each attempt reads the text up to its end, so testing every length would be slow.
     for end in (0..text.len())
         .step_by(37)
         .chain(text.len() - 40..text.len())
@@ -787,7 +788,7 @@ fn truncated_event_is_rejected_without_a_panic() {
 }
 
 #[test]
-fn id_set_drops_repeated_ids_and_keeps_the_order() {
+fn id_set_drops_repeated_ids_and_keeps_their_order() {
     let event = Event::from_json(r#"{"longRunningToolIds":["b","a","b","c","a"]}"#).unwrap();
     let ids: Vec<_> = event
         .long_running_tool_ids
@@ -795,14 +796,14 @@ fn id_set_drops_repeated_ids_and_keeps_the_order() {
         .flat_map(IdSet::iter)
         .collect();
     assert_eq!(ids, ["b", "a", "c"]);
-    // A hundred thousand ids take a moment, not a quarter of an hour.
+    // Comparing 100,000 ids must not take quadratic time.
     let many: IdSet = (0..100_000).map(|i| format!("{i}")).collect();
     let backwards: IdSet = (0..100_000).rev().map(|i| format!("{i}")).collect();
     assert!(many == backwards && many.len() == 100_000);
 }
 
 #[test]
-fn memory_entry_has_one_spelling_and_is_lossless() {
+fn memory_entry_round_trips_in_snake_case_only() {
     let user_map = models::user_map();
     let text = format!(
         r#"{{"content":{{"parts":[{{"text":"x"}}],"role":"user"}},"custom_metadata":{user_map},"id":"m1","author":"user","timestamp":"2024-01-02T03:04:05","new_field":{{"fooBar":1}}}}"#
@@ -813,7 +814,7 @@ fn memory_entry_has_one_spelling_and_is_lossless() {
 }
 
 #[test]
-fn routes_lead_to_their_objects() {
+fn test_routes_lead_to_their_objects() {
     let full = models::full_event(Form::Camel);
     let routes: Vec<Route> = models::routes();
     assert!(routes.len() > 90, "only {}", routes.len());

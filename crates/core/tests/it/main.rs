@@ -1,5 +1,5 @@
-//! Tests of the core from outside: the wire form against recordings of Google's ADK, and what
-//! must hold for every JSON value, event and state.
+//! Tests of the core's public API: the wire form against recordings of Google's ADK, and properties
+//! of all JSON values, events and states.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Sample values for every object of ADK's table: what is a field, a free map or base64.
+//! The fields of every object of ADK's table, with their types and sample values.
 //!
 //! `scripts/generate-adk-tables` compares the table with what google-adk writes.
 
@@ -33,19 +33,19 @@ pub(crate) const BASE64: &str = "-__-Pj8AEA==";
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
-    /// Free JSON.
+    /// Any JSON value.
     Any,
     /// Base64.
     Bytes,
-    /// A text, number or boolean.
+    /// A string, number or boolean.
     Scalar,
-    /// A list of texts without repetition.
+    /// A list of strings without repeats.
     Set,
     /// An object with known fields.
     Model(String),
     /// A list.
     List(Box<Kind>),
-    /// A map with free keys.
+    /// A map with arbitrary keys.
     Map(Box<Kind>),
 }
 
@@ -73,7 +73,7 @@ impl Field {
     }
 }
 
-/// Which spelling of the field names.
+/// The spelling of field names.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Form {
     Camel,
@@ -87,7 +87,7 @@ pub(crate) fn fields(model: &str) -> &'static [Field] {
     &MODELS[model]
 }
 
-/// A free map with both names of every field of every object, one of them `null`.
+/// A map with both names of every field of every object, one of them `null`.
 pub(crate) fn map_of_all_names() -> Json {
     let mut map = JsonMap::new();
     for field in MODELS.values().flatten() {
@@ -205,7 +205,7 @@ pub(crate) fn walk(value: &mut Json, kind: &Kind, visit: &mut dyn FnMut(&mut Jso
     visit(value, kind);
 }
 
-/// A free map whose keys look like field names.
+/// A map whose keys look like field names.
 pub(crate) fn user_map() -> Json {
     Json::parse(concat!(
         r#"{"fooBar":1,"foo_bar":1.0,"stateDelta":null,"state_delta":{"mimeType":[],"mime_type":"#,
@@ -259,18 +259,18 @@ fn scalar(python: &str) -> Json {
     }
 }
 
-/// One way from an event to an object inside it.
+/// A path from an event to an object inside it.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) model: String,
-    /// Field names as the errors print them, list places, and keys of user maps.
+    /// Field names as errors print them, list indexes, and keys of user maps.
     pub(crate) path: Vec<String>,
     before: String,
     after: String,
 }
 
 impl Route {
-    /// The text of an event with `text` at the end of the route, and the byte at which it stands.
+    /// The text of an event with `text` at the end of the route, and the byte offset of `text`.
     pub(crate) fn text(&self, text: &str) -> (String, usize) {
         let whole = format!("{}{text}{}", self.before, self.after);
         (whole, self.before.len())
@@ -283,7 +283,7 @@ impl Route {
         path.join(".")
     }
 
-    /// What stands at the end of the route in `event`.
+    /// The value at the end of the route in `event`.
     pub(crate) fn find<'a>(&self, event: &'a Json) -> &'a Json {
         self.path.iter().fold(event, |value, step| match value {
             Json::Array(items) => &items[step.parse::<usize>().unwrap()],
@@ -292,7 +292,7 @@ impl Route {
     }
 }
 
-/// Every way from an event to an object of a model.
+/// All paths from an event to an object that a model describes.
 pub(crate) fn routes() -> Vec<Route> {
     let start = Route {
         model: "Event".to_owned(),

@@ -1,6 +1,6 @@
-//! What holds for every JSON value and every event, tried on random ones.
+//! Properties of all JSON values and events, tested on random ones.
 //!
-//! A failure prints the smallest input that shows it, and the seed.
+//! A failure prints the smallest failing input and the seed.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 
@@ -13,7 +13,7 @@ use crate::{
     recordings,
 };
 
-/// JSON as it is said, not as our own types hold it.
+/// A JSON value, independent of the types under test.
 #[derive(Debug, Clone)]
 enum Node {
     Null,
@@ -24,7 +24,7 @@ enum Node {
     Map(Vec<(String, Node)>),
 }
 
-/// How a text may be dressed without saying anything else.
+/// Formatting of a JSON text that does not change its value.
 #[derive(Debug, Clone, Copy)]
 struct Dress {
     space: &'static str,
@@ -120,7 +120,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Keys of users, many of them names that ADK's own objects have.
+/// Keys of user maps; many are also field names of ADK's objects.
 fn user_key() -> impl Strategy<Value = String> {
     prop_oneof![
         2 => text(),
@@ -183,19 +183,19 @@ proptest! {
     }
 
     #[test]
-    fn reader_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
+    fn reader_accepts_the_same_texts_as_serde_json(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
         let ours = Json::parse(&text);
         match serde_json::from_str::<serde_json::Value>(&text) {
-            // Through its own numbers, as it takes `-0` and large integers for floats.
+            // Compare as serde_json values, because it reads `-0` and large integers as floats.
             Ok(value) => prop_assert_eq!(serde_json::Value::from(ours.unwrap()), value),
-            // The one thing that we read and it does not: numbers too large for its floats.
+            // Only Retain's reader accepts numbers that are too large for a float.
             Err(error) if error.to_string().contains("number out of range") => {}
             Err(_) => prop_assert!(ours.is_err(), "{:?} was read", text),
         }
     }
 
     #[test]
-    fn equal_numbers_have_equal_values_and_kinds(int in any::<i32>(), zeros in 0usize..5) {
+    fn numbers_are_equal_by_value_and_kind(int in any::<i32>(), zeros in 0usize..5) {
         let number = |text: String| Json::parse(&text).unwrap();
         let plain = number(format!("{int}.5"));
         let padded = number(format!("{int}.5{}", "0".repeat(zeros)));
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn map_operations_equal_those_of_python(ops in prop::collection::vec((0u8..40, 0u8..4, 0i64..9), 0..120)) {
+    fn map_insert_and_remove_behave_as_in_python(ops in prop::collection::vec((0u8..40, 0u8..4, 0i64..9), 0..120)) {
         let mut map = JsonMap::new();
         let mut model: Vec<(String, i64)> = Vec::new();
         for (key, op, value) in ops {
@@ -338,7 +338,7 @@ fn object_of(model: &str) -> BoxedStrategy<Node> {
             1 => Just(Node::Null),
         ];
         let spelled = (proptest::sample::select(names.to_vec()), value);
-        // Small objects are filled more, so that the deep ones are reached.
+        // Set more fields of small objects, so that deeply nested objects occur.
         let chance = (2.0 / known.len() as f64).clamp(0.12, 0.6);
         fields.push(prop::option::weighted(chance, spelled).boxed());
     }
@@ -361,7 +361,8 @@ fn unknown_key(model: &str) -> BoxedStrategy<String> {
     user_key().prop_filter("unknown", is_unknown).boxed()
 }
 
-/// What is written, in `form`, for what was read: worked out from the list of models alone.
+/// The value that must be written in `form` after reading `node`, derived from the list of models
+/// alone.
 fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> Json {
     let free = || Json::parse(&node.text(COMPACT)).unwrap();
     match (kind, node) {
@@ -417,7 +418,7 @@ fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> 
     }
 }
 
-/// Fields that ADK writes even when nothing was given for them.
+/// Adds the fields that ADK writes even if they were not set.
 fn add_always_written(model: &str, form: Form, map: &mut JsonMap) {
     let always: &[&str] = match model {
         "Event" => &["invocation_id", "author", "actions", "id", "timestamp"],
@@ -444,7 +445,7 @@ fn add_always_written(model: &str, form: Form, map: &mut JsonMap) {
     }
 }
 
-/// Whatever was read is written so that it reads back the same, in both forms.
+/// Asserts that the event, written in either form, reads back equal.
 fn assert_round_trips(event: &Event) -> Result<(), TestCaseError> {
     let (camel, snake) = (event.to_json().unwrap(), event.to_snake_json().unwrap());
     for text in [&camel, &snake] {
@@ -462,7 +463,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn random_events_are_written_as_the_models_say(node in object_of("Event"), dress in dress()) {
+    fn random_events_are_written_as_adks_models_define(node in object_of("Event"), dress in dress()) {
         let event = Event::from_json(&node.text(dress)).unwrap();
         for (form, written) in [
             (Form::Camel, event.to_json().unwrap()),
@@ -509,7 +510,7 @@ static RECORDED: LazyLock<Vec<String>> = LazyLock::new(|| {
     recordings.flat_map(|r| [r.camel, r.snake]).collect()
 });
 
-/// One careless change of a text.
+/// One random corruption of a text.
 #[derive(Debug, Clone)]
 enum Change {
     Set(Index, u8),
@@ -589,7 +590,7 @@ fn apply(change: &Change, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The places in a text where a field could stand: behind `{` and `,`.
+/// The offsets in a text where a field could start: after `{` and `,`.
 fn field_places(text: &str) -> Vec<usize> {
     let places = text.char_indices();
     let places = places.filter(|(_, letter)| matches!(letter, '{' | ','));
@@ -600,14 +601,14 @@ proptest! {
     #![proptest_config(cases(10_000))]
 
     #[test]
-    fn corrupted_event_is_rejected_or_round_trips(
+    fn corrupt_event_is_rejected_or_round_trips(
         recording in any::<Index>(),
         changes in prop::collection::vec(change(), 1..4),
     ) {
         let mut bytes = recording.get(&RECORDED).clone().into_bytes();
         changes.iter().for_each(|change| apply(change, &mut bytes));
         let text = String::from_utf8_lossy(&bytes);
-        // An error, too, has to say something sensible of it.
+        // The offset of an error must lie within the text.
         match Event::from_json(&text) {
             Ok(event) => assert_round_trips(&event)?,
             Err(error) => prop_assert!(error.offset() <= text.len(), "{}", error),
@@ -616,9 +617,10 @@ proptest! {
         let _ = Json::parse(&text);
     }
 
-    /// Damage as above is mostly refused. A stray field at a place for fields is mostly read.
+    /// The corruption above mostly makes an event unreadable. An event with a stray field is mostly
+    /// readable.
     #[test]
-    fn event_with_a_stray_field_is_rejected_or_keeps_it(
+    fn event_with_an_inserted_field_is_rejected_or_keeps_it(
         recording in any::<Index>(),
         place in any::<Index>(),
         name in 0..4usize,
@@ -646,7 +648,7 @@ proptest! {
     }
 }
 
-/// The same at every place of every recording, so that it is known how many were read.
+/// Tries every offset of every recording, and counts how many events could be read.
 #[test]
 fn unknown_field_is_kept_in_every_object() {
     let mut read = 0;

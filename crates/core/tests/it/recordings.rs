@@ -10,11 +10,11 @@ pub(crate) const VERSIONS: [(&str, usize, usize); 2] = [("1.21.0", 96, 5), ("2.1
 
 /// One recorded event or session.
 pub(crate) struct Recording {
-    /// Folder and file name without its ending.
+    /// Folder and file name, without the extension.
     pub(crate) name: String,
     pub(crate) camel: String,
     pub(crate) snake: String,
-    /// What ADK wrote after reading a form back, where that is another text.
+    /// What ADK wrote after reading a form back, where it differs.
     pub(crate) again: HashMap<String, String>,
 }
 
@@ -26,7 +26,7 @@ struct File {
     again: HashMap<String, Box<RawValue>>,
 }
 
-/// The folder with everything recorded.
+/// The folder with all recordings.
 pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/wire")
 }

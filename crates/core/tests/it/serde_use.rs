@@ -1,4 +1,4 @@
-//! Events through serde: the same texts as their own reader and writer, wherever serde puts them.
+//! Events through serde: the same text as from their own reader and writer, at any nesting.
 
 use retain_core::{Content, Event, Json, JsonMap, Part};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ struct Envelope {
 }
 
 #[test]
-fn event_is_a_field_of_a_serde_struct() {
+fn event_round_trips_as_a_field_of_a_serde_struct() {
     let event_text = models::full_event(Form::Camel).to_string();
     let free = models::user_map().to_string();
     let text = format!(
@@ -80,7 +80,7 @@ fn event_is_a_field_of_a_serde_struct() {
 }
 
 #[test]
-fn serde_errors_have_the_path() {
+fn serde_error_has_the_path_of_the_field() {
     let text = r#"{"requestId":1,"event":{"actions":{"stateDelta":[]}}}"#;
     let error = serde_json::from_str::<Envelope>(text).unwrap_err();
     let message = error.to_string();
@@ -109,9 +109,9 @@ struct Flattened {
 }
 
 /// serde copies flattened fields into a buffer of its own before a type may see them. That buffer
-/// rounds large integers, so reading from it is refused rather than done wrong.
+/// rounds large integers, so reading from it is an error.
 #[test]
-fn flattened_event_is_written_but_not_read() {
+fn flattened_event_can_be_written_but_not_read() {
     let event = Event::from_json(&models::full_event(Form::Camel).to_string()).unwrap();
     let text = event.to_json().unwrap();
     let flattened = Flattened {
@@ -160,7 +160,7 @@ struct BesideFlattened {
 }
 
 #[test]
-fn event_beside_flattened_fields_round_trips() {
+fn event_next_to_flattened_fields_round_trips() {
     let text = format!(
         r#"{{"event":{},"other":{{"a":1}}}}"#,
         models::full_event(Form::Camel)
@@ -179,7 +179,7 @@ enum Tagged {
 
 /// Tagged and untagged enums go through the same buffer as flattened fields.
 #[test]
-fn event_in_a_tagged_enum_is_written_but_not_read() {
+fn event_in_a_tagged_enum_can_be_written_but_not_read() {
     let event = Event::user_text("x");
     let text = serde_json::to_string(&Tagged::Said {
         event: Box::new(event.clone()),

@@ -1,4 +1,4 @@
-//! Scopes and pending changes, against models that are too simple to be wrong.
+//! State scopes and pending changes, compared with simple reference models.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use retain_core::{
 
 use crate::chance::cases;
 
-/// Keys with and without prefixes, few enough to meet again.
+/// Keys with and without prefixes, so few that they repeat.
 fn key() -> impl Strategy<Value = String> {
     let prefix = proptest::sample::select(vec![
         "",
@@ -57,9 +57,9 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn splitting_by_scope_is_a_partition(delta in delta()) {
+    fn partition_by_scope_keeps_every_key_once(delta in delta()) {
         let (app, user, session, temp) = State::partition_by_scope(&delta);
-        // Put together again, with prefixes, it is what it was; within a scope, in its order.
+        // The parts, with their prefixes, make up the original delta; each part keeps its order.
         let mut together = with_prefix("app:", &app);
         together.extend(with_prefix("user:", &user));
         together.extend(pairs(&session));
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn first_prefix_alone_decides_the_scope(key in key()) {
+    fn only_the_first_prefix_determines_the_scope(key in key()) {
         let (scope, bare) = StateScope::split(&key);
         prop_assert_eq!(format!("{}{bare}", scope.prefix()), key.as_str());
         let expected = match key.split_once(':') {
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn trimming_removes_only_temp_keys(delta in delta()) {
+    fn trim_temp_keys_removes_only_temp_keys(delta in delta()) {
         let mut expected = pairs(&delta);
         expected.retain(|(key, _)| !key.starts_with("temp:"));
         prop_assert_eq!(pairs(&State::trim_temp_keys(&delta)), expected);
@@ -113,9 +113,10 @@ proptest! {
         }
     }
 
-    /// Storing a delta by scope and merging is the same as applying it to the merged state.
+    /// Storing a delta by scope and then merging gives the same state as applying it to the merged
+    /// state.
     #[test]
-    fn splitting_and_merging_a_delta_equals_applying_it(before in delta(), delta in delta()) {
+    fn partitioning_and_merging_a_delta_equals_applying_it(before in delta(), delta in delta()) {
         let mut applied = State::from(State::trim_temp_keys(&before));
         applied.apply(&State::trim_temp_keys(&delta));
         let mut stored: [JsonMap; 3] = Default::default();
@@ -151,21 +152,21 @@ proptest! {
     }
 }
 
-/// What a tool may do to its state.
+/// An operation of a tool on its state.
 #[derive(Debug, Clone)]
 enum Step {
     Set(String, Json),
-    /// Asks for a value to change and leaves it.
+    /// Borrows a value mutably and does not change it.
     Look(String),
     /// Adds to a list or map in place; replaces anything else.
     Change(String, i64),
-    /// Puts a value back that was there before, in place.
+    /// Replaces a value in place.
     Replace(String, Json),
     Ask,
     Take,
 }
 
-/// So few keys and values that the same ones are met again and again.
+/// Random steps with so few keys and values that they repeat often.
 fn step() -> impl Strategy<Value = Step> {
     let key = || proptest::sample::select(vec!["a", "b", "app:a"]).prop_map(str::to_owned);
     prop_oneof![
@@ -196,8 +197,8 @@ fn change_in_place(value: &mut Json, by: i64) {
     }
 }
 
-/// The same with nothing but copies: after each look at the delta, all values are remembered, and
-/// whatever is another value at the next look was written.
+/// A reference model of `TrackedState` that copies all values at each read of the delta, and treats
+/// every value that differs at the next read as written.
 #[derive(Default)]
 struct Naive {
     now: BTreeMap<String, Json>,
@@ -275,14 +276,14 @@ proptest! {
                     prop_assert!(!state.has_delta());
                 }
             }
-            // A write is visible at once, whatever is pending.
+            // A write is visible at once, regardless of pending changes.
             prop_assert_eq!(&sorted(&state.to_state().to_delta()), &naive.now, "{:?}", step);
         }
         naive.settle();
         let last = state.take_delta();
         prop_assert_eq!(&sorted(&last), &naive.delta);
-        // The deltas, one after the other, lead from what was committed to what is now; and what
-        // was committed was not changed through the values that are shared with it.
+        // Applying all deltas in order to the committed state gives the current state, and in-place
+        // changes did not modify the committed values.
         prop_assert_eq!(Json::from(committed.clone()).to_string(), text_before);
         let mut replayed = State::from(committed);
         taken.iter().chain([&last]).for_each(|delta| replayed.apply(delta));

@@ -7,16 +7,16 @@ use crate::recordings::{self, Recording};
 /// Recordings that ADK itself does not round-trip. `again` records its second output, which Retain
 /// writes at once.
 const ADK_CHANGES_ON_READING: [(&str, &str); 5] = [
-    // A Python model object inside a free map is spelled by form; once read, it is a plain map.
+    // ADK respells a Python model object inside a user's map; once read, it is a plain map.
     ("021-function-call-args-python-values", "snake_from_camel"),
     ("021-function-call-args-python-values", "camel_from_snake"),
     ("082-output-model-object", "snake_from_camel"),
     ("082-output-model-object", "camel_from_snake"),
-    // A float field that is NaN prints as null; once read, it is absent and left out.
+    // ADK writes a NaN in a float field as null; once read, the field is absent and omitted.
     ("062-not-a-number", ""),
 ];
 
-/// Reads a text, writes camel and snake.
+/// Reads a text and writes it in camelCase and in snake_case.
 type BothForms = fn(&str) -> Result<[String; 2], JsonError>;
 
 fn event(text: &str) -> Result<[String; 2], JsonError> {
@@ -59,7 +59,7 @@ fn check(recording: &Recording, both_forms: BothForms) -> usize {
 }
 
 #[test]
-fn recorded_events_are_written_as_adk_wrote_them() {
+fn recorded_events_are_written_as_in_adk() {
     let events = recordings::events();
     let exceptions: usize = events.iter().map(|recording| check(recording, event)).sum();
     // Two directions of 021 and four of 062 in both versions, two of 082 in the newer one.
@@ -67,14 +67,14 @@ fn recorded_events_are_written_as_adk_wrote_them() {
 }
 
 #[test]
-fn recorded_sessions_are_written_as_adk_wrote_them() {
+fn recorded_sessions_are_written_as_in_adk() {
     let sessions = recordings::sessions();
     let exceptions: usize = sessions.iter().map(|r| check(r, session)).sum();
     assert_eq!(exceptions, 0);
 }
 
 #[test]
-fn second_output_of_adk_keeps_every_value() {
+fn events_that_adk_rewrote_are_read_without_loss() {
     let mut texts = 0;
     for recording in recordings::events() {
         for (direction, text) in &recording.again {
@@ -97,7 +97,7 @@ fn second_output_of_adk_keeps_every_value() {
 }
 
 #[test]
-fn recordings_round_trip_as_free_json() {
+fn recordings_round_trip_as_plain_json() {
     for recording in recordings::events().iter().chain(&recordings::sessions()) {
         for text in [&recording.camel, &recording.snake] {
             assert_eq!(Json::parse(text).unwrap().to_string(), **text);
@@ -106,7 +106,7 @@ fn recordings_round_trip_as_free_json() {
 }
 
 #[test]
-fn session_keeps_its_events_unchanged() {
+fn session_parses_its_events_like_single_events() {
     for recording in recordings::sessions() {
         let whole = Json::parse(&recording.camel).unwrap();
         let session = Session::from_json(&recording.camel).unwrap();

@@ -1,4 +1,4 @@
-//! A server as a child process: starting it and communicating with it.
+//! Starts a server as a child process and communicates with it.
 //!
 //! Closing or dropping the transport ends the whole process group, so that no process is left
 //! behind even if the server is a script that started others.
@@ -143,7 +143,8 @@ impl Transport<RoleClient> for ChildProcess {
         }
     }
 
-    /// The output may stay open after the process ended, because its child processes may hold it.
+    /// Stops reading soon after the process has ended: its child processes may keep the output
+    /// open.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let until = match self.heard_until {
             Some(until) => until,

@@ -13,10 +13,10 @@ use crate::{
 
 /// The message if nothing more is known.
 pub(super) const CLOSED: &str = "Connection closed";
-/// Maximum number of characters quoted from an answer that is not a protocol error.
+/// Maximum number of characters that an error quotes from an answer that is not a protocol error.
 const TOLD_MAX: usize = 300;
 
-/// The answer is invalid.
+/// Creates the failure for an invalid answer.
 pub(super) fn no_answer() -> Failure {
     let message = "the server's answer does not follow the MCP protocol";
     Failure::new(FailureKind::Unanswered, message)
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn older_transport_is_named_in_the_error() {
+    fn http_405_error_names_the_older_transport() {
         assert!(unexpected("HTTP 405 Method Not Allowed: no").contains("HTTP+SSE"));
         assert!(!unexpected("HTTP 400 Bad Request: no").contains("HTTP+SSE"));
     }

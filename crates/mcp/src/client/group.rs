@@ -1,5 +1,4 @@
-//! Process groups of servers: a child process and all processes that it started, which end
-//! together.
+//! Process groups of servers. A child process and all processes that it started end together.
 //!
 //! All live groups are recorded in one place, so that a program that exits immediately can end them
 //! all.
@@ -54,7 +53,7 @@ impl Group {
         Ok(Group { child, id })
     }
 
-    /// Takes the standard output, input and error of the process. Succeeds once.
+    /// Takes the standard output, input and error of the process. Returns `None` on later calls.
     pub(super) fn pipes(&mut self) -> Option<(ChildStdout, ChildStdin, ChildStderr)> {
         let child = &mut self.child;
         let pipes = (child.stdout.take(), child.stdin.take(), child.stderr.take());

@@ -83,14 +83,14 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
 }
 
 fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
-    // The first caller sets the crypto provider of the process; all crates of Retain choose this
-    // one.
+    // Only the first call in a process takes effect; all crates of Retain install this provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(server.timeout)
         .read_timeout(server.call_timeout)
-        // Reuse would wait for a connection whose response was not read to the end.
+        // Do not reuse connections: a request could wait for one whose response was not read to the
+        // end.
         .pool_max_idle_per_host(0)
         .redirect(Policy::custom(|attempt| match is_safe(&attempt) {
             true => attempt.follow(),
@@ -99,8 +99,8 @@ fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Whether a redirect stays on the same server and keeps method and body: headers may be secrets
-/// and must not go elsewhere.
+/// Whether a redirect stays on the same server and keeps method and body. Headers may be secrets,
+/// which must not be sent to other servers.
 fn is_safe(attempt: &Attempt<'_>) -> bool {
     let previous = attempt.previous();
     let is_same = previous
@@ -109,7 +109,7 @@ fn is_safe(attempt: &Attempt<'_>) -> bool {
     is_same && matches!(attempt.status().as_u16(), 307 | 308) && previous.len() <= REDIRECTS_MAX
 }
 
-/// The library's client, extended by the ways in which real servers report an expired session.
+/// The library's client, extended to detect expired sessions as real servers report them.
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_header_is_reported_by_name_only() {
+    fn error_for_an_invalid_header_has_its_name_but_not_its_value() {
         let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
         assert!(check_headers(&pair("X-Key", "canary")).is_ok());
         for (name, value) in [

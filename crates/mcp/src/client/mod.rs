@@ -69,7 +69,8 @@ pub(crate) enum ResourceBody {
 pub(crate) struct Session {
     peer: Peer<RoleClient>,
     running: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
-    /// Calls sent to a child process. For HTTP, errors tell whether a call was received.
+    /// Calls sent to a child process. `None` for HTTP, where errors tell whether a call was
+    /// received.
     sent: Option<SentCalls>,
     secrets: Secrets,
 }
@@ -224,7 +225,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// A call that the server is executing. Dropping it before it is over sends a cancellation.
+/// A call that the server is executing. Dropping it before it has completed sends a cancellation.
 struct PendingCall<'s> {
     session: &'s Session,
     id: RequestId,
@@ -284,7 +285,7 @@ fn body_of(contents: ResourceContents) -> ResourceBody {
     }
 }
 
-/// Convert via text: the library has 32-bit floats, which keep their value only as text.
+/// Converts via text, because the library's 32-bit floats keep their value only as text.
 fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
     let text = serde_json::to_string(value).ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
     use crate::server::StdioServer;
 
-    /// Initializes, lists no tools, and then answers nothing.
+    /// A server that initializes, lists no tools, and answers no other request.
     const SILENT: &str = r#"
 answer() {
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -312,7 +313,7 @@ done
 
     /// A connection lives as long as the program, so data kept per request would accumulate.
     #[tokio::test]
-    async fn completed_requests_are_not_remembered() {
+    async fn completed_requests_are_removed_from_the_connection() {
         let long = Duration::from_secs(60);
         let server = StdioServer::new("sh")
             .with_args(["-c", SILENT])

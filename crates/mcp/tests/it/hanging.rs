@@ -1,4 +1,4 @@
-//! Misbehaving servers: they do not block the caller, and none is left running.
+//! Misbehaving servers do not block the caller, and none is left running.
 
 use std::{
     path::Path,
@@ -54,12 +54,12 @@ fn large_arguments() -> String {
 }
 
 #[tokio::test]
-async fn server_that_reads_nothing_is_terminated() {
-    // Each gives the process time to exit by itself, so they wait side by side.
+async fn server_process_that_reads_nothing_ends_with_its_toolset() {
+    // Each check waits for the process to exit by itself, so run them concurrently.
     join_all([true, false].map(check_termination)).await;
 }
 
-/// Check that a server which stops reading ends with its toolset, closed or dropped.
+/// Check that a server that stops reading ends when its toolset is closed or dropped.
 async fn check_termination(is_closed: bool) {
     let folder = retain_testkit::scratch::folder();
     let lines = format!("{LISTED}\nexec sleep 600");
@@ -80,12 +80,12 @@ async fn check_termination(is_closed: bool) {
 }
 
 #[tokio::test]
-async fn runs_waiting_for_a_failed_server_fail() {
+async fn runs_waiting_for_a_server_that_fails_to_start_share_the_failure() {
     let folder = retain_testkit::scratch::folder();
     let failing = "while [ ! -e go ]; do sleep 0.01; done; exit 1";
     let set = Arc::new(McpToolset::new(script(folder.path(), failing)));
     let run = || Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done."));
-    // The first run starts the server, and the others wait for it before it may fail.
+    // The first run starts the server. The server fails only after the other runs wait for it.
     let release = async {
         while pids(folder.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -120,16 +120,16 @@ done
 "#;
 
 #[tokio::test]
-async fn hanging_server_is_replaced() {
+async fn hanging_child_process_is_restarted() {
     let methods = ["tools/list", "resources/list", "resources/read"];
-    // Each waits for its timeout, so they wait side by side.
+    // Each check waits for a timeout, so run them concurrently.
     join_all(methods.map(check_replacement)).await;
 }
 
 /// Check that a run succeeds although the first server hangs in `method`.
 async fn check_replacement(method: &str) {
     let folder = retain_testkit::scratch::folder();
-    // One line is one message.
+    // A message must be on one line.
     let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
     let server = script(folder.path(), &lines).with_timeout(Duration::from_secs(3));
     let set = Arc::new(McpToolset::new(server).with_mcp_resources());
@@ -179,9 +179,9 @@ impl<S: Subscriber> Layer<S> for Open {
     }
 }
 
-/// On one thread, because the subscriber belongs to this thread.
+/// Runs on one thread, because the subscriber is set for this thread only.
 #[tokio::test]
-async fn run_ends_before_the_connection_it_opened() {
+async fn connection_outlives_the_spans_of_the_run_that_opened_it() {
     let open = Open::default();
     let of_runs = open
         .clone()

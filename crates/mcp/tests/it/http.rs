@@ -28,7 +28,7 @@ use crate::{
     support::{LONG, Turn},
 };
 
-/// A server with its own runtime, so that it dies with all its connections.
+/// A server with its own runtime, so that dropping it closes all its connections.
 struct Running {
     address: SocketAddr,
     runtime: Option<Runtime>,
@@ -109,7 +109,7 @@ async fn session_is_deleted_when_the_toolset_closes() {
 }
 
 #[tokio::test]
-async fn restarted_server_is_used_again() {
+async fn toolset_reconnects_to_a_restarted_server() {
     let folder = retain_testkit::scratch::folder();
     let mut server = Running::start(ANYWHERE, app(folder.path()));
     let set = toolset(server.url());
@@ -125,7 +125,7 @@ async fn restarted_server_is_used_again() {
     assert_eq!(calls, 3);
 }
 
-/// The address becomes free only after the last connection ends.
+/// Starts the server at an address, which becomes free only after the last connection ends.
 async fn restarted(address: SocketAddr, app: Router) -> Running {
     loop {
         match std::net::TcpListener::bind(address) {
@@ -135,8 +135,7 @@ async fn restarted(address: SocketAddr, app: Router) -> Running {
     }
 }
 
-/// The server knows only its own sessions and rejects others like the examples of the TypeScript
-/// SDK.
+/// The server rejects unknown sessions with status 400, like the examples of the TypeScript SDK.
 #[tokio::test]
 async fn session_refused_with_400_is_recreated() {
     let folder = retain_testkit::scratch::folder();
@@ -268,7 +267,7 @@ async fn headers_are_not_sent_to_a_redirect_target() {
 }
 
 #[tokio::test]
-async fn refusal_is_reported_without_secrets() {
+async fn error_for_a_refused_request_contains_no_secrets() {
     for status in [400, 401, 403, 404, 405, 429, 500, 503] {
         let folder = retain_testkit::scratch::folder();
         let refuses = Arc::new(Mutex::new(false));
@@ -301,7 +300,7 @@ async fn refusal_is_reported_without_secrets() {
         let error = turn.error();
         assert!(error.contains("MCP tool execution"), "{status}: {error}");
         assert!(!error.contains("canary"), "{status}: {error}");
-        // The start of the credentials in base64, as sent.
+        // The beginning of the credentials in base64, as they are sent.
         assert!(!error.contains("Y2FuYXJ5"), "{status}: {error}");
         *refuses.lock().unwrap() = false;
         let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
@@ -310,10 +309,10 @@ async fn refusal_is_reported_without_secrets() {
 }
 
 #[tokio::test]
-async fn protocol_error_is_reported_without_secrets() {
+async fn protocol_error_contains_no_secrets() {
     let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
-    // The header has the same text as the tool's answer.
+    // The header's value equals the text of the tool's error.
     let keyed = HttpServer::new(server.url()).with_header("X-Key", "not like this");
     let set = Arc::new(McpToolset::new(keyed.with_timeout(LONG)));
     let turn = Turn::calling(&set, "refuse", "{}").await;

@@ -1,5 +1,5 @@
-//! The toolset from outside: agents use tools of real servers, which use the protocol's own
-//! library, as child processes and over HTTP.
+//! Tests of the toolset's public API: agents use tools of servers built with the MCP library, as
+//! child processes and over HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -68,7 +68,7 @@ async fn tools_are_declared_with_fenced_schemas() {
 }
 
 #[tokio::test]
-async fn filter_gets_server_names_and_model_gets_prefixed_names() {
+async fn tool_filter_sees_the_server_names_and_the_model_sees_prefixed_names() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()))
         .tool_filter(["weather", "echo", "unknown"])
@@ -117,7 +117,7 @@ async fn call_waits_for_confirmation_if_required() {
 }
 
 #[tokio::test]
-async fn model_reads_resources() {
+async fn model_reads_resources_with_load_mcp_resource() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path())).with_mcp_resources();
     let set = Arc::new(set.tool_filter(["echo"]));
@@ -146,7 +146,7 @@ async fn model_reads_resources() {
 }
 
 #[tokio::test]
-async fn configuration_creates_the_toolset() {
+async fn toolset_is_created_from_its_configuration() {
     let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let args = format!(

@@ -1,4 +1,4 @@
-//! Answers of tools, as stored.
+//! How tool results are stored.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use retain_mcp::McpToolset;
 use crate::support::{Turn, child_process};
 
 #[tokio::test]
-async fn answer_is_stored_in_adks_shape() {
+async fn tool_result_is_stored_in_the_shape_of_adk() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     for (tool, expected) in [
@@ -36,7 +36,7 @@ async fn answer_is_stored_in_adks_shape() {
 }
 
 #[tokio::test]
-async fn tool_with_a_page_offers_to_show_it() {
+async fn tool_with_a_ui_resource_adds_a_widget_to_its_event() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "app", r#"{"a":1}"#).await;

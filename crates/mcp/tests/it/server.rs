@@ -63,7 +63,7 @@ pub(crate) async fn noted(folder: &Path, what: &str) {
     assert!(seen.is_ok(), "{what} is not in {:?}", notes(folder));
 }
 
-/// Not a test: what the child processes of the tests run.
+/// Not a test: the server that the tests run as a child process.
 ///
 /// The test harness also writes to this output; the client must ignore lines that are not messages.
 #[tokio::test]

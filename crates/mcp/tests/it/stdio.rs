@@ -76,12 +76,13 @@ fn server_process_ends_when_the_runtime_is_dropped() {
     });
 }
 
-/// The variable that makes this process exit at once, and names the folder for its notes.
+/// The variable that makes this process exit at once. Its value is the folder for the process's
+/// notes.
 const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
 
 /// Not a test: a program that exits without closing its toolsets.
 #[tokio::test]
-async fn end_at_once() {
+async fn exit_without_closing() {
     let Some(folder) = std::env::var_os(ENDS_AT_ONCE) else {
         return;
     };
@@ -93,10 +94,10 @@ async fn end_at_once() {
 }
 
 #[tokio::test]
-async fn exit_at_once_leaves_no_process() {
+async fn exit_at_once_leaves_no_child_process() {
     let folder = retain_testkit::scratch::folder();
     let program = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "stdio::end_at_once", "--nocapture"])
+        .args(["--exact", "stdio::exit_without_closing", "--nocapture"])
         .env(ENDS_AT_ONCE, folder.path())
         .output()
         .unwrap();
@@ -125,7 +126,7 @@ async fn killed_server_is_restarted_for_the_next_call() {
 
 /// A child process of the server keeps the output open after the server dies.
 #[tokio::test]
-async fn killed_server_is_detected_though_its_output_stays_open() {
+async fn killed_server_is_detected_while_its_output_stays_open() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let started = Turn::calling(&set, "child", "{}").await.text();
@@ -139,7 +140,8 @@ async fn killed_server_is_detected_though_its_output_stays_open() {
     wait_until_ended(&started).await;
 }
 
-/// A server that initializes, lists one tool, closes its input and stays alive; the next is normal.
+/// A server that initializes, lists one tool, closes its input and stays alive. The second server
+/// of a folder works normally.
 const DEAF: &str = r#"
 if [ -e second ]; then exec "$0" --exact server::serve_as_a_child_process --nocapture; fi
 touch second

@@ -9,7 +9,7 @@ use retain_stores::InMemorySessionService;
 
 use crate::server::FOLDER;
 
-/// A timeout longer than anything here takes.
+/// A timeout that no test reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The test server as a child process.
@@ -110,7 +110,7 @@ pub(crate) async fn wait_until_ended(pid: &str) {
     assert!(ended.is_ok(), "process {pid} is still there");
 }
 
-/// Wait until a child process is completely gone: while it has threads, it may still read.
+/// Wait until a child process is completely gone. While it has threads, it may still read input.
 pub(crate) async fn wait_until_reaped(pid: &str) {
     let process = Path::new("/proc").join(pid);
     let gone = async {

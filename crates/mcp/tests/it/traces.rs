@@ -7,7 +7,7 @@ use retain_mcp::McpToolset;
 use crate::support::{Turn, child_process};
 
 #[tokio::test]
-async fn call_without_a_collector_sends_no_trace_context() {
+async fn call_outside_a_trace_sends_no_trace_context() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "trace", "{}").await;
@@ -38,9 +38,9 @@ mod collected {
         }
     }
 
-    /// On one thread, because the subscriber belongs to this thread.
+    /// Runs on one thread, because the subscriber is set for this thread only.
     #[tokio::test]
-    async fn call_sends_its_trace_context() {
+    async fn call_sends_the_trace_context_of_its_span() {
         let spans = Spans::default();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_simple_exporter(spans.clone()).build();

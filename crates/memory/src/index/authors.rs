@@ -88,7 +88,7 @@ impl Authors {
             .collect()
     }
 
-    /// A table by author number: whether the author is in `numbers`.
+    /// A table, indexed by author number, that tells whether an author is in `numbers`.
     pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
         let mut table = vec![false; self.authors.len()];
         for number in numbers {
@@ -113,7 +113,7 @@ mod tests {
     use crate::index::Language;
 
     #[test]
-    fn author_is_found_by_words_of_the_name_until_removed() {
+    fn author_is_found_by_name_until_its_last_entry_is_removed() {
         let stem = Language::English.stemmer();
         let mut authors = Authors::default();
         let ada = authors.insert(&"Ada Lovelace".into(), &stem);

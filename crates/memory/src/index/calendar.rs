@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn date_word_matches_the_dates_it_names() {
+    fn date_word_matches_dates_with_that_month_weekday_day_or_year() {
         // Monday, 8 May 2023.
         let date = PackedDate::of(1_683_554_160.0);
         for (word, is) in [

@@ -1,4 +1,4 @@
-//! The documents of the index as columns, for ranking.
+//! The documents of the index, stored as columns for ranking.
 
 use super::{
     authors::AuthorNumber,
@@ -31,10 +31,11 @@ pub(crate) struct Documents {
     pub(crate) date: Vec<PackedDate>,
     pub(crate) before: Vec<Slot>,
     pub(crate) after: Vec<Slot>,
-    /// The weight of one occurrence of a word in this document: less in a long text. 0 for an empty
-    /// slot.
+    /// The weight of one occurrence of a word in this document; lower in a long text, 0 for an
+    /// empty slot.
     pub(crate) worth: Vec<u32>,
-    /// A pseudo-random priority: the lowest are the sample if there are too many documents.
+    /// A pseudo-random number per document. If there are too many documents, those with the lowest
+    /// numbers are the sample.
     pub(crate) lots: Vec<u8>,
     free: Vec<Slot>,
 }

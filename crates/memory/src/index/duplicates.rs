@@ -1,5 +1,5 @@
-//! Near-duplicates among hits: of one author, with the same words in the same order, or with 95 %
-//! of their words in common.
+//! Finds near-duplicates among hits: texts by the same author with the same words in the same
+//! order, or with 95 % of their words in common.
 //!
 //! Prefix filtering avoids comparing all pairs: two sets with nearly all terms in common share one
 //! of their first few terms in any fixed order.
@@ -56,14 +56,15 @@ fn distinct(terms: &[Term]) -> impl Iterator<Item = Term> {
     terms.chunk_by(|a, b| a == b).rev().map(|it| it[0])
 }
 
-/// The number of first terms of which near-duplicates share at least one.
+/// The first terms of a text. Near-duplicates share at least one of them.
 fn first_few(row: &Row) -> impl Iterator<Item = Term> {
     let all = distinct(&row.terms).count();
     let shared = (all * NEARLY_ALL).div_ceil(100);
     distinct(&row.terms).take(all - shared + 1)
 }
 
-/// A cheap test: texts of different lengths share too few words, unless they repeat them often.
+/// A cheap test: if one text is twice as long as the other, they share too few words, unless words
+/// repeat often.
 fn lengths_allow(a: &Row, b: &Row) -> bool {
     let (a, b) = (a.terms.len(), b.terms.len());
     a.min(b) * 2 > a.max(b)
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn candidate_search_finds_every_duplicate() {
+    fn duplicate_candidates_include_every_duplicate() {
         for seed in 0..40 {
             let mut random = Random::new(seed);
             let base: Vec<Term> = (0..10 + random.below(60) as Term)

@@ -1,11 +1,11 @@
 //! The vectors of an optional embedder.
 //!
-//! A document may have no vector, or one of another length from an earlier embedder: those are not
+//! A document without a vector, or with a vector of another length from an earlier embedder, is not
 //! compared. Vectors have length 1, so that a cosine is a dot product.
 
 use super::postings::Slot;
 
-/// By slot; empty without a vector.
+/// The vectors by slot; empty if the document has none.
 #[derive(Debug, Default)]
 pub(crate) struct Embeddings {
     by_slot: Vec<Box<[f32]>>,
@@ -65,7 +65,7 @@ fn of_length_one(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     Some(vector)
 }
 
-/// In lanes, so that the compiler uses SIMD.
+/// Computes the dot product in lanes, so that the compiler uses SIMD.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let (a, a_rest) = a.as_chunks::<LANES>();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_of_another_length_or_zero_are_not_compared() {
+    fn vectors_that_are_zero_or_of_another_length_have_no_similarity() {
         let mut embeddings = Embeddings::default();
         embeddings.set(0, vec![0.0, 2.0]);
         embeddings.set(2, vec![1.0; 3]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_in_lanes_equals_the_plain_sum() {
+    fn dot_product_equals_the_sequential_sum() {
         for count in [1, 15, 16, 17, 40] {
             let a: Vec<f32> = (0..count).map(|it| it as f32).collect();
             let plain: f32 = a.iter().map(|it| it * it).sum();

@@ -43,7 +43,8 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
     }
 }
 
-/// The weight of a word for a document, by where it matched. The same sums as in `lexical.rs`.
+/// The weight of a word for a document, by where it matched. Computes the same sums as
+/// `lexical.rs`.
 fn places(
     index: &UserIndex,
     lent: &WindowWeights,

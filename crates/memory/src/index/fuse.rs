@@ -1,4 +1,4 @@
-//! Combine the signals to one score.
+//! Combine the signals into one score.
 //!
 //! Each signal is scaled to 0..1 independently of the competing documents: words by the matched
 //! share of the query, similarities by how far they stand out from all documents. The score is the

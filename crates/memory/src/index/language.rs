@@ -79,7 +79,7 @@ impl Language {
     }
 }
 
-/// WordStemmer a lowercase word.
+/// Stems lowercase words.
 pub(crate) struct WordStemmer {
     stemmer: Option<Stemmer>,
     english: bool,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn word_forms_share_a_stem_and_other_scripts_are_unchanged() {
+    fn stemmer_merges_word_forms_and_keeps_other_scripts() {
         let english = Language::English.stemmer();
         assert_eq!(english.of("painting"), english.of("painted"));
         assert_eq!(english.of("бегущий"), "бегущий");

@@ -3,7 +3,7 @@
 //!
 //! Each matching document lends its words to its neighbors, weighted by distance and by the length
 //! of its text. The sum is saturated and weighted by the word's rarity. The result is the matched
-//! share of the query's weight: 1 would be every word repeated endlessly.
+//! share of the query's weight. It approaches 1 if every word is repeated endlessly.
 
 use super::{
     UserIndex,
@@ -70,7 +70,7 @@ impl WindowWeights {
     }
 }
 
-/// A table by slot, accumulated for one word and then cleared.
+/// Sums by slot for one word; cleared before the next word.
 struct SlotSums {
     by_slot: Vec<u32>,
     /// The nonzero slots if they are few; otherwise all slots are scanned.

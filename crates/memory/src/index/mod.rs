@@ -1,6 +1,6 @@
 //! The ranked index of one user's memories.
 //!
-//! A view of the store's rows: built and refreshed from them, and disposable at any time.
+//! The index is built and refreshed from the store's rows, so it can be dropped at any time.
 //!
 //! ```text
 //! insert   scan → terms, term_cache          words of a text, their stems
@@ -11,8 +11,7 @@
 //!          → select → explain                 hits without duplicates; the score explained
 //! ```
 //!
-//! The order of inserts and removals does not matter: the index always equals one that is built
-//! anew.
+//! The order of inserts and removals does not matter: the index always equals a newly built one.
 
 mod authors;
 mod calendar;

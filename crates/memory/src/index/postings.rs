@@ -11,12 +11,12 @@ pub(crate) type Slot = u32;
 /// The number of a term.
 pub(crate) type Term = u32;
 
-/// A document that has a term, and how often: 26 bits and 6 bits.
+/// A document that has a term (26 bits), and the number of occurrences (6 bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Posting(u32);
 
 const COUNT_BITS: u32 = 6;
-/// Further occurrences of a word do not count.
+/// Maximum number of occurrences that count.
 pub(crate) const MOST_COUNTED: u32 = (1 << COUNT_BITS) - 1;
 /// Maximum number of documents in one index.
 pub(crate) const MOST_SLOTS: usize = 1 << (32 - COUNT_BITS);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn postings_accept_any_order_and_removal() {
+    fn postings_are_sorted_and_unused_term_numbers_are_reused() {
         let mut postings = Postings::default();
         let (tea, milk) = (postings.number("tea"), postings.number("milk"));
         postings.insert(7, &[tea, tea, milk]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_saturate() {
+    fn term_counts_saturate() {
         let mut postings = Postings::default();
         let term = postings.number("x");
         postings.insert(3, &vec![term; 1_000]);

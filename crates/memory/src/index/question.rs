@@ -26,7 +26,7 @@ pub(crate) struct Word {
     pub(crate) authors: Vec<AuthorNumber>,
     /// The part of a date that it names.
     pub(crate) date: Option<DatePart>,
-    /// Its weight, before its rarity.
+    /// Its weight, without its rarity.
     pub(crate) weight: f32,
 }
 
@@ -64,7 +64,7 @@ impl ParsedQuestion {
             is_question_word || times.relative.binary_search(&at).is_ok()
         };
         let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
-        // A query of only such words ("To be or not to be?") means them.
+        // If the query has only such words ("To be or not to be?"), search for them.
         if chosen.is_empty() && parsed.spans.is_empty() {
             chosen = (0..pieces.len()).collect();
         }

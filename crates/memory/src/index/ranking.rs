@@ -11,13 +11,13 @@ pub struct Ranking {
     pub window: Window,
     /// Weights of neighbors' vectors.
     pub context: Window,
-    /// How soon further occurrences of a word stop to matter (BM25's k1), in occurrences.
+    /// How soon further occurrences of a word stop mattering (BM25's k1), in occurrences.
     pub saturation: f32,
     /// Texts up to this many words count as short.
     pub short_text: f32,
     /// Length normalization of short texts (BM25's b).
     pub short_length: f32,
-    /// Length normalization beyond that.
+    /// Length normalization of longer texts.
     pub long_length: f32,
     /// Weight of the author's name, in occurrences of a word.
     pub author_saying: f32,
@@ -40,7 +40,7 @@ pub struct Ranking {
     /// Weight of the time, if the query names one.
     pub time: f32,
     /// Minimum similarity (0 to 1) of a hit without common words, among a thousand memories or
-    /// more. With fewer memories it is lower, with ten half of it.
+    /// more. With fewer memories it is lower: half of it for ten.
     pub meaning_floor: f32,
     /// Maximum share of one session in a list, while other sessions have nearly as good hits.
     pub largest_share: f32,
@@ -84,8 +84,8 @@ impl Ranking {
     /// The minimum similarity of a hit without common words, among this many memories: up to ten,
     /// half of the value for a thousand.
     ///
-    /// Among a thousand unrelated memories, some stand out far by chance. Among ten, one that
-    /// stands out half as far is likely meant.
+    /// Among a thousand unrelated memories, some are very similar by chance. Among ten, a memory
+    /// that is half as similar is likely relevant.
     pub(crate) fn meaning_floor_among(&self, memories: usize) -> f32 {
         let many = (memories.max(1) as f32 / 10.0).log10() / 2.0;
         self.meaning_floor * (0.5 + 0.5 * many.clamp(0.0, 1.0))
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn word_weight_falls_with_length_slowly_for_short_texts() {
+    fn word_weight_decreases_with_text_length_but_slowly_for_short_texts() {
         let ranking = Ranking::default();
         let worth = |words: u32| ranking.occurrence_weight(words) as f32 / SAYING as f32;
         assert!(worth(1) / worth(45) < 1.3);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn meaning_threshold_is_lower_for_few_memories() {
+    fn similarity_threshold_is_lower_for_few_memories() {
         let ranking = Ranking::default();
         let floor = |memories| ranking.meaning_floor_among(memories) / ranking.meaning_floor;
         assert_eq!((floor(0), floor(1), floor(10)), (0.5, 0.5, 0.5));

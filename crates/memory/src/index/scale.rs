@@ -1,4 +1,4 @@
-//! Scale similarities by their distribution, to tell them from chance.
+//! Scale similarities by their distribution, to tell relevant ones from chance.
 //!
 //! Models differ in their typical similarity: one gives 0.7 to 0.9, another 0 to 0.5. So a
 //! similarity is measured in standard deviations above the mean of the user's memories, which
@@ -15,10 +15,10 @@ pub(crate) struct Scale {
 
 /// This many standard deviations above the mean count as 1.
 const OUTSTANDING: f32 = 6.0;
-/// Up to this many memories, all are sampled; of more, about this many.
+/// Size of the sample. With more memories than this, about this many are sampled.
 const ENOUGH: usize = 2_048;
-/// The prior distribution and its weight in memories: two memories say nothing about the typical
-/// similarity.
+/// The prior distribution and its weight in memories. It is needed because a few memories do not
+/// show the typical similarity.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
 const EXPECTED_COUNT: f64 = 20.0;
@@ -33,7 +33,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn of(index: &UserIndex) -> Sample {
-        // In powers of two, so that one more memory rarely changes the sample.
+        // A power of two, so that one more memory rarely changes the sample.
         let one_in = (index.len() / ENOUGH).next_power_of_two().min(1 << 8);
         let looked_at = (1 << 8) / one_in;
         let documents = &index.documents;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn outlier_scores_highest_whatever_the_models_range() {
+    fn similarity_is_scaled_to_the_range_of_the_model() {
         let low: Vec<f32> = (0..1_000).map(|it| 0.1 + (it % 10) as f32 * 0.01).collect();
         let high: Vec<f32> = low.iter().map(|it| it + 0.7).collect();
         let (low, high) = (scale(&low), scale(&high));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn single_memory_is_scaled_by_the_prior() {
+    fn similarity_of_a_single_memory_is_scaled_by_the_prior() {
         assert!(scale(&[0.8]).level(0.8) > 0.5);
         assert!(scale(&[0.1]).level(0.1) < 0.05);
         assert!(scale(&[]).level(0.5) > 0.4);

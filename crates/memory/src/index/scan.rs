@@ -13,7 +13,7 @@ use unicode_normalization::char::is_combining_mark;
 pub(crate) enum Script {
     /// Words are separated by spaces.
     Spaced,
-    /// Words are not, or not all, separated by spaces.
+    /// Some or all words are not separated by spaces.
     Unspaced,
     /// One pictograph.
     Emoji,
@@ -121,7 +121,7 @@ fn is_unspaced(letter: char) -> bool {
 }
 
 fn is_emoji(letter: char) -> bool {
-    // Skin tones (1F3FB to 1F3FF) only modify the emoji before.
+    // Skin tones (1F3FB to 1F3FF) only modify the preceding emoji.
     matches!(letter,
         '\u{203C}' | '\u{2049}'
         | '\u{231A}'..='\u{23FF}'
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_inside_words_and_numbers_do_not_split_them() {
+    fn punctuation_inside_words_and_numbers_does_not_split_them() {
         assert_eq!(
             pieces("don't Anna’s 'quoted' 10,000 3.14, end. 5.a"),
             [
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn script_without_spaces_is_a_run_of_its_own() {
+    fn text_in_a_script_without_spaces_is_split_from_other_scripts() {
         assert_eq!(pieces("iPhoneを買う ok"), ["iPhone", "を買う", "ok"]);
         assert_eq!(scan("東京").next(), Some((0..6, Script::Unspaced)));
         assert_eq!(pieces("서울에서 만나요"), ["서울에서", "만나요"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn emoji_is_a_word_without_its_skin_tone() {
+    fn emoji_is_a_word_and_its_skin_tone_is_dropped() {
         assert_eq!(pieces("ok👍🏽🎉yes"), ["ok", "👍", "🎉", "yes"]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. One session gets at
 //! most four fifths of the list (`Ranking::largest_share`) while others have hits with at least
-//! half the score; the rest fills free places.
+//! half the score. If the list is not full then, it gets more.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -21,7 +21,7 @@ use crate::MemoryQuery;
 /// A hit of another session is preferred only if it has at least this share of the waiting hit's
 /// score.
 const NEARLY_AS_GOOD: f32 = 0.5;
-/// Number of scores that are compared with the minimum at once.
+/// Number of scores that are compared with the minimum at a time.
 const AT_A_TIME: usize = 64;
 
 /// A document with its score, ordered by score and then by time.
@@ -156,7 +156,8 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Offer the next best document. Even if the list is full, it may duplicate a hit.
+    /// Offer the next best document. Even if the list is full, it may be recorded as a duplicate of
+    /// a hit.
     fn offer(&mut self, ranked: RankedDocument) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;

@@ -9,7 +9,7 @@ use super::postings::Slot;
 
 /// The number of a conversation.
 pub(crate) type SessionNumber = u32;
-/// No neighbor, no session, no author.
+/// Means no neighbor, no session or no author.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One session.
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memories_are_sorted_by_their_order() {
+    fn neighbors_follow_the_order_of_memories_in_a_session() {
         let mut sessions = Sessions::default();
         let name: Arc<str> = "a".into();
         let mut put = |place, slot| sessions.insert(&name, place, slot, 10).1;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_conversation_is_removed() {
+    fn session_is_removed_with_its_last_memory() {
         let mut sessions = Sessions::default();
         let (a, _) = sessions.insert(&"a".into(), (1, 1), 0, 30);
         let (b, _) = sessions.insert(&"b".into(), (1, 2), 1, 10);

@@ -1,5 +1,5 @@
-//! A cache of terms for bulk inserts: a few thousand words are most of any text, and stemming each
-//! occurrence is slow.
+//! A cache of terms for bulk inserts: a few thousand words make up most of any text, and stemming
+//! each occurrence is slow.
 
 use super::postings::{Postings, Term};
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cached_term_is_dropped_when_a_term_is_deleted() {
+    fn term_cache_is_invalidated_when_a_term_is_deleted() {
         let mut postings = Postings::default();
         let mut known = TermCache::default();
         assert_eq!(known.term("Teas", &postings), None);

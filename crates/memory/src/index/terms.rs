@@ -53,8 +53,8 @@ pub(crate) fn terms_of(
     }
 }
 
-/// A piece in lower case, composed, with the signs inside it dropped: `Anna's` is `anna`, `don't` is
-/// `dont`, `10,000` is `10000`, `8th` is `8`.
+/// Writes a piece in lower case, composed, without the signs inside it: `Anna's` is `anna`, `don't`
+/// is `dont`, `10,000` is `10000`, `8th` is `8`.
 pub(crate) fn normalize(piece: &str, into: &mut String) {
     into.clear();
     if piece.is_ascii() {
@@ -87,7 +87,7 @@ fn cut(word: &str) -> &str {
     }
 }
 
-/// How many digits stand before `st`, `nd`, `rd` or `th`.
+/// The number of digits before `st`, `nd`, `rd` or `th`.
 fn ordinal(word: &str) -> Option<usize> {
     let digits = ["st", "nd", "rd", "th"]
         .iter()
@@ -98,7 +98,7 @@ fn ordinal(word: &str) -> Option<usize> {
         .then_some(digits.len())
 }
 
-/// José is also found as Jose. Only Latin letters: й is not и.
+/// Removes accents, so that a search for Jose finds José. Only from Latin letters: й is not и.
 fn without_accents(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -111,7 +111,7 @@ fn without_accents(word: &str) -> String {
     plain
 }
 
-/// Each letter, and each two letters that stand together. A letter is one with its marks.
+/// Calls `take` for each letter and each pair of adjacent letters. Marks belong to their letter.
 fn pairs(run: &str, take: &mut impl FnMut(&str, TermKind)) {
     let mut starts = run
         .char_indices()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_drop_case_endings_signs_and_accents() {
+    fn terms_drop_case_endings_punctuation_and_accents() {
         assert_eq!(
             terms("Anna’s PAINTINGS don't cost 10,000 on the 8th; José ﬁts"),
             [
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn run_without_spaces_yields_letters_and_pairs() {
+    fn text_without_spaces_yields_letters_and_letter_pairs() {
         assert_eq!(terms("東京都"), ["東", "京", "東京", "都", "京都"]);
         assert_eq!(terms("ｶﾞ"), ["ガ"], "composed before it is parted");
         assert_eq!(terms("น้ำใจ").len(), 7, "marks stay with their letter");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_word_is_cut() {
+    fn very_long_word_is_truncated() {
         let long = "x".repeat(1 << 20);
         assert_eq!(terms(&long)[0].len(), LONGEST_WORD);
         assert_eq!(terms(&"я".repeat(1 << 16)), ["я".repeat(LONGEST_WORD)]);

@@ -183,7 +183,7 @@ fn month_day_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     None
 }
 
-/// A month, with or without a day. Without a year, the most recent one.
+/// A month, with or without a day. Without a year, the most recent such month.
 fn dated(place: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
     let of = usize::from(place.word(words) == "of");
     let named = place.year(words + of);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_date_has_both_readings() {
+    fn ambiguous_date_is_parsed_in_both_ways() {
         assert_eq!(spans("on 5/8/2023"), ["2023-05-08", "2023-08-05"]);
         assert_eq!(spans("on 5/5/2023"), ["2023-05-05"]);
     }
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_is_soft_at_the_edges() {
+    fn time_fit_decreases_gradually_outside_the_span() {
         let week = Span::new(100, 107);
         assert_eq!(week.fit(100), 1.0);
         assert_eq!(week.fit(106), 1.0);

@@ -1,8 +1,8 @@
 //! Semantic similarity: a small vector of each memory, compared with that of the query.
 //!
-//! The vectors are contiguous in memory, so that one pass compares them all. A memory together with
-//! its neighbors has no vector of its own: the dot product with a sum is the sum of the dot
-//! products, so only the length of the sum is stored.
+//! The vectors are contiguous in memory, so that one pass compares them all. The sum of a memory's
+//! vector and its neighbors' is not stored, only its length: the dot product with a sum is the sum
+//! of the dot products.
 
 use super::{
     documents::Documents,
@@ -16,13 +16,13 @@ pub trait LocalEmbedder: Send + Sync {
     /// The number of dimensions of its vectors.
     fn dims(&self) -> usize;
 
-    /// Returns the vector of a text and the factor that scales it to its proper length. A text
+    /// Returns the vector of a text and the factor that scales it to its true length. A text
     /// without known words has a vector of zeros. The first dimensions must carry the most
     /// information, as after a principal component analysis: the index uses at most 192 of them.
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
 
-    /// Whether the model can interpret a query. If not, the search uses words only, because chance
-    /// similarities would disturb the ranking.
+    /// Whether the model can interpret a query. If not, the search uses words only, because
+    /// similarities by chance would disturb the ranking.
     fn knows(&self, _question: &str) -> bool {
         true
     }
@@ -42,8 +42,8 @@ impl<M: LocalEmbedder + ?Sized> LocalEmbedder for &M {
     }
 }
 
-/// Of 256 dimensions, the last quarter costs a quarter of the time and memory and finds nothing
-/// more.
+/// Maximum number of dimensions in use. The last quarter of 256 dimensions would cost a quarter of
+/// the time and memory without improving results.
 const MOST_DIMS: usize = 192;
 
 /// The vectors of all memories, by slot.
@@ -261,7 +261,7 @@ impl NarrowVector {
             }
         }
         let most = i32::from(i16::MAX) / i32::from(LARGEST);
-        // Rounding may add a half to each number of a lane.
+        // Rounding may add 0.5 to each number of a lane.
         let room = most - vector.len().div_ceil(2 * LANES) as i32;
         let largest = sums.iter().copied().max().unwrap_or(0);
         let scale = (room.max(1) as f32 / largest.max(1) as f32).min(1.0);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_products_do_not_overflow() {
+    fn narrow_dot_products_do_not_overflow() {
         let mut random = Random::new(11);
         for count in [1, 15, 16, 17, 64, 192, 250].repeat(20) {
             let cut = |it: i8| it.max(-LARGEST);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn likeness_in_context_is_that_of_the_mixed_vector() {
+    fn similarity_in_context_equals_that_of_the_mixed_vector() {
         let mut random = Random::new(5);
         let rows: Vec<Vec<i8>> = (0..9).map(|_| numbers(&mut random, 48)).collect();
         let rows: Vec<Vec<i8>> = rows
@@ -439,14 +439,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_by_slice_and_by_links_are_equal() {
+    fn context_sums_by_slice_and_by_links_are_equal() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let count = random.below(60) as usize;
             let mut documents = table(count);
             documents.before.fill(NONE);
             documents.after.fill(NONE);
-            // Two sessions that take turns and end now and then.
+            // Two sessions that alternate and sometimes end.
             let mut last = [NONE; 2];
             let mut speaks = 0;
             for slot in 0..count as Slot {

@@ -31,10 +31,11 @@ const EMPTY_BYTES: usize = 2048;
 /// The view of a scope, shared by all its searches.
 #[derive(Debug)]
 pub(super) struct ScopeView {
-    /// Held during a refresh. Concurrent searches wait and then find it done.
+    /// Held during a refresh, so that concurrent searches wait for it instead of refreshing too.
     gate: RefreshLock,
     view: RwLock<View>,
-    /// The revision of the view. Outside its lock, so that reading it never waits for a refresh.
+    /// The revision of the view. It is outside the view's lock, so that reading it never waits for
+    /// a refresh.
     mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
     lacking: AtomicUsize,
@@ -160,7 +161,8 @@ impl Views {
             let cached = self.cached();
             let views = cached.iter();
             let views = views.map(|(scope, view)| (scope.clone(), view.mark().generation));
-            // A view under construction has no generation yet and checks itself.
+            // Skip a view under construction: it has no generation yet and checks for an erase
+            // itself.
             views.filter(|(_, generation)| *generation > 0).collect()
         };
         for (scope, generation) in views {
@@ -199,7 +201,7 @@ impl Views {
         (cached.len(), bytes.sum())
     }
 
-    /// The scope's view with everything acknowledged before this call.
+    /// Returns the scope's view, which includes every write acknowledged before this call.
     pub(super) async fn up_to_date(
         &self,
         store: &dyn MemoryStore,
@@ -209,7 +211,7 @@ impl Views {
         let mut mark = store.mark(scope).await?;
         loop {
             if mark.generation == 0 {
-                // The scope does not exist, or no longer: cache nothing.
+                // The scope does not exist or was erased: cache nothing.
                 self.evict(scope);
                 return Ok(Arc::new(ScopeView::new(models)));
             }

@@ -1,5 +1,5 @@
-//! Embed memories after they are stored: words find them at once, embeddings later. A failing
-//! embedder delays nothing.
+//! Embed memories after they are stored. Searches find them by words at once and by embedding
+//! later, so a failing embedder delays nothing.
 
 use std::{
     collections::HashMap,
@@ -20,9 +20,9 @@ const BATCH: usize = 64;
 /// Timeout of a batch.
 const BATCH_PATIENCE: Duration = Duration::from_secs(300);
 /// After this many consecutive failures, the embedder counts as unavailable. Halving a batch down
-/// to one rejected text takes seven.
+/// to one rejected text takes seven failures.
 const FAILURES: usize = 10;
-/// How long searches wait after a failure before they retry. Adding retries at once.
+/// How long after a failure searches do not retry. An ingest retries at once.
 const PAUSE_US: i64 = 60_000_000;
 /// How long a search waits for the embedding of its query.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// The scopes whose memories are being embedded.
 #[derive(Debug, Default)]
 pub(super) struct Embedding {
-    /// Whether new entries arrived meanwhile, so that the task must look again.
+    /// Whether new entries arrived meanwhile, so that the task must check for them.
     scopes: Mutex<HashMap<MemoryScope, bool>>,
     /// The time of the last failure, by scope.
     failed: Mutex<HashMap<MemoryScope, i64>>,
@@ -53,7 +53,7 @@ impl Embedding {
         failed_us.is_some_and(|at| now_us.saturating_sub(*at) < PAUSE_US)
     }
 
-    /// Whether the caller must start a task; otherwise a running one looks again.
+    /// Whether the caller must start a task; otherwise the running task embeds the new entries too.
     fn begin(&self, scope: &MemoryScope) -> bool {
         let mut scopes = self.lock();
         let again = scopes.get_mut(scope).map(|again| *again = true);
@@ -86,7 +86,7 @@ impl Embedding {
     }
 }
 
-/// The task of one scope. If it is dropped, waiters continue.
+/// The task of one scope. Dropping it wakes the waiters.
 struct EmbeddingTask<S> {
     store: Arc<S>,
     embedder: Arc<dyn Embedder>,

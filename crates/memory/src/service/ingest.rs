@@ -81,7 +81,7 @@ impl Ingest<'_> {
         memories
     }
 
-    /// The entry of a given memory. `new_id` is for one without an id.
+    /// The entry of a directly added memory. `new_id` generates an id if it has none.
     pub(super) fn entry(
         &self,
         entry: &MemoryEntry,

@@ -68,7 +68,7 @@ pub trait LongTermMemory: MemoryService {
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError>;
 
-    /// ViewRefresh a memory.
+    /// Edit a memory.
     async fn update(
         &self,
         app_name: &str,

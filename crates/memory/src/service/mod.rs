@@ -1,8 +1,9 @@
 //! `StoreMemoryService`: ADK's memory and more, over any store.
 //!
-//! The way of an ingest: `ingest` (events → what is kept) → `meaning` (small vectors) →
-//! [`MemoryStore::add`] → `embedding` (an embedder's vectors, later). The way of a search: `cache` (the scope's view, brought up to date) → `view`
-//! (the index, filtered) → [`MemoryStore::rows`] (what was found).
+//! The path of an ingest: `ingest` (turns events into entries) → `word_vectors` (adds small
+//! vectors) → [`MemoryStore::add`] → `embedding` (adds an embedder's vectors later). The path of a
+//! search: `cache` (refreshes the scope's view) → `view` (searches the index with the filter) →
+//! [`MemoryStore::rows`] (reads the hits).
 
 mod cache;
 pub(crate) mod embedding;
@@ -52,8 +53,8 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 
 /// Long-term memory over a store. Cheap to clone; clones share everything.
 ///
-/// The next search finds what was acknowledged, also from another process on the same store. Adding
-/// a session again adds only what is new.
+/// A search finds every acknowledged memory, including those of other processes on the same store.
+/// Adding a session again adds only its new events.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -167,7 +168,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Set whether the compiled-in word vectors rank memories by meaning (default: yes). Without
-    /// them an entry is 256 bytes smaller, and only common words match.
+    /// them an entry is 256 bytes smaller, and a search matches only by common words.
     pub fn with_static_vectors(mut self, use_them: bool) -> Self {
         self.has_word_vectors = use_them;
         self.views = Arc::new(self.views.emptied());
@@ -245,7 +246,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Store memories as given and report what changed. An entry with a known id is replaced,
-    /// unless it was updated by `update`.
+    /// unless it was edited by `update`.
     pub async fn add_memory_with(
         &self,
         app_name: &str,
@@ -274,7 +275,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(found.into_iter().next())
     }
 
-    /// ViewRefresh a memory; false if it does not exist. Later ingests leave it unchanged.
+    /// Edit a memory; returns false if it does not exist. Later ingests leave it unchanged.
     pub async fn update(
         &self,
         app_name: &str,
@@ -326,8 +327,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(receipt)
     }
 
-    /// Refresh the scope's index if it is cached. Not only on the next search: deleted entries must
-    /// leave memory now.
+    /// Refresh the scope's index now if it is cached, so that deleted entries do not stay in memory
+    /// until the next search.
     async fn follow(&self, scope: &MemoryScope) {
         if !self.views.has(scope) {
             return;
@@ -352,7 +353,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Delete expired memories of all users and return their number. Searches skip them anyway;
-    /// this frees space. Adding does it, too, once a minute.
+    /// this frees space. An ingest also does this, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
         self.views.evict_erased(&*self.store).await;
         let mut removed = 0;
@@ -392,7 +393,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Add unknown entries only: a session that has grown costs what is new.
+    /// Add unknown entries only, so that adding a session again costs only its new events.
     async fn add(
         &self,
         scope: MemoryScope,
@@ -433,7 +434,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Whether to retry: a limit was exceeded, and expired memories were deleted since.
+    /// If a limit was exceeded, delete expired memories; returns whether a retry may succeed.
     async fn has_made_room<T>(&self, tried: &Result<T, MemoryError>) -> bool {
         if !matches!(tried, Err(MemoryError::LimitExceeded { .. })) {
             return false;
@@ -462,8 +463,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
         let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
         let prepared = prepared?;
-        // The store handles duplicates within a batch, because the content may change in between,
-        // and given memories, because they may have expired.
+        // Leave two cases to the store: ids that repeat in the batch, because the content may
+        // change in between, and direct memories, because they may have expired.
         let is_asked = |it: &PreparedMemory| {
             it.new.kind == MemoryKind::Turn
                 && times.get(&it.new.id).is_some_and(|times| *times == 1)
@@ -505,7 +506,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Delete expired memories once a minute. Not for searches, which would wait for writers.
+    /// Delete expired memories once a minute. Searches do not call this, because they would wait
+    /// for writers.
     async fn sweep_sometimes(&self) {
         let now_us = self.clock.now_us();
         if !is_due(&self.swept_us, now_us) {
@@ -626,7 +628,7 @@ fn known_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     Ok(MemoryScope::new(app, user))
 }
 
-/// Check that every store can keep `id` exactly.
+/// Check that every store can hold `id` exactly.
 fn check_id(what: &'static str, id: &str) -> Result<(), MemoryError> {
     let checked = Limits::default().check_id(what, id);
     checked.map_err(|error| match error {

@@ -19,7 +19,7 @@ use crate::{
     index::{Document, Hit, Language, LocalEmbedder, Ranking, TermCache, UserIndex},
 };
 
-/// Approximate size of a [`IndexedFields`] and its map entry in bytes.
+/// Approximate size of an [`IndexedFields`] and its map entry in bytes.
 const FACTS_BYTES: usize = 120;
 /// Metadata takes about this many times the bytes of its JSON.
 const NOTES_FACTOR: usize = 4;
@@ -52,7 +52,7 @@ pub(super) struct IndexConfig<'a> {
     pub(super) embedder: Option<(&'a str, usize)>,
 }
 
-/// What filters need of a memory.
+/// The fields of a memory that filters use.
 #[derive(Debug)]
 struct IndexedFields {
     timestamp: f64,
@@ -127,8 +127,8 @@ impl View {
         }
     }
 
-    /// Remove expired entries. Skipping them in results is not enough: their words would rank their
-    /// neighbors.
+    /// Remove expired entries. Skipping them in results is not enough: their words would still
+    /// count for their neighbors.
     pub(super) fn remove_expired(&mut self, now_us: i64) {
         let over = self.mortal.range(..=(now_us, u64::MAX));
         let over: Vec<u64> = over.map(|(_, seq)| *seq).collect();

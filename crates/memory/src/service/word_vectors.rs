@@ -1,5 +1,5 @@
 //! The compiled-in word vectors of memories: computed on ingest, stored, and used by the index.
-//! Without them, memories are found by words alone.
+//! Without them, a search finds memories by words alone.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ pub(super) type WordVectors = Option<&'static StaticVectors>;
 /// Texts up to this size are embedded on the executor; moving them would take longer.
 const SHORT: usize = 16 * 1024;
 
-/// The table of this program. Parsed on first use, off the executor.
+/// Returns the compiled-in table. The first call parses it, off the executor.
 pub(super) async fn table() -> Result<WordVectors, MemoryError> {
     static TABLE: OnceLock<WordVectors> = OnceLock::new();
     match TABLE.get() {
@@ -27,7 +27,7 @@ fn read() -> WordVectors {
     match StaticVectors::get() {
         Ok(table) => Some(table),
         Err(error) => {
-            tracing::warn!(%error, "word vectors are unavailable; memories are found by words only");
+            tracing::warn!(%error, "word vectors are unavailable; searching memories by words only");
             None
         }
     }

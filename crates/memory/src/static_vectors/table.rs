@@ -7,7 +7,7 @@ use super::{DIMS, StaticVectorsError};
 const MAGIC: &[u8; 8] = b"RETAINSV";
 const VERSION: u32 = 1;
 const HEADER: usize = 32;
-/// Token ids have two bytes, and one value marks an empty slot.
+/// Maximum number of rows: token ids have two bytes, and one value marks an empty slot.
 const MOST_ROWS: usize = u16::MAX as usize;
 
 /// The parts of a verified table.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_table_is_read() {
+    fn valid_table_is_parsed() {
         let table = read(small()).unwrap();
         assert_eq!(table.row(1), Some((&[2; DIMS], 0.25)));
         assert_eq!(table.row(2), None);

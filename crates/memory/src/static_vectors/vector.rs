@@ -98,9 +98,16 @@ impl StaticVector {
 /// If `matrix`, `scales` and `out` do not hold the same number of vectors.
 pub fn scan(query: &StaticVector, matrix: &[i8], scales: &[f32], out: &mut [f32]) {
     let (rows, rest) = matrix.as_chunks::<DIMS>();
-    assert!(rest.is_empty(), "the matrix ends inside a vector");
-    assert_eq!(rows.len(), scales.len(), "a scale for each vector");
-    assert_eq!(rows.len(), out.len(), "a place for each cosine");
+    assert!(
+        rest.is_empty(),
+        "the size of the matrix must be a multiple of the dimensions"
+    );
+    assert_eq!(rows.len(), scales.len(), "each vector must have a scale");
+    assert_eq!(
+        rows.len(),
+        out.len(),
+        "the output must have room for each cosine"
+    );
     let wide = query.numbers.map(i16::from);
     for ((row, scale), out) in rows.iter().zip(scales).zip(out) {
         *out = cosine(product(&wide, row), query.scale * scale);
@@ -159,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_exact() {
+    fn dot_products_are_exact() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let (a, mut b) = (random_numbers(&mut random), random_numbers(&mut random));
@@ -175,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_equals_single_products() {
+    fn scan_equals_single_dot_products() {
         let mut random = Random::new(7);
         let mut vector = || StaticVector::from_numbers(random_numbers(&mut random));
         let (query, mut vectors) = (vector(), vec![StaticVector::ZERO]);
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_rounded_to_the_nearest_step() {
+    fn vector_components_are_rounded_to_the_nearest_step() {
         let mut floats = [0.0; DIMS];
         floats[..6].copy_from_slice(&[1270.0, -1270.0, 14.9, 15.1, -14.9, -15.1]);
         let vector = StaticVector::from_floats(&floats);
@@ -198,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn vector_without_direction_is_zero() {
+    fn zero_or_non_finite_floats_become_the_zero_vector() {
         assert_eq!(StaticVector::from_floats(&[0.0; DIMS]), StaticVector::ZERO);
         for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut floats = [1.0; DIMS];
@@ -210,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_round_trip() {
+    fn vector_bytes_round_trip() {
         let mut random = Random::new(11);
         let vector = StaticVector::from_numbers(random_numbers(&mut random));
         let bytes = vector.to_bytes();

@@ -12,7 +12,7 @@ const UNKNOWN: &str = "[UNK]";
 /// The prefix of tokens that continue a word.
 const INSIDE: &str = "##";
 const LONGEST_WORD: usize = 100;
-/// In bytes. Longer than any piece of the vocabulary; the size of a stack buffer.
+/// The size of a stack buffer in bytes, which is longer than any piece of the vocabulary.
 const LONGEST_PIECE: usize = 64;
 
 /// Splits texts into the word pieces of BERT uncased.
@@ -27,8 +27,8 @@ pub struct WordPiece {
     unknown: u16,
 }
 
-/// A slot of the hash table. The tag holds more of the hash, so that few texts are compared in
-/// vain.
+/// A slot of the hash table. The tag holds more bits of the hash, so that texts are rarely compared
+/// in vain.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u16,
@@ -178,7 +178,7 @@ impl PiecePosition {
     }
 }
 
-/// FNV-1a: the hash of a longer piece continues from that of a shorter one.
+/// One step of FNV-1a, so that the hash of a longer piece extends that of a shorter one.
 fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }

@@ -18,8 +18,9 @@ use super::*;
 
 const TABLES: &str = include_str!("tables.rs");
 
-/// Code points of Unicode 14 whose casing changed later: next to them a capital sigma becomes
-/// another small one. The compiler decides which Unicode version Rust has, so they may also agree.
+/// Code points of Unicode 14 whose casing changed later: next to them, Rust and Python may convert
+/// a capital sigma to different small sigmas. Rust's Unicode version depends on the compiler, so
+/// they may also agree.
 const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
 /// Returns the output of `code_points.py`; `None` if ADK is not installed.
@@ -73,7 +74,7 @@ fn ends_final(text: String) -> bool {
 }
 
 #[test]
-fn every_code_point_has_the_class_of_python() {
+fn character_class_of_every_code_point_matches_python() {
     let Some(output) = ask_python("facts") else {
         return;
     };
@@ -125,7 +126,7 @@ fn every_code_point_has_the_class_of_python() {
 }
 
 #[test]
-fn committed_tables_equal_the_output_of_the_script() {
+fn committed_character_tables_equal_the_output_of_the_script() {
     let Some(output) = ask_python("tables") else {
         return;
     };

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn search_of_many_words_equals_single_searches() {
+    fn matches_of_many_words_equal_the_sum_of_single_matches() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let words = random.below(400);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn query_of_megabytes_is_searched() {
+    fn query_of_several_megabytes_is_searched() {
         let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
         let question = QueryWords::new(&numbers.join(" "));
         let searchable = SearchableText::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));

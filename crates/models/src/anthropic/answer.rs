@@ -1,4 +1,4 @@
-//! Parses complete responses; streamed ones share parts of this.
+//! Parses complete responses. The reader of streamed responses uses parts of this module.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, JsonMap, LlmResponse, Part, Shaped};
 use retain_runtime::ModelError;

@@ -19,12 +19,12 @@ impl Block {
         Block { json: json.into() }
     }
 
-    /// The ID of the call, if the block is one.
+    /// The ID of the call, if the block is a call.
     pub(super) fn call(&self) -> Option<&str> {
         self.json["id"].as_str()
     }
 
-    /// The ID of the call that the block is the result of.
+    /// The ID of the call, if the block is its result.
     pub(super) fn result_of(&self) -> Option<&str> {
         self.json["tool_use_id"].as_str()
     }
@@ -108,7 +108,7 @@ fn thought(part: &Part) -> Option<Block> {
         return None;
     };
     let block = match &part.text {
-        // Hidden thoughts have an empty text but are signed as well.
+        // Hidden thoughts have an empty text but also a signature.
         Some(text) => [
             ("type", "thinking"),
             ("thinking", text.as_str()),
@@ -147,7 +147,7 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
         None => {
             tracing::warn!(%mime_type, "left out data of a type that Claude does not support");
             let about =
-                format!("[Data of type {mime_type} was left out: this model cannot take it]");
+                format!("[Data of type {mime_type} was left out: this model does not support it]");
             Some(Block::text(about))
         }
     }

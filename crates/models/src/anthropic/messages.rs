@@ -9,11 +9,11 @@ use super::{
     tool_result,
 };
 
-/// Replaces an empty user turn: without it the conversation would end with the assistant, and
+/// Replaces an empty user message. Without it the conversation would end with the assistant, and
 /// Claude would continue its own sentence.
 const EMPTY_TURN: &str = ".";
 
-/// ADK's texts for an empty conversation, and for one that ends with the model.
+/// ADK's texts for an empty conversation and for a conversation that ends with the model.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
 const GO_ON: &str = "Continue processing previous requests as instructed. Exit or provide a \
                      summary if no more outputs are needed.";

@@ -152,7 +152,7 @@ impl Messages {
         }
     }
 
-    /// Returns the model of a request: a callback may have changed it.
+    /// Returns the model of a request, which a callback may have changed.
     fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
         match request.model.is_empty() {
             true => &self.model,
@@ -209,8 +209,7 @@ impl Provider for Messages {
             body.insert("stream", true);
         }
         let body = Json::from(body).to_json();
-        let body =
-            body.map_err(|error| refused(format!("the request has no JSON form: {error}")))?;
+        let body = body.map_err(|error| refused(format!("cannot encode the request: {error}")))?;
         Ok(Call {
             url: self.url(model, stream),
             headers,

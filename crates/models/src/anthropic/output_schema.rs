@@ -9,7 +9,7 @@ use crate::openai::schema::{as_object, json_schema, value_in};
 
 /// The tool whose input is the answer.
 const ANSWER: &str = "retain_structured_output";
-/// The tool whose input wraps an answer that is not an object as its only property.
+/// The tool whose input wraps an answer that is not an object: the answer is its only property.
 const VALUE: &str = "retain_structured_value";
 
 const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \

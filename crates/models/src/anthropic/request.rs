@@ -1,4 +1,4 @@
-//! Builds the body of a request, except the fields that depend on the service.
+//! Builds the body of a request, except the fields that depend on the hosting service.
 
 use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -16,7 +16,7 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     let config = &request.config;
     if config.candidate_count.is_some_and(|count| count > 1) {
         return Err(refused(
-            "Claude returns one answer: candidate_count must be 1",
+            "candidate_count must be 1: Claude returns one answer",
         ));
     }
     let thinking = thinking(config)?;
@@ -47,7 +47,7 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
         body.insert("stop_sequences", stops);
     }
     tell_what_is_ignored(config);
-    // Extra fields of the caller, passed on unchanged.
+    // Pass extra fields of the caller on unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());
@@ -144,7 +144,7 @@ fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool
     }
 }
 
-/// Warns about settings without a counterpart.
+/// Warns about settings that Claude's API lacks.
 fn tell_what_is_ignored(config: &GenerateContentConfig) {
     let settings = [
         ("seed", config.seed.is_some()),

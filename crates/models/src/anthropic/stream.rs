@@ -78,7 +78,7 @@ impl StreamReader for Reader {
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         if !self.is_done {
-            return Err(cut_off("the stream ended before the answer did").into());
+            return Err(cut_off("the stream ended before the answer was complete").into());
         }
         let was_cut = answer::was_cut(self.stop_reason.as_deref());
         let last = self.blocks.keys().next_back().copied();
@@ -228,7 +228,7 @@ fn index(data: &Json) -> u64 {
     data["index"].as_u64().unwrap_or(0)
 }
 
-/// Returns a chunk of text to pass on; `None` if it is empty.
+/// Returns a part with a chunk of text to pass on; `None` if the text is empty.
 fn shown(text: String, thought: Option<bool>) -> Option<Part> {
     (!text.is_empty()).then(|| Part {
         thought,
@@ -236,7 +236,7 @@ fn shown(text: String, thought: Option<bool>) -> Option<Part> {
     })
 }
 
-/// Returns the type of a block without a start event.
+/// Derives the type of a block without a start event from its first delta.
 fn kind_of(delta: &str) -> &'static str {
     match delta {
         "thinking_delta" | "signature_delta" => "thinking",

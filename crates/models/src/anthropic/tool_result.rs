@@ -32,8 +32,8 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     .into()
 }
 
-/// Creates a result for a call without one, because its run was interrupted. Claude rejects a
-/// history without it.
+/// Creates a result for a call that has none because its run was interrupted. Claude rejects a
+/// history with unanswered calls.
 pub(super) fn missing(id: &str) -> Json {
     JsonMap::from([
         ("type", Json::from("tool_result")),
@@ -45,7 +45,7 @@ pub(super) fn missing(id: &str) -> Json {
 }
 
 const MISSING: &str =
-    "There is no result: the run may have been cut off before the function ended.";
+    "There is no result: the run may have been interrupted before the function finished.";
 
 /// Returns the result itself if there is one, else the whole response as JSON.
 fn text(response: Option<&JsonMap>) -> String {

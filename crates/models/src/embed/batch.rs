@@ -5,7 +5,7 @@
 pub(super) struct BatchLimits {
     /// Maximum number of texts.
     pub(super) texts: usize,
-    /// Maximum total size in bytes. Providers count tokens, of which there are fewer.
+    /// Maximum total size in bytes. Providers limit tokens, and a text has fewer tokens than bytes.
     pub(super) bytes: usize,
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_is_in_one_batch() {
+    fn batches_hold_every_text_once_within_limits() {
         let limits = BatchLimits {
             texts: 3,
             bytes: 10,

@@ -24,7 +24,8 @@ const LIMITS: BatchLimits = BatchLimits {
     texts: 100,
     bytes: 256 * 1024,
 };
-/// Queries and memories are embedded alike, so the task type is symmetric.
+/// The default task type. It is symmetric, because queries and memories are embedded in the same
+/// way.
 const TASK_TYPE: &str = "SEMANTIC_SIMILARITY";
 
 /// An embedder that uses the Gemini API.

@@ -57,8 +57,9 @@ async fn embed(
         let failure = |status, body: &str| wire.failure(status, body);
         let exchange = Exchange::new(wire.call(texts)?, auth, failure);
         let read = |body: &str| {
-            let body = Json::parse(body)
-                .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
+            let body = Json::parse(body).map_err(|error| {
+                malformed(format!("cannot parse the provider's answer: {error}"))
+            })?;
             if let Some(failure) = wire.failure_in(&body) {
                 let is_transient = !failure.is_final && wire.is_transient(&failure.code);
                 return Err(AttemptError {

@@ -168,10 +168,13 @@ fn numbers(value: &Json) -> Result<Vec<f32>, ModelError> {
     let Some(text) = value.as_str() else {
         return vectors::of_list(value);
     };
-    let bytes = Bytes::from_base64(text).ok_or_else(|| malformed("a vector is not a list"))?;
+    let bytes = Bytes::from_base64(text)
+        .ok_or_else(|| malformed("a vector is neither a list of numbers nor valid base64"))?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     match rest.is_empty() {
         true => Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect()),
-        false => Err(malformed("a vector is truncated")),
+        false => Err(malformed(
+            "a vector is truncated: its bytes are not a multiple of 4",
+        )),
     }
 }

@@ -13,7 +13,7 @@ const KNOWN: [(&str, usize); 11] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
     ("text-embedding-ada-002", 1536),
-    // Gemini's recommendation for size versus quality.
+    // The size that Gemini's documentation recommends.
     ("gemini-embedding-001", 768),
     ("gemini-embedding-2", 768),
     ("nomic-embed-text", 768),
@@ -24,8 +24,8 @@ const KNOWN: [(&str, usize); 11] = [
     ("snowflake-arctic-embed", 1024),
 ];
 
-/// Identifies an embedder: `provider/model`, and `@` with the number of dimensions if the model has
-/// no default or can produce fewer.
+/// Identifies an embedder: `provider/model`, followed by `@` and the number of dimensions if the
+/// model has no default or can produce shorter vectors.
 ///
 /// | name | API key | base URL |
 /// |---|---|---|
@@ -70,7 +70,7 @@ impl FromStr for EmbedderSpec {
             _ => {
                 return Err(wrong(
                     "is unknown; expected gemini/MODEL, openai/MODEL or ollama/MODEL, with \
-                     @DIMENSIONS if its size is not known",
+                     @DIMENSIONS for unknown models",
                 ));
             }
         };
@@ -87,7 +87,7 @@ impl FromStr for EmbedderSpec {
         }
         let dims = named.or_else(|| usual_dims(model)).ok_or_else(|| {
             wrong(&format!(
-                "has vectors of unknown size; write {name}/{model}@DIMENSIONS"
+                "has an unknown number of dimensions; write {name}/{model}@DIMENSIONS"
             ))
         })?;
         Ok(EmbedderSpec {
@@ -99,7 +99,7 @@ impl FromStr for EmbedderSpec {
     }
 }
 
-/// Returns the default number for a known model; Ollama adds a tag after `:`.
+/// Returns the default number of dimensions for a known model. Ignores Ollama's tag after `:`.
 fn usual_dims(model: &str) -> Option<usize> {
     let bare = model.split(':').next().unwrap_or_default();
     let found = KNOWN.iter().find(|(known, _)| *known == bare);

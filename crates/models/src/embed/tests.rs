@@ -1,6 +1,6 @@
 //! Embedders against a local server.
 //!
-//! Answers are written to platform.openai.com/docs/api-reference/embeddings and
+//! The server's answers follow platform.openai.com/docs/api-reference/embeddings and
 //! ai.google.dev/api/embeddings.
 
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn code(error: &BoxError) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn openai_request_is_correct_and_vectors_are_sorted_by_index() {
+async fn openai_embeddings_request_matches_its_api_and_vectors_are_sorted_by_index() {
     let server = Server::playing([vector_list(&[(1, "[0.0, 2.0]"), (0, "[3, 4]")])]).await;
     let vectors = openai(&server, 2).embed(&texts(2)).await.unwrap();
     assert_eq!(vectors, [[0.6, 0.8], [0.0, 1.0]]);
@@ -77,7 +77,7 @@ async fn openai_request_is_correct_and_vectors_are_sorted_by_index() {
 }
 
 #[tokio::test]
-async fn dimensions_are_sent_only_on_request() {
+async fn dimensions_are_sent_only_if_requested() {
     let server =
         Server::playing([vector_list(&[(0, "[1, 0]")]), vector_list(&[(0, "[1, 0]")])]).await;
     let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
@@ -94,7 +94,7 @@ async fn dimensions_are_sent_only_on_request() {
 }
 
 #[tokio::test]
-async fn gemini_request_is_correct() {
+async fn gemini_embeddings_request_matches_its_api() {
     let body = r#"{"embeddings":[{"values":[3,4]},{"values":[0.0,2.0]}]}"#;
     let server = Server::playing([answer(body)]).await;
     let vectors = gemini(&server, 2).embed(&texts(2)).await.unwrap();
@@ -141,7 +141,7 @@ async fn texts_are_sent_in_batches_and_vectors_keep_their_order() {
 }
 
 #[tokio::test]
-async fn wrong_number_or_size_of_vectors_is_refused() {
+async fn wrong_number_or_size_of_vectors_is_an_error() {
     let bodies = [
         r#"{"data":[{"index":0,"embedding":[1,0]}]}"#,
         r#"{"data":[{"index":0,"embedding":[1,0]},{"index":0,"embedding":[1,0]}]}"#,
@@ -174,7 +174,7 @@ async fn wrong_number_or_size_of_vectors_is_refused() {
 }
 
 #[tokio::test]
-async fn nonstandard_embedding_answers_are_accepted() {
+async fn nonstandard_embedding_responses_are_accepted() {
     // 0.6 and 0.8 as bytes in base64.
     let body = r#"{"data":[{"embedding":"mpkZP83MTD8="},{"embedding":[0,1]}]}"#;
     let server = Server::playing([answer(body)]).await;
@@ -184,7 +184,7 @@ async fn nonstandard_embedding_answers_are_accepted() {
 }
 
 #[tokio::test]
-async fn busy_server_is_retried_and_refusal_has_its_code() {
+async fn busy_server_is_retried_and_permanent_error_has_the_servers_code() {
     let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
     let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
     let server = Server::playing([busy.clone(), vector_list(&[(0, "[1, 0]")])]).await;
@@ -197,7 +197,7 @@ async fn busy_server_is_retried_and_refusal_has_its_code() {
     assert_eq!(code(&error), Some("invalid_api_key"));
     assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
 
-    // Also where the status says that all is well.
+    // An error with a successful status is reported too.
     let server = Server::playing([answer(&wrong)]).await;
     let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("invalid_api_key"));
@@ -210,7 +210,7 @@ async fn busy_server_is_retried_and_refusal_has_its_code() {
     assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
 }
 
-/// Some gateways say with status 200 that they have failed.
+/// Some gateways report a failure with status 200.
 #[tokio::test]
 async fn error_with_status_200_is_classified_by_its_code() {
     let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
@@ -265,9 +265,9 @@ fn embedder_is_selected_by_name() {
     assert_eq!(id("ollama/own/model@7"), "openai/own/model/7");
 }
 
-/// As for models: Ollama's own variable counts first, and Google's address may end in a version.
+/// As for models, Ollama's own variable takes precedence, and Google's URL may end in a version.
 #[test]
-fn embedder_addresses_are_read_like_model_addresses() {
+fn embedder_base_urls_are_configured_like_model_base_urls() {
     let spec: EmbedderSpec = "ollama/all-minilm".parse().unwrap();
     let variable = |name: &str| match name {
         "OLLAMA_HOST" => Some("http://user:canary-5b1c9f@first:1".to_owned()),

@@ -9,7 +9,7 @@ use crate::http::malformed;
 pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     let items = list
         .as_array()
-        .ok_or_else(|| malformed("a vector is not a list"))?;
+        .ok_or_else(|| malformed("a vector is not a list of numbers"))?;
     let number = |item: &Json| item.as_f64().map(|number| number as f32);
     let numbers: Option<Vec<f32>> = items.iter().map(number).collect();
     numbers.ok_or_else(|| malformed("a vector contains a value that is not a number"))
@@ -21,8 +21,8 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     if vector.len() != dims {
         let found = vector.len();
         return Err(ModelError::new(format!(
-            "a vector has {found} dimensions instead of {dims}; set the number of dimensions \
-             of the model"
+            "the embedding model returned {found} dimensions, expected {dims}; configure the number \
+             of dimensions that the model returns"
         ))
         .with_code("WrongDimensions"));
     }
@@ -30,7 +30,9 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     let squares = vector.iter().map(|number| f64::from(*number).powi(2));
     let length = squares.sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {
-        return Err(malformed("a vector has length 0"));
+        return Err(malformed(
+            "the norm of a vector must be finite and greater than 0",
+        ));
     }
     for number in vector.iter_mut() {
         *number = (f64::from(*number) / length) as f32;
@@ -54,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_vectors_are_refused() {
+    fn malformed_vectors_are_rejected() {
         assert!(check(&mut [0.0, 0.0], 2).is_err());
         assert!(check(&mut [f32::NAN, 1.0], 2).is_err());
         assert!(check(&mut [f32::INFINITY, 1.0], 2).is_err());

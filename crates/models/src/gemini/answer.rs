@@ -67,7 +67,7 @@ fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
     }
     let citations = &candidate["citationMetadata"];
     if let Some(sources) = citations.get("citationSources") {
-        // The Gemini API's name for what Vertex AI and ADK call citations.
+        // The Gemini API has another name for what Vertex AI and ADK call citations.
         fields.insert(
             "citationMetadata",
             JsonMap::from([("citations", sources.clone())]),

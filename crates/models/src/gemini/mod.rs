@@ -186,7 +186,7 @@ impl Provider for GeminiWire {
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let response = answer::parsed(body)?;
         match &response {
-            // A proxy collected the stream into a list.
+            // A proxy has collected the stream into a list.
             Json::Array(responses)
                 if !responses.is_empty() && answer::failure_in(&response, None).is_none() =>
             {

@@ -54,7 +54,7 @@ pub(super) fn content_text(
     Ok(Some(text))
 }
 
-/// Whether another provider signed the thought: Gemini would reject the whole request.
+/// Whether another provider signed the thought. Gemini would reject the whole request with it.
 fn is_anothers(part: &Part) -> bool {
     let signature = part.thought_signature.as_deref();
     part.thought == Some(true) && signature.is_some_and(signers::is_not_geminis)
@@ -113,7 +113,8 @@ fn changed(mut part: Part, backend: &Backend) -> Part {
     let part = safe_part(part, "inline-file");
     if had_data && part.inline_data.is_none() {
         tracing::warn!(
-            "replaced data of a media type that Gemini does not support by its text or a note"
+            "Gemini does not support the media type of a part; sending its text or a placeholder \
+             instead"
         );
     }
     part

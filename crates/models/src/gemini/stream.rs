@@ -103,11 +103,11 @@ impl StreamReader for GeminiReader {
             );
         }
         if self.is_open {
-            return Err(cut_off("Gemini's stream ended before the answer did").into());
+            return Err(cut_off("Gemini's stream ended before the answer was complete").into());
         }
         let whole = self.pieces.take().and_then(StreamAggregator::finish);
         let Some(mut whole) = whole else {
-            return Err(cut_off("Gemini's stream ended before it began").into());
+            return Err(cut_off("Gemini's stream ended without a response").into());
         };
         if self.usage.is_some() {
             whole.usage_metadata = self.usage.take();

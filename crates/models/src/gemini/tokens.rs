@@ -173,8 +173,8 @@ async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
         .await
         .map_err(|error| {
             let message = format!(
-                "{}; without credentials, only the metadata server of Google Cloud provides a \
-                 token; elsewhere, set GOOGLE_APPLICATION_CREDENTIALS",
+                "{}; no credentials are configured, so the Google Cloud metadata server was asked \
+                 for a token; outside Google Cloud, set GOOGLE_APPLICATION_CREDENTIALS",
                 error.message
             );
             not_given(message).with_source(error)
@@ -198,7 +198,7 @@ fn assertion_form(assertion: &str) -> String {
     ])
 }
 
-/// Creates an assertion signed by the account. It is as sensitive as a key for one hour.
+/// Creates an assertion signed by the account. For one hour it is as sensitive as the key.
 fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
     let now = clock.now_us() / 1_000_000;
     let mut header = JsonMap::from([("alg", "RS256"), ("typ", "JWT")]);

@@ -50,9 +50,9 @@ pub(crate) fn host_of(url: &str) -> String {
         Ok(url) => match (url.host_str(), url.port()) {
             (Some(host), Some(port)) => format!("{host}:{port}"),
             (Some(host), None) => host.to_owned(),
-            (None, _) => "address without a host".to_owned(),
+            (None, _) => "URL without a host".to_owned(),
         },
-        Err(_) => "invalid address".to_owned(),
+        Err(_) => "invalid URL".to_owned(),
     }
 }
 

@@ -27,8 +27,8 @@ pub struct HttpSettings {
     /// Timeout for each pause: before a streamed response begins, and between two chunks. A
     /// response that is not streamed may take the total timeout to begin.
     pub idle_timeout: Duration,
-    /// Timeout for a call with all its attempts, excluding the time in which the caller holds the
-    /// stream.
+    /// Timeout for a call with all its attempts, excluding the time between the caller's reads of
+    /// the stream.
     pub total_timeout: Duration,
     /// The retry policy.
     pub retries: Retries,
@@ -73,7 +73,7 @@ impl fmt::Debug for Http {
 /// Parses an error response.
 pub(crate) type ReadFailure<'a> = dyn Fn(u16, &str) -> Failure + Send + Sync + 'a;
 
-/// A call with everything needed to make it.
+/// A call with its credentials, options and secrets.
 pub(crate) struct Exchange<'a> {
     call: Call,
     auth: &'a Auth,
@@ -125,7 +125,7 @@ impl Http {
         Http::with_clock(settings, Arc::new(SystemClock))
     }
 
-    /// Creates a client with this clock, which is used to interpret dates.
+    /// Creates a client with this clock, which interprets the dates of `Retry-After`.
     pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
         // Keep a crypto provider that is already installed.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -135,8 +135,8 @@ impl Http {
             // A self-hosted server without TLS may still be reachable.
             tracing::warn!(
                 reason = causes(&error),
-                "found no certificate authorities: calls to https addresses will fail; install \
-                 the system's CA certificates"
+                "no CA certificates found: HTTPS calls will fail; install the system's CA \
+                 certificates"
             );
             builder(&settings).tls_certs_only([]).build()
         });
@@ -363,7 +363,7 @@ impl Http {
         let headers: HeaderMap = answer.response.headers().clone();
         let until = deadline.min(from_now(self.settings().idle_timeout));
         let mut body = Vec::new();
-        // Read as much as arrives; the status alone is sufficient.
+        // Read as much as arrives. If reading fails, the status alone is enough.
         while let Ok(Some(chunk)) = answer.chunk(until).await {
             body.extend_from_slice(&chunk);
             if body.len() > REFUSAL_MAX {
@@ -490,6 +490,6 @@ pub(super) fn from_now(time: Duration) -> Instant {
 
 /// Returns a random number between 0 and 1.
 fn chance() -> f64 {
-    // Without a source of randomness, delays are only less spread.
+    // Without a source of randomness, delays only have no jitter.
     getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }

@@ -93,7 +93,7 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// Makes one attempt up to the first chunk: until then it can be retried unnoticed.
+    /// Makes one attempt up to the first chunk. Until then, the caller does not notice a retry.
     async fn attempt(
         &self,
         exchange: &Exchange<'_>,
@@ -125,8 +125,7 @@ impl<P: Provider> HttpModel<P> {
         Ok(going)
     }
 
-    /// Classifies an error before the first chunk: the provider knows which of its errors are
-    /// transient.
+    /// Asks the provider whether an error before the first chunk is transient.
     fn judged(&self, mut error: AttemptError) -> AttemptError {
         let code = error.error.code.as_deref();
         let is_transient = code.is_some_and(|code| self.provider.is_transient(code));
@@ -243,7 +242,7 @@ impl OpenStream {
             None => source.sse.finish(),
         };
         for event in events {
-            // Ignore data after the end, which is not awaited either.
+            // Ignore data after the end of the response.
             if !source.reader.is_done() {
                 self.ready.extend(source.reader.push(&event)?);
             }

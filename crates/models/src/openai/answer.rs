@@ -157,7 +157,7 @@ impl Answer {
             let last = self.calls.len().checked_sub(1).filter(|_| !begins);
             return known.or(last);
         };
-        // Take the latest, because some servers number every call as the first.
+        // Take the latest match, because some servers give every call the index 0.
         let place = self
             .calls
             .iter()
@@ -244,8 +244,8 @@ fn thought_part(text: String, signature: Option<Bytes>) -> Part {
 }
 
 /// Converts the calls to parts, or returns the names of those with invalid arguments. One invalid
-/// call discards all, because acting on half of them may be wrong. The last call of a truncated
-/// answer may lack its arguments.
+/// call discards all calls, because executing only some of them may be wrong. The last call of a
+/// truncated answer may lack its arguments.
 fn calls(calls: Vec<Call>, was_cut: bool) -> Result<Vec<Part>, Vec<String>> {
     let (mut parts, mut malformed) = (Vec::new(), Vec::new());
     let last = calls.len().saturating_sub(1);
@@ -319,8 +319,8 @@ impl Finish {
         Finish::new(reason, Some(error))
     }
 
-    /// Records invalid calls. Servers do not validate calls, so only truncation or a safety stop is
-    /// a better explanation.
+    /// Reports invalid calls as the finish reason, unless truncation or a safety stop explains
+    /// them.
     fn malformed(&mut self, names: &[String]) {
         let names = names.join(", ");
         tracing::warn!(

@@ -1,4 +1,4 @@
-//! Parses the arguments of a call: a JSON object as text, or a variation of it.
+//! Parses the arguments of a call: a JSON object as text, and its common malformations.
 
 use retain_core::{Json, JsonMap};
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_like_arguments_are_read_as_an_object() {
+    fn arguments_are_parsed_from_json_and_its_common_variants() {
         for text in [
             r#"{"a": 1}"#,
             r#" {"a":1}  "#,

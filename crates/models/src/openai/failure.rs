@@ -15,7 +15,8 @@ pub(crate) fn of_body(status: u16, body: &str) -> Failure {
 
 /// Parses an error object, also one in the middle of a stream.
 pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
-    // vLLM sends it flat, Ollama as a string, web frameworks in `detail`.
+    // vLLM sends the fields of the error at the top level, Ollama a string, web frameworks
+    // `detail`.
     let error = match json.get("error") {
         Some(error) if !error.is_null() => error,
         _ => json,

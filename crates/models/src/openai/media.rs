@@ -24,7 +24,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
     ("application/x-sh", "sh"),
 ];
 
-/// MIME types by file extension, for URLs without one.
+/// MIME types by file extension, for files without a MIME type.
 const ENDINGS: [(&str, &str); 11] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -47,7 +47,7 @@ pub(super) enum Piece {
     Media(Json),
 }
 
-/// Converts inline data; `None` if there is none.
+/// Converts inline data; `None` if the blob is empty.
 pub(super) fn inline(kind: ServerKind, blob: &Blob) -> Option<Piece> {
     let data = blob.data.as_ref().filter(|data| !data.is_empty())?;
     let mime = media_type(blob.mime_type.as_deref().unwrap_or_default());
@@ -77,7 +77,7 @@ pub(super) fn inline(kind: ServerKind, blob: &Blob) -> Option<Piece> {
     Some(Piece::Media(media))
 }
 
-/// Converts data at a URL; `None` if there is none.
+/// Converts data at a URL; `None` without a URL.
 pub(super) fn at_address(kind: ServerKind, file: &FileData) -> Option<Piece> {
     let uri = file.file_uri.as_deref().filter(|uri| !uri.is_empty())?;
     // IDs of uploaded files look like this.
@@ -169,7 +169,7 @@ fn left_out(kind: ServerKind, mime: &str) -> Piece {
         "left out data of a type that the server does not support"
     );
     Piece::Text(format!(
-        "[Data of type {mime} was left out: this model cannot take it]"
+        "[Data of type {mime} was left out: this model does not support it]"
     ))
 }
 
@@ -182,10 +182,10 @@ fn file_left_out(kind: ServerKind, uri: &str, mime: &str) -> Piece {
         server,
         scheme,
         mime,
-        "left out a file address, which the server does not support"
+        "left out a file URI, which the server does not support"
     );
     Piece::Text(format!(
-        "[A file of type {mime} was left out: this model cannot take it by its address]"
+        "[A file of type {mime} was left out: this model does not support file URIs]"
     ))
 }
 

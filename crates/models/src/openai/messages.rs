@@ -31,7 +31,7 @@ pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, M
     };
     let instruction = request.config.system_instruction.clone();
     let instruction = instruction.filter(|text| !text.is_empty());
-    // Settings without a field on this server are described in the system message.
+    // Describe settings for which this server has no field in the system message.
     let form = tools::form_in_words(kind, &request.config);
     let instructions: Vec<String> = instruction.into_iter().chain(form).collect();
     if !instructions.is_empty() {
@@ -198,7 +198,7 @@ impl Messages {
             ("type", "function".into()),
             ("function", function),
         ]);
-        // Gemini signs its calls, also behind an intermediate server.
+        // Gemini signs its calls, even if it is reached through another server.
         if let Some(signature) = signature.filter(|_| self.kind.takes_unknown_fields()) {
             let signature = Json::from(STANDARD.encode(&**signature));
             let signature = object([("thought_signature", signature)]);
@@ -312,7 +312,7 @@ fn degraded(what: &str, how: &str) {
     tracing::warn!("{what} {how}, because chat completions do not support it");
 }
 
-/// Call IDs that the server accepts: every call has one, and its result has the same.
+/// Call IDs that the server accepts: every call has one, and its result has the same ID.
 struct CallIds {
     kind: ServerKind,
     made: usize,

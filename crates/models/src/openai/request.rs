@@ -36,7 +36,7 @@ pub(super) fn body(
             body.insert("stream_options", object([("include_usage", true.into())]));
         }
     }
-    // Extra fields of the caller, passed on unchanged.
+    // Pass extra fields of the caller on unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());

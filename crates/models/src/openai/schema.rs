@@ -137,7 +137,7 @@ fn count(value: &Json) -> Json {
     number.map_or_else(|| value.clone(), Json::from)
 }
 
-/// Allows `null` in addition.
+/// Extends the schema to allow `null`.
 fn allow_null(schema: &mut JsonMap) {
     let null = Json::from("null");
     let types = match schema.get("type") {

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_has_its_default_address() {
+    fn server_kind_has_a_default_url() {
         let chat = |server: OpenAiServer| server.url("chat/completions", "m");
         let key = || Secret::from("k");
         assert_eq!(

@@ -37,7 +37,7 @@ impl StreamReader for ChunkReader {
         // Some servers omit `[DONE]`, some the finish reason; either one means that the answer is
         // complete.
         if !self.is_done && !self.answer.is_finished() {
-            return Err(cut_off("the stream ended before the answer did").into());
+            return Err(cut_off("the stream ended before the answer was complete").into());
         }
         Ok(vec![self.answer.finish()])
     }

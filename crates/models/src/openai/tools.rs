@@ -129,8 +129,8 @@ fn parameters(declaration: &FunctionDeclaration) -> Json {
     schema
 }
 
-/// Returns the description. The response schema has no field, so it is appended in ADK's words if
-/// there is room.
+/// Returns the description. OpenAI has no field for the response schema, so it is appended in ADK's
+/// words if there is room.
 fn description(declaration: &FunctionDeclaration) -> String {
     let plain = declaration.description.clone().unwrap_or_default();
     let given = declaration.response_json_schema.as_ref();

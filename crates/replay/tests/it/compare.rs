@@ -30,7 +30,7 @@ impl Ids {
         }
     }
 
-    /// Ids that the model gave stay unchanged.
+    /// Ids that the model assigned stay unchanged.
     fn numbered(&mut self, id: &Json) -> Json {
         let text = id.as_str().expect("an id is a text");
         if !text.starts_with("adk-") && !text.starts_with("e-") {

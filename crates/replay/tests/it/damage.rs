@@ -1,4 +1,4 @@
-//! Recordings corrupted on purpose: a replay that does not notice compares nothing.
+//! Recordings corrupted on purpose: the replay must report each corruption.
 
 use retain_core::{Json, JsonMap};
 
@@ -7,7 +7,7 @@ use crate::case::Recorded;
 /// Corrupts a recording; `None` if it has no record of that kind.
 pub(crate) type Damage = fn(&mut Recorded) -> Option<()>;
 
-/// Every kind, by name.
+/// Every kind of corruption, by name.
 pub(crate) const KINDS: [(&str, Damage); 26] = [
     ("request: another text", request_text),
     ("request: another system instruction", system_instruction),

@@ -50,7 +50,7 @@ async fn every_recorded_case_replays() {
 
 /// A server reads recordings with our own YAML reader.
 #[test]
-fn own_yaml_reader_parses_every_recording() {
+fn yaml_reader_parses_every_recording() {
     let mut read = 0;
     for case in Case::all() {
         for mode in MODES {

@@ -1,4 +1,4 @@
-//! Gives the recordings of a case to the replay, message by message.
+//! Passes the recordings of a case to the replay, message by message.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! `LlmAgent` with model names that are looked up in the environment.
+//! `LlmAgent` whose builder resolves model names, with API keys from the environment.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -7,11 +7,11 @@ use retain_runtime::{Agent, AgentCallbacks, InvocationContext, ModelRegistry, Ru
 
 use crate::session::Event;
 
-/// An agent that asks a model.
+/// An agent that calls a model.
 ///
 /// The builder's `model` takes a model, an `Arc` of one, or a name. The name `offline` is always
 /// known; with the feature `models`, so are `gemini-…`, `claude-…`, `gpt-…`, `ollama/…` and more,
-/// with keys from the environment.
+/// with API keys from the environment.
 ///
 /// ```
 /// use retain::{LlmAgent, ScriptedModel};
@@ -25,11 +25,11 @@ use crate::session::Event;
 /// ```
 pub struct LlmAgent(retain_runtime::LlmAgent);
 
-/// Describes an [`LlmAgent`].
+/// Builds an [`LlmAgent`].
 pub type LlmAgentBuilder = retain_runtime::LlmAgentBuilder<LlmAgent>;
 
 impl LlmAgent {
-    /// Starts to describe an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LlmAgentBuilder {
         LlmAgentBuilder::new(name).models(known_models())
     }

@@ -1,5 +1,5 @@
-//! The HTTP client of the exporter. The exporter asks from a thread of its own, which has no runtime;
-//! the request is made on the program's.
+//! The HTTP client of the exporter. The exporter calls it on its own thread, which has no Tokio
+//! runtime, so the requests run on the program's runtime.
 
 use std::{
     env,
@@ -13,41 +13,41 @@ use tokio::runtime::Handle;
 
 use super::OtlpError;
 
-/// How long a connection may take.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long an export may take where nobody says so; OpenTelemetry's own default.
+/// Default export timeout, as in OpenTelemetry.
 const EXPORT: Duration = Duration::from_secs(10);
 
-/// How long an export may take, in milliseconds. The exporter looks at it only between two attempts,
-/// and a collector that hangs makes one attempt of them all.
+/// Variables with the export timeout in milliseconds. The exporter checks it only between attempts,
+/// so the HTTP client enforces it too: otherwise a hanging collector would never time out.
 const TIMEOUTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TIMEOUT",
 ];
 
-/// The most that is read of an answer.
+/// Maximum number of bytes read of a response.
 const ANSWER_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Client {
     client: reqwest::Client,
     runtime: Handle,
-    /// Whether the last export failed. The log tells it once, and not for every batch.
+    /// Whether the last export failed. Logged once, not for every batch.
     fails: AtomicBool,
 }
 
 impl Client {
     pub(super) fn new(runtime: Handle) -> Result<Client, OtlpError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may have been faster, which is as good.
+            // An error means that another thread has installed a provider, which is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let client = reqwest::Client::builder()
             .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .timeout(export_timeout())
-            // The headers may hold a key, which is for the collector only.
+            // Follow no redirect: the headers may hold a credential for the collector.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| OtlpError(error.to_string()))?;
@@ -58,7 +58,7 @@ impl Client {
         })
     }
 
-    /// Tells the log when exports begin to fail, and when they work again.
+    /// Logs when exports begin to fail, and when they succeed again.
     fn note(&self, fails: bool, why: impl FnOnce() -> String) {
         match (self.fails.swap(fails, Ordering::Relaxed), fails) {
             (false, true) => tracing::warn!(why = why(), "spans do not reach the collector"),
@@ -90,7 +90,7 @@ impl HttpClient for Client {
                 let status = answer.status();
                 self.note(!status.is_success(), || status.to_string());
             }
-            // Its address is left out: there may be a password in it.
+            // Log only the cause: the URL may contain a password.
             Err(error) => self.note(true, || kind_of(error.as_ref())),
         }
         answer
@@ -121,7 +121,7 @@ fn without_url(error: reqwest::Error) -> HttpError {
     error.without_url().into()
 }
 
-/// The innermost cause says most.
+/// Returns the innermost cause, which is the most specific.
 fn kind_of(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

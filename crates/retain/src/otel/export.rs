@@ -1,4 +1,5 @@
-//! The last step before spans leave: lists become lists, as fields of `tracing` can hold none.
+//! The last step before export: turns an attribute into a list, which a `tracing` field cannot
+//! hold.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanExporter},
 };
 
-/// The attribute that is a list of texts.
+/// The attribute that OpenTelemetry defines as a list of strings.
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
-/// Exports spans after a last look at them.
+/// Turns [`FINISH_REASONS`] into a list and exports the spans.
 #[derive(Debug)]
 pub(super) struct Exporter(pub(super) OtlpExporter);
 

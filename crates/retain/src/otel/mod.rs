@@ -1,11 +1,11 @@
-//! Spans of runs to a collector, over OTLP with HTTP: the cargo feature `otel`.
+//! Exports the spans of runs to a collector over OTLP/HTTP. Needs the cargo feature `otel`.
 //!
 //! ```text
 //! spans (runtime/telemetry) → layer → queue → export.rs → client.rs → the collector
 //! ```
 //!
-//! All settings are OpenTelemetry's own variables. Spans wait in a queue that has an end, and a thread
-//! of its own sends them: a collector that is slow or gone loses spans and holds up nobody.
+//! All settings are OpenTelemetry's environment variables. A separate thread sends the spans from a
+//! bounded queue: if the collector is slow or down, spans are lost and no run is delayed.
 
 mod client;
 mod export;
@@ -22,10 +22,10 @@ use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 use client::Client;
 use export::Exporter;
 
-/// The scope that ADK's own spans have, so that what looks for those finds ours.
+/// The instrumentation scope of ADK's spans, so that tools that filter by it find Retain's spans.
 const SCOPE: &str = "gcp.vertex.agent";
 
-/// How long the last spans may take when the program ends.
+/// Timeout for sending the last spans at shutdown.
 const LAST_SPANS: Duration = Duration::from_secs(5);
 
 /// Sends spans to a collector.
@@ -34,7 +34,7 @@ pub struct Otlp {
     provider: SdkTracerProvider,
 }
 
-/// Why spans cannot be sent.
+/// Why spans cannot be exported.
 #[derive(Debug)]
 pub struct OtlpError(String);
 
@@ -47,12 +47,13 @@ impl fmt::Display for OtlpError {
 impl std::error::Error for OtlpError {}
 
 impl Otlp {
-    /// As the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`
-    /// names the collector, and without them this is `None`; so it is with `OTEL_SDK_DISABLED=true`
-    /// and with `OTEL_TRACES_EXPORTER=none`. Headers, timeout, service name, resource attributes,
-    /// sampler, batches and limits are those of OpenTelemetry's other variables.
+    /// Starts the exporter that the environment configures. `OTEL_EXPORTER_OTLP_ENDPOINT` or
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` names the collector. Returns `None` if neither is set,
+    /// or with `OTEL_SDK_DISABLED=true` or `OTEL_TRACES_EXPORTER=none`. OpenTelemetry's other
+    /// variables set headers, timeout, service name, resource attributes, sampler, batches and
+    /// limits.
     ///
-    /// Needs a Tokio runtime, which makes the requests.
+    /// Needs a Tokio runtime, on which the requests run.
     pub fn from_env() -> Result<Option<Otlp>, OtlpError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let is = |name: &str, value: &str| {
@@ -93,8 +94,8 @@ impl Otlp {
         Ok(Otlp { provider })
     }
 
-    /// What has to be in the program's `tracing` subscriber. It takes the spans of runs and of
-    /// requests, and nothing else.
+    /// Returns the layer to add to the program's `tracing` subscriber. It receives only the spans
+    /// of runs and of requests.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -123,13 +124,13 @@ impl Otlp {
         retain_server::TraceContext::new(move |span, headers| {
             let caller = propagator.extract(&HeaderExtractor(headers));
             if caller.span().span_context().is_valid() {
-                // It fails only where no layer of ours listens, and then there is nothing to set.
+                // Fails only if the subscriber lacks our layer; then the span is not exported.
                 let _ = span.set_parent(caller);
             }
         })
     }
 
-    /// Sends what still waits, and ends. What the collector does not take in a few seconds is lost.
+    /// Sends the queued spans and shuts down. Spans that take longer than 5 seconds are lost.
     pub async fn shutdown(self) {
         let ended =
             tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST_SPANS));
@@ -139,7 +140,8 @@ impl Otlp {
     }
 }
 
-/// What the spans are of. The name is ours where nobody gives one.
+/// Describes the service that emits the spans. It is named `retain` unless the environment names
+/// it.
 fn resource() -> Resource {
     let named = Resource::builder().build();
     let name = named.get(&"service.name".into());

@@ -1,4 +1,4 @@
-//! `DatabaseSessionService`: sessions in whatever store a URL names.
+//! `DatabaseSessionService`: sessions in the store that a URL names.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -32,7 +32,7 @@ pub struct DatabaseSessionService {
     log: Arc<dyn SessionLog>,
 }
 
-/// The name that users of other Rust ADK crates know.
+/// The name of this type in other Rust ADK crates.
 pub type SqlSessionService = DatabaseSessionService;
 
 impl DatabaseSessionService {
@@ -79,7 +79,7 @@ async fn open_postgres(_: &str) -> Result<Arc<dyn SessionLog>> {
     Err(cannot_open("postgresql", reason))
 }
 
-/// The rest of the URL may hold a password, so the error shows the scheme alone.
+/// The rest of the URL may hold a password, so the error shows only the scheme.
 fn cannot_open(scheme: &str, reason: &str) -> SessionError {
     SessionError::Open {
         uri: format!("{scheme}:…"),

@@ -43,7 +43,7 @@ impl Services {
 }
 
 #[test]
-fn event_helpers_read_what_a_model_said() {
+fn event_helpers_return_the_text_and_calls_of_a_response() {
     let response = LlmResponse::of(Content::model("Hello"));
     let event = Event::new("greeter", response);
     let content = event.response.content.as_ref().unwrap();
@@ -53,7 +53,7 @@ fn event_helpers_read_what_a_model_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_key_stamps_the_answer_into_the_state() {
+async fn output_key_stores_the_answer_in_state() {
     let services = Services::default();
     let agent = LlmAgent::builder("greeter")
         .model(ScriptedModel::new("scripted").reply("Hello!"))
@@ -92,7 +92,7 @@ async fn instruct(ctx: ReadonlyContext) -> Result<String, BoxError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_of_tools_and_callbacks_are_stored() {
+async fn state_writes_of_tools_and_callbacks_are_stored() {
     let services = Services::default();
     let call = FunctionCall::new("set_theme", JsonMap::from([("theme", "dark")]));
     let agent = LlmAgent::builder("assistant")
@@ -111,7 +111,7 @@ async fn writes_of_tools_and_callbacks_are_stored() {
 }
 
 #[test]
-fn run_blocking_needs_no_runtime() {
+fn run_blocking_works_without_a_tokio_runtime() {
     let services = Services::default();
     let agent = LlmAgent::builder("assistant").model("offline").build();
     let runner = services.runner(agent.unwrap());
@@ -163,7 +163,7 @@ async fn agent_with_load_memory_finds_a_fact_of_another_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn preloaded_memory_answers_without_a_call() {
+async fn preloaded_memory_is_answered_without_a_tool_call() {
     let services = Services::default();
     capture(&services).await;
     let agent = LlmAgent::builder("preload")

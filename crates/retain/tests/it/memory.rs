@@ -69,7 +69,7 @@ async fn session_added_to_memory_is_found_with_author_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vector_memory_returns_entries_above_the_score() {
+async fn vector_memory_returns_only_entries_above_min_score() {
     let memory = VectorMemoryService::new(Arc::new(LetterCounts))
         .with_top_k(1)
         .with_min_score(0.9);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain::{LlmAgent, Model, ScriptedModel};
 
 #[test]
-fn builder_takes_a_model_an_arc_or_a_name() {
+fn agent_builder_accepts_a_model_an_arc_or_a_name() {
     let scripted = || ScriptedModel::new("scripted").reply("Hi");
     let shared: Arc<dyn Model> = Arc::new(scripted());
     let agents = [
@@ -78,17 +78,17 @@ mod from_env {
     }
 
     #[test]
-    fn models_and_embedders_are_made_in_one_line() {
+    fn models_and_embedders_are_created_with_keys_from_the_environment() {
         run_child("child_with_keys", Some("a-key-for-tests"));
     }
 
     #[test]
-    fn missing_key_is_an_error_that_names_the_variable() {
+    fn missing_api_key_is_an_error_that_names_the_variable() {
         run_child("child_without_keys", None);
     }
 
     #[test]
-    #[ignore = "run by models_and_embedders_are_made_in_one_line"]
+    #[ignore = "run by models_and_embedders_are_created_with_keys_from_the_environment"]
     fn child_with_keys() {
         use retain::Model as _;
         let gemini = Gemini::from_env("gemini-2.5-flash").unwrap();
@@ -113,7 +113,7 @@ mod from_env {
     }
 
     #[test]
-    #[ignore = "run by missing_key_is_an_error_that_names_the_variable"]
+    #[ignore = "run by missing_api_key_is_an_error_that_names_the_variable"]
     fn child_without_keys() {
         let error_of = |name| LlmAgent::builder("a").model(name).build().unwrap_err();
         let cases: [(BuildError, &str); 8] = [

@@ -14,7 +14,7 @@ fn crate_root_exports_at_most_40_names() {
 }
 
 #[test]
-fn root_names_are_names_of_modules() {
+fn root_exports_only_items_of_its_modules() {
     for path in exported_paths(&source("lib.rs")) {
         assert!(!path.starts_with("retain_"), "{path} is in no module");
     }

@@ -33,7 +33,7 @@ fn state_is_an_ordered_map_with_scopes() {
 }
 
 #[test]
-fn applying_an_event_changes_the_live_session() {
+fn apply_event_to_session_updates_state_and_events() {
     let mut session = Session::new("app", "ada", "s1");
     let event = event_with(&[("k", "v"), ("temp:t", "now")]);
     apply_event_to_session(&mut session, event);
@@ -82,7 +82,7 @@ async fn adk_scenario(sessions: &dyn SessionService) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_ready_made_service_runs_adk_scenario() {
+async fn every_session_service_runs_the_adk_scenario() {
     adk_scenario(&InMemorySessionService::new()).await;
     let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
     adk_scenario(&sqlite.unwrap()).await;
@@ -113,7 +113,7 @@ async fn unsupported_url_is_rejected_without_its_password() {
 
 #[cfg(not(feature = "postgres"))]
 #[tokio::test]
-async fn postgres_url_without_the_feature_names_the_feature() {
+async fn error_for_a_postgres_url_names_the_missing_feature() {
     let opened = DatabaseSessionService::connect("postgresql://ada:hunter2@host/x").await;
     let error = opened.unwrap_err().to_string();
     assert!(error.contains("cargo feature `postgres`"), "{error}");

@@ -71,7 +71,8 @@ impl LlmAgent {
         let model = self.model.as_ref().or_else(|| above.next());
         model.cloned().ok_or_else(|| RunError::Agent {
             agent: self.name.clone(),
-            source: "has no model, and no agent above it has one".into(),
+            source: "has no model, and none of its parent agents has one; set one with `model`"
+                .into(),
         })
     }
 

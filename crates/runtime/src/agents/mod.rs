@@ -42,7 +42,7 @@ use crate::{context::InvocationContext, error::Result};
 /// use retain_core::Event;
 /// use retain_runtime::{Agent, InvocationContext, RunError};
 ///
-/// /// Answers without asking any model.
+/// /// Answers without calling a model.
 /// #[derive(Debug)]
 /// struct Greeter;
 ///
@@ -93,7 +93,8 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the agent records its own end. Each of its messages is then an answer.
+    /// Whether the agent itself records its end in a resumable run. Each of its messages then
+    /// counts as an answer.
     #[doc(hidden)]
     fn records_its_end(&self) -> bool {
         false

@@ -51,7 +51,7 @@ impl AgentTree {
         let at = self.nodes.len();
         if let Some(twin) = self.by_name.insert(name, at) {
             let reason = match Arc::ptr_eq(&self.nodes[twin].agent, &agent) {
-                true => "is in the tree twice; an agent has one parent: build a second one",
+                true => "is in the tree twice, but an agent has one parent; build a second agent",
                 false => "occurs twice; give each agent of a tree a unique name",
             };
             return Err(BuildError::new(what, reason));
@@ -105,7 +105,7 @@ impl AgentTree {
     }
 
     /// Returns the agents that this agent may transfer to: its sub-agents, its parent and its
-    /// siblings, unless one of them disallows it.
+    /// siblings, unless its settings disallow them.
     pub(crate) fn transfer_targets(&self, name: &str) -> Vec<Arc<dyn Agent>> {
         let Some(agent) = self.find(name).and_then(|agent| agent.as_llm_agent()) else {
             return Vec::new();

@@ -89,20 +89,20 @@ impl CompactionConfig {
         self
     }
 
-    /// Builds the compactor of a runner, or returns an error if the description is invalid.
+    /// Builds the compactor of a runner, or returns an error if the configuration is invalid.
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
         let refused = |reason| Err(BuildError::new("compaction", reason));
         if self.window.is_none() && self.threshold.is_none() {
             return refused("has no trigger; call `with_sliding_window` or `with_token_threshold`");
         }
         if self.window.is_some_and(|window| window.interval == 0) {
-            return refused("has a sliding window with an interval of 0; give it 1 or more");
+            return refused("has a sliding window with an interval of 0; set it to 1 or more");
         }
         if self
             .threshold
             .is_some_and(|threshold| threshold.tokens == 0)
         {
-            return refused("has a threshold of 0 tokens; give it 1 or more");
+            return refused("has a threshold of 0 tokens; set it to 1 or more");
         }
         let model = root.as_llm_agent().and_then(|root| root.model());
         let summarizer = match (self.summarizer, model) {

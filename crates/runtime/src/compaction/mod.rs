@@ -38,7 +38,7 @@ pub use transcript::{prompt, transcript};
 
 use crate::contents::{ContentsOptions, valid_shared_events};
 
-/// The events that would be summarized after these runs, oldest first; `None` for none.
+/// The events to summarize after these runs, oldest first; `None` if no summary is due.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -61,7 +61,7 @@ pub fn sliding_window_range(events: &Events, window: &SlidingWindow) -> Option<V
     size::shortens_request(&events, &range).then_some(range)
 }
 
-/// The events to summarize before the agent's model is called; `None` for none.
+/// The events to summarize before the agent's model is called; `None` if no summary is due.
 ///
 /// The first one is the earlier summary, if there is one: the new summary replaces it.
 pub fn token_threshold_range(

@@ -94,7 +94,7 @@ fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     waiting
 }
 
-/// The calls that an event answers finally, and not by a request to the user.
+/// The calls to which an event gives a final answer, not a request to the user.
 fn answered_calls(event: &Event) -> impl Iterator<Item = &str> {
     let asked: HashSet<&str> = requested_calls(event).collect();
     response_ids(event).filter(move |id| !asked.contains(id))

@@ -16,12 +16,12 @@ use crate::{
     plugins::panic_text,
 };
 
-/// The replacement of a range of events.
+/// A summary that replaces a range of events in requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The content that the model sees in place of the events.
     pub content: Content,
-    /// The token usage of writing it.
+    /// The token usage of the model that wrote the summary.
     pub usage: Option<UsageMetadata>,
 }
 
@@ -43,7 +43,7 @@ impl<T: Into<String>> From<T> for Summary {
 /// use retain_core::{BoxError, Event};
 /// use retain_runtime::{EventSummarizer, Summary};
 ///
-/// /// Keeps nothing but the number of events.
+/// /// Summarizes events by their number.
 /// #[derive(Debug)]
 /// struct Counter;
 ///

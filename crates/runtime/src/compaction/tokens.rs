@@ -35,7 +35,7 @@ fn estimated_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64>
         isolation_scope: agent.isolation_scope,
         ..ContentsOptions::default()
     };
-    // A task that was rewound is not sent either.
+    // Events of a rewound task are not sent either.
     let mut live = Events::default();
     for (position, event) in (1..).zip(valid_shared_events(events)) {
         live.push(position, event);

@@ -126,8 +126,8 @@ impl AgentsDir {
         if apps.iter().any(|known| known == app) {
             return Ok(());
         }
-        let hint = did_you_mean(app, apps.iter().map(String::as_str), "apps here");
-        let problem = format!("there is no app {app:?}; {hint}");
+        let hint = did_you_mean(app, apps.iter().map(String::as_str), "apps in this folder");
+        let problem = format!("app {app:?} not found; {hint}");
         Err(ConfigError::of_file(&self.root, problem))
     }
 

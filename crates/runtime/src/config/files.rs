@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
     let stamp = FileStamp::read(path).map_err(unreadable)?;
     if stamp.bytes > BYTES_MAX {
         return Err(format!(
-            "has {} bytes; at most {BYTES_MAX} are read",
+            "has {} bytes; the limit is {BYTES_MAX}",
             stamp.bytes
         ));
     }
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
 pub(super) fn unreadable(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
-        io::ErrorKind::InvalidData => "is not a text in UTF-8".to_owned(),
+        io::ErrorKind::InvalidData => "is not valid UTF-8".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder".to_owned(),
         _ => format!("cannot be read: {error}"),
     }

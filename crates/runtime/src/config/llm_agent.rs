@@ -49,8 +49,8 @@ pub(super) fn build(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<
 }
 
 /// The error for a key that users expect because agents in code have it.
-const GLOBAL_INSTRUCTION: &str = "ADK takes no global_instruction from YAML; put it into the \
-    `instruction` of each agent, or build the agent in code";
+const GLOBAL_INSTRUCTION: &str = "global_instruction is not supported in YAML, as in ADK; put it \
+                                  into the `instruction` of each agent, or build the agent in code";
 
 /// Returns the agent's own model; `None` if it is inherited.
 fn model(

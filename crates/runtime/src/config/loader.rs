@@ -88,7 +88,9 @@ impl Loader<'_> {
         unreadable: impl Fn(String) -> ConfigError,
     ) -> Result<Arc<dyn Agent>> {
         if self.stamps.len() >= FILES_MAX {
-            return Err(unreadable(format!("is one file of more than {FILES_MAX}")));
+            return Err(unreadable(format!(
+                "exceeds the limit of {FILES_MAX} files"
+            )));
         }
         let (text, stamp) = files::read(&real).map_err(unreadable)?;
         self.stamps.push(stamp);

@@ -1,10 +1,11 @@
 //! Agents from ADK's YAML configuration files.
 //!
 //! `loader` reads files and resolves references between them. `yaml` parses values with their line
-//! numbers and `place` reads them as expected types.
+//! numbers and `value` reads them as expected types.
 //!
-//! `llm_agent`, `composed`, `custom_agent` and `tools` build agents and tools from them, with the
-//! names of [`ConfigRegistry`] and the built-in ones. [`AgentsDir`] is a folder of such agents.
+//! `llm_agent`, `composed`, `custom_agent` and `tools` build agents and tools from them;
+//! [`ConfigRegistry`] and the built-in tables resolve names. [`AgentsDir`] is a folder of such
+//! agents.
 
 mod agents_dir;
 mod composed;

@@ -80,7 +80,9 @@ fn check_transport(settings: &GenerateContentConfig, place: &ConfigValue<'_>) ->
     let options = settings.http_options.as_ref();
     let url = options.and_then(|it| it.get("base_url").or_else(|| it.get("baseUrl")));
     match url {
-        Some(url) if !url.is_null() => Err(place.error("base_url belongs to the model")),
+        Some(url) if !url.is_null() => {
+            Err(place.error("base_url must be set on the model, not on the agent"))
+        }
         _ => Ok(()),
     }
 }
@@ -142,7 +144,7 @@ fn describe_error(error: &JsonError) -> String {
     }
 }
 
-/// Like `problem`, for an object with one key that the location already names.
+/// Like `describe_error`, for an object with one key that the location already names.
 fn describe_inner_error(error: &JsonError) -> String {
     match error.path().split_once('.') {
         Some((_, path)) => format!("{path}: {}", error.message()),

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_found_and_far_ones_are_not() {
+    fn hint_suggests_a_similar_name_or_lists_all_names() {
         let known = ["instruction", "output_key", "max_iterations", "tools"];
         let hint = |name| did_you_mean(name, known.into_iter(), "known");
         assert_eq!(hint("instructions"), "did you mean `instruction`?");

@@ -165,7 +165,7 @@ impl ConfigRegistry {
     /// ```
     /// use std::sync::Arc;
     /// use retain_runtime::{AgentConfig, ConfigRegistry, LoopAgent};
-    /// /// The keys that a `shop.agents.Patient` has beside those of every agent.
+    /// /// The keys of a `shop.agents.Patient` in addition to those of every agent.
     /// #[derive(serde::Deserialize)]
     /// #[serde(deny_unknown_fields)]
     /// struct Patient {

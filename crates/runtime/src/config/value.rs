@@ -74,13 +74,13 @@ impl<'a> ConfigValue<'a> {
     }
 
     pub(super) fn text(&self) -> Result<&'a str> {
-        self.as_text().ok_or_else(|| self.expected("a text"))
+        self.as_text().ok_or_else(|| self.expected("a string"))
     }
 
     /// Reads a non-empty string.
     pub(super) fn name(&self) -> Result<&'a str> {
         match self.text()? {
-            "" => Err(self.error("expected a name, found an empty text")),
+            "" => Err(self.error("expected a name, found an empty string")),
             name => Ok(name),
         }
     }
@@ -114,7 +114,7 @@ impl<'a> ConfigValue<'a> {
             },
             _ => None,
         };
-        number.ok_or_else(|| self.expected("a whole number from 0"))
+        number.ok_or_else(|| self.expected("a non-negative integer"))
     }
 
     pub(super) fn list(&self) -> Result<Vec<ConfigValue<'a>>> {
@@ -238,8 +238,8 @@ fn describe_value(node: &Node) -> String {
         Value::Map(_) => "a map".to_owned(),
         Value::Scalar(Json::Null) => "nothing".to_owned(),
         Value::Scalar(Json::String(text)) => match text.char_indices().nth(SHOWN_MAX) {
-            Some((end, _)) => format!("the text {:?}…", &text[..end]),
-            None => format!("the text {text:?}"),
+            Some((end, _)) => format!("the string {:?}…", &text[..end]),
+            None => format!("the string {text:?}"),
         },
         Value::Scalar(Json::Number(number)) => format!("the number {number}"),
         Value::Scalar(json) => json.to_string(),

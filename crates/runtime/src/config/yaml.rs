@@ -70,7 +70,10 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Node, ConfigError> {
     let node = builder.document()?;
     match builder.next()? {
         (Event::StreamEnd, _) => Ok(node),
-        (_, span) => Err(builder.error(line_of(span), "expected one document, found another")),
+        (_, span) => Err(builder.error(
+            line_of(span),
+            "expected one YAML document, found a second one",
+        )),
     }
 }
 
@@ -96,10 +99,10 @@ impl<'t> Builder<'_, 't> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => {
-                let problem = format!("is not YAML: {}", error.info());
+                let problem = format!("is invalid YAML: {}", error.info());
                 Err(self.error(error.marker().line(), problem))
             }
-            None => Err(self.error(1, "is not YAML: the text ends too early")),
+            None => Err(self.error(1, "is invalid YAML: unexpected end of file")),
         }
     }
 
@@ -113,7 +116,9 @@ impl<'t> Builder<'_, 't> {
                     let node = self.node((event, span))?;
                     return match self.next()? {
                         (Event::DocumentEnd, _) => Ok(node),
-                        (_, span) => Err(self.error(line_of(span), "expected the end")),
+                        (_, span) => {
+                            Err(self.error(line_of(span), "expected the end of the document"))
+                        }
                     };
                 }
             }
@@ -180,7 +185,7 @@ impl<'t> Builder<'_, 't> {
     fn check_tag(&self, tag: Option<&Tag>, line: usize) -> Result<(), ConfigError> {
         match tag {
             Some(tag) if !tag.is_yaml_core_schema() => {
-                let problem = format!("the tag {} means nothing here", tag.original());
+                let problem = format!("unsupported tag {}", tag.original());
                 Err(self.error(line, problem))
             }
             _ => Ok(()),
@@ -206,7 +211,7 @@ impl<'t> Builder<'_, 't> {
             let key = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(key, ..) => key.into_owned(),
-                _ => return Err(self.error(line, "expected a text key")),
+                _ => return Err(self.error(line, "expected a string as key")),
             };
             let next = self.next()?;
             let value = self.node(next)?;
@@ -237,7 +242,9 @@ impl<'t> Builder<'_, 't> {
                     self.merge(map, merged)?;
                 }
             }
-            Value::Scalar(_) => return Err(self.error(value.line, "`<<` needs a map")),
+            Value::Scalar(_) => {
+                return Err(self.error(value.line, "the value of `<<` must be a map"));
+            }
         }
         Ok(())
     }

@@ -11,12 +11,13 @@
 //! rest does not affect it unless it
 //!
 //! - rewinds or summarizes,
-//! - has a call, a response or a long-running call id that the prefix also has, or one without an
-//!   id if the prefix has such too,
-//! - was published on the branch of a call in the prefix, or calls what a branch there names,
-//! - is out of time order, where a summary in the prefix makes the order that of time.
+//! - shares a call, response or long-running call id with the prefix, or has a call or response
+//!   without an id while the prefix has one too,
+//! - is on the branch of a call in the prefix, or makes a call that a branch in the prefix names,
+//! - is out of time order while the prefix has a summary, which orders events by time.
 //!
-//! Then the cache assembles everything anew. A test grows random histories and compares every step.
+//! In these cases the cache assembles everything anew. A test grows random histories and compares
+//! every step.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -31,8 +32,8 @@ use crate::SharedContent;
 /// A rest shorter than this with unanswered calls stays open: their responses are about to come.
 const OPEN_MAX: usize = 16;
 
-/// The contents of a growing session for one agent. It accepts any list and any options, and is
-/// fast for the list of the last call with more events at its end.
+/// The contents of a growing session for one agent. It accepts any list and any options; it is fast
+/// if the list extends that of the last call.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -65,7 +66,7 @@ struct Prefix {
 }
 
 impl ContentsCache {
-    /// As [`assemble_contents`].
+    /// Like [`assemble_contents`], but reuses the contents of settled events.
     pub fn assemble(
         &mut self,
         events: &Events,

@@ -1,8 +1,8 @@
-//! Step: removes ids that ADK gave to calls of models that use none.
+//! Step: removes call ids that ADK generated for models without call ids.
 
 use crate::SharedContent;
 
-/// The prefix of ids that no model knows.
+/// The prefix of generated ids, which no model knows.
 const CLIENT_PREFIX: &str = "adk-";
 
 /// Returns the content without such ids; it stays shared if it has none.

@@ -9,9 +9,9 @@ use super::{ContentsOptions, IndexedEvent, include, is_set};
 
 /// The index of the event that starts the current turn; `None` if there is none.
 ///
-/// That is the newest event of the user or of another agent that is not a step of a turn: no
-/// transfer, no tool result from the user, no progress of a tool. If the user sent results, the
-/// turn reaches back at least to their calls.
+/// That is the newest event of the user or of another agent, except transfers, tool results from
+/// the user and progress of tools, which are steps of a turn. If the user sent results, the turn
+/// reaches back at least to their calls.
 pub(super) fn start(scoped: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
     let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();

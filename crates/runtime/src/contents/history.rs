@@ -1,8 +1,8 @@
 //! Step: moves every response to the turn that made the call.
 //!
 //! Ids may be reused: a response belongs to the newest earlier call with its id. Of several
-//! responses to one call the last stays. Text of the model between two of them in one run is
-//! dropped, because it knew only the first.
+//! responses to one call the last stays. Text of the model between two responses in one run is
+//! dropped, because the model knew only the first response.
 
 use std::collections::{BTreeSet, HashMap};
 

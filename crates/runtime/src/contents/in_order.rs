@@ -3,7 +3,7 @@
 
 use super::{include::HistoryFeatures, is_set, turn::Turn};
 
-/// What is in order.
+/// The result of [`in_order`].
 pub(super) struct CallOrder {
     /// Every response is right after its call.
     pub(super) responses: bool,

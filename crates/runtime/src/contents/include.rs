@@ -7,7 +7,7 @@ use retain_core::{Event, Part};
 
 use super::{ContentsOptions, IndexedEvent, paths, turn::Turn};
 
-/// Calls with these names, and their responses, are between ADK and its client.
+/// ADK and its client exchange calls with these names; models do not see them.
 const INTERNAL_CALLS: [&str; 3] = [
     "adk_framework",
     "adk_request_credential",
@@ -83,7 +83,7 @@ pub(super) fn is_included(event: &Event, options: &ContentsOptions<'_>, thoughts
         && !is_internal(event)
 }
 
-/// The path of the workflow node that made the event; empty for none.
+/// The path of the workflow node that emitted the event; empty if there is none.
 pub(super) fn node_path(event: &Event) -> &str {
     let info = event.node_info.as_ref();
     info.and_then(|info| info["path"].as_str())
@@ -122,8 +122,8 @@ fn is_empty(event: &Event, thoughts: bool) -> bool {
     response.input_transcription.is_none() && response.output_transcription.is_none()
 }
 
-/// Calls, responses and signatures always go back to the model. Other parts must not be empty, and
-/// thoughts must be requested.
+/// Whether the model sees a part: always calls, responses and signatures, thoughts if requested,
+/// and other parts unless they are empty.
 fn is_visible(part: &Part, thoughts: bool) -> bool {
     let always = part.function_call.is_some()
         || part.function_response.is_some()
@@ -155,9 +155,9 @@ fn is_internal(event: &Event) -> bool {
     })
 }
 
-/// Whether a tool published this on its own branch, `tool@call_id` below the agent's, as progress
-/// for the user. The model gets the tool's response instead. A segment with the agent's own name is
-/// the branch of the agent itself, run as a tool.
+/// Whether a tool emitted the event on its own branch, `tool@call_id` below the agent's, as
+/// progress for the user. The model gets the tool's response instead. A segment with the agent's
+/// own name is the branch of the agent itself, run as a tool.
 pub(super) fn is_tool_progress<'a>(
     one: IndexedEvent<'a>,
     live: &[IndexedEvent<'a>],

@@ -3,7 +3,7 @@
 //! A pure function, [`assemble_contents`], in named steps. Each step is a file:
 //!
 //! ```text
-//! rewind         drops events that a later rewind took back
+//! rewind         drops events that a later rewind undid
 //! single_turn    a single-turn node sees its own branch and path only
 //! include        drops empty events, other branches, other scopes, internal calls
 //! compaction     summaries replace the events that they summarize
@@ -17,7 +17,7 @@
 //! task_input     a delegated task comes first
 //! ```
 //!
-//! [`ContentsCache`] returns the same at the cost of the new events.
+//! [`ContentsCache`] returns the same contents, but assembles only new events.
 //!
 //! The function is total: any history gives contents. Its result equals that of ADK 2.13, which the
 //! differential test checks.
@@ -91,7 +91,7 @@ pub struct ContentsOptions<'a> {
     pub node_path: Option<&'a str>,
     /// How much of the history it sees.
     pub include_contents: IncludeContents,
-    /// Whether ids that ADK gave to calls stay, for models that pair calls and responses by id.
+    /// Whether generated call ids stay, for models that pair calls and responses by id.
     pub keep_call_ids: bool,
     /// Whether it sees the thoughts of other agents. Ignored with [`IncludeContents::None`].
     pub thoughts_of_other_agents: bool,
@@ -112,8 +112,8 @@ impl<'a> ContentsOptions<'a> {
 
     /// Whether `event` is from another agent.
     ///
-    /// In a live session all events but the user's are: the live server takes contents after a
-    /// function response for the model's, and would not answer.
+    /// In a live session this holds for all events except the user's: the live server takes
+    /// contents after a function response for the model's own, and would not answer.
     fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
         if is_set(&event.response.live_session_id) {
             return author != "user";
@@ -134,14 +134,14 @@ pub(crate) fn is_set(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
-/// The events that no later rewind took back, oldest first.
+/// The events that no later rewind undid, oldest first.
 pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
     let all = listed(events, 0);
     let valid = rewind::without_rewound(&all);
     valid.iter().map(|one| one.event).collect()
 }
 
-/// As [`valid_events`], shared.
+/// Like [`valid_events`], but returns shared events.
 pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
     let all = listed(events, 0);
     let valid = rewind::without_rewound(&all);

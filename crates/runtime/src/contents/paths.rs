@@ -31,12 +31,12 @@ pub(super) fn segments_below<'b>(
     below.into_iter().flat_map(|below| below.split('.'))
 }
 
-/// Whether `path` is that of the node or of one inside it. An empty path counts as its own.
+/// Whether `path` is that of `node` or of a node inside it. An empty path counts as the node's.
 pub(super) fn is_own_node(node: &str, path: &str) -> bool {
     path.is_empty() || path == node || is_below(path, node, '/')
 }
 
-/// Whether the node lies inside the one at `path`.
+/// Whether `node` lies inside the node at `path`.
 pub(super) fn is_inside_node(node: &str, path: &str) -> bool {
     is_below(node, path, '/')
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_below_a_path_are_listed() {
+    fn segments_below_returns_the_rest_of_a_branch() {
         let below = |current, branch| segments_below(current, branch).collect::<Vec<_>>();
         assert_eq!(below(None, "a.b@1"), ["a", "b@1"]);
         assert_eq!(below(Some("a"), "a.b@1.c"), ["b@1", "c"]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn node_owns_events_inside_its_path() {
+    fn node_owns_events_at_or_below_its_path() {
         assert!(is_own_node("w@1/n@2", ""));
         assert!(is_own_node("w@1/n@2", "w@1/n@2/x"));
         assert!(!is_own_node("w@1/n@2", "w@1"));

@@ -8,8 +8,8 @@ use crate::SharedContent;
 /// function response. Dynamic instructions and retrieved data go there, so that everything before
 /// them is unchanged and can be cached.
 ///
-/// A request with a static instruction inserts its first such contents at 0 instead, and all later
-/// ones after those.
+/// In a request with a static instruction, the first inserted contents go to index 0 instead, and
+/// no later ones go before them.
 pub fn insertion_point_before_user_turn(contents: &[SharedContent]) -> usize {
     let is_plain_user = |content: &SharedContent| {
         content.role.as_deref() == Some("user") && content.function_responses().next().is_none()

@@ -43,7 +43,7 @@ pub(super) fn with_others_quoted<'a>(
 fn is_of_other_agent(turn: &Turn<'_>, options: &ContentsOptions<'_>) -> bool {
     match turn.is_event() {
         true => options.is_of_other_agent(turn.author, turn.event),
-        // A summary is the agent's own.
+        // A summary counts as the agent's own.
         false => false,
     }
 }

@@ -21,8 +21,8 @@ struct Ownership<'t> {
     answered: HashSet<(usize, &'t str)>,
 }
 
-/// Restores calls and responses of `source`, the turns before compaction, that `turns` must not
-/// lack.
+/// Adds to `turns` the calls and responses that must be restored from `source`, the turns before
+/// compaction.
 pub(super) fn with_compacted_calls<'a>(turns: Vec<Turn<'a>>, source: &[Turn<'a>]) -> Vec<Turn<'a>> {
     if !turns.iter().any(Turn::has_responses) {
         return turns;

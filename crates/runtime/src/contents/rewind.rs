@@ -1,13 +1,13 @@
-//! Step: drops events that a later rewind took back, and the rewinds themselves.
+//! Step: drops events that a later rewind undid, and the rewinds themselves.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{IndexedEvent, is_set};
 
-/// Returns the events of `listed` that no rewind took back.
+/// Returns the events of `listed` that no rewind undid.
 ///
 /// Walks back from the newest: a rewind drops everything back to the first event of the run that it
-/// names, so a rewind that was itself taken back has no effect.
+/// names, so a rewind that was itself undone has no effect.
 pub(super) fn without_rewound<'l, 'a>(
     listed: &'l [IndexedEvent<'a>],
 ) -> Cow<'l, [IndexedEvent<'a>]> {

@@ -230,7 +230,7 @@ fn summary_replaces_the_events_it_covers() {
 }
 
 #[test]
-fn latest_summary_of_a_span_wins() {
+fn latest_summary_of_the_same_events_is_used() {
     let history = [
         user("one"),
         summary(1.0, 1.0, "first"),
@@ -240,7 +240,7 @@ fn latest_summary_of_a_span_wins() {
 }
 
 #[test]
-fn summarized_call_returns_if_its_response_is_kept() {
+fn summarized_call_is_restored_if_its_response_is_not_summarized() {
     let history = [
         calls("main", &["c1", "c2"]),
         answers("main", &["c1"], "early"),
@@ -260,7 +260,7 @@ fn summarized_call_returns_if_its_response_is_kept() {
 }
 
 #[test]
-fn last_of_simultaneous_summarized_responses_returns() {
+fn last_of_several_summarized_responses_with_equal_time_is_restored() {
     let at = |time: f64, (position, mut event): (u64, Event)| {
         event.timestamp = time;
         (position, event)
@@ -280,7 +280,7 @@ fn last_of_simultaneous_summarized_responses_returns() {
 }
 
 #[test]
-fn speech_chunks_are_joined_into_one_text() {
+fn speech_transcription_chunks_are_joined() {
     let history = [
         heard("how "),
         heard("are you"),
@@ -404,7 +404,7 @@ fn model_text_between_two_tool_reports_is_dropped() {
 }
 
 #[test]
-fn client_side_ids_are_removed() {
+fn call_ids_generated_by_adk_are_removed() {
     let history = || {
         [
             calls("main", &["adk-1", "m1"]),
@@ -418,7 +418,7 @@ fn client_side_ids_are_removed() {
 }
 
 #[test]
-fn current_turn_begins_with_the_last_question() {
+fn current_turn_begins_with_the_last_user_message() {
     let options = ContentsOptions {
         include_contents: IncludeContents::None,
         ..main()
@@ -444,7 +444,7 @@ fn current_turn_begins_with_the_last_question() {
 }
 
 #[test]
-fn delegated_task_comes_first() {
+fn delegated_task_precedes_the_events_of_its_agent() {
     let delegation = calls("main", &["t1"]);
     let own = with(says("worker", "on it"), |it| {
         it.isolation_scope = Some("t1".into())

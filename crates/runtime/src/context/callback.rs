@@ -64,8 +64,8 @@ impl ReadonlyContext {
         self.invocation.user_content()
     }
 
-    /// The options for a run or a rewind that a tool or callback starts: it is cancelled with this
-    /// run, and fails at once where it would wait for this run to end.
+    /// The options for a run or a rewind that a tool or callback starts. It is cancelled with this
+    /// run, and fails at once if it would have to wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.invocation.run_options()
     }

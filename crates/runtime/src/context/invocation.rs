@@ -294,7 +294,7 @@ impl InvocationContext {
         &self.shared.key
     }
 
-    /// The live session. A change of it is not stored; emit an event for that.
+    /// The live session. Direct changes to it are not stored: emit an event instead.
     pub fn session(&self) -> &SharedSession {
         &self.shared.session
     }
@@ -314,8 +314,8 @@ impl InvocationContext {
         &self.shared.run_config
     }
 
-    /// The options for a run or a rewind that this run starts: it is cancelled with this run, and
-    /// fails at once where it would wait for this run to end.
+    /// The options for a run or a rewind that this run starts. It is cancelled with this run, and
+    /// fails at once if it would have to wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.shared.run_config.run_options.clone()
     }
@@ -355,7 +355,7 @@ impl InvocationContext {
         Ok(*self.send(Box::new(event), false).await?)
     }
 
-    /// As [`emit`](Self::emit); `last` says that this run appends nothing more.
+    /// Like [`emit`](Self::emit). `last` means that the run appends nothing after this event.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.fill_missing_fields(&mut event);
         self.store_output_of_waiting_agents(&mut event)?;
@@ -400,7 +400,7 @@ impl InvocationContext {
         Ok(stored)
     }
 
-    /// Calls every watch above.
+    /// Calls `tell` for the watch of every agent above.
     pub(super) fn for_each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {

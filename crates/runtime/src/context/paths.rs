@@ -1,7 +1,7 @@
 //! Node paths: where in the agent tree an event was made, as ADK writes it (`desk@1/billing@1`).
 //!
 //! Only runs whose root is an LLM agent have them. The number counts the runs of an agent at its
-//! place.
+//! position in the tree.
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,10 @@ pub(crate) struct NodePaths(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
-    /// The path of an agent's last run, or under which the agents below it run.
+    /// The path of each agent's last run; for an agent that has not run, the path above its
+    /// sub-agents.
     current: HashMap<String, String>,
-    /// The number of runs of an agent, by its place.
+    /// The number of runs of each agent, by its path without the number.
     runs: HashMap<String, u32>,
 }
 
@@ -72,7 +73,7 @@ impl Paths {
         }
     }
 
-    /// The path under which agents below `name` run. The root counts as run.
+    /// The path under which agents below `name` run, even if `name` itself has not run.
     fn parent_path(&mut self, tree: &AgentTree, name: &str) -> String {
         if let Some(path) = self.current.get(name) {
             return path.clone();

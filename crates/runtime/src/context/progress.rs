@@ -12,7 +12,7 @@ impl InvocationContext {
     }
 
     /// The state that this agent last stored with [`save_agent_state`](Self::save_agent_state), if
-    /// the run was resumed before the agent ended. `None` if the agent begins.
+    /// the run was resumed before the agent ended. `None` if the agent starts anew.
     pub fn agent_state(&self) -> Option<JsonMap> {
         self.checkpoint()?.state
     }

@@ -39,9 +39,9 @@ impl ToolContext {
         self.confirmation.as_deref()
     }
 
-    /// Asks the user to approve the call. Return an answer that says so. After the decision the
-    /// tool is called again, and [`tool_confirmation`](Self::tool_confirmation) returns the
-    /// decision.
+    /// Asks the user to approve the call. The tool must then return a result that says so. After
+    /// the decision the tool is called again, and [`tool_confirmation`](Self::tool_confirmation)
+    /// returns the decision.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Json>) {
         let asked = ToolConfirmation {
             hint: hint.into(),

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::interrupts::waiting_calls;
 
-/// Records what the events of agents below mean for the agent above. Clones share it.
+/// Records the effects of sub-agents' events on the agent that runs them. Clones share the record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventWatch(Arc<WatchState>);
 
 #[derive(Debug, Default)]
 struct WatchState {
-    /// Only these authors may escalate; all if empty.
+    /// Only escalations by these authors count; if empty, all count.
     authors: Vec<String>,
     escalated: AtomicBool,
     waiting: AtomicBool,
@@ -25,7 +25,7 @@ struct WatchState {
 }
 
 impl EventWatch {
-    /// Creates a watch that only these authors can escalate.
+    /// Creates a watch for which only escalations by these authors count.
     pub(crate) fn for_authors(authors: Vec<String>) -> EventWatch {
         EventWatch(Arc::new(WatchState {
             authors,
@@ -33,8 +33,8 @@ impl EventWatch {
         }))
     }
 
-    /// Records an event that was stored and taken. Returns whether the event ends its emitter,
-    /// which must not continue.
+    /// Records an event that is stored and that the caller has taken. Returns whether the event
+    /// ends its emitter, which must not continue.
     pub(super) fn record(&self, event: &Event) -> bool {
         let seen = &*self.0;
         seen.has_events.store(true, Ordering::Release);

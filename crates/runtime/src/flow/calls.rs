@@ -1,4 +1,5 @@
-//! Runs the calls of an answer: concurrently, each with its own context, and answers them together.
+//! Runs the calls of a model answer concurrently, each with its own context, and merges the
+//! results.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -40,7 +41,7 @@ impl Tool for MissingTool {
 
 impl Turn<'_> {
     /// Runs the calls of `event`, and emits their answers and the events that follow from them.
-    /// `is_last` says that the model adds nothing.
+    /// `is_last` means that the model sends no further response.
     pub(super) async fn run_calls(
         &mut self,
         request: &LlmRequest,
@@ -139,7 +140,7 @@ impl Turn<'_> {
             match answer {
                 Ok(answer) => answers[number] = answer,
                 Err(error) => {
-                    // All calls started together: calls that finish without waiting count.
+                    // All calls were started together, so keep the results that are ready now.
                     while let Some(Some((number, answer))) = running.next().now_or_never() {
                         answers[number] = answer.ok().flatten();
                     }
@@ -170,7 +171,7 @@ impl Turn<'_> {
         })
     }
 
-    /// As [`merge_answers`](Self::merge_answers), with the live values given.
+    /// Like [`merge_answers`](Self::merge_answers), with the given live values.
     pub(super) fn merge_answers_over(
         &self,
         live: &JsonMap,
@@ -399,7 +400,7 @@ impl Turn<'_> {
     fn answer_event(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
         let response = match output.result {
             Json::Object(map) => Arc::unwrap_or_clone(map),
-            // Media needs no result beside it.
+            // A tool that returns media needs no other result.
             Json::Null if !output.media.is_empty() => JsonMap::default(),
             result => JsonMap::from([("result", result)]),
         };
@@ -425,8 +426,8 @@ fn timeout_error(tool: &str, limit: Duration) -> ToolError {
     tracing::warn!(tool, ?limit, "a tool call timed out");
     let message = format!(
         "Invoking `{tool}()` failed as it did not finish within its time limit of {limit:?}. It was \
-         stopped midway: what it did until then is not known. You could retry with less to do, or \
-         go on without it."
+         stopped, so it may have been executed in part. You could retry with a smaller task, or \
+         continue without it."
     );
     ToolError::new(message).with_code("TOOL_TIME_LIMIT")
 }
@@ -466,7 +467,7 @@ fn is_empty_output(output: &ToolOutput) -> bool {
     empty && output.media.is_empty()
 }
 
-/// Whether the event is a result without actions that the failed step never carried out.
+/// Whether the event is a plain result, without actions that a failed step can no longer carry out.
 fn is_plain_result(event: &Event) -> bool {
     let mut actions = event.actions.clone();
     actions.state_delta = Default::default();

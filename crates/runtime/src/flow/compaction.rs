@@ -37,9 +37,10 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
             let session = &shared.key;
             tracing::warn!(
                 kind = error_kind(&error),
-                "no summary was made; the history stays as it is"
+                "failed to summarize the history; sending it unchanged"
             );
-            tracing::debug!(?session, error = ?error.to_string(), "no summary was made; the history stays as it is");
+            tracing::debug!(?session, error = ?error.to_string(), "failed to summarize the history; \
+                                                                   sending it unchanged");
             None
         }
     };
@@ -53,9 +54,10 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
             let session = &shared.key;
             tracing::warn!(
                 kind = error_kind(&error),
-                "no summary is stored; the history stays as it is"
+                "failed to store a summary; sending the history unchanged"
             );
-            tracing::debug!(?session, error = ?error.to_string(), "no summary is stored; the history stays as it is");
+            tracing::debug!(?session, error = ?error.to_string(), "failed to store a summary; \
+                                                                   sending the history unchanged");
             Ok(())
         }
         stored => stored,

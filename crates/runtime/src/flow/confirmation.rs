@@ -49,7 +49,8 @@ pub(super) async fn check_confirmation(
     Some(Json::from(JsonMap::from([("error", message)])).into())
 }
 
-/// The event that asks the user about the calls of `asked` for which `answered` requests it.
+/// The event that asks the user about the calls of `asked` for which `answered` requests
+/// confirmation.
 pub(super) fn confirmation_request(
     ctx: &InvocationContext,
     asked: &Event,
@@ -185,7 +186,7 @@ impl Turn<'_> {
                 if is_restored(event) {
                     // An imported request about a call of this agent would run it again.
                     return Err(self.confirmation_error(
-                        "the request was imported, and imported calls do not run",
+                        "the request was imported, and imported calls are never executed",
                     ));
                 }
                 if let Some(one) = self.check_call(events, original, said, tools).await? {
@@ -221,7 +222,7 @@ impl Turn<'_> {
         }
         if is_restored(event) {
             return Err(self.confirmation_error(format!(
-                "call {id:?} was imported, and imported calls do not run"
+                "call {id:?} was imported, and imported calls are never executed"
             )));
         }
         let args = call.args.clone().unwrap_or_default();
@@ -244,7 +245,7 @@ impl Turn<'_> {
         });
         if !was_requested && !tool.requires_confirmation(&ctx, &args).await {
             return Err(
-                self.confirmation_error(format!("tool {name:?} does not ask for confirmation"))
+                self.confirmation_error(format!("tool {name:?} does not require confirmation"))
             );
         }
         let id = call.id.as_deref().unwrap_or_default();

@@ -29,8 +29,8 @@ pub(super) fn merge(
     }))
 }
 
-/// Merges all actions, maps at every depth, so that calls that write different keys of one value
-/// both take effect.
+/// Merges all actions. Maps are merged at every depth, so that calls can write different keys of
+/// one value.
 fn merged_actions(answers: &[Event]) -> Result<EventActions, JsonError> {
     let mut merged = Json::from(JsonMap::default());
     let mut widgets: Vec<Json> = Vec::new();
@@ -67,8 +67,8 @@ pub(crate) fn deep_merge(value: &mut Json, over: Json) {
     }
 }
 
-/// Calls share the live state: one that read a list or map after another wrote it has built on that
-/// write. If several calls wrote such a key, the live value is merged on top.
+/// Calls share the live state, so a call may extend a list or map that another call has written. If
+/// several calls wrote such a key, the live value is merged on top.
 fn apply_latest_writes(
     actions: &mut EventActions,
     answers: &[Event],
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn write_that_builds_on_another_wins() {
+    fn merged_state_has_the_write_that_extends_another() {
         let answers = vec![
             writing("list", json("[1, 2]")),
             writing("list", json("[1]")),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn single_answer_is_unchanged() {
+    fn merge_returns_a_single_answer_unchanged() {
         let mut answer = writing("k", json("1"));
         answer.actions.escalate = Some(true);
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn unwritable_value_is_an_error() {
+    fn merge_rejects_a_value_that_json_cannot_represent() {
         let answers = vec![
             writing("good", json("1")),
             writing("bad", Json::from(f64::NAN)),

@@ -129,7 +129,7 @@ impl Turn<'_> {
     /// Whether the run ends with this agent's answer, so that its last append can release the
     /// lease.
     fn ends_the_run(&self) -> bool {
-        // An agent that another agent runs by itself does not know what that agent does next.
+        // A custom agent may call `run` of this agent directly and emit more events afterwards.
         let known = self.ctx.agent.as_llm_agent();
         known.is_some_and(|known| std::ptr::eq(known, self.agent))
             && self.ctx.is_run_by_runner()

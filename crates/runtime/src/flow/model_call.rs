@@ -191,7 +191,8 @@ impl Turn<'_> {
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
                 BeforeModel::Answer(answer) => {
-                    // Its calls run as if the model had made them.
+                    // The calls in this answer run as if the model had made them, so they need the
+                    // tools.
                     request.tools = tools;
                     return Ok(Some(*answer));
                 }
@@ -246,7 +247,7 @@ impl Turn<'_> {
         Err(RunError::Model {
             model: call.request.model.clone(),
             source: Arc::try_unwrap(error).unwrap_or_else(|kept| {
-                // A callback has kept the error; the run needs only its code and message.
+                // A callback still holds the error, so copy its code and message.
                 ModelError {
                     code: kept.code.clone(),
                     message: kept.message.clone(),

@@ -29,7 +29,7 @@ pub(super) fn process(agent: &LlmAgent, model: &dyn Model, request: &mut LlmRequ
     request.append_instruction(HINT);
 }
 
-/// The answer that the tool call gave, as an event of the agent.
+/// Turns the answer in the tool call into an event of the agent.
 pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Option<Event> {
     let calls = answered.function_responses();
     let is_answer = |name: Option<&str>| name == Some(SET_MODEL_RESPONSE);

@@ -27,8 +27,8 @@ enum AnswerPart {
 }
 
 impl Turn<'_> {
-    /// Emits answers, which `merged` has in one event. Replaces oversized parts by a notice for the
-    /// model; fails if even the notice does not fit.
+    /// Emits answers, which `merged` has in one event. Replaces oversized parts with a notice for
+    /// the model; fails if even the notice does not fit.
     pub(super) async fn emit_answers(
         &mut self,
         mut answers: Vec<Event>,
@@ -75,7 +75,8 @@ impl ExceededLimit {
     fn make_room(self, answers: &mut [Event], told: &mut [Option<AnswerPart>]) -> bool {
         let mut over = match self.what {
             LimitKind::Event => self.found.saturating_sub(self.limit),
-            // The new share of a state is unknown, so remove the writes of one call at a time.
+            // How much each call adds to the state is unknown, so remove the writes of one call at
+            // a time.
             _ => 1,
         };
         let before = told.to_vec();
@@ -136,18 +137,18 @@ impl ExceededLimit {
         let ExceededLimit { what, limit, found } = self;
         let setting = what.setting().unwrap_or_default();
         let why = format!(
-            "the session takes {what} up to {limit}, see Limits::{setting}, and \
-             with all answers it would be {found}"
+            "with all answers, {what} would be {found}, which exceeds the limit of {limit} (see \
+             Limits::{setting})"
         );
         match load {
             AnswerPart::Result => format!(
-                "`{name}()` was called, but its result is too large to be kept: it has {bytes} \
-                 bytes; {why}. Ask for less, for example for a part of it."
+                "`{name}()` was called, but its result is too large to store: it has {bytes} bytes; \
+                 {why}. Request less, for example a part of it."
             ),
             AnswerPart::State => format!(
-                "`{name}()` was called, but what it wrote to the state is too large to be kept: \
-                 it has {bytes} bytes; {why}. Nothing that it wrote is in the state, and its \
-                 result is left out. Let it write less."
+                "`{name}()` was called, but its state changes are too large to store: they have \
+                 {bytes} bytes; {why}. The state changes and the result were discarded. Call it so \
+                 that it writes less."
             ),
         }
     }
@@ -158,7 +159,7 @@ fn replace_part(answer: &mut Event, load: AnswerPart, notice: &str) {
     if load == AnswerPart::State {
         answer.actions.state_delta = Default::default();
     }
-    // The model must see the notice, even if the result skipped it.
+    // The model must see the notice, even if the result skips summarization.
     answer.actions.skip_summarization = None;
     let content = answer.response.content.as_mut();
     let parts = content.and_then(|content| content.parts.as_mut());
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_result_and_state_of_one_call_are_each_left_out_once() {
+    fn oversized_result_and_state_of_one_call_are_each_dropped_once() {
         let mut answers = [answer("f", 5000, 9000), answer("g", 10, 10)];
         let mut told = vec![None; 2];
         let refused = ExceededLimit {
@@ -213,7 +214,7 @@ mod tests {
             found: 14_500,
         };
         assert!(refused.make_room(&mut answers, &mut told));
-        assert!(said(&answers[0]).contains("what it wrote to the state"));
+        assert!(said(&answers[0]).contains("its state changes"));
         assert!(answers[0].actions.state_delta.is_empty());
         // An estimate may remove small parts too, but nothing is removed twice.
         let before = answers.clone();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn call_keeps_small_state_writes_when_its_result_is_left_out() {
+    fn small_state_writes_are_kept_when_the_result_is_dropped() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = ExceededLimit {
             what: LimitKind::Event,
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_below_its_limit_removes_nothing() {
+    fn size_below_the_limit_removes_nothing() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = ExceededLimit {
             what: LimitKind::Event,
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_about_other_limits_change_no_answer() {
+    fn exceeded_limit_of_another_kind_removes_nothing() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = ExceededLimit {
             what: LimitKind::Batch,

@@ -29,7 +29,7 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
     let events = ctx.events();
     let answers = |words: &Event| !words.function_responses().is_empty();
     if !ctx.is_resumable() && !ctx.last_user_message(&events).is_some_and(answers) {
-        // Such a run begins with a text message, and its calls run when they are made.
+        // The run begins with a text message, and its calls run when they are made.
         return Decision::Ask;
     }
     let run = ctx.events_on_branch(ctx.events_of_run(&events));

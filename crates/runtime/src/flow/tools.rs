@@ -1,5 +1,5 @@
 //! Processor `tools`: declares the agent's tools and lets them change the request. If a tool hangs,
-//! its change is skipped; if a toolset hangs, its tools are.
+//! its change is skipped; if a toolset hangs, its tools are omitted.
 
 use futures_util::future::join_all;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The error text for a tool or toolset that times out here.
-const TOO_LATE: &str = "did not add to the request";
+const TOO_LATE: &str = "did not finish processing the request";
 
 pub(super) async fn process(
     agent: &LlmAgent,

@@ -133,7 +133,7 @@ impl Turn<'_> {
     }
 }
 
-/// The agent of that name below, above or beside the transferring one, whatever runs it there.
+/// Finds the sub-agent, parent or sibling with this name that the agent may transfer to.
 pub(crate) fn related(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Agent>> {
     let from = &ctx.agent;
     let is_it = |agent: &&Arc<dyn Agent>| agent.name() == name && name != from.name();

@@ -29,7 +29,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<LlmResponse, ModelError>
 /// use retain_core::{Content, LlmResponse};
 /// use retain_runtime::{LlmRequest, Model, ModelStream};
 ///
-/// /// Says back what it was told last.
+/// /// Repeats the last message.
 /// #[derive(Debug)]
 /// struct Echo;
 ///

@@ -1,8 +1,8 @@
 //! `SaveFilesAsArtifactsPlugin`: saves files of a user's message as artifacts and replaces them by
 //! a text with their names.
 //!
-//! The files are saved when the message arrives, and the message's own event records them: the log
-//! knows a file as soon as it has the message.
+//! The files are saved when the message arrives, and the message's own event records them, so the
+//! log records a file together with its message.
 
 use async_trait::async_trait;
 use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Part};
@@ -89,7 +89,9 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
 
     async fn on_user_message(&self, read: &ReadMessage<'_>) -> HookResult<Content> {
         let Some(artifacts) = read.artifacts else {
-            tracing::warn!("no artifact service is configured: files of messages are not saved");
+            tracing::warn!(
+                "no artifact service is configured; the files of messages are not saved"
+            );
             return Ok(Some(read.message.clone()));
         };
         let (mut parts, mut is_changed) = (Vec::new(), false);

@@ -179,7 +179,7 @@ impl RunnerBuilder {
         self
     }
 
-    /// Runs as tools of another run, on that run's scheduler.
+    /// Marks the runs as tools of another run, whose scheduler they use.
     pub(crate) fn host_scheduler(mut self, host: &Arc<Scheduler>) -> Self {
         self.host = Some(Arc::clone(host));
         self
@@ -200,7 +200,7 @@ impl RunnerBuilder {
         self
     }
 
-    /// Builds the runner, or returns an error if the description is invalid.
+    /// Builds the runner, or returns an error if the configuration is invalid.
     pub fn build(self) -> Result<Runner, BuildError> {
         self.check()?;
         let missing = |reason: &str| BuildError::new("runner", reason);

@@ -150,7 +150,7 @@ impl Runner {
         self.run_with(user_id, session_id, request).await
     }
 
-    /// As [`run`](Self::run), with all options.
+    /// Like [`run`](Self::run), with all options.
     pub async fn run_with(
         &self,
         user_id: &str,
@@ -264,7 +264,7 @@ impl Runner {
         self.run_blocking_with(user_id, session_id, RunRequest::new(message))
     }
 
-    /// As [`run_blocking`](Self::run_blocking), with all options.
+    /// Like [`run_blocking`](Self::run_blocking), with all options.
     pub fn run_blocking_with(
         &self,
         user_id: &str,

@@ -1,4 +1,4 @@
-//! Rewinding a session: one more event takes back everything from a run on.
+//! Rewinding a session: appends an event that undoes a run and everything after it.
 
 use retain_core::{Event, Rewind, SessionError, SessionKey};
 
@@ -6,8 +6,8 @@ use super::Runner;
 use crate::error::Result;
 
 impl Runner {
-    /// Takes back everything from the first event of the run on: the next run does not see it, and
-    /// the session's own state keys and artifacts get their earlier values. Returns the event that
+    /// Undoes the run and everything after it: the next run does not see those events, and the
+    /// session's own state keys and artifacts get their earlier values. Returns the event that
     /// records the rewind.
     ///
     /// Nothing is deleted; `app:` and `user:` keys and `user:` artifacts stay.
@@ -24,7 +24,7 @@ impl Runner {
         self.rewind_with(user_id, session_id, rewind).await
     }
 
-    /// As [`rewind`](Self::rewind), with options for the wait for the lease. A tool that rewinds
+    /// Like [`rewind`](Self::rewind), with options for the wait for the lease. A tool that rewinds
     /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
     ///
     /// The runner's artifact service restores the artifacts, unless `rewind` names another one.

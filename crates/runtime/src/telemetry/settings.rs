@@ -21,9 +21,10 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Reads the environment. `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` decides if it is set; else
-    /// `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` with `SPAN_ONLY` or `SPAN_AND_EVENT`.
-    /// As in ADK its `true` means log records only, which Retain does not write.
+    /// Reads the environment. `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` takes precedence if set.
+    /// Otherwise `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` enables capture if it is
+    /// `SPAN_ONLY` or `SPAN_AND_EVENT`. As in ADK, `true` means log records only, which Retain does
+    /// not write.
     pub fn from_env() -> Telemetry {
         let read = |name: &str| env::var(name).ok();
         Telemetry::from_values(read(ADK).as_deref(), read(OTEL).as_deref())
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_off_by_default() {
+    fn content_capture_is_off_by_default_and_enabled_by_variables() {
         let is_on = |adk, otel| Telemetry::from_values(adk, otel).content_in_spans;
         assert!(!is_on(None, None));
         for nothing in ["", "no", "false", "0", "NO_CONTENT", "EVENT_ONLY"] {

@@ -89,7 +89,7 @@ impl LoadArtifactsTool {
             loaded = ctx.load_artifact(&name, None).await?;
         }
         let Some(part) = loaded else {
-            tracing::debug!(artifact = ?name, "an artifact is listed but not there");
+            tracing::debug!(artifact = ?name, "a listed artifact no longer exists");
             return Ok(None);
         };
         let Some(process) = &self.process else {

@@ -129,7 +129,7 @@ mod tests {
     use retain_core::Content;
 
     #[test]
-    fn huge_memories_are_cut_short_and_leave_room_for_others() {
+    fn huge_memories_are_truncated_so_that_others_fit() {
         let memory = |text: String| MemoryEntry {
             content: Content::user(text),
             author: Some("user".to_owned()),

@@ -100,7 +100,7 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
     /// the thread delays the other calls of the run, and on a single-threaded runtime all tasks:
     /// move blocking work to `tokio::task::spawn_blocking`.
     async fn run(&self, _ctx: ToolContext, _args: JsonMap) -> Result<ToolOutput, ToolError> {
-        let message = format!("tool {} cannot be called", self.name());
+        let message = format!("tool {} does not implement `run`", self.name());
         Err(ToolError::new(message))
     }
 }
@@ -159,7 +159,7 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     async fn close(&self) {}
 }
 
-/// A tool or a toolset, as an agent holds them.
+/// A tool or a toolset of an agent.
 #[derive(Debug, Clone)]
 pub enum ToolSource {
     /// One tool.
@@ -202,7 +202,7 @@ impl ToolSource {
         };
         let limit = ctx.invocation.shared.tool_time_limit;
         let found = run_limited(limit, set.tools(ctx)).await;
-        let found = found.map_err(|trouble| trouble.into_error("gave no tools", limit));
+        let found = found.map_err(|trouble| trouble.into_error("did not list its tools", limit));
         match (found, set.prefix()) {
             (Ok(tools), None) => tools,
             (Ok(tools), Some(prefix)) => tools

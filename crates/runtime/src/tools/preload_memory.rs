@@ -133,9 +133,10 @@ async fn recall(ctx: &ToolContext) -> Recalled {
         Err(error) => {
             tracing::warn!(
                 kind = error_kind(&error),
-                "memory could not be searched; the turn goes on without it"
+                "failed to search memory; the run continues without it"
             );
-            tracing::debug!(error = ?error.to_string(), "memory could not be searched; the turn goes on without it");
+            tracing::debug!(error = ?error.to_string(), "failed to search memory; the run continues \
+                                                         without it");
             None
         }
     }
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_tokens_are_bounded() {
+    fn preloaded_block_is_limited_by_entries_and_tokens() {
         let many: Vec<_> = (0..10)
             .map(|n| memory("user", &format!("fact {n}")))
             .collect();
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_memory_does_not_hide_the_others() {
+    fn long_memories_are_truncated_so_that_others_fit() {
         let long = memory("user", &"long ".repeat(4_000));
         let tool = preload_memory_tool(5).with_max_tokens(200);
         let text = tool.text(&[

@@ -92,17 +92,14 @@ async fn tool_event_records_the_saved_artifact() {
 }
 
 #[tokio::test]
-async fn saving_without_a_service_says_how_to_configure_one() {
+async fn error_of_saving_without_an_artifact_service_says_how_to_configure_one() {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = ScriptedModel::new("scripted").reply(call("keep", r#"{"name": "a.txt"}"#));
     let runner = runner(&sessions, keeping_agent(model)).build().unwrap();
     let run = runner.run(USER, Some(SESSION), "Keep it.").await.unwrap();
     let error = run.answer().await.unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("give the runner one with `artifact_service`"),
-        "{text}"
-    );
+    assert!(text.contains("set one with `artifact_service`"), "{text}");
 }
 
 async fn instructed(instruction: Instruction, with_service: bool) -> Result<String, RunError> {
@@ -135,7 +132,7 @@ async fn instructed(instruction: Instruction, with_service: bool) -> Result<Stri
 }
 
 #[tokio::test]
-async fn instructions_quote_the_newest_version() {
+async fn instruction_contains_the_newest_version_of_an_artifact() {
     let text = "<{artifact.a.txt}|{artifact.user:b}|{artifact.none?}>";
     let sent = instructed(text.into(), true).await.unwrap();
     assert!(sent.contains("<new|shared|>"), "{sent}");
@@ -276,7 +273,7 @@ async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> St
 }
 
 #[tokio::test]
-async fn message_files_are_saved_rejected_or_left_inline() {
+async fn files_of_a_message_are_saved_rejected_or_left_inline() {
     let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), true).await;
     let expected = "[Uploaded Artifact: \"a.bin\"]
 \"HTTPS://files/a.bin\" \"a.bin\"

@@ -254,7 +254,7 @@ async fn hooks_run_in_the_order_of_adk_with_plugins_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn first_answering_hook_skips_the_remaining_hooks() {
+async fn first_hook_that_answers_skips_the_remaining_hooks() {
     let cases = [
         ("before_run", vec!["user: Hi", "model: no run"]),
         ("before_agent", vec!["user: Hi", "a: no agent"]),
@@ -435,7 +435,7 @@ async fn callback_ingests_into_memory_or_gets_a_clear_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_model_error_answer_passes_through_after_model() {
+async fn answer_of_on_model_error_is_passed_to_after_model() {
     for (name, sessions) in services().await {
         let agent = LlmAgent::builder("a")
             .model(ScriptedModel::new("m").reply(ModelError::new("down")))

@@ -73,7 +73,7 @@ const SEALED: [&str; 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_run_is_sealed_with_an_aborted_event() {
+async fn cancelled_run_ends_with_an_aborted_event() {
     for (name, sessions) in services().await {
         let seen = Arc::<Seen>::default();
         let agent = hanging_agent(&seen);
@@ -149,7 +149,7 @@ async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_cancelled_before_the_first_event_is_sealed() {
+async fn run_cancelled_before_the_first_event_ends_with_an_aborted_event() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply("never taken").reply("later");
         let agent = LlmAgent::builder("a")
@@ -189,8 +189,8 @@ async fn caller_dropped_while_queued_does_not_block_the_next_run() {
         }
         first.handle().cancel();
         first.collect_events().await.unwrap();
-        // The queued message may still be appended, as a run that is sealed at once; it blocks
-        // nobody.
+        // The queued message may still be appended, as a run that is sealed at once. It must not
+        // block this run.
         let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
     }
@@ -261,7 +261,7 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_caller_keeps_its_lease() {
+async fn lease_is_renewed_while_the_caller_does_not_poll() {
     // The lease would expire before the caller polls for the next event.
     let clock = LeaseClock::default();
     let sessions = clock.sessions();
@@ -321,7 +321,7 @@ impl retain_runtime::Plugin for Hanging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancel_releases_the_session_from_a_hanging_plugin() {
+async fn cancel_releases_the_session_while_a_plugin_hangs() {
     let sessions: Arc<dyn retain_core::SessionService> =
         Arc::new(retain_stores::InMemorySessionService::new());
     let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");

@@ -156,7 +156,7 @@ async fn sliding_window_summarizes_every_second_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_continue_while_a_summary_is_in_progress() {
+async fn next_turn_runs_while_a_summary_is_in_progress() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);

@@ -425,7 +425,7 @@ async fn agent_tool_fails_with_the_message_of_the_inner_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_agent_that_exits_runs_no_after_agent_callback() {
+async fn parallel_agent_that_exits_does_not_run_its_after_agent_callback() {
     for (name, sessions) in services().await {
         let leaves = agent("leaves", vec![call("exit_loop", "{}").into()])
             .tool(exit_loop_tool())

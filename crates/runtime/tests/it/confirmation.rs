@@ -108,7 +108,7 @@ async fn rejected_call_does_not_run_and_is_reported_to_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn call_without_approval_runs_beside_a_pending_one() {
+async fn call_that_needs_no_approval_runs_while_another_is_pending() {
     for (name, sessions) in services().await {
         let both = vec![call("pay", r#"{"amount": 5}"#), call("look", "{}")];
         let (runner, paid) = payer(&sessions, vec![both.into(), "Done.".into()]);
@@ -179,7 +179,7 @@ async fn approval_of_a_forged_call_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_confirmation_needs_its_own_answer() {
+async fn each_call_needs_its_own_confirmation() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), pay(), "Done.".into()]);
         turn(&runner, "Pay twice!").await;
@@ -195,7 +195,7 @@ async fn each_confirmation_needs_its_own_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeated_approval_runs_no_after_agent_callback() {
+async fn repeated_approval_does_not_run_the_after_agent_callback() {
     for (name, sessions) in services().await {
         let pay = FunctionTool::new("pay", "Pays.", |_: ToolContext, _: Amount| async {
             Ok::<_, ToolError>(serde_json::json!({"paid": true}))

@@ -24,7 +24,7 @@ use retain_stores::{InMemorySessionService, SqliteSessionService};
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// Long enough to see that something hangs.
+/// The timeout of hanging code in these tests.
 const SHORT: Duration = Duration::from_millis(5);
 
 fn hanging() -> FunctionTool {
@@ -67,7 +67,7 @@ async fn hanging_tool_times_out_and_the_turn_continues() {
             "{name}: {told:?}"
         );
         assert_eq!(told[2], "a: Done.", "{name}");
-        // Its effects up to the timeout are kept.
+        // The effects of the call before the timeout are kept.
         let session = stored(&sessions).await;
         assert_eq!(session.state["begun"], true, "{name}");
         assert_eq!(session.state["noted"], true, "{name}");
@@ -453,7 +453,7 @@ async fn toolset_failing_to_process_a_request_is_skipped() {
 }
 
 #[tokio::test]
-async fn tool_hanging_on_a_request_is_skipped_and_the_turn_continues() {
+async fn tool_that_hangs_while_processing_a_request_is_skipped() {
     for (name, sessions) in services().await {
         let answer = run_with_addition(&sessions, BadAddition(Trouble::Hangs).into()).await;
         assert_eq!(answer.unwrap(), "bad note", "{name}");
@@ -461,7 +461,7 @@ async fn tool_hanging_on_a_request_is_skipped_and_the_turn_continues() {
 }
 
 #[tokio::test]
-async fn tool_failing_on_a_request_fails_the_run_and_is_named() {
+async fn tool_that_fails_to_process_a_request_fails_the_run_and_is_named() {
     for (name, sessions) in services().await {
         for (trouble, why) in [
             (Trouble::Panics, "panicked: bad day"),
@@ -487,7 +487,7 @@ fn panicking<T>() -> Result<T, BoxError> {
 }
 
 #[tokio::test]
-async fn panicking_callback_is_named_and_releases_the_session() {
+async fn panicking_callback_is_named_in_the_error_and_releases_the_session() {
     type Add = fn(LlmAgentBuilder) -> LlmAgentBuilder;
     let cases: [(&str, Add); 6] = [
         ("before_agent", |a| {
@@ -540,7 +540,7 @@ impl Agent for Panicking {
 }
 
 #[tokio::test]
-async fn panicking_agent_tool_or_parallel_agent_is_named() {
+async fn panicking_agent_tool_or_parallel_agent_is_named_in_the_error() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(call("p", r#"{"request": "?"}"#));
         let agent = LlmAgent::builder("a").model(model.otherwise(|_| "Still here."));

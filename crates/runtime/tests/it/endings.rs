@@ -18,7 +18,7 @@ fn saying(text: &'static str) -> LlmAgent {
     LlmAgent::builder("a").model(model).build().unwrap()
 }
 
-/// Run on the session, which must be free.
+/// Start a run that must get the lease without waiting.
 async fn must_be_free(runner: &Runner, name: &str) {
     let next = runner.run_with(USER, Some(SESSION), at_once("next")).await;
     let next = next.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -26,7 +26,7 @@ async fn must_be_free(runner: &Runner, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancel_after_the_answer_changes_nothing() {
+async fn cancel_after_the_final_answer_has_no_effect() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, saying("Hello!")).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
@@ -64,7 +64,7 @@ impl Agent for Wrapper {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn wrapping_agent_emits_the_last_event_of_a_turn() {
+async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
     for (name, sessions) in services().await {
         let inner = saying("answer");
         let agent = Wrapper {
@@ -101,7 +101,7 @@ async fn wrapping_agent_emits_the_last_event_of_a_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn model_output_after_a_call_is_stored_in_the_same_turn() {
+async fn model_response_after_a_call_stays_in_its_turn() {
     for (name, sessions) in services().await {
         let show = FunctionTool::new("show", "", |ctx: ToolContext, (): ()| async move {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
@@ -403,7 +403,7 @@ async fn invalid_message_creates_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_caller_loses_the_session_after_the_idle_limit() {
+async fn caller_that_stops_polling_loses_its_lease_after_the_idle_limit() {
     let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(150));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
@@ -424,7 +424,7 @@ async fn idle_caller_loses_the_session_after_the_idle_limit() {
 }
 
 #[test]
-fn lease_is_renewed_after_the_first_runtime_ends() {
+fn lease_is_renewed_after_the_tokio_runtime_of_an_earlier_run_ends() {
     let clock = LeaseClock::default();
     let sessions = clock.sessions();
     let agent = Wrapper {

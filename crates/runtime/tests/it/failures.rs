@@ -221,7 +221,7 @@ async fn template_with_a_missing_state_key_names_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn error_response_of_the_model_does_not_fail_the_run() {
+async fn response_with_an_error_code_does_not_fail_the_run() {
     for (name, sessions) in services().await {
         let response = LlmResponse {
             error_code: Some("SAFETY".into()),

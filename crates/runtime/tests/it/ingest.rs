@@ -209,7 +209,7 @@ async fn permanent_ingest_failure_is_reported_and_retried_with_the_next_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_memory_service_is_not_overloaded_and_loses_nothing() {
+async fn slow_memory_service_limits_concurrent_ingests_and_loses_nothing() {
     const SESSIONS: usize = 20;
     let memory = Faulty::closed();
     let (runner, _) = remembering(&memory, 2 * SESSIONS);

@@ -84,7 +84,7 @@ fn failure(error: RunError) -> (LimitKind, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn result_of_50_mb_is_reported_to_the_model_and_the_turn_continues() {
+async fn result_of_50_mib_is_replaced_by_an_error_and_the_turn_continues() {
     for (name, sessions) in services().await {
         let tools = vec![returning("dump", 50 * MIB), writing("note", "noted", 3)];
         let runner = runner(&sessions, calling(&[&["dump", "note"]], tools));
@@ -93,8 +93,8 @@ async fn result_of_50_mb_is_reported_to_the_model_and_the_turn_continues() {
         assert_eq!(told.len(), 3, "{name}");
         let answer = &told[1];
         let why = [
-            "`dump()` was called, but its result is too large to be kept: it has 524288",
-            "up to 16777216, see Limits::event_bytes",
+            "`dump()` was called, but its result is too large to store: it has 524288",
+            "exceeds the limit of 16777216 (see Limits::event_bytes)",
             r#"note -> {"ok":true}"#,
         ];
         for part in why {
@@ -142,7 +142,7 @@ fn adding(name: &'static str, value: i64, turn: Arc<Notify>, next: Arc<Notify>) 
 }
 
 #[tokio::test]
-async fn oversized_call_keeps_the_state_list_of_two_other_calls() {
+async fn dropping_an_oversized_result_keeps_the_merged_state_of_other_calls() {
     for (name, sessions) in small_services().await {
         let turns: [Arc<Notify>; 3] = Default::default();
         turns[0].notify_one();
@@ -163,7 +163,7 @@ async fn oversized_call_keeps_the_state_list_of_two_other_calls() {
 }
 
 #[tokio::test]
-async fn oversized_state_write_is_dropped_everywhere() {
+async fn oversized_state_write_is_neither_stored_nor_visible_later() {
     for (name, sessions) in small_services().await {
         let tools = vec![
             writing("hoard", "big", 2 * EVENT_BYTES),
@@ -173,7 +173,7 @@ async fn oversized_state_write_is_dropped_everywhere() {
         let agent = calling(&[&["hoard", "note"], &["look"]], tools);
         let runner = runner(&sessions, agent).build().unwrap();
         let told = told(name, &runner).await;
-        let why = "what it wrote to the state is too large to be kept";
+        let why = "its state changes are too large to store";
         assert!(told[1].contains(why), "{name}: {}", told[1]);
         assert!(
             told[1].ends_with(r#"note -> {"ok":true}"#),
@@ -188,7 +188,7 @@ async fn oversized_state_write_is_dropped_everywhere() {
 }
 
 #[tokio::test]
-async fn full_state_rejects_the_call_but_not_the_turn() {
+async fn state_over_its_limit_fails_the_call_but_not_the_turn() {
     for (name, sessions) in small_services().await {
         for key in ["user:log", "app:log", "log"] {
             let half = EVENT_BYTES / 2;
@@ -279,7 +279,7 @@ async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
             "{name}: {}",
             told[1]
         );
-        // The model sees this error, although it would not see the result.
+        // The model sees this error, although the tool skips summarization of its result.
         assert_eq!(told[2], "outer: Done.", "{name}");
     }
 }
@@ -389,7 +389,7 @@ impl Plugin for Talkative {
 }
 
 #[tokio::test]
-async fn irreducible_event_fails_the_run_and_releases_the_session() {
+async fn event_that_stays_oversized_fails_the_run_and_releases_the_session() {
     for (name, sessions) in small_services().await {
         let tools = || vec![returning("dump", 2000), writing("note", "noted", 3)];
         let agent = calling(&[&["dump", "note"]], tools());
@@ -408,7 +408,7 @@ async fn irreducible_event_fails_the_run_and_releases_the_session() {
 }
 
 #[tokio::test]
-async fn failing_call_beside_an_oversized_one_keeps_the_rest() {
+async fn failing_call_next_to_an_oversized_one_keeps_the_other_results() {
     for (name, sessions) in small_services().await {
         let late = FunctionTool::untyped("fail", "", None, |_, _| async {
             tokio::task::yield_now().await;

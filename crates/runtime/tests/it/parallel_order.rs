@@ -22,7 +22,7 @@ const REPEATS: usize = 200;
 /// Holds model answers back until the test releases them, by name: `a1` is the first answer of `a`.
 #[derive(Debug, Default)]
 struct Gates {
-    /// Answers that are not released yet; none of them waits if `is_open`.
+    /// Answers that wait for their release. Empty if `is_open`, because then no answer waits.
     waiting: Mutex<HashMap<String, oneshot::Sender<()>>>,
     changed: watch::Sender<()>,
     is_open: bool,
@@ -45,7 +45,8 @@ impl Gates {
         let mut release = Some((name, release));
         poll_fn(|cx| {
             let polled = released.poll_unpin(cx);
-            // Polled first, so that the release always is an outside completion.
+            // Registered only after the first poll, so that the release always is an outside
+            // completion.
             if let Some((name, release)) = release.take() {
                 self.waiting.lock().unwrap().insert(name, release);
                 self.changed.send_replace(());
@@ -56,7 +57,7 @@ impl Gates {
         .unwrap();
     }
 
-    /// Waits until `name` is asked for, then releases it.
+    /// Waits until the answer `name` waits at its gate, then releases it.
     async fn release(&self, name: &str) {
         let mut changed = self.changed.subscribe();
         loop {
@@ -68,13 +69,13 @@ impl Gates {
     }
 }
 
-/// Answers its own name and the number of the call, when its gate opens.
+/// A model that answers with its name and the number of the call when the test releases the answer.
 #[derive(Debug)]
 struct GatedModel {
     name: String,
     calls: Mutex<usize>,
     gates: Arc<Gates>,
-    /// Calls this tool first and answers then.
+    /// The tool that the model calls before it answers.
     tool: Option<String>,
 }
 
@@ -118,7 +119,7 @@ fn leaf(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// Calls a tool that answers at once, then answers.
+/// An agent that calls a tool, which returns at once, and then answers.
 fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let tool = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
         Ok(ToolOutput::from(retain_core::Json::from("seen")))
@@ -127,7 +128,7 @@ fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.tool(tool).build().unwrap()
 }
 
-/// Calls an agent as a tool, then answers. The inner model answers at once.
+/// An agent that calls another agent as a tool and then answers. The inner model answers at once.
 fn leaf_with_agent_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let inner = leaf(&Gates::open(), "inner");
     let agent = LlmAgent::builder(name).model(gated(gates, name, Some("inner")));
@@ -158,7 +159,7 @@ fn rounds(name: &str, count: u32, agents: Vec<Arc<dyn Agent>>) -> Arc<dyn Agent>
     Arc::new(builder.build().unwrap())
 }
 
-/// A tree of agents over the gates.
+/// Builds an agent tree whose models wait at the gates.
 type Tree = fn(&Arc<Gates>) -> Arc<dyn Agent>;
 
 fn loops_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
@@ -208,7 +209,8 @@ fn agent_tools_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     parallel("all", agents)
 }
 
-/// Runs the tree once, releasing answers in the order of `script`; the stored events as text.
+/// Runs the tree once, releasing answers in the order of `script`; returns the stored events as
+/// text.
 async fn run_once(
     sessions: &Arc<dyn SessionService>,
     session: &str,
@@ -272,12 +274,12 @@ async fn assert_log(tree: Tree, script: Option<&str>, expected: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loops_in_parallel_take_turns_when_models_answer_at_once() {
+async fn loops_in_parallel_alternate_when_models_answer_immediately() {
     assert_log(loops_in_parallel, None, "a1 b1 c1 a2 b2 a3 b3").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loops_in_parallel_store_events_in_the_order_of_completions() {
+async fn loops_in_parallel_store_events_in_completion_order() {
     let script = "c1 b1 a1 b2 b3 a2 a3";
     assert_log(loops_in_parallel, Some(script), script).await;
     let script = "a1 a2 a3 b1 c1 b2 b3";
@@ -285,36 +287,36 @@ async fn loops_in_parallel_store_events_in_the_order_of_completions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_in_loop_keeps_the_listed_order_when_models_answer_at_once() {
+async fn parallel_in_loop_keeps_the_listed_order_when_models_answer_immediately() {
     assert_log(parallel_in_loop, None, "a1 b1 a2 b2 a3 b3").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_in_loop_stores_events_in_the_order_of_completions() {
+async fn parallel_in_loop_stores_events_in_completion_order() {
     let script = "b1 a1 a2 b2 b3 a3";
     assert_log(parallel_in_loop, Some(script), script).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sequences_in_parallel_take_turns_when_models_answer_at_once() {
+async fn sequences_in_parallel_alternate_when_models_answer_immediately() {
     let expected = r#"a1 look({"request":"?"}) e1 b1 look -> {"result":"seen"} c2 d1"#;
     assert_log(sequences_in_parallel, None, expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sequences_in_parallel_store_events_in_the_order_of_completions() {
+async fn sequences_in_parallel_store_events_in_completion_order() {
     let script = "c1 e1 a1 c2 b1 d1";
     let expected = r#"look({"request":"?"}) look -> {"result":"seen"} e1 a1 c2 b1 d1"#;
     assert_log(sequences_in_parallel, Some(script), expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_in_parallel_keeps_the_listed_order_when_models_answer_at_once() {
+async fn parallel_in_parallel_keeps_the_listed_order_when_models_answer_immediately() {
     assert_log(parallel_in_parallel, None, "a1 b1 c1 a2 b2 c2").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_in_parallel_stores_events_in_the_order_of_completions() {
+async fn parallel_in_parallel_stores_events_in_completion_order() {
     let script = "a1 c1 b1 b2 c2 a2";
     assert_log(parallel_in_parallel, Some(script), script).await;
     let script = "a1 b1 c1 c2 a2 b2";
@@ -322,7 +324,7 @@ async fn parallel_in_parallel_stores_events_in_the_order_of_completions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agent_tools_in_parallel_take_turns_when_models_answer_at_once() {
+async fn agent_tools_in_parallel_alternate_when_models_answer_immediately() {
     let expected = concat!(
         r#"inner({"request":"?"}) inner({"request":"?"}) c1 "#,
         r#"inner -> {"result":"inner1"} inner -> {"result":"inner1"} c2 a2 b2 c3"#

@@ -73,7 +73,7 @@ impl Attempt {
         self.user.as_deref().unwrap_or(VICTIM)
     }
 
-    /// Whether it is added to the victim's own memories.
+    /// Whether the attempt is added to the victim's own memories.
     fn is_of_victim(&self) -> bool {
         (self.app(), self.user()) == (APP, VICTIM)
     }
@@ -314,7 +314,7 @@ fn text_of(content: &Content) -> String {
 }
 
 #[test]
-fn attempts_are_numerous_and_distinct() {
+fn injection_attempts_are_numerous_and_distinct() {
     let attempts = attempts();
     assert!(attempts.len() >= 60, "{}", attempts.len());
     let names: HashSet<&str> = attempts.iter().map(|it| it.name.as_str()).collect();
@@ -323,7 +323,7 @@ fn attempts_are_numerous_and_distinct() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_stay_inside_the_preloaded_block() {
+async fn injected_text_stays_inside_the_preloaded_block() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let scene = Scene::new().await;
         attempt.add(&scene.memory).await.unwrap();
@@ -368,7 +368,7 @@ async fn attempts_stay_inside_the_preloaded_block() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_stay_inside_the_tool_answer() {
+async fn injected_text_stays_inside_the_tool_response() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let scene = Scene::new().await;
         attempt.add(&scene.memory).await.unwrap();
@@ -402,7 +402,7 @@ async fn attempts_stay_inside_the_tool_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_do_not_reach_other_users() {
+async fn injected_text_does_not_reach_other_users() {
     let scene = Scene::new().await;
     for attempt in attempts() {
         let added = attempt.add(&scene.memory).await;
@@ -429,7 +429,7 @@ async fn attempts_do_not_reach_other_users() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_are_traced_and_removed_permanently() {
+async fn injected_memory_is_traced_to_its_origin_and_deleted_permanently() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let (mut scene, name) = (Scene::new().await, &attempt.name);
         attempt.add(&scene.memory).await.unwrap();

@@ -344,7 +344,7 @@ fn awaited(events: &[Arc<Event>]) -> Option<Content> {
     Some(Content::new("user", vec![response.into()]))
 }
 
-/// Run to the end without a stop, answering pending calls; return the stored events.
+/// Run to the end without interruption, answering pending calls; return the stored events.
 async fn whole(sessions: &Arc<dyn SessionService>, team: Team, script: Script) -> Vec<Arc<Event>> {
     let runner = runner_after(sessions, team, script, &[]);
     let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -533,7 +533,7 @@ fn with_callback(all: &mut Agents, is_before: bool) -> Arc<dyn Agent> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callback_answers_are_not_repeated_on_resume() {
+async fn callback_responses_are_not_repeated_on_resume() {
     let script: Script = &[("a", &["A."]), ("b", &["B."])];
     let before: Team = |all| with_callback(all, true);
     let after: Team = |all| with_callback(all, false);

@@ -147,7 +147,12 @@ async fn request_with_an_id_is_idempotent() {
             .run_with(USER, Some(SESSION), other)
             .await
             .unwrap_err();
-        assert!(error.to_string().contains("began with"), "{name}: {error}");
+        assert!(
+            error
+                .to_string()
+                .contains("differs from the message that started run"),
+            "{name}: {error}"
+        );
         assert_eq!(told(&sessions).await, before, "{name}");
     }
 }
@@ -586,7 +591,7 @@ impl Agent for Speaks {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn custom_agent_is_done_when_it_returns() {
+async fn custom_agent_that_returned_is_not_run_on_resume() {
     for (name, sessions) in services().await {
         let both = retain_runtime::ParallelAgent::builder("both").sub_agent(Speaks);
         let both = both.build().unwrap();
@@ -606,7 +611,7 @@ async fn custom_agent_is_done_when_it_returns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn event_after_an_approval_does_not_undo_it() {
+async fn event_appended_after_an_approval_does_not_undo_the_approval() {
     for (name, sessions) in services().await {
         let paid = Arc::new(std::sync::atomic::AtomicU32::new(0));
         let count = Arc::clone(&paid);

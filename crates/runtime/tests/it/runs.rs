@@ -28,7 +28,7 @@ fn weather() -> FunctionTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stored_turn_equals_the_streamed_turn() {
+async fn stored_events_equal_the_streamed_events() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
             .reply(call("weather", r#"{"city": "Oslo"}"#))
@@ -228,7 +228,7 @@ async fn invalid_messages_are_rejected_and_change_nothing() {
             (Content::new("user", vec![]), "has no parts"),
             (
                 Content::new("user", vec![call("f", "{}").into()]),
-                "holds a function call",
+                "contains a function call",
             ),
             (
                 Content::new("user", vec![answer("c1")]),
@@ -236,7 +236,7 @@ async fn invalid_messages_are_rejected_and_change_nothing() {
             ),
             (
                 Content::new("user", vec!["text".into(), answer("c1")]),
-                "beside a function response",
+                "mixes text with a function response",
             ),
             (Content::new("user", vec![answer("")]), "without the id"),
         ];
@@ -342,7 +342,7 @@ async fn run_metadata_is_added_to_every_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_tool_answer_continues_its_run() {
+async fn late_tool_response_continues_its_run() {
     for (name, sessions) in services().await {
         let tool = FunctionTool::untyped("approve", "Asks the boss.", None, |_ctx, _args| async {
             Ok(retain_runtime::ToolOutput::none())
@@ -413,7 +413,7 @@ fn blocking_callers_run_without_a_tokio_runtime() {
 }
 
 #[tokio::test]
-async fn run_completes_on_one_thread() {
+async fn run_completes_on_a_single_threaded_runtime() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
         let runner = runner.build().unwrap();

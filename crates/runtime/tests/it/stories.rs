@@ -92,7 +92,7 @@ fn assert_shown(story: &str, options: &ContentsOptions<'_>, expected: &str) {
 }
 
 #[test]
-fn late_approval_replaces_the_pending_answer() {
+fn late_approval_replaces_the_pending_tool_response() {
     let story = r#"
         user: Refund my order 7, please.
         support calls ask_manager#adk-1: {"order": 7}
@@ -198,7 +198,7 @@ fn interrupted_run_leaves_contents_that_providers_accept() {
 }
 
 #[test]
-fn agent_without_history_sees_only_its_turn() {
+fn agent_with_include_contents_none_sees_only_the_current_turn() {
     let story = r#"
         user: First question.
         judge: First verdict.

@@ -43,7 +43,7 @@ fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixty_four_concurrent_runs_store_sixty_four_whole_turns() {
+async fn concurrent_runs_store_complete_turns() {
     for (name, sessions) in services().await {
         let runner = Runner::builder()
             .app_name(APP)

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn query_value_is_decoded_as_fastapi_decodes_it() {
+    fn query_value_is_decoded_as_in_fastapi() {
         let query = Some("a=1&a=b+c%20d%26&b%5B%5D=%zz%+f%&c");
         assert_eq!(query_value(query, "a").as_deref(), Some("b c d&"));
         assert_eq!(query_value(query, "b[]").as_deref(), Some("%zz% f%"));

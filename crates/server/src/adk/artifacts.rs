@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_parsed_from_its_end() {
+    fn artifact_path_is_parsed_from_its_end() {
         let cases = [
             ("a.txt", "a.txt", ArtifactResource::Artifact),
             ("d/a.txt", "d/a.txt", ArtifactResource::Artifact),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_as_python_reads_numbers() {
+    fn artifact_version_is_parsed_as_in_python() {
         assert_eq!(read_version("latest").ok(), Some(RequestedVersion::Latest));
         assert_eq!(read_version("12").ok(), Some(RequestedVersion::Number(12)));
         assert_eq!(read_version("-1").ok(), Some(RequestedVersion::None));

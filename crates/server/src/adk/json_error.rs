@@ -199,7 +199,7 @@ mod tests {
     use super::as_python;
 
     #[test]
-    fn error_position_equals_that_of_python() {
+    fn json_error_position_matches_python() {
         // The messages of Python 3.11.
         let cases = [
             ("", 0, "Expecting value"),

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_equals_its_sessions_written_one_by_one() {
+    fn session_list_equals_its_sessions_written_one_by_one() {
         let mut sessions = EncodedSessions {
             app: JsonMap::from([("x", 1)]),
             user: JsonMap::from([("y", 2)]),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_state_without_own_state_has_no_leading_comma() {
+    fn session_list_writes_shared_state_without_session_state() {
         let mut sessions = EncodedSessions {
             app: JsonMap::from([("x", 1)]),
             ..EncodedSessions::default()
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_json_form_is_an_error_that_names_the_session() {
+    fn time_that_json_cannot_represent_is_an_error_with_the_session() {
         let mut sessions = EncodedSessions::default();
         sessions.rows.push("s", f64::NAN, "");
         let error = list_text("a", "u", &sessions).unwrap_err().to_string();

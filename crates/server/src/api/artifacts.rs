@@ -203,10 +203,7 @@ struct ArtifactVersionsBody {
 }
 
 fn not_found(key: &ArtifactKey) -> Problem {
-    let detail = format!(
-        "artifact {:?} not found, or not in this version",
-        key.filename
-    );
+    let detail = format!("artifact {:?} or its version not found", key.filename);
     Problem::not_found("artifact_not_found", detail)
 }
 

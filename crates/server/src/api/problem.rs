@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_has_its_status_and_hides_its_cause() {
+    fn problem_has_the_status_of_its_error_and_hides_the_cause() {
         let sessions = [conflict_errors(), request_errors(), store_errors()];
         let sessions = sessions.into_iter().flatten();
         let sessions = sessions.map(|(error, status, code)| (Problem::from(error), status, code));
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn rewind_stopped_by_an_artifact_has_the_artifacts_status() {
+    fn rewind_failed_by_an_artifact_has_the_status_of_the_artifact_error() {
         let stopped = |source: BoxError| {
             let filename = "a.txt".to_owned();
             Problem::from(SessionError::Artifact {

@@ -51,8 +51,8 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         PATH,
         "tailSession",
-        "Events as they are stored; `event: end` when the session is deleted, `event: restart` when \
-         the server stops, `event: error` when the API key is no longer valid",
+        "Stream events as they are stored; `event: end` when the session is deleted, `event: \
+         restart` when the server stops, `event: error` when the API key is no longer valid",
     );
     let tail_it = tail_it
         .query(TAIL)
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_stream_sends_heartbeats() {
+    async fn tail_without_events_sends_heartbeats() {
         let silent: EventStream = Box::pin(stream::pending());
         assert_eq!(texts(silent, 3).await, [":\n\n"; 3]);
     }
 
     #[tokio::test]
-    async fn end_and_failure_are_distinct_last_frames() {
+    async fn end_and_failure_of_a_tail_are_distinct_last_frames() {
         let key = SessionKey::new("a", "u", "s");
         let gone = SessionError::NotFound { key };
         let event = Event::user_text("a\nb");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn key_is_verified_after_silence_and_periodically() {
+    async fn tail_verifies_its_key_after_silence_and_periodically() {
         let refused = || KeyWatch::new(|| async { KeyStatus::Rejected("revoked".to_owned()) });
         let beat = Duration::from_secs(15);
         let silent: EventStream = Box::pin(stream::pending());

@@ -205,7 +205,7 @@ impl Lines {
         let bytes = self.buffer[self.start..end].to_vec();
         (self.start, self.searched) = (next, next);
         self.line += 1;
-        String::from_utf8(bytes).map_err(|_| self.wrong("is not UTF-8"))
+        String::from_utf8(bytes).map_err(|_| self.wrong("not valid UTF-8"))
     }
 
     async fn read_on(&mut self) -> Result<(), SessionError> {
@@ -215,7 +215,7 @@ impl Lines {
         match self.body.next().await {
             Some(Ok(bytes)) if self.buffer.len() + bytes.len() > LINE_BYTES => {
                 self.line += 1;
-                Err(self.wrong("is too long"))
+                Err(self.wrong("the line is too long"))
             }
             Some(Ok(bytes)) => {
                 self.buffer.extend_from_slice(&bytes);
@@ -223,7 +223,7 @@ impl Lines {
             }
             Some(Err(error)) => {
                 self.line += 1;
-                Err(self.wrong(&format!("did not arrive: {error}")))
+                Err(self.wrong(&format!("cannot read the request body: {error}")))
             }
             None => {
                 self.is_ended = true;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_the_same_however_the_body_is_cut() {
+    async fn import_lines_do_not_depend_on_chunk_boundaries() {
         let text = "{\"a\":1}\n\nзwei\nlast".as_bytes();
         let whole = lines(&[text]).await;
         let expected = ["{\"a\":1}", "", "зwei", "last"].map(|it| Ok(it.to_owned()));
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn invalid_utf8_ends_the_lines() {
+    async fn invalid_utf8_in_an_import_is_an_error_with_its_line() {
         let found = lines(&[b"a\n\xff\nb\n"]).await;
         assert_eq!(found[0], Ok("a".to_owned()));
         assert_eq!(
             found[1],
-            Err("line 2 of the import: is not UTF-8".to_owned())
+            Err("line 2 of the import: not valid UTF-8".to_owned())
         );
     }
 }

@@ -83,7 +83,7 @@ fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
     let file = match &config["streaming_mode"] {
         mode if *mode == "none" => "generated-recordings.yaml",
         mode if *mode == "sse" => "generated-recordings-sse.yaml",
-        Json::Null => return Err(format!("{CONFIG} names no streaming_mode").into()),
+        Json::Null => return Err(format!("{CONFIG} has no streaming_mode").into()),
         mode => return Err(format!("unsupported streaming mode: {mode}").into()),
     };
     Ok(Some((Path::new(dir).join(file), message)))

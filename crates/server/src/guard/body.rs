@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trickling_body_times_out() {
+    async fn body_that_arrives_too_slowly_times_out() {
         // Each chunk is in time; all together are not.
         assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
         assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fast_start_does_not_extend_the_timeout() {
+    async fn body_with_a_fast_start_still_times_out() {
         let much = stream::once(async { Bytes::from(vec![b' '; 1_000_000]) });
         let drops = stream::iter(0..100).then(|_| async {
             sleep(Duration::from_secs(20)).await;

@@ -44,7 +44,7 @@ impl Caller {
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), AccessDenied> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
-                Err(AccessDenied(format!("this key has no scope {scope}")))
+                Err(AccessDenied(format!("this API key has no scope {scope}")))
             }
             _ => Ok(()),
         }
@@ -68,7 +68,7 @@ impl Caller {
             return Ok(());
         }
         Err(AccessDenied(
-            "this key is bound to another app or user".to_owned(),
+            "this API key is bound to another app or user".to_owned(),
         ))
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unidentified_caller_has_no_permissions() {
+    fn unauthenticated_caller_has_no_permissions() {
         let caller = Caller::from_extensions(&Extensions::new());
         assert!(caller.is_unauthenticated());
         assert!(caller.check_scope(Scope::SessionsRead).is_err());

@@ -153,7 +153,7 @@ impl Keys {
             return Ok(());
         };
         self.rates.take(key, per_second, now_us).map_err(|seconds| {
-            let detail = "too many requests with this key; see Retry-After";
+            let detail = "too many requests with this API key; see Retry-After";
             Box::new(too_many(path, detail, seconds))
         })
     }

@@ -98,7 +98,8 @@ impl Drop for RequestRecord<'_> {
         let ms = took.as_micros() as f64 / 1e3;
         match status {
             CLIENT_LEFT => {
-                tracing::info!(target: "retain::access", method, route, status, ms, "left alone");
+                tracing::info!(target: "retain::access", method, route, status, ms, "client \
+                                                                                     disconnected");
             }
             _ => tracing::info!(target: "retain::access", method, route, status, ms, "answered"),
         }

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_hosts_do_not_open_a_loopback_address() {
+    fn forwarded_host_is_ignored_on_a_loopback_address() {
         let local = origins(LOCAL, &[]);
         let evil = ("origin", "http://evil.example");
         assert_eq!(
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_host_is_the_own_origin_behind_a_proxy() {
+    fn forwarded_host_counts_as_same_origin_behind_a_proxy() {
         let public = origins(!LOCAL, &[]);
         let page = ("origin", "https://shop.example");
         assert_eq!(status(&public, &[("host", "shop.example"), page]), 403);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_empties_and_refills() {
+    fn rate_limit_bucket_empties_and_refills() {
         let rates = Rates::default();
         let took = |now_us| rates.take("a", 2.0, now_us);
         assert_eq!([took(0), took(0), took(0), took(0)], [Ok(()); 4]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn full_buckets_are_dropped_when_there_are_many() {
+    fn full_rate_limit_buckets_are_dropped_when_there_are_many() {
         let rates = Rates::default();
         for key in 0..BUCKETS_MAX {
             rates.take(&key.to_string(), 1.0, 0).unwrap();

@@ -104,8 +104,11 @@ pub(super) async fn admit(
     held.map(Some).map_err(|holder| {
         let (status, detail) = match holder {
             StreamOwner::All => (503, "too many open streams and runs; see Retry-After"),
-            StreamOwner::Key(_) => (429, "this key has too many streams; see Retry-After"),
-            StreamOwner::User(..) => (429, "this user has too many streams; see Retry-After"),
+            StreamOwner::Key(_) => (
+                429,
+                "this API key has too many open streams; see Retry-After",
+            ),
+            StreamOwner::User(..) => (429, "this user has too many open streams; see Retry-After"),
         };
         let mut response = fault(request.uri().path(), status, detail);
         let seconds = HeaderValue::from_static("5");
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropped_permit_is_available_again() {
+    fn dropped_stream_permit_is_available_again() {
         let streams = Streams::default();
         let ada = StreamOwner::User("shop".to_owned(), "ada".to_owned());
         let hold = || streams.hold(vec![(StreamOwner::All, 2), (ada.clone(), 1)]);

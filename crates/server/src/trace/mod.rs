@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_runs_are_evicted_by_count() {
+    fn oldest_traced_runs_are_evicted_by_count() {
         let traces = Traces::default();
         for run in 0..RUNS_MAX + 5 {
             traced(&traces, run, 10);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_runs_are_evicted_by_bytes() {
+    fn oldest_traced_runs_are_evicted_by_bytes() {
         let traces = Traces::default();
         let each = 1 << 19;
         for run in 0..2 * BYTES_MAX / each {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn run_size_is_limited() {
+    fn spans_and_bytes_of_a_traced_run_are_limited() {
         let traces = Traces::default();
         let root = begun(&traces, run_of("ada", "e-1"), 1);
         let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_with_one_id_of_two_users_are_separate() {
+    fn traced_runs_with_the_same_id_of_two_users_are_separate() {
         let traces = Traces::default();
         for user in ["ada", "bob"] {
             let root = begun(&traces, run_of(user, "e-1"), 1);

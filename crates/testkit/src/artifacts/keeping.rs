@@ -46,7 +46,7 @@ pub async fn load_returns_the_newest_or_the_requested_version(harness: ArtifactH
 }
 
 /// An unknown name or version loads as `None`, not as an error.
-pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
+pub async fn missing_artifact_loads_as_none(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let nothing = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
     assert!(nothing.unwrap().is_empty());
@@ -72,7 +72,7 @@ pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
 }
 
 /// Data, text and the display name are returned byte for byte.
-pub async fn bytes_and_text_are_stored_exactly(harness: ArtifactHarness) {
+pub async fn artifact_bytes_and_text_are_stored_exactly(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let all: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let named = Blob {
@@ -103,7 +103,7 @@ pub async fn bytes_and_text_are_stored_exactly(harness: ArtifactHarness) {
 }
 
 /// Each version keeps its time, media type and custom metadata.
-pub async fn versions_have_time_type_and_metadata(harness: ArtifactHarness) {
+pub async fn artifact_versions_have_time_type_and_metadata(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let notes = JsonMap::from([("n", Json::parse(r#"{"a_b":[1,2.5,null]}"#).unwrap())]);
     let part = Part::bytes(vec![1], "image/png");
@@ -162,7 +162,7 @@ pub async fn parts_without_content_are_refused(harness: ArtifactHarness) {
 }
 
 /// The tombstone that a rewind saves loads as `None`; earlier versions stay.
-pub async fn a_tombstone_loads_as_nothing(harness: ArtifactHarness) {
+pub async fn tombstone_of_an_artifact_loads_as_none(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts
         .save_artifact(&key("a"), Part::text("x"), None)
@@ -182,7 +182,7 @@ pub async fn a_tombstone_loads_as_nothing(harness: ArtifactHarness) {
 }
 
 /// Deleting an artifact removes all its versions; its name starts again at version 0.
-pub async fn deleting_removes_all_versions(harness: ArtifactHarness) {
+pub async fn deleting_an_artifact_removes_all_versions(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["a", "b"] {
         for _ in 0..3 {
@@ -207,7 +207,7 @@ pub async fn deleting_removes_all_versions(harness: ArtifactHarness) {
 }
 
 /// `doc` and `doc/nested` are two artifacts.
-pub async fn deleting_keeps_nested_names(harness: ArtifactHarness) {
+pub async fn deleting_an_artifact_keeps_nested_names(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["doc", "doc/nested", "doc/nested/more"] {
         artifacts
@@ -249,7 +249,7 @@ pub async fn concurrent_saves_get_distinct_versions(harness: ArtifactHarness) {
 }
 
 /// A second instance reads what the first one saved and continues its version numbers.
-pub async fn second_instance_continues_versions(harness: ArtifactHarness) {
+pub async fn second_instance_continues_the_version_numbers(harness: ArtifactHarness) {
     if !harness.is_durable() {
         return;
     }

@@ -89,7 +89,7 @@ pub async fn references_load_their_target(harness: ArtifactHarness) {
 }
 
 /// Saving a reference to another app, user or session is rejected.
-pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
+pub async fn references_to_another_scope_are_refused(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
     };
@@ -159,7 +159,7 @@ pub async fn invalid_references_are_refused(harness: ArtifactHarness) {
 }
 
 /// Circular references are an error, not an endless loop.
-pub async fn circular_references_fail(harness: ArtifactHarness) {
+pub async fn circular_references_are_an_error(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
     };

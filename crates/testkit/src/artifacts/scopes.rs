@@ -8,7 +8,7 @@ use super::{ArtifactHarness, hostile_name, key};
 use crate::random::Random;
 
 /// A session lists its own names and the user's, sorted; without a session only the user's.
-pub async fn names_are_listed_sorted(harness: ArtifactHarness) {
+pub async fn artifact_names_are_listed_in_order(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["b.txt", "user:a", "a/b", "Z", "é", "user:zz/x"] {
         artifacts
@@ -89,7 +89,7 @@ pub async fn artifacts_are_isolated_by_scope(harness: ArtifactHarness) {
 }
 
 /// A session may be called `user`.
-pub async fn session_may_have_any_name(harness: ArtifactHarness) {
+pub async fn session_names_do_not_collide_with_the_user_scope(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for session in ["user", "users", "artifacts", "s 1", "é", "a.b", "..."] {
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", session), "a");
@@ -109,7 +109,7 @@ pub async fn session_may_have_any_name(harness: ArtifactHarness) {
 }
 
 /// Without a session, a name must belong to the user; otherwise it is rejected.
-pub async fn list_without_session_returns_user_artifacts(harness: ArtifactHarness) {
+pub async fn name_without_a_session_belongs_to_the_user_or_is_refused(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let bare = ArtifactKey::of_user("app", "ada", "a");
     let saved = artifacts.save_artifact(&bare, Part::text("x"), None).await;
@@ -175,7 +175,7 @@ pub async fn owners_with_path_traversal_are_refused(harness: ArtifactHarness) {
 
 /// A hostile name is either stored unchanged and listed, or rejected. It never reaches another
 /// artifact, unless both names mean the same path.
-pub async fn hostile_names_are_kept_separate_or_refused(harness: ArtifactHarness) {
+pub async fn hostile_names_are_stored_separately_or_refused(harness: ArtifactHarness) {
     let seed = 20_261_116;
     println!("seed {seed}");
     let artifacts = harness.service().await;

@@ -144,7 +144,7 @@ impl Disk {
 
     fn find(&self, name: &str) -> Result<usize, String> {
         let file = self.names.get(name).and_then(Name::file);
-        file.ok_or_else(|| format!("{name} was never made"))
+        file.ok_or_else(|| format!("{name} was never created"))
     }
 
     fn rename(&mut self, name: &str, file: Option<usize>) {
@@ -194,7 +194,7 @@ impl Disk {
             }
             return Ok(());
         }
-        Err("a write ended that never began".to_owned())
+        Err("a write ended without a start".to_owned())
     }
 
     fn synced(&mut self, moment: &Moment, name: &str, result: i64) -> Result<(), String> {
@@ -229,7 +229,7 @@ impl Disk {
 
     fn began(&mut self, moment: &Moment) -> Result<u64, String> {
         let began = self.syncs.remove(&moment.call);
-        began.ok_or_else(|| "a sync ended that never began".to_owned())
+        began.ok_or_else(|| "a sync ended without a start".to_owned())
     }
 
     /// Return the folder as it could be after a power failure at this moment.
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn synced_write_survives_and_later_write_may() {
+    fn synced_write_survives_and_unsynced_write_may_be_lost() {
         let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"old");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_only_what_ended_before_it_began() {
+    fn sync_covers_only_writes_that_ended_before_it_began() {
         let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"a");
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn file_length_may_survive_without_its_bytes() {
+    fn file_length_may_survive_a_crash_without_its_bytes() {
         let mut story = MomentBuilder::default();
         story.make("x");
         story.sync("x");
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_sync_leaves_writes_uncertain_forever() {
+    fn writes_before_a_failed_sync_stay_uncertain() {
         let mut story = MomentBuilder::default();
         story.make("x");
         story.write("x", 0, b"a");

@@ -187,11 +187,14 @@ impl Reader {
             return self.end(call, None);
         }
         if let Some(resumed) = rest.strip_prefix("<... ") {
-            let call = self.open.remove(thread).ok_or("resumed but never begun")?;
-            let (_, rest) = resumed.split_once(" resumed>").ok_or("not understood")?;
+            let call = self
+                .open
+                .remove(thread)
+                .ok_or("the call resumes without a start")?;
+            let (_, rest) = resumed.split_once(" resumed>").ok_or("unknown format")?;
             return self.end(call, result_of(rest)?);
         }
-        let (name, arguments) = rest.split_once('(').ok_or("not understood")?;
+        let (name, arguments) = rest.split_once('(').ok_or("unknown format")?;
         if let Some((arguments, _)) = arguments.split_once(" <unfinished ...>") {
             let call = self.begin(name, arguments)?;
             self.open.insert(thread.to_owned(), call);
@@ -242,7 +245,7 @@ impl Reader {
                         Ok(())
                     }
                     None => {
-                        Err("killed while a file was changed; nobody knows if it was".to_owned())
+                        Err("killed during a change of a file; the outcome is unknown".to_owned())
                     }
                 },
             },
@@ -499,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_two_threads_are_separated() {
+    fn interleaved_system_calls_of_two_threads_are_parsed() {
         let found = moments(
             "7 openat(AT_FDCWD<⟨/⟩>, \"⟨/d/x⟩\", O_RDWR|O_CREAT, 0644) = 3<⟨/d/x⟩>\n\
              7 pwrite64(3<⟨/d/x⟩>, \"⟨ab⟩\", 2, 512 <unfinished ...>\n\
@@ -545,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn outcome_of_an_unreturned_call_is_inferred_from_its_effect() {
+    fn outcome_of_an_unfinished_system_call_is_inferred_from_its_effect() {
         let folder = crate::scratch::folder();
         let path = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("kept"), "..ab").unwrap();
@@ -564,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn other_folders_and_shared_memory_are_ignored() {
+    fn system_calls_on_other_folders_and_shared_memory_are_ignored() {
         let found = read(
             "7 pwrite64(3<⟨/dx/x⟩>, \"⟨ab⟩\", 2, 0) = 2\n\
              7 pwrite64(3<⟨/d/x-shm⟩>, \"⟨ab⟩\", 2, 0) = 2\n\
@@ -598,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn unreturned_call_has_no_end() {
+    fn unfinished_sync_has_no_end_and_unfinished_write_is_rejected() {
         let ends = [
             " <unfinished ...>\n7 +++ killed by SIGKILL +++",
             " <unfinished ...>) = ?\n7 +++ killed by SIGKILL +++",

@@ -63,7 +63,7 @@ pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
 }
 
 /// Concurrent writers and readers do not fail, and finally every entry is found once.
-pub async fn adding_and_searching_run_concurrently(harness: MemoryHarness) {
+pub async fn concurrent_adds_and_searches_lose_nothing(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut tasks = JoinSet::new();
     for writer in 0..8 {
@@ -151,7 +151,7 @@ pub async fn query_without_words_succeeds(harness: MemoryHarness) {
 }
 
 /// Words are found in scripts without spaces, right-to-left scripts, with marks and with digits.
-pub async fn text_in_any_script_is_found(harness: MemoryHarness) {
+pub async fn words_in_any_script_are_found(harness: MemoryHarness) {
     let memory = harness.service().await;
     let pairs = [
         ("昨日は東京タワーに行きました。", "東京タワー"),

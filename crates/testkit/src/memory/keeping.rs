@@ -19,7 +19,7 @@ pub async fn session_added_twice_is_stored_once(harness: MemoryHarness) {
 }
 
 /// A session that has grown adds its new entries and keeps the existing ones.
-pub async fn grown_session_adds_new_entries(harness: MemoryHarness) {
+pub async fn session_that_has_grown_adds_only_its_new_entries(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut session = session("s1", &["My cat is called Tom."]);
     for number in 2..6 {
@@ -97,7 +97,7 @@ pub async fn deleted_entry_is_not_ingested_again(harness: MemoryHarness) {
 
 /// A user name that some store does not support either has no entries or is rejected as invalid. It
 /// is not reported as a failure of the store.
-pub async fn invalid_user_name_is_empty_or_refused(harness: MemoryHarness) {
+pub async fn invalid_user_name_has_no_entries_or_is_refused(harness: MemoryHarness) {
     let memory = harness.service().await;
     for (app, user) in [("a\0b", "ada"), ("app", "a\0b")] {
         match memory.search_memory(app, user, "tea").await {
@@ -132,7 +132,7 @@ pub async fn memories_survive_a_restart(harness: MemoryHarness) {
 }
 
 /// An image beside a text is returned with it, byte for byte.
-pub async fn non_text_parts_stay_in_the_entry(harness: MemoryHarness) {
+pub async fn entry_keeps_its_non_text_parts(harness: MemoryHarness) {
     let memory = harness.service().await;
     let bytes: Vec<u8> = (0..=255).collect();
     let parts = vec![

@@ -46,7 +46,7 @@ async fn rows(store: &dyn MemoryStore, scope: &MemoryScope) -> Vec<MemoryRecord>
 }
 
 /// Users with entries or forgotten entries are listed in byte order, in pages of any size.
-pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarness) {
+pub async fn scopes_with_entries_are_listed_in_order(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(store.scopes(None, 10).await.unwrap(), []);
     let names = [("b", "u"), ("a", "ü"), ("a", "U"), ("a", "u"), ("é", "%")];
@@ -72,7 +72,7 @@ pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarnes
 }
 
 /// The hashes of forgotten entries come in ascending order, in pages of any size.
-pub async fn hashes_of_forgotten_memories_are_read_in_pages(harness: MemoryStoreHarness) {
+pub async fn hashes_of_forgotten_entries_are_read_in_pages(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     assert_eq!(store.tombstones(&scope, None, 10).await.unwrap(), []);
@@ -131,7 +131,7 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
 }
 
 /// Numbers, times, hashes and vectors equal those of the source; forgotten entries stay out.
-pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
+pub async fn migrated_entries_equal_their_source(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     let before = store.mark(&scope).await.unwrap();
@@ -177,7 +177,7 @@ pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
 }
 
 /// A restore does not overwrite entries, and a rejected one changes nothing. Hashes may repeat.
-pub async fn known_entry_numbers_are_not_restored_twice(harness: MemoryStoreHarness) {
+pub async fn restore_does_not_overwrite_existing_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     let restore = kept(&scope);

@@ -143,20 +143,20 @@ macro_rules! memory_promises {
         $crate::memory_promises! { @each $open, [$($needs)?];
             // keeping
             session_added_twice_is_stored_once,
-            grown_session_adds_new_entries,
+            session_that_has_grown_adds_only_its_new_entries,
             single_events_are_added_to_existing_entries,
             deleted_entry_is_not_ingested_again,
-            invalid_user_name_is_empty_or_refused,
+            invalid_user_name_has_no_entries_or_is_refused,
             memories_survive_a_restart,
-            non_text_parts_stay_in_the_entry,
+            entry_keeps_its_non_text_parts,
             // finding
             acknowledged_entry_is_found_at_once,
             search_is_isolated_by_user,
-            adding_and_searching_run_concurrently,
+            concurrent_adds_and_searches_lose_nothing,
             hostile_text_is_found_unchanged,
             a_memory_of_a_megabyte_is_found,
             query_without_words_succeeds,
-            text_in_any_script_is_found,
+            words_in_any_script_are_found,
         }
     };
     (@each $open:expr, $needs:expr; $($promise:ident),* $(,)?) => { $(
@@ -180,26 +180,26 @@ macro_rules! memory_store_promises {
         $crate::memory_promises! { @each $open, [$($needs)?];
             ingested_batch_is_all_or_nothing,
             duplicate_id_in_a_batch_acts_like_two_calls,
-            metadata_stays_when_a_turn_is_added_without_metadata,
+            repeated_ingest_without_metadata_keeps_the_metadata,
             limits_of_a_user_are_enforced,
             edits_respect_the_limits,
-            records_are_returned_unchanged,
-            rows_are_read_in_pages,
-            mark_changes_with_every_change_only,
-            changes_list_the_changed_entries,
+            every_field_of_an_entry_is_returned_unchanged,
+            entries_are_read_in_pages_without_gap_or_repeat,
+            mark_moves_with_every_change_and_only_then,
+            changes_since_a_mark_list_changed_and_removed_entries,
             too_many_changes_require_a_full_read,
             edited_entry_is_not_replaced_by_ingestion,
             forget_removes_exactly_the_selected_entries,
-            forgotten_ids_stay_out_of_every_session,
+            forgotten_id_is_not_ingested_from_any_session,
             expired_entries_are_not_ingested_again,
             expired_direct_entry_can_be_added_again,
             vectors_are_stored_with_their_model,
             statistics_count_existing_entries,
-            two_stores_on_the_same_data_agree,
-            scopes_with_memories_are_listed_in_order,
-            hashes_of_forgotten_memories_are_read_in_pages,
-            restored_entries_equal_their_source,
-            known_entry_numbers_are_not_restored_twice,
+            second_store_on_the_same_data_sees_acknowledged_changes,
+            scopes_with_entries_are_listed_in_order,
+            hashes_of_forgotten_entries_are_read_in_pages,
+            migrated_entries_equal_their_source,
+            restore_does_not_overwrite_existing_entries,
         }
     };
 }

@@ -137,7 +137,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
 }
 
 /// Every field of an entry is returned.
-pub async fn records_are_returned_unchanged(harness: MemoryStoreHarness) {
+pub async fn every_field_of_an_entry_is_returned_unchanged(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [(
         "k".to_owned(),
@@ -202,7 +202,7 @@ pub async fn records_are_returned_unchanged(harness: MemoryStoreHarness) {
 }
 
 /// Pages have no gap and no repetition; missing entry numbers are skipped.
-pub async fn rows_are_read_in_pages(harness: MemoryStoreHarness) {
+pub async fn entries_are_read_in_pages_without_gap_or_repeat(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let ids: Vec<String> = (0..25).map(|n| format!("e{n}")).collect();
     for id in &ids {
@@ -229,7 +229,7 @@ pub async fn rows_are_read_in_pages(harness: MemoryStoreHarness) {
 }
 
 /// Every change moves the mark; an operation that changes nothing leaves it.
-pub async fn mark_changes_with_every_change_only(harness: MemoryStoreHarness) {
+pub async fn mark_moves_with_every_change_and_only_then(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
     let mut before = mark(&*store).await;
@@ -262,7 +262,7 @@ pub async fn mark_changes_with_every_change_only(harness: MemoryStoreHarness) {
 
 /// Changes since a mark list changed and removed entries by number; new ones follow the last
 /// number.
-pub async fn changes_list_the_changed_entries(harness: MemoryStoreHarness) {
+pub async fn changes_since_a_mark_list_changed_and_removed_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
     add(&*store, news.to_vec()).await;
@@ -437,7 +437,7 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
 }
 
 /// An entry forgotten by id stays out of every session; other ids are not affected.
-pub async fn forgotten_ids_stay_out_of_every_session(harness: MemoryStoreHarness) {
+pub async fn forgotten_id_is_not_ingested_from_any_session(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;
     let ids = Arc::new(Forget::Ids(vec![
@@ -618,7 +618,7 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
 }
 
 /// Adding a turn again without metadata keeps its metadata.
-pub async fn metadata_stays_when_a_turn_is_added_without_metadata(harness: MemoryStoreHarness) {
+pub async fn repeated_ingest_without_metadata_keeps_the_metadata(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
     let noted = |text: &str| NewMemory {
@@ -730,7 +730,7 @@ pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness
 }
 
 /// A second store on the same data sees what the first one acknowledged.
-pub async fn two_stores_on_the_same_data_agree(harness: MemoryStoreHarness) {
+pub async fn second_store_on_the_same_data_sees_acknowledged_changes(harness: MemoryStoreHarness) {
     let (one, two) = (harness.store().await, harness.store().await);
     for number in 0..10 {
         let (writer, reader) = if number % 2 == 0 {

@@ -133,7 +133,7 @@ pub async fn a_failed_append_leaves_the_live_session_untouched(harness: Harness)
 }
 
 /// Events are ordered by append, regardless of their timestamps.
-pub async fn timestamps_do_not_order_events(harness: Harness) {
+pub async fn events_are_ordered_by_append_not_by_timestamp(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let times = [50.0, 50.0, 10.0, 99.0, -5.0, 50.0];
@@ -168,7 +168,7 @@ pub async fn append_at_the_expected_position_succeeds(harness: Harness) {
 }
 
 /// A wrong expected position fails with both positions, and nothing is written.
-pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
+pub async fn append_with_a_wrong_expected_position_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered_events("e", 2)).await;
@@ -186,7 +186,7 @@ pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
 }
 
 /// Of several writers that expect the same position, one succeeds.
-pub async fn exactly_one_writer_at_a_position_wins(harness: Harness) {
+pub async fn exactly_one_of_the_writers_expecting_a_position_succeeds(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     for round in 0..5 {
@@ -288,7 +288,7 @@ pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
 }
 
 /// Several tasks append through one shared session: it has every event, like the store.
-pub async fn shared_session_receives_every_event(harness: Harness) {
+pub async fn shared_live_session_receives_every_event(harness: Harness) {
     const WRITERS: usize = 6;
     const EACH: usize = 10;
     let log = harness.service();

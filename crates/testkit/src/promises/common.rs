@@ -132,7 +132,7 @@ pub(super) async fn read(log: &Log, key: &SessionKey) -> Session {
 /// Read the session with the events of `window`.
 pub(super) async fn read_window(log: &Log, key: &SessionKey, window: Window) -> Session {
     let read = log.read(key, window).await.unwrap();
-    read.unwrap_or_else(|| panic!("{key} is not there"))
+    read.unwrap_or_else(|| panic!("session {key} not found"))
 }
 
 /// Read the session with ADK's method.

@@ -58,7 +58,7 @@ pub async fn a_new_session_is_empty(harness: Harness) {
 }
 
 /// The prefix of each key of the initial state determines its scope.
-pub async fn create_splits_state_by_scope(harness: Harness) {
+pub async fn create_splits_the_initial_state_by_scope(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"app:b":2,"user:c":3,"foo:d":4}"#;
     let created = log.create_session(APP, USER, Some(state(initial)), Some("s"));
@@ -101,7 +101,7 @@ pub async fn create_drops_temp_keys(harness: Harness) {
 }
 
 /// Position 0 always has the initial state, whatever happens later.
-pub async fn initial_state_is_position_zero(harness: Harness) {
+pub async fn state_at_position_zero_is_the_initial_state(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"b":[2],"n":null}"#).await;
     append(&log, &key, state_event("e", r#"{"a":9,"c":3,"b":null}"#)).await;
@@ -161,7 +161,7 @@ pub async fn same_id_under_another_user_is_another_session(harness: Harness) {
 }
 
 /// Different keys never collide, even if their concatenated strings are equal.
-pub async fn different_addresses_never_collide(harness: Harness) {
+pub async fn different_session_keys_never_collide(harness: Harness) {
     let log = harness.service();
     let keys = [("a", "b/c", "d"), ("a/b", "c", "d"), ("a", "b", "c/d")];
     for (app, user, id) in keys {

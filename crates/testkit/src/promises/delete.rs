@@ -33,7 +33,7 @@ pub async fn delete_is_idempotent(harness: Harness) {
 }
 
 /// State shared with other sessions stays.
-pub async fn delete_leaves_shared_state(harness: Harness) {
+pub async fn delete_keeps_shared_state(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:b":2,"user:c":3}"#).await;
     delete(&log, &key).await;
@@ -43,7 +43,7 @@ pub async fn delete_leaves_shared_state(harness: Harness) {
 }
 
 /// Other sessions, of the same user or with the same id, do not change.
-pub async fn delete_touches_no_other_session(harness: Harness) {
+pub async fn delete_does_not_change_other_sessions(harness: Harness) {
     let log = harness.service();
     let others = [
         key("t"),
@@ -151,7 +151,7 @@ pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
 }
 
 /// A delete among concurrent appends removes the session, whatever the order.
-pub async fn delete_beats_concurrent_appends(harness: Harness) {
+pub async fn session_is_deleted_despite_concurrent_appends(harness: Harness) {
     let log = harness.service();
     for round in 0..10 {
         let key = create(&log, &format!("s{round}")).await;

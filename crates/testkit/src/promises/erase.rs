@@ -70,7 +70,7 @@ pub async fn erase_keeps_other_users(harness: Harness) {
 }
 
 /// Erasing again, or erasing an unknown user, removes nothing and returns zeros.
-pub async fn second_erase_counts_zero(harness: Harness) {
+pub async fn repeated_erase_counts_zero(harness: Harness) {
     let log = harness.service();
     fill(&log, APP, USER).await;
     log.erase_user(APP, USER).await.unwrap();
@@ -81,7 +81,7 @@ pub async fn second_erase_counts_zero(harness: Harness) {
 }
 
 /// An erased user can start again, without any earlier data.
-pub async fn an_erased_user_can_start_again(harness: Harness) {
+pub async fn erased_user_starts_again_without_old_data(harness: Harness) {
     let log = harness.service();
     let [one, _] = fill(&log, APP, USER).await;
     log.erase_user(APP, USER).await.unwrap();
@@ -107,7 +107,7 @@ pub async fn erase_removes_user_keys_without_sessions(harness: Harness) {
 }
 
 /// Tails of an erased user's sessions end.
-pub async fn erase_ends_tails(harness: Harness) {
+pub async fn erase_ends_the_tails_of_the_user(harness: Harness) {
     let log = harness.service();
     let [one, _] = fill(&log, APP, USER).await;
     let mut tail = log.tail(&one, 2);

@@ -130,7 +130,7 @@ pub async fn fork_and_origin_change_independently(harness: Harness) {
 }
 
 /// Past states of a fork can be read and rewound, as in its origin.
-pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
+pub async fn fork_has_the_state_at_every_earlier_position(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     log.rewind(&key, "i3").await.unwrap();
@@ -147,7 +147,7 @@ pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
 }
 
 /// A fork recognizes repeats of the events that it copied, and only those.
-pub async fn fork_recognizes_the_events_it_copied(harness: Harness) {
+pub async fn fork_recognizes_repeats_of_copied_events(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let stored = read(&log, &key).await;
@@ -187,7 +187,7 @@ pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
 }
 
 /// A fork can be read by time, whether its events are older or newer than the fork.
-pub async fn fork_can_be_read_by_time(harness: Harness) {
+pub async fn forked_session_can_be_read_by_time(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let now = harness.clock.now();

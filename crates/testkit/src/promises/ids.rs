@@ -102,7 +102,7 @@ async fn find_and_delete_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKe
 }
 
 /// Unusual session ids are stored and listed exactly, or rejected.
-pub async fn odd_session_ids_are_exact_or_refused(harness: Harness) {
+pub async fn unusual_session_ids_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     // A blank session id counts as missing.
     let odd = odd_ids().into_iter().filter(|id| !id.trim().is_empty());
@@ -117,7 +117,7 @@ pub async fn odd_session_ids_are_exact_or_refused(harness: Harness) {
 }
 
 /// Unusual user ids and their state are kept apart, or rejected.
-pub async fn odd_user_ids_are_exact_or_refused(harness: Harness) {
+pub async fn unusual_user_ids_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
     let keys: Vec<SessionKey> = odd.iter().map(|id| SessionKey::new(APP, id, "s")).collect();
@@ -156,7 +156,7 @@ async fn erase_each(log: &Log, keys: &[SessionKey]) {
 }
 
 /// Unusual app names and their state are kept apart, or rejected.
-pub async fn odd_app_names_are_exact_or_refused(harness: Harness) {
+pub async fn unusual_app_names_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
     let keys: Vec<SessionKey> = odd
@@ -182,7 +182,7 @@ pub async fn odd_app_names_are_exact_or_refused(harness: Harness) {
 
 /// Unusual event and invocation ids are stored exactly and found only by themselves, or rejected.
 /// An empty event id counts as missing; an empty invocation id is valid.
-pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
+pub async fn unusual_event_ids_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut stored = Vec::new();
@@ -214,7 +214,7 @@ pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
 
 /// Unusual state keys are stored exactly in every scope. A NUL character and a length above the
 /// limit are rejected.
-pub async fn odd_state_keys_are_exact_or_refused(harness: Harness) {
+pub async fn unusual_state_keys_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let key_bytes_max = Limits::default().state_key_bytes;
@@ -244,7 +244,7 @@ pub async fn odd_state_keys_are_exact_or_refused(harness: Harness) {
 }
 
 /// Unusual ids survive export and import.
-pub async fn odd_ids_survive_export_and_import(harness: Harness) {
+pub async fn unusual_ids_survive_export_and_import(harness: Harness) {
     let log = harness.service();
     let odd: Vec<String> = odd_ids()
         .into_iter()
@@ -269,7 +269,7 @@ pub async fn odd_ids_survive_export_and_import(harness: Harness) {
 
 /// An operation on an invalid session key, or a list that continues from one, reports the invalid
 /// key, not a failure of the store.
-pub async fn invalid_addresses_are_refused(harness: Harness) {
+pub async fn invalid_session_keys_are_refused(harness: Harness) {
     let log = harness.service();
     let there = create(&log, "s").await;
     let odd = key("a\0b");

@@ -177,7 +177,7 @@ pub async fn the_length_of_ids_is_limited(harness: Harness) {
 }
 
 /// The default limits allow large events.
-pub async fn large_events_are_stored(harness: Harness) {
+pub async fn default_limits_allow_large_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let large = filling("e", "k", 2 * 1024 * 1024);
@@ -199,7 +199,7 @@ pub async fn invalid_timestamp_is_refused(harness: Harness) {
 }
 
 /// After a limit is lowered, larger states may not grow, but their sessions accept events.
-pub async fn lowered_limit_refuses_only_growth(harness: Harness) {
+pub async fn lowered_state_limit_refuses_only_growth(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for scope in ["", "user:", "app:"] {

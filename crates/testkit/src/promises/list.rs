@@ -146,7 +146,7 @@ pub async fn list_pages_show_each_session_once(harness: Harness) {
 
 /// In a long list with sessions of many users, each session has the state that a read returns:
 /// without keys, with one or several, changed since, or removed.
-pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
+pub async fn long_list_has_the_state_of_each_session(harness: Harness) {
     let log = harness.service();
     for number in 0..300 {
         let user = ["ada", "grace"][number % 2];
@@ -306,7 +306,7 @@ pub async fn list_cursor_survives_printing_and_parsing(harness: Harness) {
 }
 
 /// ADK's list has the merged state; the log's list has it on request.
-pub async fn list_contains_state_on_request(harness: Harness) {
+pub async fn list_has_state_only_if_requested(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
     let key = key("s");

@@ -25,7 +25,7 @@ async fn all_addresses(store: &dyn TransferStore, step: usize) -> Vec<SessionKey
 
 /// Sessions of all apps and users are listed in byte order, in pages of any size, without deleted
 /// and expired ones.
-pub async fn addresses_are_listed_once_in_order(harness: Harness) {
+pub async fn session_keys_are_listed_once_in_order(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
     assert_eq!(all_addresses(&*store, 10).await, []);
@@ -95,7 +95,7 @@ pub async fn owners_of_shared_keys_are_listed_once_in_order(harness: Harness) {
 }
 
 /// Shared state is added without a session; existing keys keep their value.
-pub async fn missing_shared_keys_are_added(harness: Harness) {
+pub async fn add_shared_state_sets_only_missing_keys(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
     let (app, user) = (StateOwner::app(APP), StateOwner::user(APP, USER));

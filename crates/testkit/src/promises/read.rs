@@ -80,7 +80,7 @@ pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
 }
 
 /// With a time and a count, a read returns the newest of the events that pass the time filter.
-pub async fn time_and_count_filters_combine(harness: Harness) {
+pub async fn read_applies_the_time_filter_before_the_count(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for (number, time) in [10.0, 30.0, 20.0, 5.0].into_iter().enumerate() {
@@ -122,7 +122,7 @@ pub async fn read_returns_a_range_of_positions(harness: Harness) {
 }
 
 /// Range, time, newest and oldest apply one after the other.
-pub async fn window_conditions_combine(harness: Harness) {
+pub async fn window_conditions_apply_one_after_the_other(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for number in 1..=8 {
@@ -172,7 +172,7 @@ pub async fn read_of_a_missing_session_is_none(harness: Harness) {
 
 /// State and events of one read are consistent while others append batches: never half a batch,
 /// never the state of one batch with the events of another.
-pub async fn every_read_is_one_snapshot(harness: Harness) {
+pub async fn read_is_a_consistent_snapshot_during_appends(harness: Harness) {
     const BATCHES: u64 = 400;
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -304,7 +304,7 @@ pub async fn refresh_loads_missed_events_without_gap_or_repeat(harness: Harness)
 }
 
 /// A refresh of a partly read session adds new events, not the ones left out before.
-pub async fn refresh_continues_from_a_window(harness: Harness) {
+pub async fn refresh_of_a_partly_loaded_session_adds_only_new_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered_events("e", 5)).await;
@@ -345,7 +345,7 @@ pub async fn refresh_of_a_deleted_session_is_not_found(harness: Harness) {
 
 /// A live session never becomes a mixture of two. If another session has its id, a refresh either
 /// fails or loads the new session in full.
-pub async fn refresh_does_not_mix_two_sessions_of_one_id(harness: Harness) {
+pub async fn refresh_does_not_mix_two_sessions_with_the_same_id(harness: Harness) {
     let log = harness.service();
     for events in [1, 5] {
         let key = create_with(&log, "s", r#"{"old":1}"#).await;

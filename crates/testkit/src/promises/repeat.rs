@@ -32,7 +32,7 @@ pub async fn repeated_event_changes_nothing(harness: Harness) {
 }
 
 /// A batch of old and new events stores the new ones.
-pub async fn batch_may_contain_old_and_new_events(harness: Harness) {
+pub async fn batch_of_old_and_new_events_stores_the_new_ones(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered_events("e", 2)).await;
@@ -42,7 +42,7 @@ pub async fn batch_may_contain_old_and_new_events(harness: Harness) {
 }
 
 /// An event twice in one batch is stored once; two different events with one id are rejected.
-pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness) {
+pub async fn repeated_id_in_a_batch_is_one_event_or_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let batch = vec![event("a"), event("b"), event("a")];
@@ -95,7 +95,7 @@ pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
 }
 
 /// A run whose lease was taken over may still learn that its last append was stored.
-pub async fn a_superseded_run_may_repeat_what_it_stored(harness: Harness) {
+pub async fn superseded_run_may_repeat_an_append_that_was_stored(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let lost = begin(&log, &key, event("e1")).await.unwrap();
@@ -129,7 +129,7 @@ pub async fn repeat_ignores_an_outdated_expected_position(harness: Harness) {
 }
 
 /// Maps are equal regardless of the order of their keys.
-pub async fn repeat_may_have_another_key_order(harness: Harness) {
+pub async fn repeat_with_another_key_order_is_recognized(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let one = state_event("e", r#"{"a":{"x":1,"y":2},"b":2,"user:c":1.50}"#);
@@ -178,7 +178,7 @@ pub async fn repeat_returns_the_stored_event(harness: Harness) {
 }
 
 /// A live session receives a repeated event once.
-pub async fn live_session_receives_a_repeat_once(harness: Harness) {
+pub async fn live_session_receives_a_repeated_event_once(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut live = read(&log, &key).await;

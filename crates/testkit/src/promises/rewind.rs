@@ -60,7 +60,7 @@ pub async fn rewind_restores_the_state_exactly(harness: Harness) {
 }
 
 /// The stored event is the one ADK writes, so that ADK's readers agree about it.
-pub async fn a_rewind_is_stored_with_adks_deltas(harness: Harness) {
+pub async fn rewind_event_has_the_deltas_of_adk(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let appended = log.rewind(&key, "i2").await.unwrap();
@@ -79,7 +79,7 @@ pub async fn a_rewind_is_stored_with_adks_deltas(harness: Harness) {
 }
 
 /// A rewind does not restore shared state.
-pub async fn rewind_leaves_shared_state(harness: Harness) {
+pub async fn rewind_does_not_change_shared_state(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     log.rewind(&key, "i1").await.unwrap();
@@ -161,7 +161,7 @@ pub async fn a_rewind_can_be_rewound(harness: Harness) {
 }
 
 /// A rewind does not change the state at earlier positions.
-pub async fn rewind_changes_no_earlier_position(harness: Harness) {
+pub async fn rewind_does_not_change_the_state_at_earlier_positions(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let mut before = Vec::new();
@@ -176,7 +176,7 @@ pub async fn rewind_changes_no_earlier_position(harness: Harness) {
 }
 
 /// A rewind event stored by ADK (initial state and absent keys nulled) also restores the state.
-pub async fn foreign_rewind_event_restores_the_state_exactly(harness: Harness) {
+pub async fn rewind_event_written_by_adk_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let delta = r#"{"a":10,"b":null,"n":null,"d":null,"e":null}"#;
@@ -189,7 +189,7 @@ pub async fn foreign_rewind_event_restores_the_state_exactly(harness: Harness) {
 }
 
 /// Further keys in the delta of a foreign rewind are set, and its shared keys are shared.
-pub async fn foreign_rewind_event_may_set_further_keys(harness: Harness) {
+pub async fn rewind_event_written_by_adk_may_set_further_keys(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let delta = r#"{"a":10,"new":"x","b":7,"user:u":9,"d":null}"#;
@@ -202,7 +202,7 @@ pub async fn foreign_rewind_event_may_set_further_keys(harness: Harness) {
 
 /// A foreign rewind may name an invocation that this log does not have; then only its delta
 /// applies.
-pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Harness) {
+pub async fn rewind_event_for_an_unknown_invocation_applies_only_its_delta(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     append(
@@ -218,7 +218,7 @@ pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Har
 }
 
 /// Events before and after a rewind in one batch apply in their order.
-pub async fn batch_may_contain_a_rewind(harness: Harness) {
+pub async fn events_around_a_rewind_in_a_batch_apply_in_order(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let batch = vec![
@@ -268,7 +268,7 @@ pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
 }
 
 /// A rewind appended through a live session leaves it equal to a fresh read.
-pub async fn a_live_session_follows_a_rewind(harness: Harness) {
+pub async fn live_session_after_a_rewind_equals_a_fresh_read(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let mut live = read(&log, &key).await;
@@ -278,7 +278,7 @@ pub async fn a_live_session_follows_a_rewind(harness: Harness) {
 }
 
 /// A rewind waits for the lease, so it also undoes what the current run still appends.
-pub async fn rewind_waits_for_a_running_run(harness: Harness) {
+pub async fn rewind_waits_for_the_lease_of_an_active_run(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let run = begin(&log, &key, invocation_event("e6", "i4", r#"{"late":1}"#));
@@ -298,7 +298,7 @@ pub async fn rewind_waits_for_a_running_run(harness: Harness) {
 }
 
 /// With concurrent appends and rewinds, the state equals the fold of the log.
-pub async fn rewinds_among_concurrent_appends_are_exact(harness: Harness) {
+pub async fn state_after_concurrent_rewinds_and_appends_equals_the_fold(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = three_invocations(&log).await;
     run_concurrently(4, |task| {
@@ -332,7 +332,7 @@ pub async fn rewound_events_stay_in_the_log(harness: Harness) {
 
 /// Repeated events of a batch are already in the log: a rewind after them starts from the current
 /// state, not from what they set earlier.
-pub async fn rewind_after_a_repeat_is_exact(harness: Harness) {
+pub async fn rewind_after_a_repeat_in_a_batch_starts_from_the_current_state(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = invocation_event("e1", "i1", r#"{"a":1,"b":1}"#);

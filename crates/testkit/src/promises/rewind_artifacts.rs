@@ -176,7 +176,7 @@ pub async fn rewind_restores_artifacts(harness: Harness) {
 }
 
 /// A rewind without an artifact service leaves artifacts as they are.
-pub async fn rewind_event_alone_leaves_artifacts(harness: Harness) {
+pub async fn rewind_without_an_artifact_service_keeps_artifacts(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let rewound = log.rewind(&key, "i2").await.unwrap();
@@ -189,7 +189,7 @@ pub async fn rewind_event_alone_leaves_artifacts(harness: Harness) {
 
 /// A rewind also undoes events appended outside a run while it restores files, and files that are
 /// already restored get no further version.
-pub async fn rewind_undoes_concurrent_appends(harness: Harness) {
+pub async fn rewind_undoes_appends_made_while_artifacts_are_restored(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let (inner, second) = (artifacts.clone(), log.clone());
@@ -242,7 +242,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
 
 /// A rewind that fails between two files does not change the log and releases its lease. The next
 /// one has the result that the first would have had.
-pub async fn rewind_with_failed_artifacts_can_be_repeated(harness: Harness) {
+pub async fn rewind_that_failed_at_an_artifact_can_be_repeated(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     before_each_save(&artifacts, |number| {
@@ -315,7 +315,7 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
 
 /// A rewind over a version that is not a number fails with the name of the file instead of skipping
 /// it.
-pub async fn rewind_over_an_invalid_version_names_the_file(harness: Harness) {
+pub async fn rewind_error_for_an_invalid_version_names_the_file(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let mut event = invocation_event("odd", "i2", "{}");

@@ -53,7 +53,7 @@ pub async fn a_run_may_begin_without_events(harness: Harness) {
 }
 
 /// A second run that does not wait fails at once and writes nothing.
-pub async fn a_second_run_without_waiting_is_busy(harness: Harness) {
+pub async fn second_run_that_does_not_wait_is_busy(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
@@ -140,7 +140,7 @@ pub async fn wait_times_out_with_run_busy(harness: Harness) {
 }
 
 /// A dead run blocks others no longer than its lease, by the store's clock.
-pub async fn expired_lease_blocks_no_run(harness: Harness) {
+pub async fn expired_lease_does_not_block_a_run(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
@@ -180,7 +180,7 @@ pub async fn waiting_run_gets_the_expired_lease(harness: Harness) {
 }
 
 /// The token of a superseded run is rejected and writes nothing.
-pub async fn an_outdated_token_writes_nothing(harness: Harness) {
+pub async fn outdated_run_token_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":0}"#).await;
     let old = begin(&log, &key, event("e1")).await.unwrap();
@@ -207,7 +207,7 @@ pub async fn an_outdated_token_writes_nothing(harness: Harness) {
 }
 
 /// A token that was never issued is rejected.
-pub async fn unknown_token_is_refused(harness: Harness) {
+pub async fn unknown_run_token_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for invented in [RunToken(1), RunToken(77), RunToken(i64::MAX as u64)] {
@@ -229,7 +229,7 @@ pub async fn expired_run_continues_if_no_other_run_took_over(harness: Harness) {
 }
 
 /// An append of a run renews its lease.
-pub async fn append_renews_the_lease(harness: Harness) {
+pub async fn append_of_a_run_renews_its_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e0")).await.unwrap();
@@ -245,7 +245,7 @@ pub async fn append_renews_the_lease(harness: Harness) {
 }
 
 /// A run without events keeps its lease by renewing it.
-pub async fn renewal_extends_the_lease(harness: Harness) {
+pub async fn lease_can_be_renewed_without_an_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -261,7 +261,7 @@ pub async fn renewal_extends_the_lease(harness: Harness) {
 }
 
 /// Ending a run releases its lease; ending it twice is allowed.
-pub async fn ending_a_run_frees_the_session(harness: Harness) {
+pub async fn ending_a_run_releases_its_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -271,7 +271,7 @@ pub async fn ending_a_run_frees_the_session(harness: Harness) {
 }
 
 /// A run may end with its last append.
-pub async fn ending_a_run_with_its_last_append_frees_the_session(harness: Harness) {
+pub async fn ending_a_run_with_its_last_append_releases_its_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -285,7 +285,7 @@ pub async fn ending_a_run_with_its_last_append_frees_the_session(harness: Harnes
 }
 
 /// A last append that is already stored ends the run too.
-pub async fn ending_a_run_with_a_repeat_frees_the_session(harness: Harness) {
+pub async fn ending_a_run_with_a_repeated_append_releases_its_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -333,7 +333,7 @@ pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
 }
 
 /// A run inside a run of the same session would wait for itself, so it fails at once.
-pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
+pub async fn nested_run_in_the_same_session_fails_at_once(harness: Harness) {
     let log = harness.service();
     let (key, other) = (create(&log, "s").await, create(&log, "other").await);
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -571,7 +571,7 @@ pub async fn ended_run_cannot_append(harness: Harness) {
 
 /// A run whose first answer was lost begins again with the same event. The event is stored once,
 /// and the run gets a token when the lost lease expires.
-pub async fn repeated_begin_waits_for_the_lost_lease(harness: Harness) {
+pub async fn repeated_begin_waits_until_the_lost_lease_expires(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let lost = begin(&log, &key, event("e1")).await.unwrap();

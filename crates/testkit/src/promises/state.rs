@@ -85,7 +85,7 @@ pub async fn nested_maps_are_replaced_not_merged(harness: Harness) {
 }
 
 /// Keys that no delta names keep their value.
-pub async fn other_keys_keep_their_value(harness: Harness) {
+pub async fn keys_outside_the_delta_keep_their_value(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"b":1,"user:a":1,"app:a":1}"#).await;
     append(
@@ -115,7 +115,7 @@ pub async fn later_event_of_a_batch_overrides_earlier(harness: Harness) {
 }
 
 /// Any prefix except the three known ones is part of the key.
-pub async fn unknown_prefixes_are_session_keys(harness: Harness) {
+pub async fn keys_with_an_unknown_prefix_are_session_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let delta = r#"{"foo:a":1,"App:b":2,":c":3,"users:d":4,"user":5,"app":6,"":7,"app:":8,"user:":9,"app:user:x":10}"#;
@@ -138,7 +138,7 @@ pub async fn shared_state_of_an_unknown_user_is_empty(harness: Harness) {
 }
 
 /// The state at each position is the fold of the initial state and the events up to it.
-pub async fn state_at_every_position_equals_the_fold(harness: Harness) {
+pub async fn state_at_every_position_equals_the_fold_of_the_events(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"b":[1]}"#;
     let key = create_with(&log, "s", initial).await;
@@ -181,7 +181,7 @@ pub(super) fn state_text(state: &retain_core::State) -> retain_core::JsonMap {
 }
 
 /// Past states have the current shared state, whatever the position.
-pub async fn state_at_shows_shared_keys_as_they_are_now(harness: Harness) {
+pub async fn state_at_has_the_current_shared_state(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
     append(
@@ -211,7 +211,7 @@ pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
 }
 
 /// A loaded session is a copy: changing it does not change stored data.
-pub async fn changing_a_loaded_session_stores_nothing(harness: Harness) {
+pub async fn changing_a_loaded_session_does_not_change_the_store(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     append(&log, &key, event("e")).await;

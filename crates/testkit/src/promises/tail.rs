@@ -50,7 +50,7 @@ pub async fn tail_returns_events_byte_for_byte(harness: Harness) {
 }
 
 /// While many writers append, a tail returns every event once, in order.
-pub async fn a_tail_has_no_gap_and_no_repeat_under_writers(harness: Harness) {
+pub async fn tail_has_no_gap_and_no_repeat_during_concurrent_appends(harness: Harness) {
     const WRITERS: usize = 4;
     const EACH: usize = 30;
     let (log, second) = (harness.service(), harness.second().await);
@@ -120,7 +120,7 @@ pub async fn tail_returns_a_long_history(harness: Harness) {
 }
 
 /// Many tails follow many sessions, each its own.
-pub async fn many_tails_follow_their_sessions(harness: Harness) {
+pub async fn each_of_many_tails_follows_its_own_session(harness: Harness) {
     let log = harness.service();
     let mut tails = Vec::new();
     for number in 0..10 {

@@ -97,7 +97,7 @@ pub async fn a_session_survives_export_and_import(harness: Harness) {
 }
 
 /// An imported session can be read by time, even after further appends.
-pub async fn an_import_is_read_by_time(harness: Harness) {
+pub async fn imported_session_can_be_read_by_time(harness: Harness) {
     let log = harness.service();
     let times = [
         ("ordered", [10.0, 20.0, 20.0, 30.0]),
@@ -419,7 +419,7 @@ pub async fn corrupt_import_names_the_line(harness: Harness) {
 }
 
 /// Lines in the wrong order are rejected at the first misplaced line.
-pub async fn an_import_out_of_order_is_refused(harness: Harness) {
+pub async fn import_with_lines_out_of_order_is_refused(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
@@ -455,7 +455,7 @@ pub async fn import_ignores_empty_lines(harness: Harness) {
 }
 
 /// A scope without sessions exports nothing; a missing session is an error.
-pub async fn an_export_of_nothing_is_empty(harness: Harness) {
+pub async fn export_of_a_scope_without_sessions_is_empty(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
     let nowhere = ExportScope::App {
@@ -470,7 +470,7 @@ pub async fn an_export_of_nothing_is_empty(harness: Harness) {
 }
 
 /// An export has the data of its scope only.
-pub async fn export_contains_its_scope_only(harness: Harness) {
+pub async fn export_contains_only_its_scope(harness: Harness) {
     let log = harness.service();
     create_with(&log, "mine", r#"{"user:mine":1}"#).await;
     create_with(&log, "also", r#"{"k":"also-mine"}"#).await;
@@ -487,7 +487,7 @@ pub async fn export_contains_its_scope_only(harness: Harness) {
 }
 
 /// Each line of an export is a JSON object.
-pub async fn an_export_is_json_lines(harness: Harness) {
+pub async fn export_is_one_json_object_per_line(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "line\nbreak", r#"{"a":"x\ny"}"#).await;
     append(&log, &key, state_event("e\r\n", r#"{"b":"\u2028"}"#)).await;
@@ -499,7 +499,7 @@ pub async fn an_export_is_json_lines(harness: Harness) {
 }
 
 /// An event that is nested too deeply to export is rejected when it is appended.
-pub async fn stored_events_can_always_be_exported(harness: Harness) {
+pub async fn event_too_deep_to_export_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let nested = |n: usize| {
@@ -542,7 +542,7 @@ async fn create_with_history(
 }
 
 /// A session created with its history equals one to which the events were appended singly.
-pub async fn a_session_is_created_with_its_history(harness: Harness) {
+pub async fn session_created_with_its_history_equals_an_appended_one(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"kept":null,"temp:t":1}"#;
     let mut events = vec![
@@ -574,7 +574,7 @@ pub async fn a_session_is_created_with_its_history(harness: Harness) {
 }
 
 /// If one event is rejected, neither the session nor any of its state exists.
-pub async fn refused_history_leaves_nothing(harness: Harness) {
+pub async fn create_with_a_refused_history_stores_nothing(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     let initial = r#"{"user:u":1,"app:p":1}"#;
     let after = |last: Event| {
@@ -597,7 +597,7 @@ pub async fn refused_history_leaves_nothing(harness: Harness) {
 }
 
 /// Only the initial state sets shared state, where the key is missing and within the limit.
-pub async fn a_history_changes_no_shared_keys(harness: Harness) {
+pub async fn history_of_a_created_session_changes_no_shared_keys(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     create_with(&log, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
     let initial = r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#;

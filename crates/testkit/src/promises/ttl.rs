@@ -104,7 +104,7 @@ pub async fn fork_may_reuse_the_id_of_an_expired_session(harness: Harness) {
 }
 
 /// Each write restarts the time to live; a read does not.
-pub async fn append_extends_a_session(harness: Harness) {
+pub async fn append_restarts_the_ttl(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     for number in 0..4 {
@@ -118,7 +118,7 @@ pub async fn append_extends_a_session(harness: Harness) {
 }
 
 /// Expiry depends on the store's clock, not on event timestamps.
-pub async fn event_times_do_not_extend_a_session(harness: Harness) {
+pub async fn event_timestamps_do_not_extend_the_ttl(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     let far = harness.clock.now() + 1e6;
@@ -174,7 +174,7 @@ pub async fn session_without_ttl_never_expires(harness: Harness) {
 }
 
 /// A service may set a default time to live; that of the session overrides it.
-pub async fn service_sets_the_default_ttl(harness: Harness) {
+pub async fn ttl_of_the_service_is_the_default(harness: Harness) {
     let log = harness.second_with(|settings| settings.session_ttl = Some(TTL));
     let log = log.await;
     let usual = create(&log, "usual").await;

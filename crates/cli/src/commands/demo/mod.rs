@@ -19,7 +19,7 @@ const USER: &str = "ada";
 /// Show memory across sessions, state, rewind, fork and a crash.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Folder for the database; it is kept afterwards [default: a temporary folder]
+    /// Folder for the database, which is kept after the demo [default: a temporary folder]
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }
@@ -73,5 +73,5 @@ async fn read(sessions: &SqliteSessionService, id: &str) -> anyhow::Result<Sessi
     let read = sessions
         .get_session(APP, USER, id, GetSessionConfig::default())
         .await?;
-    read.with_context(|| format!("session {id} is gone"))
+    read.with_context(|| format!("session {id} not found"))
 }

@@ -17,11 +17,11 @@ use sides::Role;
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
     /// URL of the source: sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database,
-    /// or file:///folder of artifacts.
-    /// It is only read. Stop all its writers first.
+    /// or file:///folder for artifacts.
+    /// The source is only read. Stop all its writers first
     #[arg(long, value_name = "URI")]
     from: String,
-    /// URL of the target, of the same kinds; empty, or with a part of the source's data
+    /// URL of the target, in the same forms; the target must be empty or hold part of the source's data
     #[arg(long, value_name = "URI")]
     to: String,
     /// Copy only this kind of data

@@ -84,7 +84,7 @@ pub(super) async fn keep_one_kind(
         keys,
     } = &from;
     if sessions.is_none() && memory.is_none() && artifacts.is_none() && keys.is_none() {
-        anyhow::bail!("cannot use --from: it does not store the kind that --only names");
+        anyhow::bail!("cannot use --from: it does not store the kind of data that --only selects");
     }
     Ok((from, to))
 }

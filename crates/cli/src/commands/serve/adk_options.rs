@@ -217,7 +217,7 @@ mod tests {
 
     /// The documentation names all of them.
     #[test]
-    fn every_option_is_documented() {
+    fn every_adk_option_is_documented() {
         let documented = include_str!("../../../../../docs/server.md");
         let without_effect = WITHOUT_EFFECT.iter().map(|spellings| spellings[0]);
         for option in without_effect.chain(UNSUPPORTED.iter().map(Unsupported::option)) {

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn child_processes_are_allowed_unless_the_switch_is_off() {
+    fn child_processes_are_allowed_unless_the_variable_disables_them() {
         for switch in [None, Some("1"), Some("True")] {
             assert_eq!(processes(switch), ChildProcesses::Allowed);
         }

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mcp_server_without_the_feature_names_the_feature() {
+    fn error_for_an_mcp_server_names_the_missing_feature() {
         let folder = retain_testkit::scratch::folder();
         let file = folder.path().join("root_agent.yaml");
         let yaml = "name: a\nmodel: offline\ninstruction: Hi\ntools:\n  - name: McpToolset\n    \

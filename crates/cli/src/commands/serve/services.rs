@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_uris_are_read_as_in_adk() {
+    fn file_uri_is_converted_to_a_path_as_in_adk() {
         assert_eq!(folder("file:///a/b%20c").unwrap(), PathBuf::from("/a/b c"));
         assert_eq!(folder("file://localhost/a").unwrap(), PathBuf::from("/a"));
         for uri in [

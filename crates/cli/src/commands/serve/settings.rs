@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_settings_are_refused_by_name_without_their_values() {
+    fn error_for_an_invalid_setting_has_its_name_but_not_its_value() {
         let refused = |line: &[&str], file: &str, about: &str| {
             let error = format!("{:#}", settings(line, file).unwrap_err());
             assert!(error.contains(about), "{error}");

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn compare_finds_wrong_order_and_interleaved_runs() {
+    fn compare_finds_reordered_events_and_interleaved_runs() {
         let faults = after(|log, sent, seen| {
             for (place, position) in [(1, 3), (2, 2)] {
                 log.events[place].position = position;

@@ -95,7 +95,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn stream_is_reassembled_from_any_chunks() {
+fn chunked_stream_is_decoded_wherever_it_is_split() {
     let sent = b"HTTP/1.1 200 OK\r\n\r\n5\r\nid: 1\r\n3\r\n\n\nx\r\n";
     for cut in 0..sent.len() {
         let mut chunks = Chunks::default();
@@ -105,7 +105,7 @@ fn stream_is_reassembled_from_any_chunks() {
 }
 
 #[test]
-fn incomplete_answer_is_not_parsed() {
+fn incomplete_http_response_is_not_parsed() {
     let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
     assert_eq!(parse(whole).unwrap().body["a"].as_u64(), Some(1));
     for cut in 0..whole.len() {

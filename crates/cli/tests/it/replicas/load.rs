@@ -27,7 +27,8 @@ pub(super) const RUNS: usize = 4;
 const RUNNER: usize = 4;
 /// The prefix of every event id, by which the proxy recognizes writes.
 pub(super) const MARK: &str = "evt-";
-/// Timeout of an append with all its retries. A lease whose answer was lost lasts 30 seconds.
+/// Timeout of an append, including its retries. If the response that grants a lease is lost, the
+/// lease blocks the session for 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The outcome of an event.

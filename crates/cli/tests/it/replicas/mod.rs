@@ -156,8 +156,8 @@ fn three_servers_on_sqlite_lose_nothing_when_killed_in_turn() {
 }
 
 #[test]
-fn failure_ends_the_test_instead_of_hanging() {
-    let seed = seed("failure_ends_the_test_instead_of_hanging", 87);
+fn load_test_fails_instead_of_hanging_without_servers() {
+    let seed = seed("load_test_fails_instead_of_hanging_without_servers", 87);
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 2);
     let failing = || {

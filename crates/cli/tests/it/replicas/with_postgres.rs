@@ -70,8 +70,8 @@ fn terminated_connections_lose_nothing_under_load() {
 }
 
 #[test]
-fn cut_connections_lose_nothing_around_commit() {
-    let test = "cut_connections_lose_nothing_around_commit";
+fn connections_cut_around_a_commit_lose_nothing() {
+    let test = "connections_cut_around_a_commit_lose_nothing";
     let seed = seed(test, 86);
     let Some(postgres) = Postgres::start(test) else {
         return;

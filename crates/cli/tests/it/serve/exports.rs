@@ -135,7 +135,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 #[test]
-fn spans_reach_the_collector_in_the_callers_trace() {
+fn exported_spans_belong_to_the_callers_trace() {
     let collector = Collector::start();
     let ended = run(&collector.address, &[]);
     assert!(!ended.stderr.contains("collector"), "{}", ended.stderr);
@@ -248,7 +248,7 @@ fn missing_or_hanging_collector_does_not_delay_runs() {
 }
 
 #[test]
-fn export_timeout_follows_the_variable() {
+fn export_timeout_is_read_from_the_environment() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
@@ -266,7 +266,7 @@ fn export_timeout_follows_the_variable() {
 }
 
 #[test]
-fn variables_turn_export_off_in_any_case() {
+fn otel_variables_disable_export() {
     for (name, value) in [
         ("OTEL_SDK_DISABLED", "True"),
         ("OTEL_TRACES_EXPORTER", "none"),
@@ -286,7 +286,7 @@ fn variables_turn_export_off_in_any_case() {
 }
 
 #[test]
-fn unsupported_otlp_protocol_is_refused_by_name() {
+fn unsupported_otlp_protocol_is_named_in_the_error() {
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
     command

@@ -75,7 +75,7 @@ fn key_revoked_by_another_process_is_rejected() {
 }
 
 #[test]
-fn server_still_requires_a_key_after_the_last_one_is_gone() {
+fn server_still_requires_a_key_after_the_last_one_is_revoked_or_erased() {
     let folder = retain_testkit::scratch::folder();
     let is_closed = |why: &str| {
         let server = Server::with(folder.path(), &[]);
@@ -104,7 +104,7 @@ fn server_still_requires_a_key_after_the_last_one_is_gone() {
 }
 
 #[test]
-fn key_secret_is_stored_nowhere() {
+fn api_key_secret_is_not_stored() {
     let folder = retain_testkit::scratch::folder();
     let key = keys(
         folder.path(),
@@ -147,7 +147,7 @@ fn invalid_key_options_are_refused() {
 }
 
 #[test]
-fn keys_command_uses_the_servers_store() {
+fn keys_command_uses_the_store_in_the_server_settings() {
     let folder = retain_testkit::scratch::folder();
     let file = "session-service-uri = \"sqlite:///elsewhere.db\"\n";
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();

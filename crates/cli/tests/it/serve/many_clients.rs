@@ -11,14 +11,14 @@ const TAIL: &str = "/api/v1/apps/assistant/users/ada/sessions/s1/tail";
 const EACH_MAX: u64 = 64 * 1024;
 
 #[test]
-fn thousand_idle_clients_cost_little() {
+fn thousand_idle_tails_use_little_memory() {
     let clients = times(1_000, 10_000);
     // One file descriptor per client, and some for everything else.
     let needed = clients as u64 + 200;
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         let reason = format!("only {:?} files may be open", limit.maximum);
-        return skip("thousand_idle_clients_cost_little", &reason);
+        return skip("thousand_idle_tails_use_little_memory", &reason);
     }
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();

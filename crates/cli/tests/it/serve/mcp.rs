@@ -43,8 +43,8 @@ fn to_clerk(text: &str) -> String {
 }
 
 #[test]
-fn mcp_server_starts_for_its_agent_and_ends_with_the_server() {
-    let name = "mcp_server_starts_for_its_agent_and_ends_with_the_server";
+fn mcp_child_process_starts_on_first_use_and_stops_with_the_server() {
+    let name = "mcp_child_process_starts_on_first_use_and_stops_with_the_server";
     if Command::new("python3").arg("--version").output().is_err() {
         return skip(name, "there is no python3");
     }
@@ -71,7 +71,7 @@ fn mcp_server_starts_for_its_agent_and_ends_with_the_server() {
 }
 
 #[test]
-fn mcp_child_process_is_refused_when_the_switch_is_off() {
+fn mcp_child_process_is_refused_when_the_variable_disables_it() {
     let folder = retain_testkit::scratch::folder();
     agents(folder.path());
     let mut command = command(folder.path());

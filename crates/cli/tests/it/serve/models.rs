@@ -55,7 +55,7 @@ fn claude() -> (String, JoinHandle<String>) {
 }
 
 #[test]
-fn offline_model_answers_without_a_key() {
+fn offline_model_answers_without_an_api_key() {
     let folder = retain_testkit::scratch::folder();
     let server = Server::start(without_keys(folder.path(), &[]));
     let announced = server.announced.join("\n");
@@ -65,7 +65,7 @@ fn offline_model_answers_without_a_key() {
 }
 
 #[test]
-fn key_in_the_environment_selects_the_model() {
+fn api_key_in_the_environment_selects_the_model() {
     let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let mut command = without_keys(folder.path(), &["--log-level", "trace"]);
@@ -85,7 +85,7 @@ fn key_in_the_environment_selects_the_model() {
 }
 
 #[test]
-fn key_in_the_file_selects_the_model_unless_one_is_named() {
+fn model_and_api_key_come_from_the_file_unless_an_option_names_a_model() {
     let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let file = format!(
@@ -109,7 +109,7 @@ fn key_in_the_file_selects_the_model_unless_one_is_named() {
 }
 
 #[test]
-fn model_without_its_key_names_the_variable() {
+fn missing_api_key_error_names_the_variable() {
     let folder = retain_testkit::scratch::folder();
     let mut command = without_keys(folder.path(), &["--model", "openai/gpt-4o"]);
     let ended = command.output().unwrap();
@@ -127,7 +127,7 @@ fn model_without_its_key_names_the_variable() {
 }
 
 #[test]
-fn agent_without_its_key_does_not_affect_other_agents() {
+fn agent_without_its_api_key_does_not_affect_other_agents() {
     let folder = retain_testkit::scratch::folder();
     for (app, model) in [("poor", "gemini-3.5-flash"), ("rich", "offline")] {
         let agents = folder.path().join("agents").join(app);
@@ -147,7 +147,7 @@ fn agent_without_its_key_does_not_affect_other_agents() {
 
 /// The file sets timeouts and retries for all providers.
 #[test]
-fn file_sets_model_timeouts_and_retries() {
+fn settings_file_sets_model_timeouts_and_retries() {
     let folder = retain_testkit::scratch::folder();
     // Accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

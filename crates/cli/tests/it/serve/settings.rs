@@ -77,7 +77,7 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn run_ends_at_the_limit_of_model_calls() {
+fn run_fails_when_it_exceeds_the_limit_of_model_calls() {
     let folder = retain_testkit::scratch::folder();
     let agents = folder.path().join("agents/twice");
     std::fs::create_dir_all(&agents).unwrap();
@@ -114,7 +114,7 @@ fn run_ends_at_the_limit_of_model_calls() {
 }
 
 #[test]
-fn adk_command_lines_start_the_server() {
+fn server_accepts_the_options_of_adk() {
     let folder = retain_testkit::scratch::folder();
     for line in [
         "--with_ui --use_local_storage --reload --max_llm_calls 20 -v",
@@ -136,7 +136,7 @@ fn unsupported_adk_options_are_refused_with_an_alternative() {
 }
 
 #[test]
-fn reachable_address_requires_a_key() {
+fn non_loopback_address_requires_a_key() {
     for host in ["0.0.0.0", "::"] {
         let message = refused(&["--host", host], &[]);
         assert!(message.contains("retain keys create"), "{message}");
@@ -152,14 +152,14 @@ fn reachable_address_requires_a_key() {
 }
 
 #[test]
-fn conformance_is_refused_on_a_reachable_address() {
+fn conformance_mode_is_refused_on_a_non_loopback_address() {
     let key = ("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
     let message = refused(&["--host", "0.0.0.0", "--conformance"], &[key]);
     assert!(message.contains("--conformance"), "{message}");
 }
 
 #[test]
-fn origins_follow_the_settings() {
+fn only_configured_origins_are_allowed() {
     let folder = retain_testkit::scratch::folder();
     let origins = [
         "--allow_origins",

@@ -32,7 +32,7 @@ fn wait_for_runs(server: &Server, count: u64) {
 }
 
 #[test]
-fn stop_signal_ends_streams_and_turns() {
+fn stop_signal_ends_streams_and_queued_runs() {
     let (_folder, server) = with_a_busy_session("0.2");
     let mut tailing = server.connect();
     server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");

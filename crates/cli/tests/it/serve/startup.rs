@@ -97,7 +97,7 @@ fn loopback_address_is_recognized_in_any_spelling() {
 }
 
 #[test]
-fn log_has_requests_and_no_message_content() {
+fn log_contains_requests_but_no_message_content() {
     let folder = retain_testkit::scratch::folder();
     let arguments = ["--log_format", "json", "--log_level", "DEBUG"];
     let server = Server::with(folder.path(), &arguments);
@@ -131,7 +131,7 @@ fn log_has_requests_and_no_message_content() {
 }
 
 #[test]
-fn services_use_the_configured_uris() {
+fn each_service_stores_data_at_its_configured_uri() {
     let folder = retain_testkit::scratch::folder();
     let files = folder.path().join("files");
     let artifacts = format!("file://{}", files.display());

@@ -13,13 +13,13 @@ use retain_stores::InMemorySessionService;
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct CallResults {
-    /// The declarations that the model was sent.
+    /// The declarations that were sent to the model.
     pub(crate) declared: Vec<Json>,
     /// The stored answers, in the order of the calls.
     pub(crate) answers: Vec<Json>,
 }
 
-/// A runner that lives as long as this value, and so does its server.
+/// A runner, which keeps its server running until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Caller {
     runner: Runner,

@@ -1,5 +1,5 @@
-//! The same calls with Google's toolset and with ours: same declarations, same stored answers, same
-//! order of keys.
+//! Makes the same calls with Google's toolset and with Retain's. Declarations, stored answers and
+//! the order of keys must be equal.
 
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};
@@ -63,8 +63,8 @@ mod odd {
     ];
 
     #[tokio::test]
-    async fn odd_answers_equal_googles() {
-        if !is_installed("odd_answers_equal_googles") {
+    async fn unusual_tool_results_match_adk() {
+        if !is_installed("unusual_tool_results_match_adk") {
             return;
         }
         let server = format!(

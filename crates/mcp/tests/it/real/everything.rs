@@ -1,5 +1,5 @@
-//! The reference server: every kind of answer, killed and restarted, slow, and ended with the
-//! runner.
+//! The reference server: it gives every kind of answer, is killed and restarted, is slow, and ends
+//! with the runner.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -112,7 +112,7 @@ impl Drop for OverHttp {
 /// An argument that the server ignores and that identifies its process.
 const MARK: &str = "to-be-killed";
 
-/// Our child processes that have the mark.
+/// The child processes of this process that have the mark.
 fn child_processes() -> Vec<String> {
     let ours = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -128,8 +128,8 @@ fn child_processes() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn stdio_results_equal_googles() {
-    if !is_installed("stdio_results_equal_googles") {
+async fn results_over_stdio_match_adk() {
+    if !is_installed("results_over_stdio_match_adk") {
         return;
     }
     let params = stdio(60.0);
@@ -141,8 +141,8 @@ async fn stdio_results_equal_googles() {
 }
 
 #[tokio::test]
-async fn http_results_equal_googles() {
-    if !is_installed("http_results_equal_googles") {
+async fn results_over_http_match_adk() {
+    if !is_installed("results_over_http_match_adk") {
         return;
     }
     let server = OverHttp::on_free_port().await;
@@ -165,11 +165,11 @@ async fn assert_echo(caller: &Caller) {
 }
 
 #[tokio::test]
-async fn killed_child_process_is_restarted_and_none_is_left() {
-    if !is_installed("killed_child_process_is_restarted_and_none_is_left") {
+async fn killed_child_process_is_restarted_and_close_leaves_none() {
+    if !is_installed("killed_child_process_is_restarted_and_close_leaves_none") {
         return;
     }
-    // Marked, so that servers of other tests are not killed.
+    // Mark the server, so that servers of other tests are not killed.
     let file = everything();
     let args = format!(
         r#"{{"stdio_connection_params":{{"server_params":{{"command":"node","args":[{file:?},"stdio",
@@ -182,7 +182,7 @@ async fn killed_child_process_is_restarted_and_none_is_left() {
     };
     let kill = Command::new("kill").args(["-9", killed]).status();
     assert!(kill.unwrap().success());
-    // Until it is gone it may read a call, which would not be repeated.
+    // Wait until the process is gone: until then it may read a call, which would not be retried.
     let process = Path::new("/proc").join(killed);
     let gone = async {
         while process.exists() {
@@ -211,7 +211,7 @@ async fn slow_call_times_out_and_the_server_stays_usable() {
     let caller = Caller::new(&args);
     let slow = (SLOW, r#"{"duration":600,"steps":2}"#);
     let connection = format!(r#""stdio":{params}"#);
-    // Both wait for the same timeout, so they wait side by side.
+    // Both toolsets wait for the same timeout, so run them concurrently.
     let googles = tokio::task::spawn_blocking(move || google_results(&connection, &[slow]));
     let told = caller.run(&[slow, ECHO]).await;
     assert_eq!(told.declared.len(), 2);
@@ -224,8 +224,8 @@ async fn slow_call_times_out_and_the_server_stays_usable() {
 }
 
 #[tokio::test]
-async fn killed_http_server_is_used_after_its_restart() {
-    if !is_installed("killed_http_server_is_used_after_its_restart") {
+async fn toolset_reconnects_after_the_http_server_is_killed_and_restarted() {
+    if !is_installed("toolset_reconnects_after_the_http_server_is_killed_and_restarted") {
         return;
     }
     let server = OverHttp::on_free_port().await;
@@ -243,7 +243,7 @@ async fn killed_http_server_is_used_after_its_restart() {
     assert!(error.starts_with(lead), "{error}");
     let server = OverHttp::on_port(port).await;
     assert_echo(&caller).await;
-    // Its sessions are lost, which it reports in its own way.
+    // A restarted server has lost its sessions, which it reports with status 400 and its own error.
     drop(server);
     let _server = OverHttp::on_port(port).await;
     assert_echo(&caller).await;

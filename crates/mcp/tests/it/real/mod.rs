@@ -1,4 +1,5 @@
-//! The reference MCP server over stdio and HTTP, and one with odd answers, compared with Google's `McpToolset`.
+//! Compares the toolset with Google's `McpToolset`, on the reference MCP server over stdio and
+//! HTTP, and on a server with odd answers.
 //!
 //! `scripts/test` installs them; without them these tests are skipped.
 

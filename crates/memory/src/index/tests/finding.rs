@@ -1,9 +1,9 @@
-//! What is found, and why.
+//! Which documents a search finds, and why.
 
 use super::*;
 
 #[test]
-fn word_matches_in_all_forms_and_rare_words_weigh_more() {
+fn word_forms_match_and_rare_words_weigh_more() {
     let index = index_of([
         note(1, "I painted the fence."),
         note(2, "We like the garden fence."),
@@ -26,7 +26,7 @@ fn empty_query_finds_nothing() {
 }
 
 #[test]
-fn query_of_question_words_only_matches_them() {
+fn stop_words_match_only_if_the_query_has_no_other_words() {
     let index = index_of([note(1, "To be or not to be"), note(2, "A cup of tea")]);
     assert_eq!(found(&index, "to be, or not to be?")[0], 1);
     let found = found(&index, "What is tea about?");
@@ -34,7 +34,7 @@ fn query_of_question_words_only_matches_them() {
 }
 
 #[test]
-fn words_of_neighbors_find_the_answer() {
+fn memory_is_found_by_words_of_its_neighbors() {
     let index = index_of([
         said(1, "a", "Ada", "Which instrument do you play?"),
         said(2, "a", "Bob", "The cello, since I was six."),
@@ -59,7 +59,7 @@ fn neighbor_weight_falls_with_distance() {
         };
         said(seq, "a", &format!("person {seq}"), text)
     }));
-    // Three after, two before: an answer follows its question.
+    // Three neighbors after the match and two before it are found: an answer follows its question.
     assert_eq!(found(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
 }
 
@@ -68,7 +68,7 @@ fn long_text_does_not_rank_higher_for_its_length() {
     let long = "word ".repeat(400) + "cello and much more";
     let index = index_of([note(1, &long), note(2, "I play the cello.")]);
     assert_eq!(found(&index, "cello"), [2, 1]);
-    // But short ones are not put in order by a few words more or less.
+    // Among short texts, a few more words hardly change the score.
     let scores: Vec<f32> = ask(&index, "cello").iter().map(|it| it.score).collect();
     let nearly = index_of([
         note(1, "cello"),
@@ -150,7 +150,7 @@ fn scripts_without_spaces_emoji_and_names_are_found() {
 }
 
 #[test]
-fn meaning_finds_outliers_without_a_common_word() {
+fn memory_is_found_by_meaning_without_a_common_word() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
     let index = with_groups(others.chain([note(1, "a kitten"), note(2, "the engine")]));
@@ -161,7 +161,7 @@ fn meaning_finds_outliers_without_a_common_word() {
 }
 
 #[test]
-fn given_vector_is_not_computed_again() {
+fn given_vector_is_used_instead_of_embedding_the_text() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
     let known = |seq, text: &str, meaning: Vec<i8>| Document {
@@ -176,7 +176,7 @@ fn given_vector_is_not_computed_again() {
 }
 
 #[test]
-fn neighbors_contribute_to_the_meaning() {
+fn neighbors_contribute_to_the_meaning_score() {
     let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
     let index = with_groups(others.chain([
         said(1, "a", "", "puppy puppy puppy"),
@@ -194,7 +194,7 @@ fn neighbors_contribute_to_the_meaning() {
 }
 
 #[test]
-fn embedder_adds_a_signal() {
+fn embedding_similarity_contributes_to_the_score() {
     let with = |seq: u64, text: &str, embedding: [f32; 2]| Document {
         embedding: embedding.into(),
         ..note(seq, text)

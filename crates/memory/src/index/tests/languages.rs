@@ -1,5 +1,5 @@
-//! Questions in other languages than English find their answers: by words, with the stemmer of the
-//! language and without it, with the English word vectors and without them.
+//! Questions in languages other than English find their answers by words: with and without the
+//! stemmer of the language, and with and without the English word vectors.
 
 use super::*;
 use crate::static_vectors::StaticVectors;
@@ -7,7 +7,7 @@ use crate::static_vectors::StaticVectors;
 struct Chat {
     language: Language,
     said: [&'static str; 6],
-    /// Questions in the order of what was said.
+    /// One question for each message, in the same order.
     asked: [&'static str; 6],
 }
 
@@ -128,8 +128,8 @@ const CHATS: [Chat; 6] = [
     },
 ];
 
-/// The questions whose answer is not among the first two: small words, which only the English list of
-/// question words leaves out, may bring another one before it.
+/// The questions whose answer is not among the first two hits. One other hit may rank higher,
+/// because the list of stop words is English.
 fn not_found(
     chat: &Chat,
     language: Language,
@@ -152,7 +152,7 @@ fn not_found(
 }
 
 #[test]
-fn questions_in_other_languages_find_their_answers() {
+fn memories_in_other_languages_are_found() {
     let mut wrong = Vec::new();
     for chat in &CHATS {
         for language in [Language::English, chat.language] {
@@ -166,7 +166,7 @@ fn questions_in_other_languages_find_their_answers() {
 }
 
 #[test]
-fn unknown_words_are_ranked_by_words_alone() {
+fn memory_of_unknown_words_is_ranked_by_word_matches_only() {
     let Ok(vectors) = StaticVectors::get() else {
         return;
     };

@@ -1,5 +1,5 @@
-//! What a list of hits is made of: each thing once, not all from one conversation, nothing that was
-//! filtered out, nothing below the least score.
+//! The list of hits: no duplicates, not all from one conversation, nothing that the filter
+//! excludes, nothing below the minimum score.
 
 use retain_testkit::random::Random;
 
@@ -29,7 +29,7 @@ fn near_duplicates_collapse_into_one_hit() {
 }
 
 #[test]
-fn duplicate_shares_nearly_all_words() {
+fn texts_that_share_nearly_all_words_are_duplicates() {
     let words: Vec<String> = (0..40).map(|it| format!("word{it}")).collect();
     let text = words.join(" ");
     let one_more = format!("{text} extra");
@@ -56,7 +56,7 @@ fn many_copies_do_not_hide_other_hits() {
 }
 
 #[test]
-fn one_conversation_does_not_crowd_out_close_hits_of_others() {
+fn one_session_does_not_crowd_out_close_hits_of_others() {
     let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq} is here")));
     let others =
         (31..=33).map(|seq| said(seq, "", "", &format!("old cello of type x{seq} somewhere")));
@@ -64,7 +64,7 @@ fn one_conversation_does_not_crowd_out_close_hits_of_others() {
     let hits = found(&index, "cello here");
     assert_eq!(hits.len(), 10);
     assert_eq!(hits.iter().filter(|it| **it > 30).count(), 2, "{hits:?}");
-    // If there is nothing else, it may.
+    // Without other hits, one conversation fills the list.
     let alone = index_of((1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq}"))));
     assert_eq!(ask(&alone, "cello").len(), 10);
     let scores = ask(&index, "cello here").into_iter().map(|it| it.score);
@@ -72,7 +72,7 @@ fn one_conversation_does_not_crowd_out_close_hits_of_others() {
 }
 
 #[test]
-fn poor_hits_of_others_do_not_displace_good_ones() {
+fn poor_hits_of_other_sessions_do_not_displace_good_hits() {
     let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("blue cello number {seq}")));
     let others =
         (31..=33).map(|seq| note(seq, &format!("{} number x{seq}", "and so on ".repeat(80))));
@@ -83,7 +83,7 @@ fn poor_hits_of_others_do_not_displace_good_ones() {
 
 #[test]
 fn unlimited_search_returns_everything() {
-    // Comparing each with each would take long.
+    // Comparing all pairs would be too slow.
     let index = index_of((1..=5_000).map(|seq| note(seq, &format!("cello number {seq} of many"))));
     assert_eq!(ask_for(&index, "cello", usize::MAX).len(), 5_000);
 }
@@ -105,8 +105,8 @@ fn filter_restricts_hits_without_changing_scores() {
 }
 
 #[test]
-fn shorter_list_is_a_prefix_of_the_longer() {
-    // What is left out early to save time must not be what belongs into the list.
+fn hits_with_a_smaller_limit_are_a_prefix_of_the_longer_list() {
+    // Early pruning must not drop documents that belong to the list.
     let ranking = Ranking {
         largest_share: 1.0,
         ..Ranking::default()
@@ -150,7 +150,7 @@ fn shorter_list_is_a_prefix_of_the_longer() {
 }
 
 #[test]
-fn min_score_cuts_the_list() {
+fn hits_below_min_score_are_dropped() {
     let index = index_of([
         note(1, "blue cello"),
         note(2, "blue sky"),
@@ -163,7 +163,7 @@ fn min_score_cuts_the_list() {
 }
 
 #[test]
-fn document_with_the_same_number_is_replaced() {
+fn insert_replaces_the_document_with_the_same_number() {
     let mut index = index_of([note(1, "cello"), note(2, "drum")]);
     index.insert(note(1, "flute"));
     assert_eq!(index.len(), 2);
@@ -175,7 +175,7 @@ fn document_with_the_same_number_is_replaced() {
 }
 
 #[test]
-fn newest_comes_first_among_equal_scores() {
+fn newest_memory_comes_first_among_equal_scores() {
     let notes = (1..=300).map(|seq| note(seq, &format!("tea x{seq}")));
     let index = index_of(notes);
     let newest: Vec<u64> = ask_for(&index, "tea", 3).iter().map(|it| it.seq).collect();

@@ -13,7 +13,7 @@ use super::*;
 const A_MONDAY: f64 = 1_683_547_200.0;
 const DAY: f64 = 86_400.0;
 
-/// An index is asked from many threads.
+/// Many threads search one index.
 const _: fn() = || {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<UserIndex>();
@@ -33,7 +33,7 @@ fn said(seq: u64, session: &str, author: &str, text: &str) -> Document {
     }
 }
 
-/// A memory of its own.
+/// A memory without a session.
 fn note(seq: u64, text: &str) -> Document {
     said(seq, "", "", text)
 }
@@ -64,7 +64,7 @@ fn found(index: &UserIndex, text: &str) -> Vec<u64> {
     ask(index, text).iter().map(|it| it.seq).collect()
 }
 
-/// Stands in for word vectors: words of one group mean the same.
+/// A fake of word vectors: words of one group have the same meaning.
 struct Groups;
 
 const GROUPS: [&[&str]; 4] = [
@@ -98,7 +98,7 @@ fn with_groups(documents: impl IntoIterator<Item = Document>) -> UserIndex {
     fill(UserIndex::with_local_embedder(Arc::new(Groups)), documents)
 }
 
-/// What the signals gave, summed up.
+/// The sum of all signals.
 fn sum_of_parts(it: &Explanation) -> f32 {
     let words = it.lexical + it.session + it.author;
     words + it.meaning + it.context + it.embedding + it.time

@@ -1,4 +1,5 @@
-//! However memories came and went, the index answers as one that was built from what is there.
+//! After any sequence of inserts and removals, the index gives the same results as a newly built
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn document(random: &mut Random, seq: u64) -> Document {
     let session = random.pick(&["", "a", "b", "c"]);
     let author = random.pick(&["", "Ada", "Bob", "Cid Lee"]);
     let mut document = said(seq, session, author, &text(random));
-    // Places are shared and come in any order.
+    // Positions repeat and come in any order.
     document.order = random.below(30);
     document.timestamp = A_MONDAY - random.below(400) as f64 * DAY;
     if random.chance(40) {
@@ -83,7 +84,7 @@ fn index_equals_a_rebuilt_one_after_random_changes() {
 }
 
 #[test]
-fn index_larger_than_the_sample_equals_a_rebuilt_one() {
+fn index_of_thousands_of_documents_equals_a_rebuilt_one() {
     let mut random = Random::new(7);
     let documents: Vec<_> = (1..4_200).map(|seq| document(&mut random, seq)).collect();
     let forward = with_groups(documents.iter().cloned());
@@ -96,7 +97,7 @@ fn index_larger_than_the_sample_equals_a_rebuilt_one() {
 }
 
 #[test]
-fn emptied_index_takes_little_memory() {
+fn emptied_index_releases_memory() {
     let mut random = Random::new(3);
     let mut index = with_groups((1..300).map(|seq| document(&mut random, seq)));
     let full = index.bytes();

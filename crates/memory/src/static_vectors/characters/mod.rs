@@ -35,7 +35,7 @@ fn split_where(text: &str, cut: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(cut).unwrap_or(text.len()))
 }
 
-/// Whether a byte is a character that needs nothing but lower case.
+/// Whether a byte is a character that only needs converting to lower case.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')
 }

@@ -11,7 +11,7 @@ pub(super) const REMOVED: &[(u32, u32)] = &[
     (0xf0000, 0xffffd), (0x100000, 0x10fffd),
 ];
 
-/// Between words.
+/// Characters treated as whitespace.
 #[rustfmt::skip]
 pub(super) const SPACE: &[(u32, u32)] = &[
     (0xa0, 0xa0), (0x1680, 0x1680), (0x2000, 0x200a), (0x2028, 0x2029), (0x202f, 0x202f),

@@ -18,7 +18,7 @@ const SEED: u64 = 20_260_801;
 const SCRIPTS: u64 = 300;
 
 #[tokio::test]
-async fn searches_find_what_adk_finds() {
+async fn search_results_match_adk() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/parity/oracle.py");
     // ADK writes times in the machine's time zone; Retain always uses UTC.
     let started = Oracle::start_with(Reference::Adk, "memory parity", script, |command| {

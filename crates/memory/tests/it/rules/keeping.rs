@@ -13,7 +13,7 @@ use retain_testkit::{TestClock, TestIds};
 use super::{event, found, session, shared, text};
 
 #[tokio::test]
-async fn memory_has_content_author_and_time() {
+async fn found_memory_has_content_author_and_time() {
     let memory = InMemoryMemoryService::new();
     let parts = vec![Part::text("red"), Part::text("wine")];
     let session = session("a", "u", "s", vec![event("e1", parts)]);
@@ -64,7 +64,7 @@ async fn session_added_again_is_replaced_in_place() {
     memory.add_session_to_memory(&first).await.unwrap();
     assert_eq!(found(&memory, "red").await, ["1", "2", "4", "3"]);
 
-    // The same ids with other text: the current content of the session counts.
+    // The same ids with other text: the new content replaces the old.
     let rewritten = session("a", "u", "s1", vec![text("1", "blue")]);
     memory.add_session_to_memory(&rewritten).await.unwrap();
     assert_eq!(found(&memory, "red").await, ["3"]);
@@ -170,7 +170,7 @@ async fn add_memory_is_unsupported() {
 }
 
 #[tokio::test]
-async fn event_without_id_and_time_gets_both() {
+async fn ingested_event_without_id_and_time_gets_both() {
     let clock = TestClock::default();
     let memory = InMemoryMemoryService::new()
         .with_clock(Arc::new(clock.clone()))
@@ -189,7 +189,7 @@ async fn event_without_id_and_time_gets_both() {
 }
 
 #[tokio::test]
-async fn time_outside_the_calendar_is_omitted() {
+async fn timestamp_outside_the_calendar_is_omitted() {
     let memory = InMemoryMemoryService::new();
     let late = Event {
         timestamp: 1e15,

@@ -59,7 +59,7 @@ async fn non_ascii_word_matches_inside_another() {
 }
 
 #[tokio::test]
-async fn latin_word_inside_another_script_is_a_word() {
+async fn latin_word_next_to_another_script_is_a_separate_word() {
     all_find(&[
         ("私はPythonを使う", "python"),
         ("私はPythonを使う", "使う"),
@@ -95,13 +95,13 @@ async fn composed_and_decomposed_letters_match() {
 }
 
 #[tokio::test]
-async fn lower_case_is_equal_to_python() {
+async fn lower_casing_matches_python() {
     all_find(&[
         ("ΟΔΟΣ", "οδος"),
         ("οδος", "ΟΔΟΣ"),
         ("STRAẞE", "straße"),
         ("İstanbul", "i\u{307}stanbul"),
-        // The dot is a run of its own.
+        // The combining dot forms its own run.
         ("İstanbul", "stanbul"),
     ])
     .await;
@@ -109,7 +109,7 @@ async fn lower_case_is_equal_to_python() {
 }
 
 #[tokio::test]
-async fn marks_end_a_word() {
+async fn combining_marks_end_a_word() {
     // Python does not count a Thai vowel sign as a letter, so the query has two words.
     all_find(&[("ข", "ก\u{e31}ข"), ("x\u{301}y", "y")]).await;
 }
@@ -154,7 +154,7 @@ async fn hits_are_ordered_by_matched_words_then_arrival() {
 }
 
 #[tokio::test]
-async fn search_returns_at_most_ten() {
+async fn search_returns_at_most_ten_hits() {
     let memory = InMemoryMemoryService::new();
     let mut events: Vec<_> = (0..15).map(|n| text(&n.to_string(), "red")).collect();
     events.push(text("best", "red blue"));

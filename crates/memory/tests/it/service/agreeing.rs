@@ -18,7 +18,7 @@ use super::session_with;
 
 const WORDS: [&str; 6] = ["apples", "pears", "plums", "figs", "melons", "grapes"];
 
-/// A memory service and its session service, as in a process of their own.
+/// A memory service and its session service, as one process would have them.
 struct Process<S> {
     sessions: Arc<dyn SessionLog>,
     memory: StoreMemoryService<S>,
@@ -127,7 +127,7 @@ async fn step<S: MemoryStore>(
     }
 }
 
-/// Checks that two processes on what `open` opens agree after each step.
+/// Checks that two processes on the same store agree after each step. `open` opens the store.
 async fn agree<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
 where
     F: Future<Output = Process<S>>,
@@ -164,7 +164,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_on_one_file_agree_after_each_step() {
+async fn services_on_one_sqlite_file_agree_after_each_step() {
     for seed in [1, 2, 3] {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("m.db").display());

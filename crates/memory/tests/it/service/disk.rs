@@ -160,7 +160,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_memory_database_stores_memories() {
+async fn in_memory_sqlite_stores_memories() {
     let store = SqliteStore::open(retain_stores::SqliteOptions::in_memory())
         .await
         .unwrap();
@@ -174,7 +174,7 @@ async fn in_memory_database_stores_memories() {
 const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_of_another_process_is_found_at_once() {
+async fn changes_by_another_process_are_visible_at_once() {
     let violin = session_with("s1", vec![Event::user_text("I play the violin.")]);
     if let Some(path) = std::env::var_os(SECOND) {
         let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
@@ -196,7 +196,7 @@ async fn entry_of_another_process_is_found_at_once() {
     let second = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "service::disk::entry_of_another_process_is_found_at_once",
+            "service::disk::changes_by_another_process_are_visible_at_once",
         ])
         .env(SECOND, &path)
         .output()

@@ -100,7 +100,7 @@ async fn failing_embedder_does_not_block_ingest_or_search() {
 }
 
 #[tokio::test]
-async fn new_model_recomputes_all_vectors() {
+async fn new_embedding_model_recomputes_all_vectors() {
     let store = InMemoryMemoryStore::default();
     let scope = retain_core::MemoryScope::new("app", "ada");
     let first = Arc::new(WordEmbedder::new("m1"));
@@ -129,7 +129,7 @@ async fn new_model_recomputes_all_vectors() {
 }
 
 #[tokio::test]
-async fn search_returns_the_nearest_and_embeds_each_text_once() {
+async fn vector_search_returns_the_nearest_and_embeds_each_text_once() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder.clone()).with_top_k(2);
     let texts: Vec<Event> = (0..9)
@@ -158,7 +158,7 @@ async fn search_returns_the_nearest_and_embeds_each_text_once() {
 }
 
 #[tokio::test]
-async fn same_id_in_two_sessions_is_two_memories_unless_equal() {
+async fn same_event_id_in_two_sessions_is_one_memory_only_if_the_text_is_equal() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
     let session_with_e1 = |id: &str, text: &str| {
@@ -200,7 +200,7 @@ async fn same_id_in_two_sessions_is_two_memories_unless_equal() {
 }
 
 #[tokio::test]
-async fn direct_entries_without_id_stay_separate() {
+async fn direct_entries_without_an_id_are_stored_separately() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
     let given = |text: &str, id: Option<&str>| MemoryEntry {

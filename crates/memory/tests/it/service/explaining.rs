@@ -162,7 +162,7 @@ async fn limit_and_token_budget_keep_the_best_hits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_apply_regardless_of_ranking() {
+async fn search_returns_only_hits_that_match_the_filter() {
     let (memory, _folder) = with_talks().await;
     let asked =
         |filter: MemoryFilter| MemoryQuery::new("high floors in hotels").with_filter(filter);

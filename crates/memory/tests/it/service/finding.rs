@@ -164,7 +164,7 @@ async fn list_pages_cover_all_memories_in_order() {
 }
 
 #[tokio::test]
-async fn forgotten_memory_leaves_the_index_at_once() {
+async fn forgotten_memory_is_removed_from_the_index_at_once() {
     let (memory, _) = in_memory();
     let texts = (0..50)
         .map(|n| Event::user_text(format!("apples {n}")))
@@ -183,7 +183,7 @@ async fn forgotten_memory_leaves_the_index_at_once() {
 }
 
 #[tokio::test]
-async fn index_cache_stays_within_its_bytes() {
+async fn index_cache_stays_within_its_size_limit() {
     let (memory, _) = in_memory();
     let memory = memory.with_cache_bytes(1);
     for user in ["ada", "grace", "hedy"] {
@@ -225,7 +225,7 @@ async fn index_follows_changes_by_another_service() {
 }
 
 #[tokio::test]
-async fn word_forms_match_by_language() {
+async fn word_forms_match_in_the_configured_language() {
     let (memory, _) = in_memory();
     let memory = memory.with_static_vectors(false);
     let session = session_with("s1", vec![Event::user_text("Die Katzen schliefen lange.")]);

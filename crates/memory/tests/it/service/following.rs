@@ -75,7 +75,7 @@ async fn forget_succeeds_even_if_the_index_fails_to_refresh() {
 }
 
 #[tokio::test]
-async fn filter_applies_to_concurrent_edits() {
+async fn filter_is_applied_to_an_entry_edited_during_the_search() {
     let store = Counting::default();
     let memory = StoreMemoryService::over(store.clone());
     let notes = |team: &str| -> JsonMap {
@@ -123,7 +123,7 @@ async fn unknown_users_are_not_cached() {
 }
 
 #[tokio::test]
-async fn edited_text_leaves_the_index_at_once() {
+async fn edited_text_is_removed_from_the_index_at_once() {
     let (memory, _) = in_memory();
     let secret: Vec<String> = (0..2000).map(|n| format!("secret{n}")).collect();
     let secret = secret.join(" ");
@@ -165,7 +165,7 @@ async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erased_user_leaves_the_cache() {
+async fn erased_user_is_removed_from_the_cache() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
@@ -173,7 +173,7 @@ async fn erased_user_leaves_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erased_user_leaves_the_cache_on_postgres() {
+async fn erased_user_is_removed_from_the_cache_on_postgres() {
     if !is_there() {
         return;
     }

@@ -57,7 +57,7 @@ fn growth() -> Vec<(Event, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn growing_session_is_ingested_once() {
+async fn only_new_events_of_a_growing_session_are_ingested() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let memory = StoreMemoryService::over(sessions.store().memory());

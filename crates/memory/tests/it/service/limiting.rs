@@ -76,8 +76,8 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
         assert_eq!(found(&memory, "captain").await, ["Ada is a captain."]);
         assert!(found(&memory, "pilot").await.is_empty());
     }
-    // Like the first case, in one call: the last event equals the stored memory, but must not be
-    // skipped before the second event is applied.
+    // Like the first case, but in one call. The last event equals the stored memory, but must not
+    // be skipped, because the second event changes the memory in between.
     let mut session = Session::new("app", "ada", "s2");
     for (position, text) in [(1, "apples"), (2, "melons"), (3, "apples")] {
         session.events.push(position, said("g", text));
@@ -149,9 +149,10 @@ async fn ingest_over_the_rate_limit_resumes_later() {
 }
 
 #[tokio::test]
-async fn default_rate_limit_admits_an_import_and_stops_a_flood() {
+async fn default_rate_limit_allows_an_import_and_limits_a_flood() {
     let limits = MemoryLimits::default();
-    // A hundred messages a day for five years; filling the memory takes at least five minutes.
+    // One minute admits 100 messages a day for five years; filling the memory takes at least five
+    // minutes.
     assert!(limits.entries_per_minute >= 100 * 365 * 5);
     assert!(limits.entries_per_minute * 5 <= limits.entries);
 }
@@ -183,7 +184,7 @@ async fn expired_memories_do_not_count_against_limits() {
 }
 
 #[tokio::test]
-async fn ingest_sweeps_expired_memories_as_fast_as_they_come() {
+async fn ingest_deletes_expired_memories_as_fast_as_they_expire() {
     let (memory, clock) = in_memory();
     memory
         .add_session_with(&turns("s1", 3500), &seconds(10))

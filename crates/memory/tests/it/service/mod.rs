@@ -28,7 +28,7 @@ use retain_testkit::{TestClock, TestIds, postgres::TestDatabase};
 
 type InMemory = StoreMemoryService<InMemoryMemoryStore>;
 
-/// Creates a service in memory with a clock that stands still.
+/// Creates an in-memory service with a stopped clock.
 fn in_memory() -> (InMemory, TestClock) {
     let clock = TestClock::default();
     let memory = StoreMemoryService::over(InMemoryMemoryStore::default())

@@ -12,7 +12,7 @@ use retain_testkit::{
 
 use super::{embedders::WordEmbedder, postgres, shared, sqlite};
 
-/// Returns a database path in a folder that is deleted with its last user.
+/// Returns a database path in a folder that is deleted when its last handle is dropped.
 fn file() -> (Arc<tempfile::TempDir>, std::path::PathBuf) {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");

@@ -41,7 +41,7 @@ fn notes(key: &str, value: &str) -> JsonMap {
 }
 
 #[tokio::test]
-async fn only_text_is_ingested() {
+async fn only_complete_events_with_text_are_ingested() {
     let (memory, _) = in_memory();
     let mut partial = Event::model_text("bot", "half a sentence");
     partial.response.partial = Some(true);
@@ -180,7 +180,7 @@ async fn memories_expire_after_their_ttl() {
 }
 
 #[tokio::test]
-async fn edit_is_found_and_survives_ingest() {
+async fn edited_memory_is_found_and_not_replaced_by_ingest() {
     let (memory, _) = in_memory();
     let session = session_with("s1", vec![Event::user_text("The door code is 1234.")]);
     memory.add_session_to_memory(&session).await.unwrap();
@@ -230,7 +230,7 @@ async fn limit_error_names_the_limit() {
     let error = refused.unwrap_err().to_string();
     assert_eq!(
         error,
-        "3 memories of a user exceed the limit of 2 (see MemoryLimits)"
+        "memories of a user: 3 exceeds the limit of 2 (see MemoryLimits)"
     );
     assert_eq!(memory.statistics("app", "ada").await.unwrap().entries, 0);
     let small = session_with("s1", vec![Event::user_text("one")]);

@@ -14,7 +14,7 @@ use super::{found, session_with, sqlite};
 
 const CAR: &str = "I bought a new car.";
 const KITTENS: &str = "We have two kittens.";
-/// Has no word in common with either.
+/// A question that shares no word with the memories.
 const AUTOMOBILE: &str = "Do I own an automobile?";
 
 fn table() -> &'static StaticVectors {
@@ -55,7 +55,7 @@ async fn synonym_is_found_without_a_common_word() {
 
 /// No query has a word in common with its answer, and there are few memories to compare with.
 #[tokio::test(flavor = "multi_thread")]
-async fn right_memory_of_a_few_is_found_by_meaning() {
+async fn matching_memory_among_a_few_is_found_by_meaning() {
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let said = [

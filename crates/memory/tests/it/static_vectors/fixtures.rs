@@ -7,7 +7,7 @@ use super::{ids, vectors};
 const RECORDED: &str = include_str!("../../../testdata/word_pieces.jsonl");
 
 #[test]
-fn recorded_texts_have_the_recorded_ids() {
+fn word_piece_ids_of_recorded_texts_match_the_recording() {
     let mut count = 0;
     for line in RECORDED.lines() {
         let recorded = Json::parse(line).expect("a recorded line");

@@ -60,7 +60,7 @@ fn text_has_cosine_one_with_itself() {
 }
 
 #[test]
-fn unknown_word_is_zero_and_does_not_count() {
+fn unknown_words_do_not_change_the_vector() {
     let long = "x".repeat(500);
     for text in ["", " \n", "\0", "🫠", long.as_str()] {
         assert_eq!(vectors().embed(text), StaticVector::ZERO, "{text:?}");
@@ -69,10 +69,10 @@ fn unknown_word_is_zero_and_does_not_count() {
     assert_eq!(with, vectors().embed("violin"));
 }
 
-/// The bytes of this text since the table was built. If they change, stored vectors belong to
-/// another table, and the id must change too.
+/// Pins the vector of a text. If its bytes change, stored vectors no longer match the table, and
+/// the table's id must change too.
 #[test]
-fn bytes_and_id_match_the_table() {
+fn embedding_bytes_and_table_id_are_pinned() {
     assert_eq!(vectors().dims(), DIMS);
     let bytes = vectors()
         .embed("Ada lives in Zürich, on a high floor.")

@@ -14,7 +14,7 @@ const SEED: u64 = 20_261_116;
 const TEXTS: u64 = 6000;
 
 #[test]
-fn random_texts_have_the_same_ids_as_the_reference() {
+fn word_piece_ids_of_random_texts_match_the_reference() {
     let Some(oracle) = start("word pieces of random texts") else {
         return;
     };
@@ -37,7 +37,7 @@ fn random_texts_have_the_same_ids_as_the_reference() {
 }
 
 #[test]
-fn every_code_point_is_split_like_the_reference() {
+fn word_pieces_of_every_code_point_match_the_reference() {
     let Some(oracle) = start("word pieces of every code point") else {
         return;
     };

@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn streamed_answer_equals_the_complete_one_for_any_content(
+    fn streamed_response_equals_the_unstreamed_one_for_any_content(
         blocks in vec(block(), 0..5),
         reason in prop::sample::select(vec!["end_turn", "tool_use", "max_tokens", "refusal"]),
         step in 1usize..6,

@@ -5,7 +5,7 @@ use retain_core::Json;
 use super::provider;
 use crate::{differential::Comparison, provider::Provider as _};
 
-/// Requests that differ, with the row of the table "Claude" that explains it.
+/// Requests that differ from ADK's, each with the row of the table "Claude" that explains it.
 const KNOWN: [(&str, &str); 11] = [
     ("two turns of the user", "Messages of one role may follow"),
     ("nothing said", "Messages of one role may follow"),
@@ -32,7 +32,7 @@ const KNOWN: [(&str, &str); 11] = [
     ),
 ];
 
-/// Our tool for structured output has its own name, which is in that table too.
+/// Replaces the name of Retain's tool for structured output, a difference that the table documents.
 fn alike(ours: &mut Json, _theirs: &mut Json) {
     let text = ours.to_string();
     let text = text.replace("retain_structured_output", "structured_output");
@@ -41,7 +41,7 @@ fn alike(ours: &mut Json, _theirs: &mut Json) {
 }
 
 #[test]
-fn claude_request_equals_adks() {
+fn claude_request_matches_adk() {
     let ours = |request: &retain_runtime::LlmRequest| {
         let call = provider().call(request, false)?;
         Ok(Json::parse(&call.body).expect("JSON"))

@@ -1,4 +1,4 @@
-//! Errors by Anthropic's codes: <https://platform.claude.com/docs/en/api/errors>.
+//! Anthropic's errors, by error code: <https://platform.claude.com/docs/en/api/errors>.
 
 use super::{ask, provider, recorded};
 use crate::{
@@ -19,7 +19,7 @@ const DOCUMENTED: [(&str, &str); 9] = [
 ];
 
 #[tokio::test]
-async fn refusal_has_anthropics_code() {
+async fn error_code_is_taken_from_anthropics_response() {
     for (status, code) in DOCUMENTED {
         for stream in [false, true] {
             let body = format!(
@@ -36,7 +36,7 @@ async fn refusal_has_anthropics_code() {
 }
 
 #[test]
-fn nonstandard_error_body_is_reported() {
+fn unknown_error_body_is_reported_with_the_status_or_its_message() {
     let failure = |status, body| {
         let failure = provider().failure(status, body);
         (failure.code, failure.message)
@@ -45,7 +45,7 @@ fn nonstandard_error_body_is_reported() {
     assert_eq!(failure(502, "<html>"), expected("502", "<html>"));
     assert_eq!(
         failure(503, " "),
-        expected("503", "the provider answered with status 503")
+        expected("503", "the provider returned HTTP status 503")
     );
     let google = r#"{"error":{"code":403,"message":"No access","status":"PERMISSION_DENIED"}}"#;
     assert_eq!(
@@ -67,7 +67,7 @@ async fn error_event_ends_the_stream() {
 }
 
 #[test]
-fn malformed_answers_are_refused() {
+fn malformed_response_is_an_error() {
     let code = |body| {
         provider()
             .read_answer(body)

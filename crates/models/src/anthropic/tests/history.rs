@@ -45,7 +45,7 @@ const PARTS: [&str; 36] = [
 ];
 
 #[test]
-fn every_kind_of_part_has_its_wire_form() {
+fn every_kind_of_part_is_sent_in_anthropics_format() {
     let contents = PARTS.iter().map(|line| {
         let (role, part) = line.split_once(' ').unwrap();
         let role = if role == "u" { "user" } else { "model" };

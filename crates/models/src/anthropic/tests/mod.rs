@@ -43,7 +43,8 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Send a request to a server that plays these acts; return the answers and the sent request.
+/// Send a request to a server that plays these acts. Return the answers and the request that the
+/// server received.
 async fn ask(
     acts: Vec<Act>,
     stream: bool,

@@ -1,4 +1,4 @@
-//! Byte streams as Anthropic documents them, with words of our own:
+//! Byte streams as Anthropic documents them, with our own text:
 //! <https://platform.claude.com/docs/en/build-with-claude/streaming> (events, tool use, thinking,
 //! errors), <https://platform.claude.com/docs/en/build-with-claude/citations>,
 //! <https://platform.claude.com/docs/en/build-with-claude/extended-thinking> (redacted thinking).
@@ -147,7 +147,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// An error in the middle.
+/// An error in the middle of a stream.
 pub(super) const OVERLOADED: &str = r#"event: message_start
 data: {"type":"message_start","message":{"model":"claude-test","usage":{"input_tokens":9,"output_tokens":1}}}
 

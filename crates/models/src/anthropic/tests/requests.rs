@@ -1,4 +1,4 @@
-//! Settings, tools and turns.
+//! Settings, tools and messages of requests.
 
 use retain_core::{
     Content, FunctionCall, FunctionResponse, GenerateContentConfig, Json, JsonMap, Part,
@@ -32,7 +32,7 @@ fn minimal_request_has_model_max_tokens_and_messages() {
 }
 
 #[test]
-fn settings_are_sent_by_anthropics_names() {
+fn settings_are_sent_under_anthropics_names() {
     let body = body_with(
         r#""systemInstruction":"Be brief.","temperature":0.5,"topP":0.9,"topK":40.0,
            "maxOutputTokens":100,"stopSequences":["END"],"seed":1"#,
@@ -47,7 +47,7 @@ fn settings_are_sent_by_anthropics_names() {
 
 /// A session that began with another provider, with other signatures, may continue with Claude.
 #[test]
-fn a_thought_that_another_server_signed_stays_away() {
+fn thought_signed_by_another_provider_is_not_sent() {
     for (signature, is_sent) in [("[{\"id\":\"rs_1\"}]", false), ("EqQBCgIY", true)] {
         let thought = Part {
             text: Some("Hm.".to_owned()),
@@ -68,7 +68,7 @@ fn a_thought_that_another_server_signed_stays_away() {
 }
 
 #[test]
-fn thinking_follows_its_budget() {
+fn thinking_mode_is_chosen_by_the_budget() {
     for (budget, expected) in [
         (0, r#"{"type":"disabled"}"#),
         (-1, r#"{"type":"adaptive","display":"summarized"}"#),
@@ -89,7 +89,7 @@ fn thinking_follows_its_budget() {
     assert!(body["top_p"].is_null());
 }
 
-/// Thoughts count as part of the answer: a budget above the limit is rejected.
+/// Thoughts count as output tokens, so a thinking budget above the token limit is rejected.
 #[test]
 fn thinking_budget_leaves_room_for_the_answer() {
     let thinking = r#""thinkingConfig":{"thinkingBudget":9000}"#;
@@ -104,9 +104,9 @@ fn thinking_budget_leaves_room_for_the_answer() {
     }
 }
 
-/// Arguments are declared as an object, even if the schema omits it; the schema's own type stays.
+/// Arguments are declared as an object even if the schema has no type. An existing type stays.
 #[test]
-fn arguments_without_type_are_declared_as_an_object() {
+fn tool_parameters_without_a_type_are_declared_as_an_object() {
     let declared = |schema: &str| {
         let tools = format!(
             r#""tools":[{{"functionDeclarations":[{{"name":"a","parametersJsonSchema":{schema}}}]}}]"#
@@ -202,13 +202,13 @@ fn response_schema_is_sent_as_a_forced_tool() {
         body["tool_choice"],
         json(r#"{"type":"auto","disable_parallel_tool_use":true}"#)
     );
-    // It is not sent together with tools.
+    // The schema is not sent together with tools.
     let body = body_with(&format!(r#"{TOOLS},"responseSchema":{{"type":"OBJECT"}}"#));
     assert_eq!(body["tools"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn request_overrides_the_model() {
+fn model_of_the_request_overrides_the_default() {
     let mut request = with("{}");
     request.model = "anthropic/claude-other".to_owned();
     assert_eq!(body_of(&request)["model"], "claude-other");

@@ -1,4 +1,4 @@
-//! Streams give the same result however they are split.
+//! Streamed answers, which do not depend on how their bytes are split.
 
 use futures_util::StreamExt as _;
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn outcome_text((answers, result): (Vec<LlmResponse>, Result<(), ModelError>)) -
 }
 
 #[test]
-fn stream_may_be_chunked_at_every_byte() {
+fn stream_can_be_split_at_every_byte() {
     for stream in ALL {
         let bytes = stream.as_bytes();
         let whole = outcome_text(read(&[bytes]));
@@ -68,7 +68,7 @@ fn stream_may_be_chunked_at_every_byte() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn any_chunking_gives_the_same_stream(which in 0..ALL.len(), sizes in prop::collection::vec(1usize..90, 1..60)) {
+    fn parsed_stream_does_not_depend_on_chunk_boundaries(which in 0..ALL.len(), sizes in prop::collection::vec(1usize..90, 1..60)) {
         let bytes = ALL[which].as_bytes();
         let mut chunks = Vec::new();
         let mut rest = bytes;
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn truncated_answer_is_an_error() {
+fn truncated_response_is_an_error() {
     for stream in ALL.iter().take(5) {
         let end = stream.find("event: message_stop").unwrap();
         let (_, result) = read(&[&stream.as_bytes()[..end]]);
@@ -104,7 +104,7 @@ fn answered(stream: &str) -> (String, LlmResponse) {
 }
 
 #[test]
-fn text_is_streamed_and_then_complete() {
+fn streamed_text_ends_with_the_complete_response() {
     let (pieces, whole) = answered(recorded::TEXT);
     assert_eq!(pieces, "Grüße, Ada 🙂");
     let expected = json(
@@ -118,7 +118,7 @@ fn text_is_streamed_and_then_complete() {
 }
 
 #[test]
-fn thoughts_keep_signatures_and_calls_keep_ids() {
+fn streamed_thoughts_have_signatures_and_calls_have_ids() {
     let (pieces, whole) = answered(recorded::THOUGHTS_AND_CALLS);
     assert_eq!(pieces, "Two cities, two calls.");
     let content = whole.content.as_ref().unwrap();
@@ -147,7 +147,7 @@ fn thoughts_keep_signatures_and_calls_keep_ids() {
 }
 
 #[test]
-fn answer_is_sent_back_unchanged() {
+fn stored_response_is_sent_back_unchanged() {
     let (_, whole) = answered(recorded::THOUGHTS_AND_CALLS);
     let stored = LlmResponse::from_json(&whole.to_json().unwrap()).unwrap();
     let body = super::body_of(&super::request_with([
@@ -166,7 +166,7 @@ fn answer_is_sent_back_unchanged() {
 }
 
 #[test]
-fn citation_offsets_are_bytes_of_the_text() {
+fn citation_offsets_are_byte_offsets() {
     let (_, whole) = answered(recorded::CITED);
     let expected = json(
         r#"{"citations":[
@@ -177,7 +177,7 @@ fn citation_offsets_are_bytes_of_the_text() {
 }
 
 #[test]
-fn structured_answer_is_returned_as_text() {
+fn structured_response_is_returned_as_text() {
     let (pieces, whole) = answered(recorded::STRUCTURED);
     assert_eq!(pieces, r#"Here it is.{"tea":"Earl Grey"}"#);
     let content = whole.content.unwrap();
@@ -185,7 +185,7 @@ fn structured_answer_is_returned_as_text() {
 }
 
 #[test]
-fn structured_value_is_unwrapped() {
+fn wrapped_structured_value_is_returned_as_text() {
     let body = r#"{"content":[{"type":"thinking","thinking":"Hm","signature":"c2ln"},
         {"type":"tool_use","id":"t","name":"retain_structured_value","input":{"response":["é",2]}}],
         "stop_reason":"tool_use"}"#;
@@ -195,7 +195,7 @@ fn structured_value_is_unwrapped() {
 }
 
 #[test]
-fn refusal_finishes_with_safety() {
+fn refusal_by_the_model_has_finish_reason_safety() {
     let (_, whole) = answered(recorded::EMPTY);
     assert_eq!(whole.finish_reason.as_deref(), Some("SAFETY"));
     assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
@@ -240,9 +240,9 @@ fn call_truncated_at_its_start_is_dropped() {
     assert_eq!(calls, [&Some("get_weather".to_owned())]);
 }
 
-/// The last call was being written at the limit, so even a parseable one may be incomplete.
+/// The token limit was reached during the last call, so it may be incomplete even if it parses.
 #[test]
-fn last_call_of_a_truncated_answer_is_dropped() {
+fn last_call_of_a_truncated_response_is_dropped() {
     for reason in ["max_tokens", "model_context_window_exceeded"] {
         let body = format!(
             r#"{{"content":[{{"type":"text","text":"Well."}},
@@ -274,7 +274,7 @@ fn last_call_of_a_truncated_answer_is_dropped() {
     }
 }
 
-/// Absurdly large token counts do not fail.
+/// Very large token counts do not overflow.
 #[test]
 fn extreme_token_counts_are_accepted() {
     for (input, output, thinking) in [
@@ -296,7 +296,7 @@ fn extreme_token_counts_are_accepted() {
     }
 }
 
-/// Anthropic often reports an overload only after it has accepted a call.
+/// Anthropic often reports an overload only after it has sent a successful status.
 #[tokio::test]
 async fn overload_before_the_first_chunk_is_retried() {
     let begin = recorded::OVERLOADED
@@ -326,7 +326,7 @@ async fn overload_before_the_first_chunk_is_retried() {
 }
 
 #[test]
-fn streamed_answer_equals_the_complete_one() {
+fn streamed_response_equals_the_unstreamed_one() {
     let whole = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-test-20260101",
         "content":[{"type":"thinking","thinking":"Two cities, two calls.","signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h"},
         {"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"},
@@ -347,7 +347,7 @@ fn streamed_answer_equals_the_complete_one() {
 }
 
 #[tokio::test]
-async fn stream_over_http_sends_path_and_key() {
+async fn streamed_call_sends_path_and_key() {
     let bytes = recorded::TEXT.as_bytes();
     let cuts: Vec<usize> = (1..bytes.len()).step_by(7).collect();
     let (answers, sent) = ask(event_stream(bytes, &cuts), true).await;
@@ -364,7 +364,7 @@ async fn stream_over_http_sends_path_and_key() {
 }
 
 #[tokio::test]
-async fn stream_over_http_is_the_same_however_it_is_chunked() {
+async fn streamed_responses_do_not_depend_on_http_chunks() {
     let bytes = recorded::TEXT.as_bytes();
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = crate::testing::Server::playing(scripts).await;

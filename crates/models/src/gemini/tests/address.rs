@@ -18,7 +18,7 @@ fn vertex_at(location: &str) -> GeminiWire {
 }
 
 #[test]
-fn default_addresses_are_googles() {
+fn default_urls_are_those_of_google() {
     const API: &str = "https://generativelanguage.googleapis.com/v1beta";
     const P: &str = "v1beta1/projects/p/locations";
     let cases = [
@@ -76,7 +76,7 @@ fn model_name_with_path_traversal_is_refused() {
 }
 
 #[test]
-fn cache_name_is_completed() {
+fn cache_name_is_expanded_to_the_full_resource_name() {
     let (api, vertex) = (Backend::Api, vertex_at("l").backend);
     assert_eq!(api.cache_name("7"), "cachedContents/7");
     assert_eq!(api.cache_name("cachedContents/7"), "cachedContents/7");
@@ -138,7 +138,7 @@ fn credentials_of(model: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn environment_selects_the_credentials() {
+fn environment_variables_select_the_credentials() {
     const ON: (&str, &str) = ("GOOGLE_GENAI_USE_VERTEXAI", "TRUE");
     const KEY: (&str, &str) = ("GOOGLE_API_KEY", "k1");
     const OTHER: (&str, &str) = ("GEMINI_API_KEY", "k2");
@@ -214,7 +214,7 @@ fn credentials_are_read_from_files() {
 }
 
 #[test]
-fn model_is_built_only_for_valid_names() {
+fn invalid_model_name_is_rejected() {
     let http = Http::new(HttpSettings::default()).expect("a client");
     let access = GeminiAccess::ApiKey("canary-key".into());
     let model = Gemini::new("gemini-2.5-pro", access.clone(), &http).expect("a model");

@@ -13,7 +13,7 @@ fn read_answer(body: &str) -> Result<String, String> {
 }
 
 #[test]
-fn answer_is_read_as_adk_reads_it() {
+fn response_is_parsed_as_in_adk() {
     let cases = [
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP","avgLogprobs":-0.25,
@@ -23,7 +23,7 @@ fn answer_is_read_as_adk_reads_it() {
                 "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]},
                 "usageMetadata":{"cachedContentTokenCount":1,"promptTokenCount":1,"thoughtsTokenCount":2}}"#,
         ),
-        // Truncated text: not an error by itself.
+        // A truncated text is not an error by itself.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}]}"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}"#,
@@ -52,7 +52,7 @@ fn answer_is_read_as_adk_reads_it() {
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}]}"#,
             r#"{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}"#,
         ),
-        // Invalid metadata of an answer is dropped alone.
+        // Only the invalid metadata of an answer is dropped.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
             r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
@@ -70,7 +70,7 @@ fn answer_is_read_as_adk_reads_it() {
 }
 
 #[test]
-fn malformed_answers_are_errors() {
+fn malformed_response_is_an_error() {
     for body in [
         "",
         "{",
@@ -94,7 +94,7 @@ fn malformed_answers_are_errors() {
 }
 
 #[test]
-fn refusal_has_googles_code() {
+fn error_code_and_message_are_taken_from_googles_response() {
     let failure = |status, body: &str| api().failure(status, body);
     let asked = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}"#;
     let output = Failure::new("INVALID_ARGUMENT", "API key not valid.");
@@ -108,14 +108,14 @@ fn refusal_has_googles_code() {
     );
     assert_eq!(
         failure(503, "").message,
-        "the provider answered with status 503"
+        "the provider returned HTTP status 503"
     );
     assert_eq!(failure(500, &"x".repeat(9999)).message.len(), 500);
 }
 
 /// Written from <https://cloud.google.com/apis/design/errors> (RetryInfo, QuotaFailure).
 #[test]
-fn refusal_sets_the_retry_delay() {
+fn retry_delay_is_taken_from_googles_response() {
     let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
@@ -130,7 +130,7 @@ fn refusal_sets_the_retry_delay() {
         api().failure(429, &for_ever).retry_after,
         Some(Duration::MAX)
     );
-    // It applies to an error within a stream too.
+    // The same holds for an error in a successful response.
     let error = api().read_answer(&for_today).unwrap_err();
     assert!(error.is_final && error.after == Some(Duration::from_millis(34_500)));
 }

@@ -1,5 +1,4 @@
-//! The same requests give the same bodies as Google's ADK sends, and the same responses give the
-//! same answers.
+//! Retain sends the same request bodies as Google's ADK, and reads responses into the same answers.
 
 use retain_core::JsonMap;
 use retain_testkit::oracle::{Oracle, Reference};
@@ -44,7 +43,7 @@ fn cases() -> Vec<Json> {
     out
 }
 
-/// Bytes are equal in either base64 alphabet, and so are 1 and 1.0.
+/// Compares base64 in either alphabet as bytes, and treats 1 and 1.0 as equal.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
@@ -63,7 +62,7 @@ fn is_same(ours: &Json, theirs: &Json) -> bool {
 }
 
 #[test]
-fn request_equals_adks() {
+fn gemini_request_matches_adk() {
     let cases = cases();
     let Some(answers) = ask("requests", &cases) else {
         return;
@@ -92,7 +91,7 @@ fn request_equals_adks() {
                 );
                 let ours = json(&call.body);
                 let mut theirs = theirs["body"].clone();
-                // An empty object means the same as none.
+                // An empty object means the same as a missing one.
                 if theirs["generationConfig"]
                     .as_object()
                     .is_some_and(JsonMap::is_empty)
@@ -121,7 +120,7 @@ fn request_equals_adks() {
 }
 
 #[test]
-fn answer_equals_adks() {
+fn gemini_response_matches_adk() {
     let mut cases = Vec::new();
     for (name, responses) in responses() {
         for is_vertex in [false, true] {
@@ -166,7 +165,7 @@ fn answer_equals_adks() {
             )],
         };
         let mut ours: Vec<Json> = ours.iter().map(|it| json(it)).collect();
-        // Google's library drops why the Gemini API stopped; we keep it.
+        // Google's library drops the reason why the Gemini API stopped; Retain keeps it.
         let reason = case.to_string().contains("finishMessage") && case["vertex"] == false;
         for answer in ours.iter_mut().filter(|_| reason) {
             answer

@@ -19,7 +19,7 @@ fn is_refused(part: &Json, is_vertex: bool) -> bool {
     }
 }
 
-/// The history without these parts, and each of the parts.
+/// The history without the parts that the service rejects, and each of these parts.
 fn split(is_vertex: bool) -> (Json, Vec<Json>) {
     let mut refused = Vec::new();
     let mut contents = Vec::new();
@@ -79,7 +79,7 @@ fn thought_signed_by_another_provider_is_not_sent() {
 }
 
 #[test]
-fn field_of_the_other_service_is_refused_by_name() {
+fn field_that_the_service_does_not_support_is_named_in_the_error() {
     for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {
         let (_, refused) = split(is_vertex);
         assert!(!refused.is_empty());
@@ -94,7 +94,7 @@ fn field_of_the_other_service_is_refused_by_name() {
     }
 }
 
-/// The history has every field that a part can have: add new fields to it.
+/// The history has every field that a part can have. If this fails, add the new field to it.
 #[test]
 fn test_history_has_every_field_of_a_part() {
     let fields = [

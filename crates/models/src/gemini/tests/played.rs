@@ -50,7 +50,7 @@ async fn ask(server: &Server, stream: bool) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn stream_over_http_is_the_same_however_it_is_chunked() {
+async fn streamed_responses_do_not_depend_on_http_chunks() {
     for cut in 0..STREAM.len() {
         let server = Server::playing([event_stream(STREAM.as_bytes(), &[cut])]).await;
         assert_eq!(
@@ -72,7 +72,7 @@ async fn stream_over_http_is_the_same_however_it_is_chunked() {
 }
 
 #[tokio::test]
-async fn refusal_has_googles_message() {
+async fn error_has_googles_message_without_the_key() {
     let body =
         r#"{"error":{"code":403,"message":"canary-8f2e may not","status":"PERMISSION_DENIED"}}"#;
     for stream in [false, true] {

@@ -4,7 +4,7 @@ use super::*;
 use crate::gemini::schema::{of_answer, spelled};
 
 #[test]
-fn response_schema_is_sent_in_geminis_form() {
+fn response_schema_is_sent_in_geminis_format() {
     let cases = [
         // As `schemars` derives it.
         (
@@ -31,7 +31,7 @@ fn response_schema_is_sent_in_geminis_form() {
             r#"{"type":"object","properties":{"any_of":{"type":"string"},"$ref":{"type":"boolean"}},"propertyOrdering":["$ref","any_of"]}"#,
             r#"{"type":"OBJECT","properties":{"any_of":{"type":"STRING"},"$ref":{"type":"BOOLEAN"}},"propertyOrdering":["$ref","any_of"]}"#,
         ),
-        // A recursive schema is open where it refers to itself.
+        // A recursive schema accepts any value where it refers to itself.
         (
             r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"type":"object","properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##,
             r#"{"type":"OBJECT","properties":{"next":{}}}"#,
@@ -52,7 +52,7 @@ fn response_schema_is_sent_in_geminis_form() {
 }
 
 #[test]
-fn schemas_without_an_equivalent_are_refused() {
+fn schemas_without_an_equivalent_are_rejected() {
     let open = json(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
     assert!(of_answer(&open, false).is_err());
     let sent = of_answer(&open, true).expect("a schema");
@@ -67,7 +67,7 @@ fn schemas_without_an_equivalent_are_refused() {
 }
 
 #[test]
-fn function_schema_changes_only_its_spelling() {
+fn function_schema_is_converted_to_camel_case() {
     let schema = r#"{"type":"object","properties":{"a_b":{"type":"array","items":{"type":"string","max_length":3}}},"property_ordering":["a_b"],"title":null}"#;
     let expected = r#"{"type":"OBJECT","properties":{"a_b":{"type":"ARRAY","items":{"type":"STRING","maxLength":3}}},"propertyOrdering":["a_b"]}"#;
     assert_eq!(spelled(&json(schema)), json(expected));

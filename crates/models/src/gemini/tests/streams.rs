@@ -1,4 +1,4 @@
-//! Streams as Gemini sends them, split everywhere.
+//! Streams as Gemini sends them, split at every byte.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ const THOUGHTS: Stream = Stream {
     )),
 };
 
-/// Parallel calls: the first has the signature of all. One has an id from the model.
+/// Parallel calls: the first carries the signature of all calls. One has an id from the model.
 /// Written from <https://ai.google.dev/gemini-api/docs/thought-signatures> (parallel calls).
 const CALLS: Stream = Stream {
     name: "parallel calls",
@@ -85,7 +85,7 @@ const ARGUMENTS: Stream = Stream {
     )),
 };
 
-/// The same, truncated within the arguments by a server that ends its stream properly: the call is
+/// A call whose streamed arguments are truncated, in a stream that ends properly. The call is
 /// incomplete and must not be executed.
 const HALF_A_CALL: Stream = Stream {
     name: "half a call",
@@ -108,7 +108,7 @@ const CUT_OFF: Stream = Stream {
     whole: Err("CutOff"),
 };
 
-/// The same with the end marker that some proxies add.
+/// Text without a finish reason, but with the end marker that some proxies add.
 const DONE: Stream = Stream {
     name: "done",
     bytes: concat!(
@@ -202,7 +202,7 @@ const TWO_ANSWERS: Stream = Stream {
     )),
 };
 
-/// Only an end, and unknown fields.
+/// Only a finish reason, and unknown fields.
 const EMPTY: Stream = Stream {
     name: "empty",
     bytes: ": hello\n\ndata: {\"candidates\":[{\"finishReason\":\"STOP\",\"newField\":{\"a\":1}}],\"usageMetadata\":{\"totalTokenCount\":1,\"newCount\":2},\"other\":[]}\n\n",
@@ -212,7 +212,7 @@ const EMPTY: Stream = Stream {
     ),
 };
 
-/// Not a single event.
+/// A stream without events.
 const NOTHING: Stream = Stream {
     name: "nothing",
     bytes: ": hello\n\n",
@@ -253,7 +253,7 @@ pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
         .collect()
 }
 
-/// Check for the same JSON, or the same error.
+/// Check that the answers equal the expected JSON or have the expected error.
 fn check(stream: &Stream, answers: &Result<Vec<String>, ModelError>, how: &str) {
     let name = stream.name;
     match (stream.whole, answers) {
@@ -270,7 +270,7 @@ fn check(stream: &Stream, answers: &Result<Vec<String>, ModelError>, how: &str) 
 }
 
 #[test]
-fn stream_gives_the_same_answer_however_it_is_chunked() {
+fn stream_can_be_split_at_every_byte() {
     for stream in STREAMS {
         let bytes = stream.bytes.as_bytes();
         for gemini in [api(), vertex()] {
@@ -290,7 +290,7 @@ fn stream_gives_the_same_answer_however_it_is_chunked() {
 
 /// A stream that ends within an event has no complete answer.
 #[test]
-fn stream_that_ends_within_an_event_is_an_error() {
+fn stream_that_ends_inside_an_event_is_an_error() {
     let bytes = TEXT.bytes.as_bytes();
     let second = TEXT
         .bytes
@@ -343,7 +343,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_chunking_gives_the_same_answer(
+    fn streamed_response_does_not_depend_on_chunk_boundaries(
         which in 0..STREAMS.len(),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
     ) {
@@ -356,7 +356,7 @@ proptest! {
     /// However the parts of an answer are split into events, the answer is the same as from one
     /// event.
     #[test]
-    fn any_split_of_parts_into_events_gives_the_same_answer(
+    fn streamed_response_does_not_depend_on_the_split_into_events(
         parts in proptest::collection::vec(part(), 1..12),
         ends in proptest::collection::vec(any::<bool>(), 12),
     ) {

@@ -16,7 +16,7 @@ use crate::{
     testing::{Act, Received, Server, answer, refusal},
 };
 
-/// A private key that was made for these tests and gives access to nothing.
+/// A private key that was generated for these tests and gives access to nothing.
 const KEY: &str = include_str!("test-key.pem");
 const ANSWER: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP"}]}"#;
 
@@ -172,7 +172,7 @@ async fn revoked_token_is_renewed() {
 }
 
 #[tokio::test]
-async fn refused_token_request_is_reported_with_googles_message() {
+async fn token_request_error_has_googles_message() {
     let said = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
     let tokens = Server::playing([refusal("400 Bad Request", &[], said), answer("{}")]).await;
     let models = Server::playing([]).await;
@@ -187,7 +187,7 @@ async fn refused_token_request_is_reported_with_googles_message() {
 
 /// A token endpoint may repeat the request in its error.
 #[tokio::test]
-async fn token_request_secrets_are_not_reported() {
+async fn token_request_error_contains_no_secrets() {
     let clock = Arc::new(TestClock::default());
     let models = Server::playing([]).await;
     let user = |uri: &str| {
@@ -211,7 +211,7 @@ async fn token_request_secrets_are_not_reported() {
             "{output}"
         );
     }
-    // An account's signature is the same while the clock stands still.
+    // While the clock is stopped, an account's signature is always the same.
     let tokens = Server::playing([]).await;
     let model = model(&models, account(&tokens.url()), &clock);
     ask(&model).await;
@@ -260,7 +260,7 @@ async fn metadata_server_provides_the_machines_token() {
     assert_eq!(asked.header("metadata-flavor"), Some("Google"));
 }
 
-/// The metadata server is a host of this machine: a proxy would reach another one, or none.
+/// Only this machine reaches its metadata server. A proxy would reach another one, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn metadata_server_is_called_without_a_proxy() {
     const CHILD: &str = "RETAIN_TEST_METADATA_CHILD";
@@ -302,7 +302,7 @@ async fn user_credentials_of_gcloud_are_exchanged_for_a_token() {
 }
 
 #[tokio::test]
-async fn configured_token_is_used() {
+async fn configured_access_token_is_sent() {
     let models = Server::playing([answer(ANSWER)]).await;
     let clock = Arc::new(TestClock::default());
     let credentials = GoogleCredentials::AccessToken("given".into());

@@ -59,7 +59,7 @@ async fn key_is_never_printed() {
 
 /// API keys are removed from a reader's error in the middle of a stream too.
 #[tokio::test]
-async fn stream_never_prints_a_key() {
+async fn stream_error_never_contains_the_key() {
     let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
     let script = crate::testing::event_stream(body.as_bytes(), &[]);
     let server = Server::playing([script]).await;
@@ -138,7 +138,7 @@ async fn truncated_text_contains_no_part_of_a_key() {
     }
 }
 
-/// Headers of a request may hold API keys, and replace ours.
+/// Headers of a request may hold API keys, and replace the model's own.
 #[tokio::test]
 async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
     let mut request = LlmRequest::default();
@@ -214,7 +214,7 @@ impl TokenSource for RenewedToken {
 }
 
 #[tokio::test]
-async fn refused_token_is_renewed_once() {
+async fn rejected_token_is_renewed_once() {
     let refused = refusal("401 Unauthorized", &[], "");
     let server = Server::playing([refused.clone(), answer("Hello")]).await;
     let model = model_at(

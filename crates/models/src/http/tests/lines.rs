@@ -64,7 +64,7 @@ fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
 }
 
 #[test]
-fn events_are_the_same_however_the_bytes_are_chunked() {
+fn event_stream_can_be_split_at_every_byte() {
     for (text, events) in examples() {
         let bytes = text.as_bytes();
         assert_eq!(read(bytes, &[]).as_ref(), Ok(&events), "{text:?}");
@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_reads_the_same_in_any_chunks(
+    fn parsed_events_do_not_depend_on_chunk_boundaries(
         lines in proptest::collection::vec("(data|event|id|:)?:? ?[a-zü🎈{}\":]{0,8}(\n|\r|\r\n){0,3}", 0..12),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
     ) {

@@ -23,7 +23,7 @@ use crate::{
     testing::{Act, Server},
 };
 
-/// A provider with plain text: each event is a chunk, and `end` is the last.
+/// A fake provider with a plain-text protocol: each event is a chunk, and `end` is the last event.
 #[derive(Debug)]
 struct PlainProvider {
     url: String,
@@ -52,7 +52,7 @@ impl Provider for PlainProvider {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
-        // Truncate error pages, like all providers.
+        // Truncate error pages, as all real providers do.
         let output = crate::provider::plain_failure(status, body).message;
         Failure {
             is_final: body == "never",
@@ -144,7 +144,7 @@ fn model(server: &Server, settings: HttpSettings) -> HttpModel<PlainProvider> {
     model_at(server.url(), settings, Auth::None)
 }
 
-/// The texts in order of arrival; an error as its code.
+/// Returns the texts in order of arrival; an error is represented by its code.
 async fn ask(model: &HttpModel<PlainProvider>, stream: bool) -> Vec<String> {
     let answers = model.generate(Arc::new(LlmRequest::default()), stream);
     answers.map(text_or_code).collect().await

@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{answer, refusal};
 
-/// A status, and the number of calls with three attempts allowed.
+/// A status, and the number of calls that it causes if three attempts are allowed.
 const STATUSES: [(&str, usize); 18] = [
     ("400 Bad Request", 1),
     ("401 Unauthorized", 1),
@@ -26,7 +26,7 @@ const STATUSES: [(&str, usize); 18] = [
 ];
 
 #[tokio::test]
-async fn refusal_has_the_providers_code_and_is_retried_by_status() {
+async fn error_has_the_providers_code_and_is_retried_by_status() {
     for (status, attempts) in STATUSES {
         for stream in [false, true] {
             let script = refusal(status, &[], "why");
@@ -40,7 +40,7 @@ async fn refusal_has_the_providers_code_and_is_retried_by_status() {
 }
 
 #[tokio::test]
-async fn refusal_before_a_successful_retry_is_not_reported() {
+async fn error_before_a_successful_retry_is_not_reported() {
     let refused = refusal("503 Service Unavailable", &[("retry-after", "0")], "");
     let server = Server::playing([refused.clone(), refused.clone(), answer("Hello")]).await;
     assert_eq!(ask(&model(&server, fast_retries()), false).await, ["Hello"]);
@@ -88,7 +88,7 @@ async fn provider_decides_whether_to_retry() {
         // An invalid value counts as missing.
         ("429 Too Many Requests", "retry-after", "soon", "", 3),
         ("429 Too Many Requests", "retry-after", "-1", "", 3),
-        // The body says that a retry cannot succeed.
+        // The body reports that a retry cannot succeed.
         ("429 Too Many Requests", "x-none", "", "never", 1),
     ];
     for (status, name, value, body, attempts) in cases {
@@ -104,7 +104,7 @@ async fn provider_decides_whether_to_retry() {
 }
 
 #[tokio::test]
-async fn unfinished_refusal_is_reported_with_its_received_text() {
+async fn truncated_error_response_is_reported_with_its_received_text() {
     let stalled = vec![
         send("HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nonly this"),
         Act::Stall,
@@ -121,7 +121,7 @@ async fn unfinished_refusal_is_reported_with_its_received_text() {
 }
 
 #[tokio::test]
-async fn redirect_is_a_refusal() {
+async fn redirect_is_an_error_and_is_not_followed() {
     let elsewhere = Server::playing([answer("from elsewhere")]).await;
     let location = format!("{}/ask", elsewhere.url());
     let moved = refusal("307 Temporary Redirect", &[("location", &location)], "");

@@ -21,7 +21,7 @@ const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 pub(super) const AUTHORITY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 
-/// The requests that the server has seen.
+/// The requests that the server has received.
 #[derive(Default)]
 pub(super) struct Seen {
     connections: Mutex<usize>,
@@ -109,7 +109,7 @@ async fn answer(
     }
 }
 
-/// Start the server; return its port and what it sees.
+/// Start the server; return its port and the record of its requests.
 pub(super) async fn provider() -> (u16, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();

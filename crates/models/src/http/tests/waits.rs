@@ -22,7 +22,7 @@ fn waits(retries: Retries, chance: f64, after: Option<Duration>) -> Vec<Duration
 }
 
 #[tokio::test]
-async fn waits_double_up_to_the_limit() {
+async fn retry_waits_double_up_to_the_limit() {
     let retries = Retries {
         attempts: 6,
         first_wait: Duration::from_secs(1),
@@ -46,7 +46,7 @@ async fn waits_double_up_to_the_limit() {
 
 /// Durations beyond the range of clocks do not fail.
 #[tokio::test]
-async fn maximum_durations_do_not_overflow() {
+async fn maximum_retry_durations_do_not_overflow() {
     let settings = HttpSettings {
         connect_timeout: Duration::from_secs(9),
         idle_timeout: Duration::MAX,
@@ -75,7 +75,7 @@ async fn maximum_durations_do_not_overflow() {
 }
 
 #[tokio::test]
-async fn no_retries_means_one_attempt() {
+async fn disabled_retries_allow_one_attempt_only() {
     assert!(waits(Retries::none(), 0.5, None).is_empty());
 }
 
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn waits_stay_within_the_budget(
+    fn retry_waits_stay_within_the_budget(
         attempts in 1u32..40,
         first in 0u64..5_000,
         longest in 0u64..60_000,

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{answer, event_stream};
 
 #[tokio::test]
-async fn complete_answer_is_returned_as_sent() {
+async fn unstreamed_response_is_returned_unchanged() {
     let server = Server::playing([answer("Grüße")]).await;
     assert_eq!(ask(&model(&server, fast_retries()), false).await, ["Grüße"]);
     let received = server.received();
@@ -16,7 +16,7 @@ async fn complete_answer_is_returned_as_sent() {
 }
 
 #[tokio::test]
-async fn stream_is_returned_chunk_by_chunk() {
+async fn streamed_response_is_returned_in_chunks_and_complete() {
     let server = Server::playing([good_stream()]).await;
     let output = ask(&model(&server, fast_retries()), true).await;
     assert_eq!(output, ["Hel", "lo", "Hello"]);
@@ -25,7 +25,7 @@ async fn stream_is_returned_chunk_by_chunk() {
 }
 
 #[tokio::test]
-async fn stream_is_the_same_however_it_is_chunked() {
+async fn streamed_chunks_do_not_depend_on_http_chunks() {
     let body = "data: Grü\r\n\r\nevent: x\ndata: ße\n\n: comment\n\ndata: end\n\n".as_bytes();
     for cut in 0..body.len() {
         let server = Server::playing([event_stream(body, &[cut])]).await;
@@ -35,13 +35,13 @@ async fn stream_is_the_same_however_it_is_chunked() {
 }
 
 #[tokio::test]
-async fn complete_answer_to_a_streamed_call_is_accepted() {
+async fn unstreamed_response_to_a_streamed_call_is_accepted() {
     let server = Server::playing([answer("Hello")]).await;
     assert_eq!(ask(&model(&server, fast_retries()), true).await, ["Hello"]);
 }
 
 #[tokio::test]
-async fn compressed_answer_is_decoded() {
+async fn compressed_response_is_decoded() {
     // gzip of `Hello`.
     let body = [
         31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 243, 72, 205, 201, 201, 7, 0, 130, 137, 209, 247, 5, 0,
@@ -61,7 +61,7 @@ async fn compressed_answer_is_decoded() {
 
 /// A timeout before the head leads to a retry, until no attempts are left.
 #[tokio::test]
-async fn silent_server_is_retried() {
+async fn request_without_a_response_times_out_and_is_retried() {
     let server = Server::playing([vec![Act::Stall], good_stream()]).await;
     let output = ask(&model(&server, short_timeouts()), true).await;
     assert_eq!(output, ["Hel", "lo", "Hello"]);
@@ -74,7 +74,7 @@ async fn silent_server_is_retried() {
 }
 
 #[tokio::test]
-async fn complete_answer_times_out_after_the_total_timeout() {
+async fn unstreamed_response_times_out_after_the_total_timeout() {
     let late = vec![Act::Pause(Duration::from_millis(900))];
     let late = late.into_iter().chain(answer("late")).collect();
     let server = Server::playing([late]).await;
@@ -102,7 +102,7 @@ async fn idle_timeout_before_the_first_chunk_is_retried() {
     assert_eq!(output, ["Hel", "lo", "Hello"]);
 }
 
-/// A forwarded chunk cannot be revoked, so any later failure ends the call.
+/// A forwarded chunk cannot be taken back, so any later failure ends the call.
 #[tokio::test]
 async fn failure_after_the_first_chunk_is_not_retried() {
     let cases: [(&str, Vec<Act>, &str); 8] = [
@@ -153,7 +153,7 @@ async fn chunks_before_an_error_are_returned_first() {
     }
 }
 
-/// The same for invalid UTF-8, and for data after the end.
+/// Chunks before invalid UTF-8 are forwarded too, and data after the end is ignored.
 #[tokio::test]
 async fn malformed_stream_keeps_its_earlier_chunks() {
     let not_text = b"data: Hel\n\ndata: \xff\n\n";
@@ -168,7 +168,7 @@ async fn malformed_stream_keeps_its_earlier_chunks() {
     }
 }
 
-/// A busy provider often says so within the stream.
+/// A busy provider often reports an overload within the stream.
 #[tokio::test]
 async fn transient_error_is_retried_only_before_the_first_chunk() {
     let busy = vec![head(), chunk("data: busy\n\n"), last_chunk()];
@@ -199,7 +199,7 @@ async fn transient_error_is_retried_only_before_the_first_chunk() {
     assert_eq!(server.received().len(), 1);
 }
 
-/// Let the client read what arrived before the connection breaks.
+/// Lets the client read the data that arrived before the connection breaks.
 fn pause() -> Act {
     Act::Pause(Duration::from_millis(20))
 }
@@ -227,7 +227,7 @@ async fn failure_before_the_first_chunk_is_retried() {
 }
 
 #[tokio::test]
-async fn truncated_answer_is_retried() {
+async fn truncated_response_is_retried() {
     let cut = vec![
         send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nHel"),
         pause(),
@@ -243,7 +243,7 @@ async fn truncated_answer_is_retried() {
 
 /// The read timeout applies to streamed and complete answers.
 #[tokio::test]
-async fn stalled_answer_is_retried() {
+async fn stalled_response_is_retried() {
     for kind in ["text/plain", "application/json"] {
         let begun =
             format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 100\r\n\r\nHel");
@@ -256,7 +256,7 @@ async fn stalled_answer_is_retried() {
     }
 }
 
-/// Nothing was forwarded and nothing received: it counts as a broken connection.
+/// An empty stream counts as a broken connection, which may be retried.
 #[tokio::test]
 async fn empty_stream_is_retried() {
     let empty = vec![head(), chunk(": hold on\n\n"), last_chunk()];
@@ -271,7 +271,7 @@ async fn empty_stream_is_retried() {
 
 /// An error with status 200 is still an error.
 #[tokio::test]
-async fn transient_error_of_a_complete_answer_is_retried() {
+async fn transient_error_in_an_unstreamed_response_is_retried() {
     for stream in [false, true] {
         let server = Server::playing([answer("busy"), answer("Hello")]).await;
         assert_eq!(
@@ -282,7 +282,7 @@ async fn transient_error_of_a_complete_answer_is_retried() {
 }
 
 #[tokio::test]
-async fn malformed_answer_is_not_retried() {
+async fn malformed_response_is_not_retried() {
     let server = Server::playing([answer(""), answer("Hello")]).await;
     let output = ask(&model(&server, fast_retries()), false).await;
     assert_eq!(output, ["!MalformedResponse"]);
@@ -321,7 +321,7 @@ async fn invalid_address_is_reported() {
     assert_eq!(ask(&model, true).await, ["!InvalidRequest"]);
 }
 
-/// The server sees its connection end: dropping the stream cancels the call.
+/// Dropping the stream cancels the call: the server sees the connection close.
 #[tokio::test]
 async fn dropping_the_stream_cancels_the_call() {
     for script in [
@@ -376,7 +376,7 @@ async fn slow_caller_does_not_cause_a_timeout() {
     assert!(answers.next().await.is_none());
 }
 
-/// ADK's `http_options`.
+/// ADK's `http_options` set the timeout and headers of a call.
 #[tokio::test]
 async fn request_overrides_headers_and_timeout() {
     let mut request = LlmRequest::default();

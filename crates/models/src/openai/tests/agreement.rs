@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn streamed_answer_equals_the_complete_one_for_any_content(said in said(), step in 1usize..6, lengths in vec(1usize..40, 1..6)) {
+    fn streamed_response_equals_the_unstreamed_one_for_any_content(said in said(), step in 1usize..6, lengths in vec(1usize..40, 1..6)) {
         let mut whole = Answer::default();
         whole.push(&said.message());
         let whole = whole.finish();
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn no_server_answer_causes_a_panic(data in vec("[\\PC\n]{0,40}|\\{\"choices\":\\[\\{\"delta\":\\{\"tool_calls\":\\[[\\PC]{0,20}", 0..4)) {
+    fn random_server_response_causes_no_panic(data in vec("[\\PC\n]{0,40}|\\{\"choices\":\\[\\{\"delta\":\\{\"tool_calls\":\\[[\\PC]{0,20}", 0..4)) {
         let _ = super::read(data.iter().map(String::as_str));
         let _ = super::read_answer(&data.concat());
     }

@@ -5,7 +5,8 @@ use retain_core::Json;
 use super::body;
 use crate::differential::Comparison;
 
-/// Requests that differ, with the row of the table "OpenAI-compatible models" that explains it.
+/// Requests that differ from ADK's, each with the row of the table "OpenAI-compatible models" that
+/// explains it.
 const KNOWN: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
     ("an empty turn of the model", "A model turn without content"),
@@ -29,7 +30,8 @@ const KNOWN: [(&str, &str); 11] = [
     ),
 ];
 
-/// Settings that reasoning models reject: ADK sends them, we do not, and a row says so.
+/// Settings that reasoning models reject. ADK sends them and Retain does not; the table documents
+/// this.
 const SAMPLING: [&str; 4] = [
     "temperature",
     "top_p",
@@ -63,7 +65,7 @@ fn plain(field: &str, value: &Json) -> Json {
             let mut items: Vec<Json> = items.iter().map(|item| plain("", item)).collect();
             match field {
                 "required" => items.sort_by_key(Json::to_string),
-                // A message with one text may be the text itself.
+                // A message with one text may be sent as a plain string.
                 "content" if items.len() == 1 && items[0]["type"] == "text" => {
                     return items[0]["text"].clone();
                 }
@@ -76,7 +78,7 @@ fn plain(field: &str, value: &Json) -> Json {
 }
 
 #[test]
-fn openai_request_equals_adks() {
+fn openai_request_matches_adk() {
     let documented = include_str!("../../../../../docs/differences-from-adk.md");
     assert!(documented.contains(SAMPLING_ROW), "not documented");
     let ours = |request: &retain_runtime::LlmRequest| {

@@ -4,7 +4,7 @@ use super::{chat, read, read_answer, server};
 use crate::provider::Provider as _;
 
 #[test]
-fn error_code_is_the_providers() {
+fn error_code_and_message_are_taken_from_the_servers_response() {
     let said = [
         // platform.openai.com/docs/guides/error-codes
         (
@@ -74,7 +74,7 @@ fn error_code_is_the_providers() {
             r#"[{"msg":"no"}]"#,
         ),
         (503, "<html>Down</html>", "503", "<html>Down</html>"),
-        (504, "", "504", "the provider answered with status 504"),
+        (504, "", "504", "the provider returned HTTP status 504"),
     ];
     let chat = chat(server("openai"));
     for (status, body, code, message) in said {
@@ -85,7 +85,7 @@ fn error_code_is_the_providers() {
         );
         assert!(!failure.is_final, "{body}");
     }
-    // Waiting does not restore a used-up quota.
+    // An exhausted quota is not retried.
     let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
     assert!(chat.failure(429, body).is_final);
 }

@@ -12,7 +12,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The calls that these deltas give.
+/// The calls that result from these deltas.
 fn calls_of(deltas: &[&str]) -> Vec<String> {
     let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
     events.push(end("tool_calls"));
@@ -21,7 +21,7 @@ fn calls_of(deltas: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn calls_are_separated_by_index_or_id() {
+fn streamed_calls_are_separated_by_index_or_id() {
     let two = ["1 a({})", "2 b({\"x\":1})"];
     let ways: [&[&str]; 6] = [
         // By index.
@@ -66,7 +66,7 @@ fn calls_are_separated_by_index_or_id() {
 }
 
 #[test]
-fn calls_without_ids_are_left_for_the_runtime_to_name() {
+fn calls_without_ids_are_returned_without_ids() {
     let way = [
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":1}"}}]}"#,
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":2}"}}]}"#,
@@ -80,7 +80,7 @@ fn calls_without_ids_are_left_for_the_runtime_to_name() {
 }
 
 #[test]
-fn unreadable_call_fails_the_whole_answer() {
+fn malformed_call_discards_all_calls_of_the_response() {
     let events = [
         delta(
             r#"{"content":"Hm.","tool_calls":[{"index":0,"id":"1","function":{"name":"good","arguments":"{}"}},
@@ -104,7 +104,7 @@ fn unreadable_call_fails_the_whole_answer() {
 }
 
 #[test]
-fn stream_ends_by_finish_reason_or_done() {
+fn stream_ends_with_a_finish_reason_or_done() {
     let text = delta(r#"{"content":"Hi"}"#);
     let reasons = [
         ("stop", "STOP", None),
@@ -135,7 +135,7 @@ fn stream_ends_by_finish_reason_or_done() {
 }
 
 #[test]
-fn content_is_read_as_text_or_blocks() {
+fn content_is_parsed_from_text_or_blocks() {
     let blocks = r#"{"choices":[{"message":{"content":[
         {"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},
         {"type":"text","text":"Yes"},{"type":"text","text":"!"}]}}]}"#;
@@ -143,7 +143,7 @@ fn content_is_read_as_text_or_blocks() {
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
     assert_eq!(parts(&answer)[0].thought, Some(true));
     assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
-    // Both names of the thoughts have the same text, so only one counts.
+    // Some servers send the thoughts under both names; only one of them counts.
     let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
     let answer = read_answer(both).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
@@ -170,7 +170,7 @@ fn missing_optional_fields_are_accepted() {
 }
 
 #[test]
-fn call_signature_is_found_in_every_known_field() {
+fn call_signature_is_read_from_every_known_field() {
     let places = [
         r#""id":"c1","extra_content":{"google":{"thought_signature":"c2ln"}}"#,
         r#""id":"c1","provider_specific_fields":{"thought_signature":"c2ln"}"#,
@@ -188,7 +188,7 @@ fn call_signature_is_found_in_every_known_field() {
 }
 
 #[test]
-fn url_citations_become_citations() {
+fn url_citations_are_converted_to_citation_metadata() {
     let body = r#"{"choices":[{"message":{"content":"See.","annotations":[{"type":"url_citation",
         "url_citation":{"start_index":0,"end_index":3,"url":"https://a.example","title":"A"}}]}}]}"#;
     let answer = read_answer(body).unwrap();
@@ -199,7 +199,7 @@ fn url_citations_become_citations() {
 }
 
 #[test]
-fn malformed_answers_are_reported() {
+fn malformed_response_is_reported() {
     for body in ["", "{", "[]", "{}", r#"{"choices":{}}"#, "<html>"] {
         let error = read_answer(body).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{body}");

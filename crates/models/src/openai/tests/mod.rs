@@ -1,4 +1,4 @@
-//! The OpenAI wire format: requests as sent, answers as documented, split everywhere.
+//! OpenAI's wire format: requests as sent, and answers as documented, split at every byte.
 
 mod agreement;
 mod differential;

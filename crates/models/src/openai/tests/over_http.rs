@@ -93,7 +93,7 @@ async fn streamed_call_requests_usage() {
 }
 
 #[tokio::test]
-async fn stream_over_http_is_the_same_however_it_is_chunked() {
+async fn streamed_responses_do_not_depend_on_http_chunks() {
     let bytes = recorded::TEXT.as_bytes();
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = Server::playing(scripts).await;
@@ -106,14 +106,14 @@ async fn stream_over_http_is_the_same_however_it_is_chunked() {
 }
 
 #[tokio::test]
-async fn complete_answer_to_a_streamed_call_is_accepted() {
+async fn unstreamed_response_to_a_streamed_call_is_accepted() {
     let server = Server::playing([answer(WHOLE)]).await;
     let answers = ask(&at(&server), true).await.unwrap();
     assert_eq!(parts(last(&answers))[0].text.as_deref(), Some("Hello!"));
 }
 
 #[tokio::test]
-async fn refusal_has_the_servers_code_and_is_retried_if_transient() {
+async fn error_has_the_servers_code_and_is_retried_if_transient() {
     let busy = r#"{"error":{"message":"Slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
     let poor = r#"{"error":{"message":"No money","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
     let wrong = format!(
@@ -183,9 +183,9 @@ async fn thoughts_are_left_out_unless_requested() {
     assert_eq!(call_texts(last(&answers)).len(), 1);
 }
 
-/// Servers require an object as the answer, so a list is wrapped in a property of one.
+/// Servers require an object as the answer, so a list is wrapped in an object.
 #[tokio::test]
-async fn wrapped_answer_is_unwrapped() {
+async fn response_wrapped_for_the_schema_is_unwrapped() {
     let said = |text: &str| {
         let text = Json::from(text);
         format!(
@@ -214,7 +214,7 @@ async fn wrapped_answer_is_unwrapped() {
             event_stream(stream.join("\n\n").as_bytes(), &[]),
             r#"["é",1.50]"#,
         ),
-        // The answer of a model that ignores the wrapper is used as it is.
+        // If a model ignores the wrapper, its answer is used unchanged.
         (false, answer(&said(r#"["é"]"#)), r#"["é"]"#),
     ];
     for (is_stream, script, expected) in scripts {

@@ -1,4 +1,4 @@
-//! Byte streams that we wrote from the providers' documentation. Each names its source.
+//! Byte streams written from the providers' documentation. Each names its source.
 
 /// Text with usage at the end.
 /// Source: platform.openai.com/docs/api-reference/chat-streaming, "The chat completion chunk object".
@@ -35,9 +35,8 @@ pub(super) const THOUGHTS: &str = concat!(
     "data: [DONE]\r\n\r\n",
 );
 
-/// Thoughts with signed blocks. Source: openrouter.ai/docs/use-cases/reasoning-tokens,
-/// "Preserving reasoning blocks"; comments during the work:
-/// openrouter.ai/docs/api-reference/streaming.
+/// Thoughts with signed blocks. Source: openrouter.ai/docs/use-cases/reasoning-tokens, "Preserving
+/// reasoning blocks"; comments while the model works: openrouter.ai/docs/api-reference/streaming.
 pub(super) const SIGNED_THOUGHTS: &str = concat!(
     ": OPENROUTER PROCESSING\n\n",
     "data: {\"id\":\"gen-1\",\"provider\":\"Anthropic\",\"model\":\"anthropic/claude-sonnet-4\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"First, \",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"First, \",\"format\":\"anthropic-claude-v1\",\"index\":0}]},\"finish_reason\":null}]}\n\n",
@@ -83,8 +82,8 @@ pub(super) const REFUSAL: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// The provider behind the server fails in the middle.
-/// Source: openrouter.ai/docs/api-reference/streaming, "Handling errors during streaming".
+/// The upstream provider fails in the middle of the stream. Source:
+/// openrouter.ai/docs/api-reference/streaming, "Handling errors during streaming".
 pub(super) const BROKEN: &str = concat!(
     "data: {\"id\":\"gen-2\",\"model\":\"openai/gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"So far \"},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"gen-2\",\"object\":\"chat.completion.chunk\",\"model\":\"openai/gpt-4o\",\"error\":{\"code\":\"server_error\",\"message\":\"Provider disconnected unexpectedly\"},\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",

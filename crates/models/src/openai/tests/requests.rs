@@ -116,7 +116,7 @@ fn minimal_request_has_only_required_fields() {
 }
 
 #[test]
-fn model_chosen_by_a_callback_is_called() {
+fn model_of_the_request_overrides_the_default() {
     let mut request = said("Hi", "{}");
     for (asked, sent) in [
         ("test/model-1", "model-1"),
@@ -162,7 +162,7 @@ fn tool_choice_follows_the_config() {
     assert_eq!(with(one), r#"b "required""#);
     let one = r#"{"mode": "VALIDATED", "allowedFunctionNames": ["b"]}"#;
     assert_eq!(with(one), "b null");
-    // Without a function to choose from, the choice is not sent.
+    // If no declared function is allowed, the tool choice is not sent.
     let other = r#"{"mode": "ANY", "allowedFunctionNames": ["c"]}"#;
     assert_eq!(with(other), " null");
 }
@@ -279,7 +279,8 @@ fn settings_refused_by_a_host_are_not_sent() {
     );
 }
 
-/// OpenAI's reasoning models reject them; https://platform.openai.com/docs/guides/latest-model.
+/// OpenAI's reasoning models reject sampling parameters;
+/// https://platform.openai.com/docs/guides/latest-model.
 #[test]
 fn reasoning_models_get_no_sampling_settings() {
     let fields = |server: &str, model: &str, thinking: &str| {
@@ -461,7 +462,7 @@ fn unsupported_media_are_left_out() {
     for (part, server, expected) in taken {
         assert_eq!(content(part, server), expected);
     }
-    // A line replaces what cannot be sent, without revealing its URL.
+    // A line of text replaces media that cannot be sent, without revealing the URL.
     let left_out = [
         (tiff, "openai", "image/tiff"),
         (tiff, "azure", "image/tiff"),
@@ -489,7 +490,7 @@ fn unsupported_media_are_left_out() {
 }
 
 #[test]
-fn signature_is_sent_back_on_the_same_part() {
+fn thoughts_are_sent_back_in_the_field_that_each_server_accepts() {
     let thought = Part {
         thought: Some(true),
         ..Part::text("Hm.")
@@ -503,7 +504,7 @@ fn signature_is_sent_back_on_the_same_part() {
     let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
     assert_eq!(sent("openai"), plain);
     assert_eq!(sent("azure"), plain);
-    // These servers reject the field.
+    // These servers reject the fields of thoughts.
     assert_eq!(sent("groq"), plain);
     assert_eq!(sent("mistral"), plain);
     assert_eq!(sent("deepseek"), named("reasoning_content"));

@@ -46,7 +46,7 @@ fn read(stream: &str) -> Vec<LlmResponse> {
 }
 
 #[test]
-fn stream_is_the_same_however_it_is_chunked() {
+fn parsed_stream_does_not_depend_on_chunk_boundaries() {
     for (name, stream) in ALL {
         let bytes = stream.as_bytes();
         let expected = read_bytes([bytes]);
@@ -59,7 +59,7 @@ fn stream_is_the_same_however_it_is_chunked() {
 }
 
 #[test]
-fn text_is_streamed_and_complete_with_usage() {
+fn streamed_text_ends_with_the_complete_text_and_usage() {
     let answers = read(recorded::TEXT);
     let pieces: Vec<String> = answers[..answers.len() - 1]
         .iter()
@@ -122,7 +122,7 @@ fn thoughts_precede_text_and_calls() {
 }
 
 #[test]
-fn signed_blocks_stay_on_the_thought() {
+fn signed_reasoning_blocks_are_stored_as_the_thought_signature() {
     let answers = read(recorded::SIGNED_THOUGHTS);
     let thought = &parts(last(&answers))[0];
     assert_eq!(thought.text.as_deref(), Some("First, add."));
@@ -136,7 +136,7 @@ fn signed_blocks_stay_on_the_thought() {
 }
 
 #[test]
-fn filtered_or_refused_answer_is_an_error_with_its_text() {
+fn filtered_or_refused_response_is_an_error_with_its_text() {
     let answers = read(recorded::FILTERED);
     let whole = last(&answers);
     assert_eq!(parts(whole)[0].text.as_deref(), Some("Well, "));
@@ -154,7 +154,7 @@ fn filtered_or_refused_answer_is_an_error_with_its_text() {
 }
 
 #[test]
-fn empty_answer_finishes_normally() {
+fn empty_response_finishes_normally() {
     let answers = read(recorded::EMPTY);
     assert_eq!(answers.len(), 1);
     assert!(parts(&answers[0]).is_empty());
@@ -162,7 +162,7 @@ fn empty_answer_finishes_normally() {
 }
 
 #[test]
-fn log_probabilities_have_geminis_form() {
+fn log_probabilities_are_converted_to_geminis_format() {
     let answers = read(recorded::LOGPROBS);
     let whole = last(&answers);
     assert_eq!(whole.avg_logprobs, Some(-0.5));

@@ -1,4 +1,4 @@
-//! One agent with a tool, unchanged on every provider: the same events, streamed and not.
+//! One agent with a tool gives the same events on every provider, streamed or not.
 //!
 //! The providers are local servers that answer as documented; `answers` lists the pages.
 
@@ -100,7 +100,7 @@ async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Serve
 }
 
 #[tokio::test]
-async fn one_agent_runs_unchanged_on_all_providers() {
+async fn agent_stores_the_same_events_on_all_providers() {
     let (expected, _, _) = events(Provider::Anthropic, false).await;
     let all = expected.join("\n");
     assert_eq!(expected.len(), 3, "calls, results, answer: {all}");
@@ -146,7 +146,7 @@ async fn one_agent_runs_unchanged_on_all_providers() {
 }
 
 #[tokio::test]
-async fn refusal_has_the_providers_code_and_no_key() {
+async fn provider_error_has_its_code_and_no_key() {
     for provider in Provider::ALL {
         for stream in [false, true] {
             let server = Server::playing([provider.refusal(KEY)]).await;
@@ -236,7 +236,7 @@ async fn claude_on_vertex_is_called_with_a_machine_token() {
 }
 
 #[test]
-fn best_model_with_a_key_is_suggested() {
+fn preferred_model_with_an_api_key_is_suggested() {
     let suggested = |variables: &[&'static str]| {
         let settings = variables.iter().map(|name| (*name, "a-key".to_owned()));
         let suggested = models(settings.collect()).suggested();

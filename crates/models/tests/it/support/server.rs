@@ -1,4 +1,4 @@
-//! The server: one script per connection; the next script answers each request.
+//! A server that answers each request with the next script, one script per connection.
 
 use std::{
     collections::VecDeque,
@@ -61,7 +61,7 @@ struct Shared {
     changed: Notify,
 }
 
-/// A server on a free port. It ends with the runtime of its test.
+/// A server on a free port. It stops with the runtime of its test.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,

@@ -1,8 +1,8 @@
 //! Summaries that the runner makes after a run, in the background.
 //!
-//! The caller has the end of its run already, and the next run may begin. The task appends the
-//! summary outside any run, so it needs no lease. If the range was rewound or summarized meanwhile,
-//! the task drops the summary.
+//! The caller has already received the end of its run, and the next run may begin. The task appends
+//! the summary outside any run, so it needs no lease. If the range was rewound or summarized
+//! meanwhile, the task drops the summary.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -41,8 +41,8 @@ impl Drop for Task {
 }
 
 impl Inner {
-    /// Starts a task that summarizes the session if it needs it. `session` is as the run left it,
-    /// if the run had loaded all of it; `run` is the run's span.
+    /// Starts a task that summarizes the session if a summary is due. `session` is as the run left
+    /// it, if the run had loaded all of it; `run` is the run's span.
     pub(crate) fn start_compaction(
         self: &Arc<Self>,
         key: &SessionKey,
@@ -74,11 +74,9 @@ impl Task {
         loop {
             if let Err(error) = self.compact(session.take()).await {
                 let session = &self.key;
-                tracing::warn!(
-                    kind = error_kind(&error),
-                    "a session could not be summed up"
-                );
-                tracing::debug!(?session, error = ?error.to_string(), "a session could not be summed up");
+                tracing::warn!(kind = error_kind(&error), "failed to summarize a session");
+                tracing::debug!(?session, error = ?error.to_string(), "failed to summarize a \
+                                                                       session");
                 self.inner.after_runs.record_failure(&self.key, error);
             }
             if !self.inner.after_runs.must_repeat(&self.key) {
@@ -122,7 +120,10 @@ impl Task {
             self.inner.log.refresh(&mut session).await?;
             if !is_still_valid(&session, seen, &range, &event) {
                 let session = &self.key;
-                tracing::debug!(?session, "a summary came too late and is dropped");
+                tracing::debug!(
+                    ?session,
+                    "discarded a summary: the session changed in the meantime"
+                );
                 return Ok(());
             }
             let append = Append::from(event.clone()).expecting(session.position);
@@ -134,7 +135,7 @@ impl Task {
         let session = &self.key;
         tracing::debug!(
             ?session,
-            "a session is too busy for its summary, which is dropped"
+            "discarded a summary: other writers kept appending to the session"
         );
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! How a run ends: done, failed or cancelled. Each way is in the log and releases the lease.
+//! How a run ends: done, failed or cancelled. Each end is recorded in the log and releases the
+//! lease.
 
 use std::{panic::AssertUnwindSafe, sync::PoisonError};
 
@@ -22,7 +23,10 @@ impl Driver {
             let called = tokio::time::timeout(PATIENCE, owed).await;
             if !matches!(called, Ok(Ok(()))) {
                 let agent = ctx.agent_name();
-                tracing::warn!(agent, "a callback after a cancelled run hangs or panics");
+                tracing::warn!(
+                    agent,
+                    "a callback timed out or panicked after a cancelled run"
+                );
             }
         }
         let events = self.session.update(|session| session.events.clone());
@@ -67,9 +71,9 @@ impl Driver {
             tracing::warn!(
                 invocation,
                 kind = error_kind(&error),
-                "the failure of a run could not be stored"
+                "failed to store the error of a run"
             );
-            tracing::debug!(error = ?error.to_string(), "the failure of a run could not be stored");
+            tracing::debug!(error = ?error.to_string(), "failed to store the error of a run");
         }
     }
 

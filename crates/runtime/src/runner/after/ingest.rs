@@ -1,7 +1,8 @@
 //! Ingests a session into memory after a run, in the background.
 //!
-//! The caller has the end of its run already. The memory skips events that it has ingested, so the
-//! next run of the session also ingests what a failure or crash has lost.
+//! The caller has already received the end of its run. The memory skips events that it has
+//! ingested, so the next run of the session also ingests events that were missed because of a
+//! failure or crash.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

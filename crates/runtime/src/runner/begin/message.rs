@@ -16,16 +16,16 @@ fn invalid_message(reason: impl Into<String>) -> RunError {
     }
 }
 
-/// Validates a message and makes it the user's.
+/// Validates a message and sets its role to `user`.
 pub(crate) fn check_message(mut message: Content) -> Result<Content> {
     if message.parts().is_empty() {
         return Err(invalid_message(
-            "has no parts; give it a text or a function response",
+            "has no parts; expected text or a function response",
         ));
     }
     if message.function_calls().next().is_some() {
         return Err(invalid_message(
-            "holds a function call; only agents call functions",
+            "contains a function call; only agents may call functions",
         ));
     }
     let has_text = message
@@ -34,8 +34,8 @@ pub(crate) fn check_message(mut message: Content) -> Result<Content> {
         .any(|part| part.text.as_ref().is_some_and(|text| !text.is_empty()));
     if has_text && message.function_responses().next().is_some() {
         return Err(invalid_message(
-            "holds a text beside a function response; answers go on with an earlier run, texts \
-             begin a new one: send them one after the other",
+            "mixes text with a function response; a response resumes an earlier run, text starts a \
+             new one: send them one after the other",
         ));
     }
     message.role = Some("user".to_owned());
@@ -175,7 +175,7 @@ pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content)
     if let Some(answered) = find_answered_calls(events, message)? {
         if answered.invocation_id != invocation_id {
             return Err(invalid_message(format!(
-                "answers a call of run {:?}, but names run {invocation_id:?}",
+                "answers a call of run {:?}, but the request names run {invocation_id:?}",
                 answered.invocation_id
             )));
         }
@@ -196,8 +196,8 @@ pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content)
     match is_same {
         true => Ok(true),
         false => Err(invalid_message(format!(
-            "is not the one that run {invocation_id:?} began with; to take that run up again send no \
-             message, to begin another leave out the id of the run"
+            "differs from the message that started run {invocation_id:?}; to resume that run, send \
+             no message; to start a new run, omit the run id"
         ))),
     }
 }

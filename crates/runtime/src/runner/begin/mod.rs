@@ -187,7 +187,7 @@ impl Inner {
         request.config.get_session_config.filter(|_| !goes_on)
     }
 
-    /// Appends the message and takes the lease in one write, then loads what is new.
+    /// Appends the message and takes the lease in one write, then loads the new events.
     async fn begin_with(
         &self,
         key: &SessionKey,
@@ -208,7 +208,8 @@ impl Inner {
         let loaded = self.load(key, config).await;
         let loaded = match (loaded, token) {
             (Err(error), Some(token)) => {
-                // A run needs its session. If `end_run` fails too, the lease expires.
+                // The run cannot start without its session. If `end_run` fails too, the lease
+                // expires.
                 let _ = self.log.end_run(key, token).await;
                 return Err(error);
             }
@@ -236,7 +237,7 @@ impl Inner {
         {
             match self.log.refresh(&mut session).await {
                 Ok(()) => return Ok((session, assembled)),
-                // A new session has the same id.
+                // The session was deleted; a new one may have the same id.
                 Err(SessionError::NotFound { .. }) => self.session_cache.evict(key),
                 Err(error) => return Err(error.into()),
             }

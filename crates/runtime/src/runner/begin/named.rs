@@ -39,7 +39,8 @@ impl Inner {
         };
         match (started_run.await, token) {
             (Err(error), Some(token)) => {
-                // No run has started. If `end_run` fails too, the lease expires.
+                // No run has started, so release the lease. If `end_run` fails too, the lease
+                // expires.
                 let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
@@ -133,7 +134,8 @@ impl Inner {
         if !request.state_delta.is_empty() && request.message.is_none() {
             let mut event = self.user_event(request);
             event.invocation_id = id.to_owned();
-            // Outside the run. The run holds the lease, so no other run can write in between.
+            // Append outside the run. The run holds the lease, so no other run can write in
+            // between.
             user_events.push(self.sessions.append_event(&mut session, event).await?);
         }
         Ok(StartedRun {

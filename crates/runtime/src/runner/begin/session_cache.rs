@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn temp_keys_are_not_stored() {
+    fn session_cache_does_not_keep_temp_keys() {
         let kept = SessionCache::new(10, usize::MAX);
         let mut session = session("a", 1);
         session.state.set("temp:x", 1);

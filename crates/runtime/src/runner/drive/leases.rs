@@ -27,8 +27,8 @@ struct LeaseTable {
     is_renewing: bool,
 }
 
-/// Since when a run makes no progress: its caller has not asked for the next event, or something in
-/// it blocks its thread.
+/// Records since when a run has made no progress: its caller has not asked for the next event, or
+/// something in it blocks its thread.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSince(Mutex<Option<Instant>>);
 
@@ -52,7 +52,7 @@ impl IdleSince {
     }
 }
 
-/// The lease of one run. A dropped lease expires; release it before.
+/// The lease of one run. Release it before dropping it, or it blocks the session until it expires.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     leases: Arc<Leases>,
@@ -127,9 +127,10 @@ impl Leases {
                 // If the lease is lost, the run's next append fails.
                 tracing::warn!(
                     kind = error_kind(&error),
-                    "renewing the lease of a run failed"
+                    "failed to renew the lease of a run"
                 );
-                tracing::debug!(session = ?key, error = ?error.to_string(), "renewing the lease of a run failed");
+                tracing::debug!(session = ?key, error = ?error.to_string(), "failed to renew the \
+                                                                             lease of a run");
             }
         }
     }

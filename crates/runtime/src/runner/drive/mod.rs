@@ -241,9 +241,14 @@ impl Driver {
             tracing::warn!(
                 invocation,
                 kind = error_kind(&error),
-                "a run ends by its lease alone"
+                "failed to release the lease of a run; it will expire"
             );
-            tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "a run ends by its lease alone");
+            tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "failed to \
+                                                                                         release \
+                                                                                         the lease \
+                                                                                         of a run; \
+                                                                                         it will \
+                                                                                         expire");
         }
         self.cache_session();
         // These contexts refer back to the run, a cycle that would leak it.
@@ -322,7 +327,7 @@ impl Driver {
         };
         match stored {
             Err(error) => self.report_stored(done, Err(error)),
-            // A partial event, too: a model is not read ahead of the caller.
+            // Wait for the caller after a partial event too: the model is not read ahead.
             Ok(event) => {
                 let (tell, taken) = oneshot::channel();
                 self.send_event(event.clone(), Some(tell));

@@ -16,7 +16,7 @@ pub(crate) enum PriorStatus {
     Open,
     /// It has transferred to this agent.
     HandedTo(String),
-    /// It waits for an answer, or all its pending calls are answered.
+    /// It must not run: it waits for an answer, or all its pending calls are answered.
     Waits,
 }
 

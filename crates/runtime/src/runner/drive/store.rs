@@ -31,9 +31,10 @@ impl Driver {
                 tracing::error!(
                     invocation,
                     kind = error_kind(&error),
-                    "a plugin failed over an event of the run itself"
+                    "a plugin failed to process an event of the runner; storing it unchanged"
                 );
-                tracing::debug!(error = ?error.to_string(), "a plugin failed over an event of the run itself");
+                tracing::debug!(error = ?error.to_string(), "a plugin failed to process an event of \
+                                                             the runner; storing it unchanged");
                 Box::new(event)
             }
             Err(_) => Box::new(event),

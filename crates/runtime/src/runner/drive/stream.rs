@@ -231,7 +231,8 @@ impl Drop for RunStream {
             Err(error) => {
                 tracing::warn!(
                     ?error,
-                    "failed to finish an abandoned run; its session is free when the lease expires"
+                    "failed to finish an abandoned run; the session is locked until its lease \
+                     expires"
                 );
             }
         }

@@ -1,7 +1,8 @@
-//! Random turns about artifacts: `load_artifacts`, files in messages, an agent tool and a final
-//! rewind give the same requests, events, state and files as in ADK.
+//! Random turns with artifacts give the same requests, events, state and files as in ADK. They use
+//! `load_artifacts`, files in messages, an agent tool and a final rewind.
 //!
-//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` sets how many follow it.
+//! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
+//! scripts.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Random turns about artifacts, as JSON that both sides execute.
+//! Random turns with artifacts, as JSON that both sides execute.
 //!
 //! `files` exist before the first turn; each of `turns` holds the parts of a message; `replies` and
 //! `helperReplies` are the replies of the two models in order; `rewind` is the number of the turn
@@ -113,8 +113,8 @@ fn blob(random: &mut Random) -> JsonMap {
     blob
 }
 
-/// A message of text and files. Files without a name are named after the run id, and the ids of two
-/// runs have no order that both sides share.
+/// A message of text and files. Files without a name are named after the run id, and the order of
+/// two run ids differs between the sides.
 fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     let mut parts = vec![text("Look.")];
     for _ in 0..random.below(3) {

@@ -18,7 +18,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "global_instruction: x",
-        "root_agent.yaml:4: global_instruction: ADK takes no global_instruction from YAML; put it into the `instruction` of each agent, or build the agent in code",
+        "root_agent.yaml:4: global_instruction: global_instruction is not supported in YAML, as in ADK; put it into the `instruction` of each agent, or build the agent in code",
     ),
     (
         "name: twice",
@@ -26,19 +26,19 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "description: [a]",
-        "root_agent.yaml:4: description: expected a text, found a list",
+        "root_agent.yaml:4: description: expected a string, found a list",
     ),
     (
         "description: 12",
-        "root_agent.yaml:4: description: expected a text, found the number 12",
+        "root_agent.yaml:4: description: expected a string, found the number 12",
     ),
     (
         "description: yes",
-        "root_agent.yaml:4: description: expected a text, found true",
+        "root_agent.yaml:4: description: expected a string, found true",
     ),
     (
         "output_key: {a: b}",
-        "root_agent.yaml:4: output_key: expected a text, found a map",
+        "root_agent.yaml:4: output_key: expected a string, found a map",
     ),
     (
         "include_contents: some",
@@ -50,7 +50,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "disallow_transfer_to_peers: maybe",
-        "root_agent.yaml:4: disallow_transfer_to_peers: expected true or false, found the text \"maybe\"",
+        "root_agent.yaml:4: disallow_transfer_to_peers: expected true or false, found the string \"maybe\"",
     ),
     (
         "disallow_transfer_to_parent: 2",
@@ -62,7 +62,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "output_schema: google.genai.types.LatLng",
-        "root_agent.yaml:4: output_schema: expected a map with the keys of a code reference, found the text \"google.genai.types.LatLng\"",
+        "root_agent.yaml:4: output_schema: expected a map with the keys of a code reference, found the string \"google.genai.types.LatLng\"",
     ),
     (
         "output_schema: {name: google.genai.types.LatLong}",
@@ -74,7 +74,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "input_schema:\n  name: 7",
-        "root_agent.yaml:5: input_schema.name: expected a text, found the number 7",
+        "root_agent.yaml:5: input_schema.name: expected a string, found the number 7",
     ),
     (
         "before_model_callbacks: {name: a}",
@@ -86,7 +86,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "before_agent_callbacks: [a.b]",
-        "root_agent.yaml:4: before_agent_callbacks[0]: expected a map with the keys of a code reference, found the text \"a.b\"",
+        "root_agent.yaml:4: before_agent_callbacks[0]: expected a map with the keys of a code reference, found the string \"a.b\"",
     ),
     (
         "agent_class: LoopAgnt",
@@ -98,11 +98,11 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "tools: load_memory",
-        "root_agent.yaml:4: tools: expected a list, found the text \"load_memory\"",
+        "root_agent.yaml:4: tools: expected a list, found the string \"load_memory\"",
     ),
     (
         "tools: [load_memory]",
-        "root_agent.yaml:4: tools[0]: expected a map with the keys of a tool, found the text \"load_memory\"",
+        "root_agent.yaml:4: tools[0]: expected a map with the keys of a tool, found the string \"load_memory\"",
     ),
     (
         "tools:\n  - name: load_memory\n  - name: load_memry",
@@ -114,11 +114,11 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "tools:\n  - name:",
-        "root_agent.yaml:5: tools[0].name: expected a text, found nothing",
+        "root_agent.yaml:5: tools[0].name: expected a string, found nothing",
     ),
     (
         "tools:\n  - name: ''",
-        "root_agent.yaml:5: tools[0].name: expected a name, found an empty text",
+        "root_agent.yaml:5: tools[0].name: expected a name, found an empty string",
     ),
     (
         "tools:\n  - name: load_memory\n    args: {a: 1}",
@@ -186,7 +186,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "generate_content_config:\n  top_k: 3\n  max_output_tokens: many",
-        "root_agent.yaml:6: generate_content_config.max_output_tokens: expected an integer, found a text",
+        "root_agent.yaml:6: generate_content_config.max_output_tokens: expected an integer, found a string",
     ),
     (
         "generate_content_config:\n  safety_settings:\n    - category: HARM_CATEGORY_HARASSMENT\n      treshold: OFF",
@@ -218,7 +218,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "generate_content_config:\n  http_options: {base_url: a}",
-        "root_agent.yaml:5: generate_content_config.http_options: base_url belongs to the model",
+        "root_agent.yaml:5: generate_content_config.http_options: base_url must be set on the model, not on the agent",
     ),
     (
         "static_instruction: {txt: a}",
@@ -226,19 +226,19 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "description: !robot x",
-        "root_agent.yaml:4: the tag !robot means nothing here",
+        "root_agent.yaml:4: unsupported tag !robot",
     ),
     (
         "description: *missing",
-        "root_agent.yaml:4: is not YAML: while parsing node, found unknown anchor",
+        "root_agent.yaml:4: is invalid YAML: while parsing node, found unknown anchor",
     ),
     (
         "description: [a",
-        "root_agent.yaml:4: is not YAML: unclosed bracket '['",
+        "root_agent.yaml:4: is invalid YAML: unclosed bracket '['",
     ),
     (
         "---\nname: b",
-        "root_agent.yaml:4: expected one document, found another",
+        "root_agent.yaml:4: expected one YAML document, found a second one",
     ),
 ];
 
@@ -260,7 +260,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ),
     (
         "name: a\ninstruction:\n",
-        "root_agent.yaml:2: instruction: expected a text, found nothing",
+        "root_agent.yaml:2: instruction: expected a string, found nothing",
     ),
     (
         "name: 1st\ninstruction: x\n",
@@ -280,11 +280,11 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ),
     (
         "agent_class: LoopAgent\nname: a\nmax_iterations: -1\n",
-        "root_agent.yaml:3: max_iterations: expected a whole number from 0, found the number -1",
+        "root_agent.yaml:3: max_iterations: expected a non-negative integer, found the number -1",
     ),
     (
         "agent_class: LoopAgent\nname: a\nmax_iterations: 1.5\n",
-        "root_agent.yaml:3: max_iterations: expected a whole number from 0, found the number 1.5",
+        "root_agent.yaml:3: max_iterations: expected a non-negative integer, found the number 1.5",
     ),
     (
         "agent_class: ParallelAgent\ndescription: a\n",
@@ -409,14 +409,11 @@ fn oversized_or_non_utf8_file_is_rejected() {
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
         told(&folder, &error),
-        "root_agent.yaml: has 1048577 bytes; at most 1048576 are read"
+        "root_agent.yaml: has 1048577 bytes; the limit is 1048576"
     );
     std::fs::write(folder.path().join("root_agent.yaml"), b"name: \xff").unwrap();
     let error = load(&folder, &registry()).unwrap_err();
-    assert_eq!(
-        told(&folder, &error),
-        "root_agent.yaml: is not a text in UTF-8"
-    );
+    assert_eq!(told(&folder, &error), "root_agent.yaml: is not valid UTF-8");
     std::fs::remove_file(folder.path().join("root_agent.yaml")).unwrap();
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(told(&folder, &error), "root_agent.yaml: does not exist");

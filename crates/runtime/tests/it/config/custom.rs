@@ -112,7 +112,7 @@ fn custom_agent_error_names_its_file() {
         ),
         (
             "greeting: Hi\nsub_agents: below.yaml\n",
-            "root_agent.yaml:4: sub_agents: expected a list, found the text \"below.yaml\"",
+            "root_agent.yaml:4: sub_agents: expected a list, found the string \"below.yaml\"",
         ),
         (
             "greeting: Hi\nbefore_agent_callbacks: [{name: nothing}]\n",

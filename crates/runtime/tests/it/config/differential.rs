@@ -1,4 +1,4 @@
-//! Retain loads the configurations that ADK loads and rejects those it rejects.
+//! Retain loads the configurations that ADK loads, and rejects those that ADK rejects.
 
 use retain_core::Json;
 use retain_runtime::ConfigRegistry;

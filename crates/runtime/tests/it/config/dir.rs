@@ -24,7 +24,7 @@ fn folders_with_a_root_agent_are_listed_as_apps() {
     assert_eq!(agents.load("a").unwrap().name(), "a");
     for missing in ["c", "..", "a/../b", "", ".git", "other"] {
         let error = agents.load(missing).unwrap_err();
-        let expected = format!("there is no app {missing:?}; ");
+        let expected = format!("app {missing:?} not found; ");
         assert!(error.problem().starts_with(&expected), "{error}");
     }
     let gone = AgentsDir::open(folder.path().join("gone"), registry());
@@ -72,9 +72,9 @@ fn agent_reloads_when_one_of_its_files_changes() {
     assert_eq!(repaired.agent.sub_agents()[0].name(), "repaired");
 }
 
-/// Editors write half a file, or delete it and create another one.
+/// An editor may write half a file, or delete a file and create a new one.
 #[test]
-fn half_edited_file_keeps_the_loaded_agent() {
+fn previous_agent_stays_loaded_while_a_file_is_half_written() {
     let root = format!(
         "{A}tools:\n  - name: AgentTool\n    args:\n      agent: {{config_path: t/b.yaml}}\n"
     );

@@ -1,4 +1,4 @@
-//! Configurations that load: what their agents send to their models and do.
+//! Configurations that load: the requests and the actions of their agents.
 
 use std::{
     path::PathBuf,
@@ -71,7 +71,7 @@ fn every_recorded_agent_loads() {
 }
 
 #[tokio::test]
-async fn settings_instructions_and_schema_reach_the_model() {
+async fn configured_settings_instructions_and_schema_are_sent_to_the_model() {
     let folder = folder(&[(
         "root_agent.yaml",
         r#"
@@ -168,7 +168,7 @@ impl ExampleProvider for Fitting {
 }
 
 #[tokio::test]
-async fn examples_come_from_the_file_or_a_provider() {
+async fn configured_examples_come_from_the_file_or_a_provider() {
     let agent = |examples: &str| {
         let head = "name: a\nmodel: any\ninstruction: x\ntools:\n";
         let tool = "  - name: google.adk.tools.example_tool.ExampleTool\n    args:\n";
@@ -190,7 +190,7 @@ async fn examples_come_from_the_file_or_a_provider() {
 }
 
 #[tokio::test]
-async fn callbacks_of_every_kind_run_in_order() {
+async fn configured_callbacks_of_every_kind_run_in_order() {
     let folder = folder(&[(
         "root_agent.yaml",
         "
@@ -253,7 +253,7 @@ after_tool_callbacks: [{name: my.after_tool}]
 }
 
 #[tokio::test]
-async fn sub_agents_run_as_their_class_says() {
+async fn configured_sub_agents_run_according_to_the_agent_class() {
     let below = |name: &str| format!("name: {name}\nmodel: any\ninstruction: x\n");
     let folder = folder(&[
         (
@@ -300,7 +300,7 @@ sub_agents:
 }
 
 #[tokio::test]
-async fn model_comes_from_the_registry_or_the_parent() {
+async fn configured_model_comes_from_the_registry_or_the_parent() {
     let folder = folder(&[
         (
             "root_agent.yaml",

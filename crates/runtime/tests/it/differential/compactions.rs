@@ -1,4 +1,4 @@
-//! Which events are compacted, and what the default summarizer receives of them.
+//! Which events are compacted, and the transcript that the default summarizer gets.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -62,7 +62,7 @@ impl Case {
         case
     }
 
-    /// Return our answer in the form of the other side.
+    /// Return our answer in the format of ADK's answer.
     fn answer(&self) -> Json {
         let events = &self.history.events;
         let options = self.history.options();

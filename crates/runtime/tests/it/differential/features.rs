@@ -6,7 +6,7 @@ use crate::differential::history::History;
 
 macro_rules! features {
     ($($name:ident)*) => {
-        /// Something that histories differ in.
+        /// A property that some histories have.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Feature { $($name),* }
 

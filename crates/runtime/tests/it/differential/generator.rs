@@ -1,4 +1,4 @@
-//! Random events, as agents, tools, users and failures leave them.
+//! Random events like those of agents, tools, users and failures.
 
 use std::collections::VecDeque;
 
@@ -85,7 +85,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn new(random: &'r mut Random) -> Generator<'r> {
         let mut chances =
             [50, 25, 15, 20, 20, 25, 20, 25, 40].map(|percent| random.chance(percent));
-        // Generate a plain history now and then.
+        // Sometimes generate a plain history.
         if random.chance(10) {
             chances = [false; 9];
         }
@@ -426,7 +426,7 @@ impl<'r> Generator<'r> {
             push(&mut event, part);
         }
         if self.is_wild && self.random.chance(8) {
-            // Mark a call that was made elsewhere or not at all.
+            // Mark as long-running a call of another event, or one that was never made.
             let (_, made) = self.response();
             let id = made.and_then(|made| made.id);
             long_running.insert(id.unwrap_or_else(|| self.random.pick(&CALL_IDS).into()));
@@ -437,7 +437,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// Answer one of the newest calls, and now and then any call or none.
+    /// Answer one of the newest calls, or sometimes any call or none.
     fn response(&mut self) -> (FunctionResponse, Option<Made>) {
         let made = match (self.made.len(), self.random.below(20)) {
             (0, _) | (_, 0) => None,
@@ -626,7 +626,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// The time span of a summary: usually that of events, now and then reversed or repeated.
+    /// The time span of a summary: usually that of events, sometimes reversed or repeated.
     fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,

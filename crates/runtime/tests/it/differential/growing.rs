@@ -131,7 +131,7 @@ pub(crate) fn settle_tool_loops() {
     }
 }
 
-/// The cache detects another list, a shorter one and other options.
+/// The cache detects a different list, a shorter list and different options.
 pub(crate) fn notice_other_lists() {
     let list = |texts: &[&str]| -> Events {
         let texts = texts.iter().zip(1..);
@@ -142,7 +142,7 @@ pub(crate) fn notice_other_lists() {
     let one = list(&["a", "b", "c"]);
     let mut shorter = one.clone();
     shorter.truncate(2);
-    // The same events from a later start, and with another event in front.
+    // The same events without the first ones, and with another event in front.
     let mut later = Events::default();
     let mut other_first = list(&["x"]);
     for index in 1..3 {

@@ -6,7 +6,7 @@ use retain_testkit::random::Random;
 
 use crate::differential::generator::{BRANCHES, Generator, NODES, SCOPES};
 
-/// Fields that every event has and that no reader of a report needs.
+/// Fields that every event has; reports omit them.
 const EMPTY_ACTIONS: &str = concat!(
     r#""actions":{"stateDelta":{},"artifactDelta":{},"#,
     r#""requestedAuthConfigs":{},"requestedToolConfirmations":{}},"#
@@ -112,7 +112,7 @@ impl History {
         JsonMap::from([("options", self.options_json()), ("events", events.into())]).into()
     }
 
-    /// Return the text needed to see a difference.
+    /// Return a report of the case and both answers.
     pub(crate) fn report(&self, ours: &Json, theirs: &Json) -> String {
         let mut text = format!("RETAIN_SEED={}\n{}\n", self.seed, self.options_json());
         for (index, event) in self.events.iter().enumerate() {

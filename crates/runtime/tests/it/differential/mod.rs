@@ -1,6 +1,7 @@
 //! Random histories, templates and values give the same results as in Google's ADK.
 //!
-//! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` sets how many follow it.
+//! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
+//! cases.
 
 mod compactions;
 mod features;
@@ -61,8 +62,8 @@ fn contents_of_histories_match_adk() {
     }
 }
 
-/// Compare both answers. We keep the digits of a float as written, ADK formats them anew: only the
-/// value counts.
+/// Compare both answers, floats by value: Retain keeps their digits as written, ADK formats them
+/// anew.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) if !a.is_integer() && !b.is_integer() => {
@@ -79,7 +80,7 @@ fn is_same(ours: &Json, theirs: &Json) -> bool {
     }
 }
 
-/// Return our answer in the form of the other side.
+/// Return our answer in the format of ADK's answer.
 fn made_of(history: &History) -> Json {
     let contents = assemble_contents(&history.events, &history.options());
     let place = insertion_point_before_user_turn(&contents);
@@ -118,7 +119,7 @@ fn escaped_characters_match_python() {
 }
 
 #[test]
-fn cached_contents_match_as_the_history_grows() {
+fn cached_contents_equal_fresh_contents_as_the_history_grows() {
     growing::compare();
 }
 
@@ -128,6 +129,6 @@ fn cache_settles_every_step_of_a_tool_loop() {
 }
 
 #[test]
-fn cache_detects_a_different_event_list() {
+fn contents_cache_detects_a_different_event_list() {
     growing::notice_other_lists();
 }

@@ -9,7 +9,7 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 const SEED: u64 = 20_261_116;
 const STREAMS: u64 = 2_000;
 
-/// Returns the id that the other side generates.
+/// Returns the id that the oracle generates.
 #[derive(Debug)]
 struct SameId;
 

@@ -54,7 +54,7 @@ fn comparable(tree: &Json, events: &[String]) -> Json {
         let is_failed = attributes.remove("otel.status_description").is_some();
         let is_failed = is_failed || node.get("failed") == Some(&Json::from(true));
         if !name.starts_with("execute_tool") {
-            // Retain sets it on every failed span.
+            // Retain sets `error.type` on every failed span.
             attributes.remove("error.type");
         }
         let mut comparable = JsonMap::from([("name", name)]);

@@ -1,4 +1,4 @@
-//! Spans without a comparison to ADK: their tree, and what they contain and omit.
+//! Tests of spans that need no ADK: the tree, and which content the spans contain and omit.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn is_recorded(span: &Span) -> bool {
 }
 
 #[tokio::test]
-async fn in_process_spans_carry_content_and_session_key() {
+async fn in_process_spans_have_content_and_session_key() {
     let (_, spans) = play(desk(), IN_PROCESS).await;
     let run = &spans[0].content;
     let known = [("app", APP), ("user", USER), ("session", SESSION)];
@@ -127,7 +127,7 @@ async fn in_process_spans_carry_content_and_session_key() {
 }
 
 #[tokio::test]
-async fn stream_span_has_the_values_of_the_last_chunk() {
+async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
     let piece = |words: &str| {
         let mut response = retain_core::LlmResponse::of(retain_core::Content::model(words));
         response.partial = Some(true);

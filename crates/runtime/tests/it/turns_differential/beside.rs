@@ -1,4 +1,4 @@
-//! Parallel agents: which they are, and how far each got when one of them ended the others.
+//! Finds the parallel agents of a script, and how far each got when one of them ended the others.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,8 @@
 //! Random whole turns: the same script on ADK's runner and on ours gives the same events, requests
 //! and state, with one agent and with several.
 //!
-//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` sets how many follow it.
+//! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
+//! scripts.
 
 mod beside;
 mod compare;
@@ -28,7 +29,7 @@ const TREE_SEED: u64 = 20_261_116;
 /// Seeds of scripts with several agents that need rarely used rules.
 const RARE: [u64; 3] = [37_000_260, 37_000_342, 37_000_406];
 
-/// The same for resumable runners.
+/// Seeds of scripts for resumable runners that need rarely used rules.
 const RARE_RESUMABLE: [u64; 4] = [20_262_015, 20_262_252, 20_262_273, 20_262_329];
 
 /// Number of failures printed.

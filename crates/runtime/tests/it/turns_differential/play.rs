@@ -262,7 +262,7 @@ fn before_tool(
     })
 }
 
-/// Execute a script of one agent; return the result in the form of the other side.
+/// Execute a script of one agent; return the result in the format of ADK's result.
 pub(crate) async fn play(script: &Json) -> Json {
     let play = Shared::of(script);
     let agent = agent(script, &play);

@@ -30,7 +30,7 @@ pub(crate) fn leaves_something_open(told: &Json, at: usize) -> bool {
     !waiting.is_subset(&by_user) || !ids("functionCall", None).is_subset(&by_anybody)
 }
 
-/// Whether the turn resumes, below an agent with a model, an agent that another one runs.
+/// Whether the turn resumes an agent that another agent runs, below an agent with a model.
 pub(crate) fn goes_on_inside(told: &Json, at: usize) -> bool {
     let Some(before) = before(told, at) else {
         return false;

@@ -24,8 +24,8 @@ pub(crate) struct Needed {
     /// with an answer. ADK rejects it only if the root has a model. Nothing is compared from that
     /// turn on.
     pub(crate) odd_answers_are_refused: usize,
-    /// For a call that needs approval beside a transfer, ADK never requests the approval. Nothing
-    /// is compared from that turn on.
+    /// If a call that needs approval is made together with a transfer, ADK never requests the
+    /// approval. Nothing is compared from that turn on.
     pub(crate) approval_comes_first: usize,
     /// In ADK an answer for a parallel agent below an agent with a model finds no branch, and an
     /// approved call does not run. Nothing is compared from that turn on.
@@ -73,7 +73,7 @@ impl Needed {
         assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
     }
 
-    /// As [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
+    /// Like [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
     pub(crate) fn assert_all_of_resumable_were(&self) {
         let rules = [
             self.open_calls_are_awaited,
@@ -85,7 +85,7 @@ impl Needed {
         assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
     }
 
-    /// Return both sides without the allowed differences.
+    /// Return the results of both sides without the allowed differences.
     pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
         self.scripts += 1;
         let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));

@@ -6,8 +6,8 @@
 //! state, instruction, staticInstruction,
 //! includeContents, outputKey              the session and the agent
 //! turns    [{text, answers, streaming, maxLlmCalls, stateDelta, metadata}]
-//! replies  [{responses, error?}]          one a model call
-//! hooks    {name: [null or step]}         one entry a call of the callback
+//! replies  [{responses, error?}]          one per model call
+//! hooks    {name: [null or step]}         one entry per call of the callback
 //! step     {write, change?, answer?, fail?}
 //! ```
 
@@ -24,8 +24,8 @@ pub(crate) fn script(seed: u64) -> Json {
     let mut random = Random::new(seed);
     let turns = 1 + random.below(4);
     let mut turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
-    // In ADK, several full answers to one request share their actions: writes for a later one show
-    // in an earlier one. So scripts write nothing for them.
+    // In ADK, several full answers to one request share their actions, so an earlier answer shows
+    // the writes of a later one. Scripts therefore write nothing for such answers.
     let several = random.chance(20);
     let replies = 2 + random.below(10);
     let mut replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
@@ -52,7 +52,7 @@ pub(crate) fn script(seed: u64) -> Json {
     }))
 }
 
-/// A run that fails beside a pending call, and is resumed by its answer.
+/// Add a run that fails while a call is pending, and a turn that resumes it with the answer.
 fn add_resumption(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
     let open = json!({"functionCall": {"name": "later", "args": {"result": null}}});
     let broken = json!({"functionCall": {"name": "fail", "args": {"message": "broken"}}});

@@ -14,7 +14,7 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// Execute a script; return the result in the form of the other side.
+/// Execute a script; return the result in the format of ADK's result.
 pub(crate) async fn play(script: &Json) -> Json {
     let mut models = Vec::new();
     let root = agent(&script["tree"], &mut models);
@@ -27,7 +27,7 @@ pub(crate) async fn play(script: &Json) -> Json {
     turns(script, root, asked).await
 }
 
-/// The agents with their own model, and the rest of its script.
+/// The agents with their own model, each with the rest of the model's script.
 type Models = Vec<(String, Shared)>;
 
 fn name(node: &Json) -> &str {

@@ -4,7 +4,7 @@
 //! state, turns     as in a script of one agent; answers: see `turns.rs`
 //! tree             an agent
 //! agent            {kind: llm, sequential, loop, parallel; name, below, hooks, maxIterations,
-//!                   and of one that asks a model: ownModel, replies, instruction, outputKey,
+//!                   and of one with a model: ownModel, replies, instruction, outputKey,
 //!                   includeContents, notToParent, notToPeers, helper (an agent that is a tool),
 //!                   hasInputSchema, hasOutputSchema}
 //! ```
@@ -34,7 +34,7 @@ pub(crate) fn script(seed: u64) -> Json {
     Json::from(json!({"state": {"a": 1}, "turns": turns, "tree": tree}))
 }
 
-/// The same for a runner that is resumable.
+/// Return the script of a seed for a resumable runner.
 pub(crate) fn resumable(seed: u64) -> Json {
     let mut script = script(seed);
     if let Some(script) = script.as_object_mut() {
@@ -80,7 +80,7 @@ impl Maker {
             _ => json!({"maxIterations": 1 + self.random.below(3)}),
         };
         let wanted = match kind {
-            // The last text would depend on timing.
+            // The last text, which is the tool's result, would depend on timing.
             "parallel" if place.in_helper => 1,
             _ => 1 + self.random.below(3),
         };

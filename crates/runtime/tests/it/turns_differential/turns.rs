@@ -22,7 +22,7 @@ const INPUT: &str = "adk_request_input";
 /// The calls that a user can answer.
 const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
 
-/// Execute the turns of a script; return the result in the form of the other side. The requests of
+/// Execute the turns of a script; return the result in the format of ADK's result. The requests of
 /// the models are collected at the end.
 pub(crate) async fn turns(
     script: &Json,
@@ -112,12 +112,12 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
 ///
 /// ```text
 /// later, choice, input   answers the oldest open call of that kind
-/// approve, reject        decides about the oldest call that is asked about
+/// approve, reject        approves or rejects the oldest call that needs approval
 /// newest                 answers the newest call of `later`
 /// all                    answers the oldest call of every kind, in one message
-/// again                  says the last answer again
-/// unknown                answers a call that nobody made
-/// with words             answers the oldest call of `later`, and says something
+/// again                  repeats the last answer
+/// unknown                answers a call that was never made
+/// with words             answers the oldest call of `later`, with text in the same message
 /// ```
 ///
 /// "Oldest" is the call of the first agent by name, "newest" that of the last, because the order of

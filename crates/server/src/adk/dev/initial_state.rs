@@ -36,7 +36,7 @@ fn read(folder: &Path) -> Result<JsonMap, String> {
         return Ok(JsonMap::new());
     }
     // A link could expose another file to a client that creates a session.
-    let file = contained(folder, &file).map_err(|_| "it is not in the app's folder")?;
+    let file = contained(folder, &file).map_err(|_| "it is outside the app's folder")?;
     let size = std::fs::metadata(&file).map_err(|e| e.to_string())?.len();
     if size > FILE_MAX {
         return Err(format!("it is larger than {FILE_MAX} bytes"));

@@ -40,7 +40,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 }
 
 fn not_found() -> AdkError {
-    AdkError::not_found("Not UiFile")
+    AdkError::not_found("Not Found")
 }
 
 /// The folder of the UI, if set.
@@ -146,7 +146,7 @@ pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     });
     match is_shown {
         true => Ok(file),
-        false => Err(io::Error::other("leads out of its folder")),
+        false => Err(io::Error::other("is hidden or outside its folder")),
     }
 }
 

@@ -194,7 +194,7 @@ async fn add_session(
         }
         (None, Some(given)) => session_of(of, given)?,
         _ => {
-            let detail = "give either `sessionId` or `session`";
+            let detail = "set exactly one of `sessionId` and `session`";
             return Err(Problem::invalid_body(detail));
         }
     };
@@ -216,7 +216,7 @@ async fn add_session(
 fn session_of(of: UserPath, given: SessionInput) -> Result<Session, Problem> {
     let differs = |said: Option<String>, path: &str| said.is_some_and(|said| said != path);
     if differs(given.app_name, &of.app) || differs(given.user_id, &of.user) {
-        let detail = "the session belongs to another app or user than the path";
+        let detail = "the app or user of the session differs from the path";
         return Err(Problem::invalid_body(detail));
     }
     let mut session = Session::new(of.app, of.user, given.id);

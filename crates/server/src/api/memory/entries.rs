@@ -160,7 +160,7 @@ impl From<MemoryStatistics> for Statistics {
 }
 
 fn not_found(id: &str) -> Problem {
-    Problem::not_found("memory_not_found", format!("there is no memory {id:?}"))
+    Problem::not_found("memory_not_found", format!("memory {id:?} not found"))
 }
 
 async fn list(

@@ -3,7 +3,7 @@
 use retain_core::adk::{ObjectSchema, Presence, ValueType, table};
 use serde_json::{Map, Value, json};
 
-/// Objects with a schema of their own, with their descriptions. The other_routes are free objects.
+/// Objects with their own schema, and their descriptions. All other objects accept any fields.
 static DESCRIBED: [(&ObjectSchema, &str); 10] = [
     (
         &table::EVENT,
@@ -26,7 +26,7 @@ static DESCRIBED: [(&ObjectSchema, &str); 10] = [
     ),
 ];
 
-/// The schemas that other_routes refer to, by their names.
+/// The schemas that other schemas refer to, by name.
 pub(super) fn components() -> impl Iterator<Item = (&'static str, Map<String, Value>)> {
     let described = DESCRIBED.iter();
     described.map(|(object, _)| (object.name, component(object)))

@@ -31,7 +31,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         "/openapi.json",
         "getOpenApi",
-        "This description",
+        "Read this OpenAPI document",
     );
     let get = get.answers_body(200, Body::stream("application/json"));
     api.add(get, Access::Public, openapi)

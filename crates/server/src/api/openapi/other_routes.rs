@@ -155,7 +155,7 @@ fn apps_and_runs() -> Vec<OtherRoute> {
     ];
     let memory = "/apps/{app}/users/{user}/memory";
     vec![
-        get("/version", "What serves").answers(object(&version, 3)),
+        get("/version", "Read the version of the server").answers(object(&version, 3)),
         get("/list-apps", "List the apps")
             .answers(json!(true))
             .fails(&[422]),

@@ -34,7 +34,7 @@ async fn default_app_may_be_omitted() {
 }
 
 #[tokio::test]
-async fn missing_route_is_reported_as_fastapi_does() {
+async fn unknown_route_error_matches_fastapi() {
     let server = server(gated_agent(&Gated::new()));
     let answer = ask(&server, "GET", "/nowhere", "").await;
     assert_eq!(
@@ -62,7 +62,7 @@ async fn missing_route_is_reported_as_fastapi_does() {
 }
 
 #[tokio::test]
-async fn apps_are_listed() {
+async fn list_apps_returns_names_or_details() {
     let server = server(gated_agent(&Gated::new()));
     assert_eq!(
         ask(&server, "GET", "/list-apps?relative_path=./", "")
@@ -80,7 +80,7 @@ async fn apps_are_listed() {
 }
 
 #[tokio::test]
-async fn agent_folder_is_the_only_app() {
+async fn agent_folder_is_served_as_the_only_app() {
     let agents = retain_testkit::scratch::folder();
     for app in ["mine", "other"] {
         let folder = agents.path().join(app);

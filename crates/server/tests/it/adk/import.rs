@@ -38,7 +38,7 @@ const EVENTS: &str = r#"[
 ]"#;
 
 #[tokio::test]
-async fn export_and_import_give_the_same_session() {
+async fn imported_events_round_trip_through_export_and_import() {
     let server = server(filing_agent());
     with_session(&server).await;
     let body =
@@ -80,7 +80,7 @@ async fn export_and_import_give_the_same_session() {
 }
 
 #[tokio::test]
-async fn exported_session_imports_unchanged() {
+async fn session_after_a_run_and_a_patch_round_trips_through_import() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let run = crate::adk::support::message("hi", r#","stateDelta":{"k":[1,2.50]}"#);
@@ -147,7 +147,7 @@ async fn failed_import_stores_nothing() {
 }
 
 #[tokio::test]
-async fn long_sessions_are_imported_whole() {
+async fn long_session_is_imported_completely() {
     for server in servers(|| gated_agent(&Gated::new())).await {
         for count in [1001, 5000] {
             let events = (0..count).map(|n| {
@@ -229,7 +229,7 @@ async fn internal_metadata_cannot_be_forged() {
 }
 
 #[tokio::test]
-async fn sessions_of_evaluations_are_not_listed() {
+async fn evaluation_sessions_are_not_listed() {
     let server = server(gated_agent(&Gated::new()));
     with_session(&server).await;
     for id in ["adk-eval-session-1", "___eval___session___2", "mine"] {

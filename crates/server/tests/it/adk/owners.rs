@@ -7,7 +7,7 @@ use crate::adk::support::{
 };
 
 #[tokio::test]
-async fn runs_are_for_the_user_of_the_key() {
+async fn run_requires_a_key_with_its_app_user_and_scope() {
     let server = server(filing_agent());
     with_session(&server).await;
     let run = |caller: Caller, path: &'static str| {
@@ -35,7 +35,7 @@ async fn runs_are_for_the_user_of_the_key() {
 }
 
 #[tokio::test]
-async fn app_bound_key_sees_only_that_app() {
+async fn key_bound_to_an_app_reaches_only_that_app() {
     let server = server(filing_agent());
     let get = |app: &str, path: &'static str| {
         let mut request = request("GET", path, "");
@@ -64,7 +64,7 @@ async fn app_bound_key_sees_only_that_app() {
 }
 
 #[tokio::test]
-async fn user_bound_key_cannot_write_app_state() {
+async fn key_bound_to_a_user_cannot_write_app_state() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let sessions = "/apps/desk/users/ada/sessions";
@@ -98,7 +98,7 @@ async fn user_bound_key_cannot_write_app_state() {
     let listed = listed.expect("sessions").sessions;
     assert_eq!(listed.len(), 1, "nothing was created");
     assert_eq!(listed[0].position, 0, "nothing was appended");
-    // An API key of the app for all its users may set app state; a user key may set user state.
+    // An app-wide API key may set app state; a user's API key may set user state.
     for (method, path, body) in ways {
         let of_app = Caller {
             user: None,

@@ -29,7 +29,7 @@ async fn run_and_resume(server: &Arc<Server>) -> (Vec<Json>, Answer) {
 }
 
 #[tokio::test]
-async fn run_resumes_if_the_server_is_resumable() {
+async fn run_can_be_resumed_if_the_server_is_resumable() {
     let (events, again) = run_and_resume(&server(true)).await;
     assert_eq!(again.status, 200, "{again:?}");
     // The run was complete, so nothing is left to do.
@@ -39,7 +39,7 @@ async fn run_resumes_if_the_server_is_resumable() {
 }
 
 #[tokio::test]
-async fn resume_without_the_setting_names_it() {
+async fn error_of_resume_without_the_setting_names_the_setting() {
     let (events, again) = run_and_resume(&server(false)).await;
     assert_eq!(events.len(), 3, "no events beside ADK's: {events:?}");
     assert_eq!(again.status, 400, "{again:?}");

@@ -41,7 +41,7 @@ async fn run_returns_events_as_a_list() {
 }
 
 #[tokio::test]
-async fn pieces_have_the_id_of_their_whole_and_are_not_stored() {
+async fn partial_events_have_the_id_of_the_complete_event_and_are_not_stored() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     let path = with_session(&server).await;
@@ -90,7 +90,7 @@ async fn event_with_content_and_artifacts_is_sent_twice_and_stored_once() {
 }
 
 #[tokio::test]
-async fn late_failure_is_sent_in_the_stream_or_as_a_bare_500() {
+async fn run_failure_is_sent_in_the_stream_or_as_a_plain_500() {
     let server = server(gated_agent(&Gated::new()));
     with_session(&server).await;
     let answer = ask(&server, "POST", "/run_sse", &message("fail", "")).await;
@@ -161,7 +161,7 @@ async fn silent_run_sends_heartbeat_comments() {
 }
 
 #[tokio::test]
-async fn agent_continues_when_the_client_reads() {
+async fn model_chunks_are_requested_only_as_the_client_reads() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
@@ -261,7 +261,7 @@ async fn client_disconnect_cancels_its_run() {
 }
 
 #[tokio::test]
-async fn each_event_is_one_chunk() {
+async fn each_sse_event_is_sent_as_one_chunk() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
@@ -281,7 +281,7 @@ async fn each_event_is_one_chunk() {
 }
 
 #[tokio::test]
-async fn state_and_notes_come_with_the_message() {
+async fn run_request_sets_state_delta_and_custom_metadata() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let more = r#","state_delta":{"lang":"de"},"custom_metadata":{"trace":7}"#;

@@ -34,7 +34,7 @@ fn here(path: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_are_answered_as_google_answers_them() {
+async fn responses_match_adk() {
     let cases = cases::all();
     println!("{} requests", cases.len());
     assert!(cases.len() > 1000);
@@ -50,7 +50,7 @@ async fn requests_are_answered_as_google_answers_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn default_app_is_used_when_none_is_named() {
+async fn responses_for_the_default_app_match_adk() {
     compare(&cases::without_app(), Some("plain")).await;
 }
 
@@ -86,7 +86,7 @@ async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<R
 }
 
 #[test]
-fn every_rule_is_documented() {
+fn every_difference_rule_is_documented() {
     let docs: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "docs"]
         .iter()
         .collect();

@@ -23,9 +23,9 @@ fn packages(table: &str) -> &str {
 }
 
 #[test]
-fn committed_table_is_what_the_generator_prints() {
+fn committed_wire_table_equals_the_output_of_the_generator() {
     let (test, script) = (
-        "committed_table_is_what_the_generator_prints",
+        "committed_wire_table_equals_the_output_of_the_generator",
         root().join("scripts/generate-adk-tables"),
     );
     let Some(generator) = Oracle::start(Reference::Adk, test, script) else {
@@ -45,7 +45,7 @@ fn committed_table_is_what_the_generator_prints() {
 /// The upgrade from 2.12.0 changes no object: the recorded diff of the two tables is only the line
 /// of the packages.
 #[test]
-fn upgrade_from_adk_2_12_changes_only_the_packages() {
+fn upgrade_from_adk_2_12_changes_only_package_versions() {
     let difference = read("crates/core/testdata/wire/2.12.0-to-2.13.0.diff");
     let changed = difference.lines().skip(2);
     let (old, new): (Vec<&str>, Vec<&str>) = changed

@@ -95,7 +95,7 @@ async fn erase_deletes_from_every_store() {
 }
 
 #[tokio::test]
-async fn memory_service_without_delete_reports_null() {
+async fn erase_reports_null_if_the_memory_service_cannot_delete() {
     let client = Client::with_adk_memory();
     let receipt = client
         .delete("/api/v1/apps/demo/users/ada")
@@ -119,7 +119,7 @@ fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
 }
 
 #[tokio::test]
-async fn erase_deletes_artifacts_without_a_session() {
+async fn erase_deletes_artifacts_of_a_user_without_sessions() {
     let folder = retain_testkit::scratch::folder();
     let in_folder = FileArtifactStore::open(folder.path()).unwrap();
     let database = SqliteSessionService::connect("sqlite::memory:").await;

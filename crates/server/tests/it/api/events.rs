@@ -30,7 +30,7 @@ async fn append_returns_the_stored_events() {
 }
 
 #[tokio::test]
-async fn repeated_event_is_accepted_and_changed_one_conflicts() {
+async fn repeated_event_is_accepted_and_changed_event_is_a_conflict() {
     let client = Client::volatile().with_session().await;
     let first = client.say(SESSION, "e1", "once").await;
     client.say(SESSION, "e2", "twice").await;
@@ -68,7 +68,7 @@ async fn wrong_expected_position_reports_the_last_position() {
 }
 
 #[tokio::test]
-async fn run_is_started_renewed_and_ended() {
+async fn lease_of_a_run_is_acquired_renewed_and_released() {
     let client = Client::volatile().with_session().await;
     let append = |id: &str, run: &str| format!(r#"{{"events":[{}],"run":{run}}}"#, event(id, "x"));
     let begun = client
@@ -112,7 +112,7 @@ async fn run_is_started_renewed_and_ended() {
 }
 
 #[tokio::test]
-async fn run_is_ended_without_events() {
+async fn lease_can_be_released_without_events() {
     let client = Client::volatile().with_session().await;
     let begin = r#"{"events":[],"run":{"begin":{}}}"#;
     let begun = client.post(EVENTS, begin).await.expect(200);

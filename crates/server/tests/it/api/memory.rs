@@ -22,7 +22,7 @@ async fn search(client: &Client, body: &str) -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn own_session_is_ingested_once_and_found() {
+async fn stored_session_is_ingested_once_and_found() {
     for client in [Client::volatile(), Client::sqlite().await] {
         let client = remembering(client).await;
         let path = format!("{MEMORY}/sessions");
@@ -168,7 +168,7 @@ async fn search_applies_options_and_explains_hits() {
 }
 
 #[tokio::test]
-async fn entries_are_listed_changed_and_deleted() {
+async fn memory_entries_are_listed_updated_and_deleted() {
     let client = remembering(Client::volatile()).await;
     client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)

@@ -19,7 +19,7 @@ fn described() -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn every_route_is_described_and_nothing_else() {
+fn openapi_describes_exactly_the_routes_of_the_server() {
     let routes = Server::routes().into_iter();
     let routes = routes.map(|route| (route.method.to_string(), route.path.replace("{*", "{")));
     let routes: BTreeSet<(String, String)> = routes.collect();
@@ -34,7 +34,7 @@ fn every_route_is_described_and_nothing_else() {
 }
 
 #[test]
-fn responses_of_the_guards_are_described() {
+fn openapi_describes_the_error_responses_of_the_guards() {
     let document = Json::parse(openapi_json()).unwrap();
     for route in Server::routes() {
         let method = route.method.as_str().to_ascii_lowercase();
@@ -55,7 +55,7 @@ fn responses_of_the_guards_are_described() {
 }
 
 #[test]
-fn committed_document_matches_the_code() {
+fn committed_openapi_document_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     if std::env::var_os("RETAIN_WRITE_OPENAPI").is_some() {
         std::fs::write(&path, openapi_json()).unwrap();

@@ -8,7 +8,7 @@ use axum::{
 use crate::api::client::{Client, SESSION, SESSIONS, request};
 
 #[tokio::test]
-async fn invalid_parameter_is_named() {
+async fn invalid_parameter_is_named_in_the_error() {
     let client = Client::volatile().with_session().await;
     let cases = [
         (SESSIONS.to_owned(), "limit", "0"),
@@ -84,7 +84,7 @@ async fn invalid_body_is_rejected() {
 }
 
 #[tokio::test]
-async fn other_content_types_are_rejected() {
+async fn body_with_another_content_type_is_rejected() {
     let client = Client::volatile();
     let send = async |media_type: Option<&str>| {
         let mut request = Request::post(SESSIONS);

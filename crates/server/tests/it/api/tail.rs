@@ -96,7 +96,7 @@ async fn disconnected_client_resumes_at_its_position() {
 }
 
 #[tokio::test]
-async fn missing_session_and_invalid_position_set_the_status() {
+async fn tail_of_a_missing_session_or_invalid_position_has_an_error_status() {
     let client = Client::volatile().with_session().await;
     let none = client.get(&format!("{SESSIONS}/none/tail")).await;
     none.problem(404, "session_not_found");
@@ -111,7 +111,7 @@ async fn missing_session_and_invalid_position_set_the_status() {
 }
 
 #[tokio::test]
-async fn many_events_come_in_order_while_they_are_written() {
+async fn tail_sends_events_in_order_while_they_are_appended() {
     let client = Client::volatile().with_session().await;
     let mut frames = Frames::open(&client, request(Method::GET, TAIL, "")).await;
     let write = async {

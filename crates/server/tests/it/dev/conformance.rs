@@ -84,7 +84,7 @@ async fn unreplayable_run_is_reported() {
     for (case, mode, expected) in [
         ("missing", "none", "generated-recordings.yaml"),
         ("missing", "sse", "generated-recordings-sse.yaml"),
-        ("broken", "none", "is not YAML"),
+        ("broken", "none", "is invalid YAML"),
         ("none", "none", "no model call"),
         ("none", "bidi", "unsupported streaming mode"),
     ] {

@@ -6,7 +6,7 @@ use retain_server::Dev;
 use crate::dev::support::{agents, get, say, server, write};
 
 #[tokio::test]
-async fn app_is_described_and_drawn() {
+async fn dev_routes_return_the_structure_and_graph_of_an_app() {
     let folder = agents();
     write(folder.path(), "chat/README.md", "Chat.");
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {

@@ -74,7 +74,7 @@ async fn unreadable_initial_state_file_is_skipped() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn link_out_of_the_folder_is_not_followed() {
+async fn symlinked_initial_state_file_is_ignored() {
     let folder = agents();
     write(folder.path(), "elsewhere.json", r#"{"secret":1}"#);
     let link = folder.path().join(FILE);

@@ -126,7 +126,7 @@ async fn run_with_a_tool_records_spans() {
 }
 
 #[tokio::test]
-async fn both_trace_routes_return_the_same() {
+async fn both_trace_routes_return_the_same_spans() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
@@ -228,7 +228,7 @@ async fn traces_are_deleted_with_the_session_and_the_user() {
 }
 
 #[tokio::test]
-async fn session_deleted_elsewhere_has_no_traces() {
+async fn session_deleted_outside_the_server_has_no_traces() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
@@ -299,7 +299,7 @@ async fn exported_spans_contain_no_content() {
 }
 
 #[tokio::test]
-async fn capturing_content_does_not_change_the_web_ui() {
+async fn content_capture_does_not_change_the_traces_of_the_web_ui() {
     let folder = agents();
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());

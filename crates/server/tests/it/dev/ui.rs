@@ -95,7 +95,7 @@ async fn only_files_of_the_ui_are_served() {
 }
 
 #[tokio::test]
-async fn agents_are_shown_on_this_machine_only() {
+async fn agent_files_are_served_only_to_loopback_clients() {
     let folder = agents();
     write(folder.path(), "chat/.env", "KEY=secret");
     write(folder.path(), "chat/sub.yaml", "name: sub\n");
@@ -135,7 +135,7 @@ async fn agents_are_shown_on_this_machine_only() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn link_outside_the_folder_is_not_followed() {
+async fn symlink_out_of_the_ui_or_agent_folder_is_not_followed() {
     use std::os::unix::fs::symlink;
 
     let folder = agents();
@@ -180,7 +180,7 @@ async fn link_outside_the_folder_is_not_followed() {
 }
 
 #[tokio::test]
-async fn writes_are_rejected() {
+async fn builder_and_eval_writes_are_rejected() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
         apps.with_dev(Dev::new())

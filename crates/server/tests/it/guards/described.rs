@@ -29,7 +29,7 @@ fn path_of(route: &RouteInfo) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_returned_status_is_documented_for_every_caller() {
+async fn every_returned_status_is_described_in_openapi() {
     let world = World::new();
     let mut keys = vec![
         String::new(),

@@ -87,7 +87,7 @@ async fn key_is_accepted_in_either_header() {
 }
 
 #[tokio::test]
-async fn scope_limits_what_a_key_may_do() {
+async fn key_scopes_limit_the_allowed_routes() {
     let world = World::new();
     let router = world.router(|_| ());
     let reads = world
@@ -103,7 +103,7 @@ async fn scope_limits_what_a_key_may_do() {
     assert_eq!(refused.status, 403);
     assert_eq!(
         refused.body,
-        r#"{"detail":"this key has no scope sessions:write"}"#
+        r#"{"detail":"this API key has no scope sessions:write"}"#
     );
     assert_eq!(ask(&router, create(&admin)).await.status, 200);
     assert_eq!(get(&router, "/metrics", &reads).await.status, 403);
@@ -162,7 +162,7 @@ async fn guard_errors_have_a_code() {
 }
 
 #[tokio::test]
-async fn requests_per_key_are_limited() {
+async fn requests_are_rate_limited_per_key() {
     let world = World::new();
     let key = world.key("a", None, |_| ()).await;
     let other = world.key("b", None, |_| ()).await;
@@ -182,7 +182,7 @@ async fn requests_per_key_are_limited() {
 }
 
 #[tokio::test]
-async fn wrong_keys_per_address_are_limited() {
+async fn wrong_keys_are_rate_limited_per_address() {
     let world = World::new();
     let good = world.key("a", None, |_| ()).await;
     let fresh = world.key("b", None, |_| ()).await;
@@ -221,7 +221,7 @@ async fn wrong_keys_per_address_are_limited() {
 }
 
 #[tokio::test]
-async fn guessing_the_settings_key_is_limited() {
+async fn wrong_guesses_of_the_settings_key_are_rate_limited() {
     let world = World::new();
     let keys = world.keys.clone();
     let router = world.router(|guards| {
@@ -245,7 +245,7 @@ async fn guessing_the_settings_key_is_limited() {
 }
 
 #[tokio::test]
-async fn streams_are_limited_per_key_and_user() {
+async fn concurrent_streams_are_limited_per_key_and_user() {
     let world = World::new();
     let [one, two] = [
         world.key("a", None, |_| ()).await,
@@ -299,7 +299,7 @@ async fn key_use_is_recorded_once_a_minute() {
 }
 
 #[tokio::test]
-async fn foreign_keys_are_ignored_if_no_key_is_required() {
+async fn unknown_keys_are_ignored_if_no_key_is_required() {
     let world = World::new();
     let key = world.key("a", Some("ada"), |_| ()).await;
     let keys = world.keys.clone();

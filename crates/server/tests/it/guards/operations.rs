@@ -47,7 +47,7 @@ async fn ready_fails_while_the_store_is_unavailable() {
 }
 
 #[tokio::test]
-async fn requests_are_counted() {
+async fn metrics_count_requests() {
     let world = World::new();
     let router = world.router(|guards| guards.keys = Default::default());
     let session = format!("/apps/{APP}/users/ada/sessions/s1");
@@ -75,7 +75,7 @@ async fn requests_are_counted() {
 }
 
 #[tokio::test]
-async fn requests_have_ids() {
+async fn response_has_a_request_id_and_keeps_a_valid_given_one() {
     let world = World::new();
     let router = world.router(|_| ());
     let answer = get(&router, "/health", "").await;

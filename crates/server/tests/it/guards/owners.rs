@@ -197,7 +197,7 @@ async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
 
 // Some responses never end; with a paused clock, their timeout costs no time.
 #[tokio::test(start_paused = true)]
-async fn users_cannot_see_one_another_on_any_route() {
+async fn user_key_cannot_reach_data_of_another_user_on_any_route() {
     for default_app in [None, Some(APP)] {
         for (own, other) in [("ada", "grace"), ("grace", "ada")] {
             let world = World::with_default_app(default_app);
@@ -231,7 +231,7 @@ async fn request_without_a_key_reaches_only_public_routes() {
 
 /// Without this test, the two above would also pass on a server that rejects everything.
 #[tokio::test]
-async fn valid_key_sees_its_own_data_on_every_route() {
+async fn user_key_reaches_its_own_data_on_every_route() {
     let mut shown = 0;
     let mut routes = 0;
     for route in Server::routes() {

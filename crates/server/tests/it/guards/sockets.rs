@@ -161,7 +161,7 @@ fn run(path: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_body_is_rejected() {
+async fn body_over_the_size_limit_is_rejected() {
     let limits = ServerLimits {
         body_bytes: 1000,
         ..ServerLimits::default()
@@ -303,7 +303,7 @@ async fn connections_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_answers_when_streams_use_all_connections() {
+async fn health_check_succeeds_when_streams_use_all_connections() {
     let limits = ServerLimits {
         connections: 4,
         ..ServerLimits::default()
@@ -404,7 +404,7 @@ async fn shutdown_waits_for_requests_and_then_interrupts_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interrupted_run_without_a_stream_is_reported() {
+async fn shutdown_answers_an_interrupted_run_with_503() {
     let limits = ServerLimits {
         shutdown_grace: MOMENT,
         ..ServerLimits::default()

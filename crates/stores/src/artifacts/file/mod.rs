@@ -259,7 +259,7 @@ impl Folder {
         let numbers = artifact.numbers().map_err(|e| failed("list versions", e))?;
         let versions = numbers.into_iter().map(|version| {
             let metadata = Metadata::read(&artifact, version)?.unwrap_or_default();
-            // The URI is never read from the file, so that whoever writes the file cannot choose it.
+            // Never read the URI from the file: a person who can edit the file must not choose it.
             Ok(metadata.into_version(version, artifact.uri(version)))
         });
         versions.collect()
