@@ -18,7 +18,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or HERE / "target")
 
 
 class PeerError(Exception):
-    """A peer answered with an error, died, or did not answer in time."""
+    """A peer does not build, answered with an error, exited, or did not answer in time."""
 
 
 class Unsupported(Exception):
@@ -30,7 +30,7 @@ def say(text=""):
 
 
 def progress(text):
-    """Print a line about progress, which is not part of the report."""
+    """Print a line about progress to standard error; it is not part of the report."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
@@ -55,7 +55,7 @@ def _build_rust(directory):
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         lines = [l for l in done.stderr.splitlines() if l.startswith("error")]
-        raise PeerError("does not build: " + (lines or ["cargo failed"])[0])
+        raise PeerError("the build failed: " + (lines or ["cargo failed"])[0])
     return [str(TARGET / "release" / f"bench-peer-{directory.name}")]
 
 
@@ -65,7 +65,7 @@ def _build_python(directory):
     wanted = (directory / "requirements.txt").read_text()
     stamp = venv / "installed.txt"
     if not (stamp.exists() and stamp.read_text() == wanted):
-        progress(f"making the Python environment of {directory.name} (once)")
+        progress(f"creating the Python environment of {directory.name} (once)")
         base = shutil.which("python3.11") or sys.executable
         steps = [
             [base, "-m", "venv", str(venv)],
@@ -75,7 +75,7 @@ def _build_python(directory):
             done = subprocess.run(step, capture_output=True, text=True)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["failed"])[-1]
-                raise PeerError(f"no Python environment: {last}")
+                raise PeerError(f"cannot create the Python environment: {last}")
         stamp.write_text(wanted)
     return [str(python), str(directory / "peer.py")]
 
@@ -113,7 +113,7 @@ class Peer:
             self.process.stdin.flush()
             answer = json.loads(self._line(timeout))
         except (BrokenPipeError, EOFError):
-            self.dead = f"the process ended at {command['cmd']}: {self._last_words()}"
+            self.dead = f"the process exited during {command['cmd']}: {self._last_line()}"
             raise PeerError(self.dead) from None
         except TimeoutError:
             self.dead = f"no answer to {command['cmd']} in {timeout} s"
@@ -161,11 +161,11 @@ class Peer:
         line, self.rest = self.rest.split(b"\n", 1)
         return line
 
-    def _last_words(self):
+    def _last_line(self):
         self.log.flush()
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed no error"
 
 
 def start_peers(peers, wanted):
@@ -173,7 +173,7 @@ def start_peers(peers, wanted):
     known = {n for p in peers for n in (p.name, p.package)}
     if wanted - known:
         names = ", ".join(dict.fromkeys(p.name for p in peers))
-        sys.exit(f"no such peer: {', '.join(sorted(wanted - known))}; there are {names}")
+        sys.exit(f"unknown peer: {', '.join(sorted(wanted - known))}; expected one of: {names}")
     DATA.mkdir(parents=True, exist_ok=True)
     started = []
     for peer in peers:
@@ -184,7 +184,7 @@ def start_peers(peers, wanted):
             if peer.start():
                 started.append(peer)
             else:
-                say(f"{peer.name}: left out, there is no package bench/peers/{peer.package}")
+                say(f"{peer.name}: left out, because the package bench/peers/{peer.package} does not exist")
         except PeerError as e:
             peer.dead = str(e)
             started.append(peer)
@@ -200,17 +200,17 @@ class Results:
     def __init__(self):
         self.samples = {}
 
-    def add(self, row, peer, turn, answer):
-        self.samples.setdefault((row, peer.name), {})[turn] = answer
+    def add(self, row, peer, round_no, answer):
+        self.samples.setdefault((row, peer.name), {})[round_no] = answer
 
     def rounds(self, row, name):
         return self.samples.get((row, name), {})
 
     def per_op(self, row, name, what):
-        """Rounds and the cost of one operation in microseconds (or instructions)."""
+        """The cost of one operation in microseconds (or instructions), by round."""
         return {
-            turn: a[what] / a["ops"]
-            for turn, a in self.rounds(row, name).items()
+            round_no: a[what] / a["ops"]
+            for round_no, a in self.rounds(row, name).items()
             if a.get("ops") and what in a
         }
 
@@ -219,7 +219,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def fraction(self, row, name, what):
-        """The kept or counted events divided by all attempts in all rounds."""
+        """The stored or counted events divided by the attempted appends, over all rounds."""
         answers = self.rounds(row, name).values()
         tried = sum(a.get("attempted", 0) for a in answers)
         return sum(a.get(what, 0) for a in answers) / tried if tried else None
@@ -231,7 +231,7 @@ def ratios(above, below):
 
 
 def spread(values):
-    """Median with the lowest and the highest round."""
+    """Format the median with the lowest and the highest round."""
     if not values:
         return "-"
     return f"{statistics.median(values):.2f} (rounds {min(values):.2f} to {max(values):.2f})"
@@ -250,7 +250,7 @@ def number(value):
 
 
 def table(header, rows):
-    """Align the first column left, the others right."""
+    """Print a table: the first column aligned left, the others right."""
     widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
     for line, row in enumerate([header, *rows]):
         cells = [c.rjust(w) for c, w in zip(row[1:], widths[1:])]

@@ -1,7 +1,7 @@
-"""The LoCoMo data set as the suite `memory` uses it: turns, questions, evidence, scores.
+"""Reads the LoCoMo data set for the suite `memory`: turns, questions, evidence, scores.
 
 The user of the benchmark provides the file (locomo10.json of snap-research/LoCoMo, or some of
-its conversations; CC BY-NC 4.0). The repository contains nothing of it.
+its conversations; CC BY-NC 4.0). The repository contains no part of it.
 """
 
 import datetime
@@ -13,44 +13,44 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adv
 
 
 def read(path):
-    """The conversations, and the number of omitted questions."""
+    """Return the conversations and the number of omitted questions."""
     conversations = [conversation(it) for it in json.loads(path.read_text())]
-    asked = sum(len(c["questions"]) for c in conversations)
-    return conversations, sum(c["total"] for c in conversations) - asked
+    usable_questions = sum(len(c["questions"]) for c in conversations)
+    return conversations, sum(c["total"] for c in conversations) - usable_questions
 
 
-def conversation(told):
-    sessions = [session for session in sessions_of(told["conversation"]) if session["turns"]]
+def conversation(sample):
+    sessions = [session for session in sessions_of(sample["conversation"]) if session["turns"]]
     known = {turn["id"] for session in sessions for turn in session["turns"]}
     questions = []
-    for qa in told["qa"]:
+    for qa in sample["qa"]:
         evidence = usable(qa.get("evidence") or [], known)
         if evidence:
             questions.append(
                 {"text": qa["question"], "category": qa["category"], "evidence": evidence})
     return {
-        "user": told["sample_id"],
+        "user": sample["sample_id"],
         "sessions": sessions,
         "questions": questions,
-        "total": len(told["qa"]),
-        # Questions are asked after the last session.
+        "total": len(sample["qa"]),
+        # The time of the questions is that of the last session.
         "asked": max(session["time"] for session in sessions),
     }
 
 
 def sessions_of(conversation):
-    """Sessions in order: one event per turn, with the caption of its picture."""
+    """Yield the sessions in order. The text of a turn includes the caption of its picture."""
     names = (re.fullmatch(r"session_(\d+)", name) for name in conversation)
     for name in sorted((n for n in names if n), key=lambda n: int(n[1])):
-        said = conversation[name[0]]
+        message = conversation[name[0]]
         time = seconds(conversation[f"{name[0]}_date_time"])
-        yield {"id": name[0], "time": time, "turns": [turn(it) for it in said]}
+        yield {"id": name[0], "time": time, "turns": [turn(it) for it in message]}
 
 
-def turn(said):
-    caption = said.get("blip_caption", "")
-    text = f"{said['text']} {caption}".strip()
-    return {"id": said["dia_id"], "author": said["speaker"], "text": text}
+def turn(message):
+    caption = message.get("blip_caption", "")
+    text = f"{message['text']} {caption}".strip()
+    return {"id": message["dia_id"], "author": message["speaker"], "text": text}
 
 
 def seconds(text):
@@ -60,14 +60,14 @@ def seconds(text):
 
 
 def usable(evidence, known):
-    """The existing turns that the evidence names. Some entries name several or have a typo."""
+    """Return the existing turns that the evidence names. An entry may name several or have a typo."""
     named = (match for text in evidence for match in re.findall(r"D:?(\d+):(\d+)", text))
     ids = dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in named)
     return [id for id in ids if id in known]
 
 
 def scores(ranked):
-    """Means over questions (evidence, found): recall and hit at each depth, and MRR."""
+    """Return means over pairs (evidence, found): recall and hit rate at each depth, and MRR."""
     recall, hit, reciprocal = [0.0] * len(DEPTHS), [0.0] * len(DEPTHS), 0.0
     for evidence, found in ranked:
         places = [found.index(id) + 1 for id in evidence if id in found]

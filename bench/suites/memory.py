@@ -1,7 +1,7 @@
-"""Memory: how much of the past turns a search finds, and what it costs.
+"""Memory: which share of the relevant turns a search finds, and what a search costs.
 
-Quality needs the LoCoMo data set, which is not part of the repository: LOCOMO_JSON=PATH
-names its file. Speed is measured on generated chats, beside SQLite FTS5 in the same process.
+Quality needs the LoCoMo data set, which is not part of the repository; LOCOMO_JSON=PATH names
+its file. Speed is measured on generated chats and compared with SQLite FTS5 in the same process.
 """
 
 import os
@@ -32,10 +32,10 @@ from harness import (
 
 RETAIN, FTS5, BM25, GOOGLE = "retain", "fts5", "bm25", "google-adk"
 SIZES = [1_000, 10_000, 100_000]
-TURNS = 20  # of a session; as in bench/peers/memory/src/corpus.rs
+TURNS = 20  # per session; must equal TURNS in bench/peers/memory/src/corpus.rs
 KINDS = {
-    "spoken": "5 to 8 words of a turn, as they stand there",
-    "content": "the same without small words",
+    "spoken": "5 to 8 words of a turn, unchanged",
+    "content": "the same without stop words",
 }
 
 
@@ -62,7 +62,7 @@ class Store:
 
 
 class Plan:
-    """The repetitions at one size: ingest chunks, cold starts, rounds of warm searches and
+    """The repetitions at one size: ingest chunks, cold starts, rounds of warm searches, and
     questions per round."""
 
     def __init__(self, entries, quick):
@@ -86,13 +86,13 @@ class Speed:
         self.text_bytes = 0
         self.stores = [Store(peer, f"{name}-{plan.entries}", name) for name in (RETAIN, FTS5)]
 
-    def add(self, what, store, turn, value):
+    def add(self, what, store, round_no, value):
         name = store.name.split("-")[0]
-        self.samples.setdefault((what, name), {})[turn] = value
+        self.samples.setdefault((what, name), {})[round_no] = value
 
-    def both(self, turn):
-        """Alternates: A B, then B A, and so on."""
-        return self.stores if turn % 2 == 0 else self.stores[::-1]
+    def both(self, round_no):
+        """Return the stores in alternating order: A B, then B A, and so on."""
+        return self.stores if round_no % 2 == 0 else self.stores[::-1]
 
     def measure(self):
         self.ingest()
@@ -107,32 +107,32 @@ class Speed:
     def ingest(self):
         each = self.plan.sessions // self.plan.chunks
         timed = each // self.plan.timed
-        for turn in range(self.plan.chunks):
-            for store in self.both(turn):
-                answer = store.ask("ingest", **{"from": turn * each}, sessions=timed)
+        for round_no in range(self.plan.chunks):
+            for store in self.both(round_no):
+                answer = store.ask("ingest", **{"from": round_no * each}, sessions=timed)
                 for what in ("wall_us", "cpu_us"):
-                    self.add(f"ingest {what}", store, turn, answer[what] / answer["ops"])
+                    self.add(f"ingest {what}", store, round_no, answer[what] / answer["ops"])
                 self.text_bytes = answer["text_bytes"] / answer["ops"]
                 if timed < each:
-                    store.ask("load", **{"from": turn * each + timed}, sessions=each - timed)
+                    store.ask("load", **{"from": round_no * each + timed}, sessions=each - timed)
 
     def cold(self):
-        for turn in range(self.plan.cold):
-            for store in self.both(turn):
-                answer = store.ask("cold", sessions=self.plan.sessions, number=turn)
+        for round_no in range(self.plan.cold):
+            for store in self.both(round_no):
+                answer = store.ask("cold", sessions=self.plan.sessions, number=round_no)
                 if not answer["found"]:
                     raise PeerError(f"{store.name} found nothing")
                 for what in ("wall_us", "cpu_us"):
-                    self.add(f"cold {what}", store, turn, answer[what])
+                    self.add(f"cold {what}", store, round_no, answer[what])
 
     def warm(self, kind):
         count = self.plan.questions
-        for turn in range(self.plan.rounds):
-            for store in self.both(turn):
+        for round_no in range(self.plan.rounds):
+            for store in self.both(round_no):
                 answer = store.ask(
                     "search", kind=kind, sessions=self.plan.sessions, count=count,
-                    **{"from": 1000 + turn * count})
-                self.add(f"warm {kind}", store, turn, statistics.median(answer["us"]))
+                    **{"from": 1000 + round_no * count})
+                self.add(f"warm {kind}", store, round_no, statistics.median(answer["us"]))
                 name = store.name.split("-")[0]
                 self.pooled.setdefault((kind, name), []).extend(answer["us"])
                 self.hits[kind, name] = self.hits.get((kind, name), 0) + answer["hits"]
@@ -181,17 +181,17 @@ def report_speed(measured):
     say(f"Entries: turns of {measured[-1].text_bytes:.0f} bytes, {TURNS} a session, of one user."
         " Ingest: one durable call a")
     say("session. Cold: open the file, first search. Warm: top 20 for 5 to 8 words of a turn;")
-    say("content: without the small words. FTS5: porter, OR of all words, bm25; same process.")
+    say("content: without stop words. FTS5: porter, OR of all words, bm25; same process.")
     for store in measured[-1].stores:
         say(f"  {store.name.split('-')[0]:<7} {store.version}, {store.durability} (2 = FULL)")
-    say("The turn that a question was taken from is among the 20, % of questions (of content):")
+    say("Share of questions whose own turn is among the 20 results, % (without stop words):")
     for speed in measured:
         shares = ", ".join(
             f"{name} {speed.found('spoken', name):.0f} ({speed.found('content', name):.0f})"
             for name in (RETAIN, FTS5))
         say(f"  {speed.plan.entries:>7,}: {shares}")
-    say("FTS5's index is ready when the ingest returns; Retain's is made by the first search that")
-    say("needs it, which is what cold shows:")
+    say("FTS5's index is ready when the ingest returns; Retain's is built by the first search that")
+    say("needs it, which the column cold shows:")
     for speed in measured:
         cold = speed.median("cold cpu_us", RETAIN) / speed.plan.entries
         cost = [r + cold / f for r, f in zip(
@@ -203,8 +203,8 @@ def report_speed(measured):
 
 
 def quality(peers, path):
-    """Rankings of each memory: {name: [(category, evidence, found ids)]}. Conversations are
-    users of one store, except in FTS5, which has no users and uses a file for each."""
+    """Return the rankings of each memory: {name: [(category, evidence, found ids)]}. Each
+    conversation is a user of one store, or a file of its own in FTS5, which has no users."""
     conversations, skipped = locomo.read(path)
     rankings = {}
     for peer in peers:
@@ -246,7 +246,7 @@ def report_quality(rankings, skipped, conversations):
                 rows.append([f"{title} ({len(taken)}), {name}", *values])
     table(header, rows)
     say()
-    say("google-adk's InMemoryMemoryService answers with ten memories at most.")
+    say("google-adk's InMemoryMemoryService returns at most ten memories.")
 
 
 def recall10(rankings, name):
@@ -259,7 +259,7 @@ def recall10(rankings, name):
 
 
 def keys(measured, rankings):
-    """The object of the last line, with the words for it."""
+    """Return the JSON object of the last line, and lines that explain it."""
     by_size = {speed.plan.entries: speed for speed in measured}
     large, middle_size = by_size.get(100_000), by_size.get(10_000)
     own, adk = recall10(rankings, RETAIN), recall10(rankings, GOOGLE)
@@ -288,10 +288,10 @@ def keys(measured, rankings):
 
 
 def locomo_file():
-    """The file that LOCOMO_JSON names, or None."""
+    """Return the file that LOCOMO_JSON names, or None."""
     path = os.environ.get("LOCOMO_JSON", "")
     if path and not pathlib.Path(path).is_file():
-        sys.exit(f"LOCOMO_JSON: there is no file {path}")
+        sys.exit(f"LOCOMO_JSON names {path!r}, which is not a file")
     return pathlib.Path(path) if path else None
 
 
@@ -320,7 +320,7 @@ def measure(peers, path, quick):
                 speed.measure()
                 measured.append(speed)
     except PeerError as e:
-        say(f"error, the rest is left out: {e}")
+        say(f"error, so the rest is omitted: {e}")
     finally:
         for peer in peers:
             peer.stop()
@@ -345,7 +345,7 @@ def main(quick, wanted):
     if measured:
         report_speed(measured)
         say()
-        say("Retain beside FTS5, median of the rounds:")
+        say("Retain compared with FTS5, median of the rounds:")
         for line in words:
             say(line)
         say()

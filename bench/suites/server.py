@@ -1,13 +1,13 @@
-"""Server: Retain's server beside `adk api_server`, over HTTP on this machine.
+"""Server: Retain's server compared with `adk api_server`, over HTTP on this machine.
 
-One client program sends the same requests to both, one server at a time; the agents have a
-mock model. Once with sessions in memory on both sides, once in SQLite files on the same
-disk. The suite compares throughput: answers per second of request time.
+One client program sends the same requests to both servers, one server at a time; the agents have
+a mock model. The sessions are in memory first, and then in SQLite files on the same disk. The
+suite compares throughput: answers per second of request time.
 
-A core that sleeps takes tens of microseconds to wake up, in a virtual machine most of all, and
-with one client a core falls asleep in every request. Processes of idle priority therefore keep
-the cores awake. The throughput of a bare socket with a fixed answer is measured with the same
-client too: no server can be faster than that.
+A sleeping core takes tens of microseconds to wake up, most of all in a virtual machine, and with
+one client a core would fall asleep in every request. Therefore processes of idle priority keep
+the cores awake. The suite also measures a bare socket with a fixed answer with the same client,
+because no server can be faster than that.
 """
 
 import http.client
@@ -48,9 +48,9 @@ AGENTS = HERE / "peers" / "google_adk" / "server" / "agents"
 
 
 def run_body(prefix):
-    said = '{"role":"user","parts":[{"text":"' + MESSAGE + '"}]}'
+    message = '{"role":"user","parts":[{"text":"' + MESSAGE + '"}]}'
     owner = '"appName":"mock","userId":"bench-{i}"'
-    return "{" + owner + ',"sessionId":"' + prefix + '-{i}","newMessage":' + said + "}"
+    return "{" + owner + ',"sessionId":"' + prefix + '-{i}","newMessage":' + message + "}"
 
 
 def session_path(name=""):
@@ -58,7 +58,7 @@ def session_path(name=""):
 
 
 class Row:
-    """A kind of request. `counts` is the number per window, for Retain and for google-adk."""
+    """A kind of request. `counts` are the numbers per window for Retain and for google-adk."""
 
     def __init__(self, name, counts, request, **more):
         self.name, self.counts, self.request, self.more = name, counts, request, more
@@ -80,7 +80,7 @@ class Row:
 
 
 def create(prefix):
-    """One user per session, because Retain limits the concurrent runs of a user."""
+    """Create sessions of one user each, because Retain limits the concurrent runs of a user."""
     body = '{"sessionId":"' + prefix + '-{i}","state":{"number":1}}'
     return "POST", "/apps/mock/users/bench-{i}/sessions", body, '"lastUpdateTime"', 1
 
@@ -152,13 +152,13 @@ class Server:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                raise PeerError(f"{self.name} ended: {self.last_words()}")
+                raise PeerError(f"{self.name} exited: {self.last_line()}")
             try:
                 if self.ask("GET", "/health")[0] == 200:
                     return
             except OSError:
                 time.sleep(0.05)
-        raise PeerError(f"{self.name} did not listen in {seconds} s: {self.last_words()}")
+        raise PeerError(f"{self.name} did not listen within {seconds} s: {self.last_line()}")
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -185,11 +185,11 @@ class Server:
         if status != 200:
             raise PeerError(f"{self.name}: import answered {status}: {answer[:200]!r}")
 
-    def last_words(self):
+    def last_line(self):
         self.log.flush()
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
     def stop(self):
         self.process.send_signal(signal.SIGKILL)
@@ -198,14 +198,14 @@ class Server:
 
 
 def keep_awake():
-    """One process of idle priority per core, which keeps the core awake."""
+    """Start one process of idle priority per core, which keeps the core awake."""
 
-    def give_way():
+    def set_idle_priority():
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     command = [*build("load"), "awake"]
     cores = range(os.cpu_count() or 1)
-    return [subprocess.Popen(command, preexec_fn=give_way) for _ in cores]
+    return [subprocess.Popen(command, preexec_fn=set_idle_priority) for _ in cores]
 
 
 # ---- the suite --------------------------------------------------------------
@@ -217,33 +217,33 @@ class Suite:
         self.rounds = 1 if quick else 3
         self.max_ms = 700 if quick else 5000
         self.samples = {}  # (store, clients, row, server): {round: answers per second}
-        self.half = {}  # the same: the median request in microseconds, of the last round
+        self.medians = {}  # same key: median request time of the last round, in microseconds
         self.failed = {}
         self.number = 0
         self.load = Peer("load", "load")
         if not self.load.start():
-            raise PeerError("there is no package bench/peers/load")
+            raise PeerError("the package bench/peers/load does not exist")
 
     def measure(self):
         wanted = [(name, store) for store in STORES for name in (THEIRS, OURS)]
         wanted.append((SOCKET, "none"))
         progress("starting the servers")
         with ThreadPoolExecutor() as pool:
-            begun = [pool.submit(Server, *one) for one in wanted]
-        servers = {one: at.result() for one, at in zip(wanted, begun) if not at.exception()}
+            futures = [pool.submit(Server, *one) for one in wanted]
+        servers = {one: at.result() for one, at in zip(wanted, futures) if not at.exception()}
         awake = keep_awake()
         try:
-            for at in begun:
+            for at in futures:
                 at.result()
             for (name, _), server in servers.items():
                 for events in (10, 1000) if name != SOCKET else ():
                     server.fill(events)
             for store in STORES:
                 pair = [servers[name, store] for name in (THEIRS, OURS)]
-                for turn in range(self.rounds):
-                    self.round(store, pair if turn % 2 == 0 else pair[::-1], turn)
+                for round_no in range(self.rounds):
+                    self.round(store, pair if round_no % 2 == 0 else pair[::-1], round_no)
                     for clients in CLIENTS if store == "memory" else ():
-                        self.attempt(store, clients, LIMIT, servers[SOCKET, "none"], turn)
+                        self.attempt(store, clients, LIMIT, servers[SOCKET, "none"], round_no)
         finally:
             for server in servers.values():
                 server.stop()
@@ -251,27 +251,27 @@ class Suite:
                 process.kill()
                 process.wait()
 
-    def round(self, store, servers, turn):
+    def round(self, store, servers, round_no):
         for clients in CLIENTS:
             for row in ROWS:
-                progress(f"{store}, {clients} clients, round {turn + 1}: {row.name}")
+                progress(f"{store}, {clients} clients, round {round_no + 1}: {row.name}")
                 for server in servers:
-                    self.attempt(store, clients, row, server, turn)
+                    self.attempt(store, clients, row, server, round_no)
 
-    def attempt(self, store, clients, row, server, turn):
+    def attempt(self, store, clients, row, server, round_no):
         key = store, clients, row.name, server.name
         try:
             answer = self.window(clients, row, server)
         except PeerError as e:
             self.failed[key] = str(e)
             return
-        # The client's time between requests and after a first event does not count.
+        # Exclude the client's time between requests and after a first event.
         at_a_time = min(clients, answer["ops"])
-        self.samples.setdefault(key, {})[turn] = answer["ops"] / answer["busy_us"] * at_a_time * 1e6
-        self.half[key] = answer["p50_us"]
+        self.samples.setdefault(key, {})[round_no] = answer["ops"] / answer["busy_us"] * at_a_time * 1e6
+        self.medians[key] = answer["p50_us"]
 
     def window(self, clients, row, server):
-        # Warm up: this server was idle while the other was measured, and idle cores start slowly.
+        # Warm up, because this server was idle while the other one was measured.
         self.play(1, row, server, WARM_MS)
         return self.play(clients, row, server, self.max_ms)
 
@@ -280,10 +280,10 @@ class Suite:
         prefix = f"w{self.number}"
         window = row.window(server.name == THEIRS, prefix, clients)
         if row.runs:
-            # Each run is the first of its session, so that a fast server's sessions do not grow.
-            made = ROWS[0].window(server.name == THEIRS, prefix, clients)
-            made["count"] = window["count"]
-            self.load.ask(cmd="create", port=server.port, clients=8, max_ms=60_000, **made)
+            # Each run is the first of its session, so that the sessions of a fast server do not grow.
+            create_window = ROWS[0].window(server.name == THEIRS, prefix, clients)
+            create_window["count"] = window["count"]
+            self.load.ask(cmd="create", port=server.port, clients=8, max_ms=60_000, **create_window)
         return self.load.ask(
             cmd=row.name, port=server.port, clients=clients, max_ms=max_ms, **window
         )
@@ -301,7 +301,7 @@ class Suite:
                 body = [self.line(store, clients, row) for row in ROWS]
                 if store == "memory":
                     body.append(self.limit_line(clients))
-                head = ["", "adk a second", "Retain a second", "adk p50 ms", "p50 ms", "times"]
+                head = ["", "adk per second", "Retain per second", "adk p50 ms", "p50 ms", "times"]
                 table(head, body)
                 say()
         for (store, clients, row, name), why in self.failed.items():
@@ -313,12 +313,12 @@ class Suite:
             rates = self.samples.get((store, clients, row.name, name), {}).values()
             cells.append(number(sum(rates) / len(rates)) if rates else "error")
         for name in (THEIRS, OURS):
-            half = self.half.get((store, clients, row.name, name))
-            cells.append("-" if half is None else f"{half / 1000:.2f}")
+            median = self.medians.get((store, clients, row.name, name))
+            cells.append("-" if median is None else f"{median / 1000:.2f}")
         return [row.name, *cells, spread(self.times(store, clients, row))]
 
     def limit(self, clients):
-        """The throughput of a bare socket divided by that of google-adk's cheapest answer."""
+        """Return the throughput of a bare socket divided by that of google-adk's cheapest answer."""
         ours = self.samples.get(("memory", clients, LIMIT.name, SOCKET), {})
         theirs = self.samples.get(("memory", clients, ROWS[0].name, THEIRS), {})
         return ratios(ours, theirs)
@@ -327,11 +327,11 @@ class Suite:
         key = "memory", clients, LIMIT.name, SOCKET
         rates = self.samples.get(key, {}).values()
         rate = number(sum(rates) / len(rates)) if rates else "error"
-        half = f"{self.half.get(key, 0) / 1000:.2f}"
-        return [LIMIT.name, "", rate, "", half, spread(self.limit(clients)) + " of create"]
+        median = f"{self.medians.get(key, 0) / 1000:.2f}"
+        return [LIMIT.name, "", rate, "", median, spread(self.limit(clients)) + " of create"]
 
     def worst(self, store, clients):
-        """The worst row's median; None if a row is missing, because it might be the worst."""
+        """Return the worst row's median, or None if a row is missing, which might be the worst."""
         found = [middle(self.times(store, c, row)) for c in clients for row in ROWS]
         return None if None in found else min(found)
 
@@ -351,14 +351,14 @@ class Suite:
 
 
 def binary():
-    """Build `retain` as for packages."""
+    """Build `retain` with the profile of the packages."""
     root = HERE.parent
     target = TARGET / "root"
     command = ["cargo", "build", "--profile", "dist", "--quiet", "--bin", "retain"]
     environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise PeerError("the program does not build")
+        raise PeerError("the build of `retain` failed")
     return target / "dist" / "retain"
 
 
@@ -400,7 +400,7 @@ def wait_ready(port, process):
         except OSError:
             pass
         time.sleep(0.002)
-    raise PeerError("`retain serve` ended")
+    raise PeerError("`retain serve` exited before it was ready")
 
 
 def follow(port, count):
@@ -409,7 +409,7 @@ def follow(port, count):
     headers = {"content-type": "application/json"}
     connection.request("POST", base, '{"sessionId":"followed"}', headers)
     if connection.getresponse().status != 201:
-        raise PeerError("no session to follow could be made")
+        raise PeerError("cannot create the session to follow")
     connection.close()
     ask = f"GET {base}/followed/tail HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode()
     sockets = []
@@ -419,7 +419,7 @@ def follow(port, count):
         sockets.append(one)
     for one in sockets:
         if b" 200 " not in one.recv(64):
-            raise PeerError("a client could not follow the session")
+            raise PeerError("a client cannot follow the session")
     return sockets
 
 
@@ -432,7 +432,7 @@ def rss_mb(pid):
 
 def main(quick, peers):
     if peers:
-        raise SystemExit("this suite has two servers and compares both; leave --peers out")
+        raise SystemExit("this suite always compares both servers; leave out --peers")
     DATA.mkdir(parents=True, exist_ok=True)
     progress("building")
     program = binary()
@@ -446,5 +446,5 @@ def main(quick, peers):
     suite.report()
     ready_ms, before, after = alone(program, 1000)
     say(f"`retain serve` on a new database is ready after {ready_ms} ms.")
-    say(f"It takes {before} MB, and {after} MB with 1,000 clients that follow a quiet session.")
+    say(f"It uses {before} MB, and {after} MB with 1,000 clients that follow an idle session.")
     return suite.keys(ready_ms, after)

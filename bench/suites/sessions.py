@@ -58,8 +58,8 @@ ROWS = [
 
 
 class Sizes:
-    """The work per window. `close` windows are those of the floor and Retain,
-    whose ratio is reported; the others only need a number."""
+    """The work per window. The `close` windows are those of the floor and of Retain,
+    whose ratios are reported; the other peers need less precision."""
 
     def __init__(self, quick):
         self.rounds = 5 if quick else 11
@@ -70,14 +70,14 @@ class Sizes:
         self.one_each = {8: 20, 64: 5} if quick else {8: 100, 64: 20}
         self.quick = quick
 
-    def plays(self, row, peer, turn):
-        """Quick: the other peers take part once, twice where a ratio needs them, and
-        google-adk not at all where it takes many seconds."""
+    def takes_part(self, row, peer, round_no):
+        """Whether the peer runs the row in this round. With --quick, peers other than raw and Retain
+        run once, or twice if a ratio needs them; google-adk skips rows that take many seconds."""
         if peer.name in (RAW, RETAIN) or not self.quick:
             return True
         if peer.package == "google_adk" and row in ("append 100000", "own 64", "one 64"):
             return False
-        return turn == 0 or (turn == 2 and row == "read tail")
+        return round_no == 0 or (round_no == 2 and row == "read tail")
 
     def max_ms(self, peer):
         return self.close_ms if peer.name in (RAW, RETAIN) else self.other_ms
@@ -90,7 +90,7 @@ class Suite:
         self.peers = start_peers(columns(), wanted)
         self.disk = []  # (group, fsync time)
         self.failed = {}  # (row, column): reason
-        self.notes = {}  # (row, column): what was lost and why
+        self.notes = {}  # (row, column): errors, retries and the first error
 
     def begin(self, group):
         progress(group)
@@ -108,25 +108,25 @@ class Suite:
             self.failed[row, peer.name] = ("error", str(e))
         return None
 
-    def in_turn(self, rows, window):
+    def run_rounds(self, rows, window):
         """Alternate the peers: A B C, then C B A, and so on."""
-        for turn in range(self.sizes.rounds):
-            order = self.peers if turn % 2 == 0 else self.peers[::-1]
+        for round_no in range(self.sizes.rounds):
+            order = self.peers if round_no % 2 == 0 else self.peers[::-1]
             for row in rows:
                 for peer in order:
                     if peer.name == RUNNER and not row.startswith("append"):
                         continue
-                    if not self.sizes.plays(row, peer, turn):
+                    if not self.sizes.takes_part(row, peer, round_no):
                         continue
-                    answer = self.attempt(row, peer, lambda: window(row, peer, turn))
+                    answer = self.attempt(row, peer, lambda: window(row, peer, round_no))
                     if answer:
-                        self.results.add(row, peer, turn, answer)
+                        self.results.add(row, peer, round_no, answer)
 
     def open(self, store, rows, prepare=None):
         for peer in self.peers:
             if peer.name == RUNNER and store[0] != "a":
                 continue
-            if not any(self.sizes.plays(row, peer, 0) for row in rows):
+            if not any(self.sizes.takes_part(row, peer, 0) for row in rows):
                 continue
 
             def work():
@@ -152,13 +152,13 @@ class Suite:
         self.begin("creates")
         self.open("create", ["create"])
 
-        def window(row, peer, turn):
+        def window(row, peer, round_no):
             return peer.ask(
-                cmd="create", store="create", prefix=f"c{turn}",
+                cmd="create", store="create", prefix=f"c{round_no}",
                 count=self.sizes.create, max_ms=self.sizes.max_ms(peer),
             )
 
-        self.in_turn(["create"], window)
+        self.run_rounds(["create"], window)
         self.close("create")
 
     def appends(self):
@@ -167,23 +167,23 @@ class Suite:
 
         def load(peer):
             peer.ask(cmd="load", store="a100000", sessions=["long"], events=100_000)
-            # Load the live session if a peer has one, and pay its initial costs (a list
-            # that grows, cold pages) outside every window.
+            # Load the peer's live session, if it has one, and pay its initial costs (a growing
+            # list, cold pages) before the first window.
             peer.ask(cmd="append", store="a100000", sessions=["long"], count=30, max_ms=400)
 
         for row, events in at.items():
             self.open(f"a{events}", [row], load if events == 100_000 else None)
         self.begin("appends")
 
-        def window(row, peer, turn):
+        def window(row, peer, round_no):
             store, count = f"a{at[row]}", self.sizes.append
             if at[row] == 100_000:
                 sessions, each = ["long"], count
             elif at[row] == 2000:
                 # New sessions, so that the window is around event 2,000.
-                sessions, each, start = [f"s{turn}"], count, 2000 - count // 2
+                sessions, each, start = [f"s{round_no}"], count, 2000 - count // 2
             else:
-                sessions, each, start = [f"s{turn}-{i}" for i in range(count // 100)], 100, 50
+                sessions, each, start = [f"s{round_no}-{i}" for i in range(count // 100)], 100, 50
             if at[row] != 100_000:
                 peer.ask(cmd="load", store=store, sessions=sessions, events=start)
             return peer.ask(
@@ -191,7 +191,7 @@ class Suite:
                 max_ms=self.sizes.max_ms(peer),
             )
 
-        self.in_turn(list(at), window)
+        self.run_rounds(list(at), window)
         self.close(*(f"a{n}" for n in at.values()))
 
     def reads(self):
@@ -205,7 +205,7 @@ class Suite:
         self.open("reads", rows, load)
         quick = self.sizes.quick
 
-        def window(row, peer, turn):
+        def window(row, peer, round_no):
             tail = row == "read tail"
             events = 10_000 if tail else int(row.split()[1])
             repeat = {10: 300, 1000: 30, 10_000: 3}[10 if tail else events]
@@ -219,7 +219,7 @@ class Suite:
                 raise PeerError(f"returned {answer['events']} events, not {wanted}")
             return answer
 
-        self.in_turn(rows, window)
+        self.run_rounds(rows, window)
         self.close("reads")
 
     def writers(self):
@@ -227,12 +227,12 @@ class Suite:
         rows = ["own 8", "own 64", "one 8", "one 64"]
         self.open("writers", rows)
 
-        def window(row, peer, turn):
+        def window(row, peer, round_no):
             kind, count = row.split()
             each = getattr(self.sizes, f"{kind}_each")[int(count)]
             longer = 2 if kind == "one" and peer.name not in (RAW, RETAIN) else 1
             answer = peer.ask(
-                cmd="writers", store="writers", prefix=f"{kind}{count}-{turn}",
+                cmd="writers", store="writers", prefix=f"{kind}{count}-{round_no}",
                 writers=int(count), each=each, own=kind == "own",
                 max_ms=self.sizes.max_ms(peer) * longer,
             )
@@ -243,7 +243,7 @@ class Suite:
                 note.setdefault("why", answer["first_error"])
             return answer
 
-        self.in_turn(rows, window)
+        self.run_rounds(rows, window)
         self.close("writers")
 
     # ---- report
@@ -254,7 +254,7 @@ class Suite:
         cpu = self.results.median(row, peer.name, "cpu_us")
         wall = self.results.median(row, peer.name, "wall_us")
         if wall is None:
-            return "none kept" if self.results.rounds(row, peer.name) else "-"
+            return "none stored" if self.results.rounds(row, peer.name) else "-"
         return f"{number(cpu)} / {number(wall)}"
 
     def fractions(self, row, peer):
@@ -272,8 +272,8 @@ class Suite:
         body = [[title, *(self.cell(row, p) for p in shown)] for row, title in ROWS]
         table(["", *(p.name for p in shown)], body)
         say()
-        say("Writers: events kept / counter kept, of the appends tried. Each append adds 1")
-        say("to a counter it read from its session, so a lost update shows in the counter.")
+        say("Writers: stored share of the attempted appends, by events / by counter. Each append adds 1")
+        say("to the counter that it read from the session, so the counter shows lost updates.")
         say()
         body = [
             [title, *(self.fractions(row, p) for p in shown)]
@@ -316,17 +316,17 @@ class Suite:
             if note["errors"]:
                 parts.append(f"{note['errors']} appends failed, first: {note.get('why')}")
             if note["retries"]:
-                parts.append(f"{note['retries']} stale answers retried")
+                parts.append(f"{note['retries']} retries after a stale-session error")
             if parts:
                 lines.append(f"  {name}, {dict(ROWS)[row]}: {'; '.join(parts)}")
         if lines:
             say()
-            say("What went wrong or was retried:")
+            say("Errors and retries:")
             for line in dict.fromkeys(lines):
                 say(line)
 
     def keys(self):
-        """The object of the last line, with the words for it."""
+        """Return the JSON object of the last line, and lines that explain it."""
         r = self.results
 
         def cpu(row, name):
@@ -343,8 +343,8 @@ class Suite:
         for p in self.peers:
             if p.name in (RAW, RETAIN, RUNNER):
                 continue
-            for turn, us in wall("read tail", p.name).items():
-                best[turn] = min(us, best.get(turn, us))
+            for round_no, us in wall("read tail", p.name).items():
+                best[round_no] = min(us, best.get(round_no, us))
         lists = {
             "append_cpu_vs_raw": (
                 "append CPU at event 2,000 / raw",
@@ -368,8 +368,8 @@ class Suite:
         result = {key: middle(values) for key, (_, values) in lists.items()}
         words = [f"  {key:<22} {spread(v):<38} {text}" for key, (text, v) in lists.items()]
         for key, what, meaning in (
-            ("one_session_kept", "kept", "fraction of the events kept"),
-            ("one_session_counter", "counter", "fraction of the counter kept"),
+            ("one_session_kept", "kept", "stored share of the events"),
+            ("one_session_counter", "counter", "stored share of the counter"),
         ):
             value = r.fraction("one 8", RETAIN, what)
             result[key] = None if value is None else round(value, 4)

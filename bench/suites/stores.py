@@ -1,5 +1,5 @@
-"""Stores: appends, reads, lists and concurrent writers on one PostgreSQL server, which is started
-for the run and deleted afterwards.
+"""Stores: appends, reads, lists and concurrent writers on one PostgreSQL server. The suite starts
+the server for the run and deletes it afterwards.
 
 Windows of the peers alternate; ratios are taken round by round between windows that
 ran next to each other, then the median of the rounds is reported.
@@ -47,7 +47,7 @@ def columns():
 
 ROWS = [
     ("append", "append, 1 writer"),
-    ("lazy", "the same, no waiting for disk"),
+    ("lazy", "the same, without fsync"),
     ("tail", "newest 10 of 1,000"),
     ("read", "read a session of 1,000"),
     ("list", "list 1,000 sessions"),
@@ -63,10 +63,12 @@ class Services:
         self.dir = harness.DATA / "services"
         self.program = harness.HERE.parent / "scripts" / "services"
         harness.DATA.mkdir(parents=True, exist_ok=True)
-        # On the disk of the repository, like the other suites.
+        # The data is on the disk of the repository, as in the other suites, if the user that runs
+        # the server has access to it.
         self.place = filesystem()
         started = self.call("--data", str(harness.DATA), "start")
-        if started.returncode and "cannot be reached" in started.stderr:
+        # The message of scripts/services if the server's user has no access to the folder.
+        if started.returncode and "cannot access" in started.stderr:
             self.place = "the system's folder for temporary files"
             started = self.call("start")
         if started.returncode:
@@ -94,14 +96,14 @@ class Services:
         )
         return self.url.rsplit("/", 1)[0] + f"/{name}"
 
-    def wait_for_the_disk(self, yes):
-        """Do not wait for the disk: loading is not timed."""
+    def set_durable(self, is_durable):
+        """Turn waiting for the disk on, or off for loading and for the row without fsync."""
         for name in ("synchronous_commit", "fsync"):
-            self.sql(f"ALTER SYSTEM SET {name} = {'on' if yes else 'off'}")
+            self.sql(f"ALTER SYSTEM SET {name} = {'on' if is_durable else 'off'}")
         self.sql("SELECT pg_reload_conf()")
 
     def settle(self):
-        """Finish all work of the loading before the windows."""
+        """Finish the background work of loading before the first window."""
         for name in self.sql("SELECT datname FROM pg_database WHERE datallowconn").split():
             self.sql("VACUUM ANALYZE", name)
         self.sql("CHECKPOINT")
@@ -118,20 +120,21 @@ class Sizes:
         self.rounds = 9 if quick else 15
         self.close_ms, self.other_ms = (200, 150) if quick else (1000, 600)
 
-    def plays(self, row, peer, turn):
-        """Quick: less where no ratio needs it."""
+    def takes_part(self, row, peer, round_no):
+        """Whether the peer runs the row in this round. With --quick, fewer rounds of the rows that no
+        ratio needs."""
         if not self.quick:
             return True
         if row in ("append", "lazy") and peer.name in (RAW, RETAIN):
             return True
         if row == "own 64" and peer.name in (RETAIN, GOOGLE):
-            return turn < 5
-        return turn < (3 if peer.name in (RAW, RETAIN) else 1)
+            return round_no < 5
+        return round_no < (3 if peer.name in (RAW, RETAIN) else 1)
 
     def max_ms(self, peer, row):
         if row == "own 64":
-            # Long enough for each of the 64 writers to append several times, even with a small
-            # pool: google-adk's does a few hundred appends per second.
+            # Long enough that each of the 64 writers appends several times, even with a small pool:
+            # google-adk appends a few hundred events per second.
             if self.quick:
                 return 1500 if peer.name == GOOGLE else 400
             return 2000
@@ -158,9 +161,10 @@ class Suite:
         return None
 
     def prepare(self):
-        """Two databases per peer: one whose sessions are listed, one for everything else."""
+        """Create two databases per peer, one for the list and one for everything else, and fill
+        them."""
         progress("loading")
-        self.services.wait_for_the_disk(False)
+        self.services.set_durable(False)
         urls = {
             (peer.name, store): self.services.database(f"{peer.name}-{store}")
             for peer in self.peers for store in ("list", "main")
@@ -189,18 +193,18 @@ class Suite:
             list(threads.map(attempt, self.peers))
         progress("settling")
         self.services.settle()
-        self.services.wait_for_the_disk(True)
+        self.services.set_durable(True)
         names = ("fsync", "synchronous_commit", "full_page_writes")
         self.settings = ", ".join(f"{n} {self.services.sql(f'SHOW {n}')}" for n in names)
 
-    def writers(self, row, peer, turn, max_ms):
+    def writers(self, row, peer, round_no, max_ms):
         count = int(row.split()[1])
         return peer.ask(
-            cmd="writers", store="main", prefix=f"w{count}-{turn}", writers=count,
+            cmd="writers", store="main", prefix=f"w{count}-{round_no}", writers=count,
             each=1_000_000, own=True, max_ms=max_ms,
         )
 
-    def window(self, row, peer, turn):
+    def window(self, row, peer, round_no):
         max_ms = self.sizes.max_ms(peer, row)
         if row in ("append", "lazy"):
             return peer.ask(
@@ -214,7 +218,7 @@ class Suite:
                 cmd="read", store="main", session="long", newest=newest, repeat=100_000,
                 max_ms=max_ms)
             return self.expect(answer, newest or EVENTS, "events")
-        answer = self.writers(row, peer, turn, max_ms)
+        answer = self.writers(row, peer, round_no, max_ms)
         note = self.notes.setdefault((row, peer.name), {"errors": 0, "tried": 0, "kept": 0})
         note["errors"] += answer.get("errors", 0)
         note["tried"] += answer["attempted"]
@@ -233,16 +237,16 @@ class Suite:
             progress(title)
             self.disk.append((row, fsync_us()))
             if row == "lazy":
-                self.services.wait_for_the_disk(False)
-            for turn in range(self.sizes.rounds):
-                for peer in self.peers if turn % 2 == 0 else self.peers[::-1]:
-                    if not self.sizes.plays(row, peer, turn):
+                self.services.set_durable(False)
+            for round_no in range(self.sizes.rounds):
+                for peer in self.peers if round_no % 2 == 0 else self.peers[::-1]:
+                    if not self.sizes.takes_part(row, peer, round_no):
                         continue
-                    answer = self.attempt(row, peer, lambda: self.window(row, peer, turn))
+                    answer = self.attempt(row, peer, lambda: self.window(row, peer, round_no))
                     if answer:
-                        self.results.add(row, peer, turn, answer)
+                        self.results.add(row, peer, round_no, answer)
             if row == "lazy":
-                self.services.wait_for_the_disk(True)
+                self.services.set_durable(True)
 
     # ---- report
 
@@ -254,7 +258,7 @@ class Suite:
 
     def report(self):
         say("Microseconds of wall time per operation, medians of the rounds. With several writers:")
-        say("of the window, divided by the appends of all.")
+        say("the time of the window divided by the appends of all writers.")
         say()
         table(["", *(p.name for p in self.peers)],
               [[title, *(self.cell(row, p) for p in self.peers)] for row, title in ROWS])
@@ -268,7 +272,7 @@ class Suite:
             body.append([title, *(number(1e6 / wall if wall else None) for wall in walls)])
         table(["", *(p.name for p in self.peers)], body)
         say()
-        say("CPU of the peer's process per operation, microseconds (the server's is not in it):")
+        say("CPU of the peer's process per operation, microseconds (without the database server):")
         table(["", *(p.name for p in self.peers)],
               [[title, *(number(self.results.median(row, p.name, "cpu_us")) for p in self.peers)]
                for row, title in ROWS])
@@ -285,11 +289,11 @@ class Suite:
         for (row, name), note in self.notes.items():
             if note["errors"] or note["kept"] != note["tried"]:
                 lines.append(
-                    f"  {name}, {dict(ROWS)[row]}: {note['tried']} tried, {note['kept']} kept,"
+                    f"  {name}, {dict(ROWS)[row]}: {note['tried']} attempted, {note['kept']} stored,"
                     f" {note['errors']} failed, first: {note.get('why')}")
         if lines:
             say()
-            say("What went wrong or cannot be done:")
+            say("Errors and unsupported operations:")
             for line in lines:
                 say(line)
 
@@ -306,7 +310,7 @@ class Suite:
                 "append, 1 writer: latency / the floor's",
                 ratios(wall("append", RETAIN), wall("append", RAW))),
             "pg_append_lazy_vs_raw": (
-                "the same while nobody waits for the disk",
+                "the same without fsync",
                 ratios(wall("lazy", RETAIN), wall("lazy", RAW))),
             "pg_writers64_vs_google_adk": (
                 "64 writers: throughput / google-adk's",

@@ -1,8 +1,8 @@
-"""Turns: what one turn of an agent costs as its session grows.
+"""Turns: the cost of one turn of an agent as its session grows.
 
-A turn is a whole run of the peer's own runner: a user's message in, the answer of a mock
-model out, both stored. CPU only: the model is mocked, and the wall time of a durable
-store is the disk's.
+A turn is a complete run of the peer's own runner: a user's message in, the answer of a mock
+model out, both stored. The suite measures only CPU time, because with a mock model the wall
+time of a durable store is that of the disk.
 """
 
 import time
@@ -32,12 +32,12 @@ GOOGLE = ("google-sqlite", "google-db")
 
 
 def rows():
-    """A row of the table is a peer on one of its stores; each is a separate process."""
+    """Return the rows of the table. A row is a peer on one of its stores, in its own process."""
     sqlite, memory = "turns-sqlite", "turns-memory"
     return [
         Peer(RETAIN, "retain", sqlite),
         Peer("adk-rs", "adk-rs", sqlite),
-        Peer("adk-rust", "adk-rust", sqlite, "its agent sends the instruction as a content, too"),
+        Peer("adk-rust", "adk-rust", sqlite, "its agent sends the instruction as a content"),
         Peer("google-sqlite", "google_adk", sqlite, "google-adk SqliteSessionService"),
         Peer("google-db", "google_adk", "turns-database", "google-adk DatabaseSessionService"),
         Peer("retain-memory", "retain", memory),
@@ -48,9 +48,9 @@ def rows():
 
 
 class Point:
-    """The place in a session to measure: `count` turns around `turn`, in each of `sessions`, in
-    `stores` new stores per round. google-adk has its own `count` and number of sessions, and
-    one store, because its turns are slow."""
+    """A column of the table: `count` turns around turn `turn`, in each of `sessions` sessions, in
+    `stores` new stores per round. google-adk has its own `count` and `sessions` and one store,
+    because its turns are slow."""
 
     def __init__(self, name, turn, count, google, sessions=1, warm=2, stores=1):
         self.name, self.turn, self.warm, self.stores = name, turn, warm, stores
@@ -79,12 +79,12 @@ POINTS = [
 
 
 def check(plan, answer):
-    """Raises unless each turn sent the whole history to the model and stored two events."""
+    """Raise unless each turn sent the whole history to the model and stored two events."""
     before, ops, seen = plan["history"] + plan["warm"], answer["ops"], answer["seen"]
     done = [min(max(ops - s * plan["count"], 0), plan["count"]) for s in range(plan["sessions"])]
     turns = [before + n for in_session in done for n in range(1, in_session + 1)]
     if len(seen) != len(turns):
-        raise PeerError(f"{len(turns)} turns asked the model {len(seen)} times")
+        raise PeerError(f"{len(turns)} turns called the model {len(seen)} times")
     for turn, contents in zip(turns, seen):
         if contents != 2 * turn - 1:
             raise PeerError(f"turn {turn} sent {contents} contents, not {2 * turn - 1}")
@@ -106,22 +106,22 @@ class Suite:
         self.turns = 0
         self.peers = start_peers(taken, wanted)
 
-    def plays(self, point, peer, turn):
+    def takes_part(self, point, peer, round_no):
         if point is COLD and peer.variant == "turns-memory":
             return False
         retain, rust, google = self.rounds
-        return turn < {"retain": retain, "google_adk": google}.get(peer.package, rust)
+        return round_no < {"retain": retain, "google_adk": google}.get(peer.package, rust)
 
     def measure(self):
         """Alternate the peers: A B C, then C B A, and so on."""
-        for turn in range(max(self.rounds)):
-            progress(f"round {turn + 1} of {max(self.rounds)}")
+        for round_no in range(max(self.rounds)):
+            progress(f"round {round_no + 1} of {max(self.rounds)}")
             for point in self.points:
-                for peer in self.peers if turn % 2 == 0 else self.peers[::-1]:
-                    if self.plays(point, peer, turn):
-                        self.attempt(point, peer, turn)
+                for peer in self.peers if round_no % 2 == 0 else self.peers[::-1]:
+                    if self.takes_part(point, peer, round_no):
+                        self.attempt(point, peer, round_no)
 
-    def attempt(self, point, peer, turn):
+    def attempt(self, point, peer, round_no):
         """Run one round's windows; an error marks the cell and is reported, never raised."""
         if (point.name, peer.name) in self.failed:
             return
@@ -129,14 +129,14 @@ class Suite:
             stores = 1 if peer.package == "google_adk" else point.stores
             answers = [self.window(point, peer) for _ in range(stores)]
             total = {what: sum(a[what] for a in answers) for what in ("ops", "cpu_us")}
-            self.results.add(point.name, peer, turn, total)
+            self.results.add(point.name, peer, round_no, total)
         except Unsupported as e:
             self.failed[point.name, peer.name] = ("-", str(e))
         except PeerError as e:
             self.failed[point.name, peer.name] = ("error", str(e))
 
     def window(self, point, peer):
-        """Use a new store each time, so that no peer pays for sessions of other windows."""
+        """Run one window on a new store, so that no peer pays for sessions of other windows."""
         peer.open("turns")
         try:
             plan = point.plan(peer)
@@ -174,19 +174,19 @@ class Suite:
             reasons.setdefault((name, kind, why), []).append(f"turn {point}")
         if reasons:
             say()
-            say("What went wrong or is missing:")
+            say("Errors and unsupported operations:")
             for (name, kind, why), where in reasons.items():
                 say(f"  {name}, {', '.join(where)}: {'error: ' if kind == 'error' else ''}{why}")
 
     def keys(self):
-        """The object of the last line, with the words for it."""
+        """Return the JSON object of the last line, and lines that explain it."""
 
         def cpu(point, name):
             return self.results.per_op(point, name, "cpu_us")
 
         def best(point, names):
-            """The lowest of each round; None if a peer is missing or failed, because it
-            might have been the best."""
+            """Return the lowest value of each round, or nothing if a peer is missing or failed,
+            because it might have been the best."""
             found = [cpu(point, name) for name in names]
             if any((point, name) in self.failed for name in names):
                 return {}

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The end of a window. Copy it into every task.
+/// The end of a window. Each task gets a copy.
 #[derive(Clone, Copy)]
 pub struct Deadline(Option<Instant>);
 
@@ -19,7 +19,7 @@ impl Deadline {
 /// Measures one window.
 pub struct Meter {
     limit: Option<Duration>,
-    begun: Option<(Instant, u64, Option<u64>)>,
+    started: Option<(Instant, u64, Option<u64>)>,
     wall_us: f64,
     cpu_us: u64,
     instructions: Option<u64>,
@@ -30,25 +30,25 @@ impl Meter {
     pub fn new(max_ms: Option<u64>) -> Self {
         Meter {
             limit: max_ms.map(Duration::from_millis),
-            begun: None,
+            started: None,
             wall_us: 0.0,
             cpu_us: 0,
             instructions: None,
         }
     }
 
-    /// Start the timing; everything before it is preparation.
+    /// Start the timing. The work before this call is preparation.
     pub fn start(&mut self) -> Deadline {
         let instructions = instructions();
         let cpu = cpu_us();
         let now = Instant::now();
-        self.begun = Some((now, cpu, instructions));
+        self.started = Some((now, cpu, instructions));
         Deadline(self.limit.map(|d| now + d))
     }
 
-    /// End the timing; everything after it is checking.
+    /// End the timing. The work after this call checks the results.
     pub fn stop(&mut self) {
-        if let Some((wall, cpu, before)) = self.begun.take() {
+        if let Some((wall, cpu, before)) = self.started.take() {
             self.wall_us = wall.elapsed().as_secs_f64() * 1e6;
             self.cpu_us = cpu_us() - cpu;
             self.instructions = before.zip(instructions()).map(|(a, b)| b.saturating_sub(a));
@@ -57,7 +57,7 @@ impl Meter {
 
     /// Add the measurements to an answer.
     pub fn write_to(&self, answer: &mut Value) -> Result<(), String> {
-        if self.begun.is_some() || self.wall_us == 0.0 {
+        if self.started.is_some() || self.wall_us == 0.0 {
             return Err("the peer did not start and stop the meter".into());
         }
         answer["wall_us"] = self.wall_us.into();

@@ -1,6 +1,6 @@
 //! The event that every peer writes: a model text of 200 characters with one state key, about 420
-//! bytes of JSON. Peers with their own event types fill them from `text` and `COUNTER`; the raw
-//! floor encodes `BenchEvent`.
+//! bytes of JSON. Peers fill their own event types with `text` and `COUNTER`; the raw floor, which
+//! has no event type, writes `BenchEvent`.
 
 use serde::Serialize;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const APP: &str = "bench";
 /// User id used by all peers.
 pub const USER: &str = "user-1";
-/// The state key each event increments.
+/// The state key that each event increments.
 pub const COUNTER: &str = "counter";
 
 const WORDS: &str = "the model answers in plain words about rooms on high floors and \
@@ -24,7 +24,7 @@ pub fn text(n: u64) -> String {
     s
 }
 
-/// A random-looking id of 36 characters (the cost of a UUID without the crate).
+/// A pseudo-random id of 36 characters. It costs as much as a UUID and needs no crate.
 pub fn new_id() -> String {
     thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
     fn mix(mut z: u64) -> u64 {
@@ -64,7 +64,7 @@ pub fn now_seconds() -> f64 {
         .as_secs_f64()
 }
 
-/// The event as the raw floor encodes it, in ADK's spelling.
+/// The event of the raw floor, with the JSON field names of ADK.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchEvent {
@@ -76,7 +76,7 @@ pub struct BenchEvent {
     pub actions: Actions,
 }
 
-/// A model turn with one text part.
+/// The content of a model's answer: one text part.
 #[derive(Serialize)]
 pub struct Content {
     pub role: &'static str,

@@ -1,5 +1,6 @@
-//! What every Rust peer of the benchmark shares: the protocol loop over standard input and output,
-//! the event, and the clocks. It does not use SQLite. `bench/README.md` describes the protocol.
+//! The code that all Rust peers of the benchmark share: the protocol loop over standard input and
+//! output, the event, and the clocks. It does not depend on SQLite. `bench/README.md` describes the
+//! protocol.
 
 mod clock;
 mod event;
@@ -7,7 +8,7 @@ mod turns;
 
 pub use clock::{Deadline, Meter};
 pub use event::{APP, BenchEvent, COUNTER, USER, new_id, now_seconds, text};
-pub use turns::{AGENT, ANSWER, INSTRUCTION, PATTERN, Seen, Turner, Turns};
+pub use turns::{AGENT, ANSWER, CallLog, INSTRUCTION, PATTERN, TurnRunner, Turns};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ impl<E: std::fmt::Display> From<E> for Failure {
 /// Result of a peer's operation.
 pub type Res<T> = Result<T, Failure>;
 
-/// What the timed part of a command did. Unset fields are omitted from the answer.
+/// The result of a command. Unset fields are omitted from the answer.
 #[derive(Debug, Default, Serialize)]
 pub struct Done {
     /// Operations that succeeded.
@@ -44,16 +45,16 @@ pub struct Done {
     /// Writers: attempted appends (retries of one append count once).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempted: Option<u64>,
-    /// Writers: events found in storage afterwards.
+    /// Writers: number of events in the store afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u64>,
-    /// Writers: the counter found in storage afterwards (sum over own sessions).
+    /// Writers: the counter in the store afterwards (the sum, if each writer has its own session).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counter: Option<u64>,
     /// Writers: appends that ended in an error.
     #[serde(skip_serializing_if = "is_zero")]
     pub errors: u64,
-    /// Writers: number of retries after a stale or busy answer.
+    /// Writers: number of retries after a conflict or a stale-session error.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries: u64,
     /// Writers: the first error's text.
@@ -62,7 +63,7 @@ pub struct Done {
     /// Turns: number of contents sent to the model, by call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<u64>>,
-    /// Turns: events found in each session afterwards.
+    /// Turns: number of events in each session afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<Vec<u64>>,
 }
@@ -115,11 +116,12 @@ pub trait Peer {
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
 }
 
-/// One open store. Each timed method prepares, calls `meter.start()`, works until it is done or the
-/// deadline has passed, then calls `meter.stop()`. A store implements the operations of its suites.
+/// One open store. Each timed method prepares its data, calls `meter.start()`, works until it is
+/// done or the deadline has passed, and calls `meter.stop()`. A store implements the operations of
+/// its suites.
 pub trait Store {
-    /// Create sessions with `events` events each and `counter = events`. Not timed: it uses the
-    /// fastest way that the store's tables allow.
+    /// Create sessions with `events` events each and `counter = events`. This is not timed, so it
+    /// may write to the tables of the store directly.
     fn load(&mut self, _sessions: &[String], _events: u64) -> Res<()> {
         unsupported("load")
     }
@@ -141,7 +143,7 @@ pub trait Store {
     ) -> Res<Done> {
         unsupported("read")
     }
-    /// List the user's sessions `repeat` times; `events` of the answer is their number.
+    /// List the user's sessions `repeat` times; the field `events` of the answer is their number.
     fn list(&mut self, _repeat: u64, _meter: &mut Meter) -> Res<Done> {
         unsupported("list")
     }
@@ -150,13 +152,15 @@ pub trait Store {
         unsupported("writers")
     }
     /// The runner on this store.
-    fn turner(&mut self) -> Res<&mut dyn Turner> {
+    fn turn_runner(&mut self) -> Res<&mut dyn TurnRunner> {
         unsupported("turns")
     }
 }
 
 fn unsupported<T>(command: &str) -> Res<T> {
-    Err(Failure::Unsupported(format!("no command {command}")))
+    Err(Failure::Unsupported(format!(
+        "unsupported command {command:?}"
+    )))
 }
 
 #[derive(Deserialize)]
@@ -228,9 +232,9 @@ pub fn run<P: Peer>(make: impl FnOnce() -> P) {
 }
 
 /// Create the handler, then pass it one command per line until it returns `None` or the input ends.
-/// For suites whose peers have their own commands.
+/// Suites with their own commands use this function instead of [`run`].
 pub fn serve<C: DeserializeOwned, A: FnMut(C) -> Option<Res<Value>>>(make: impl FnOnce() -> A) {
-    // Open it before any thread exists, so that all threads are counted.
+    // Open the counter before any other thread exists, so that it counts all threads.
     clock::open_instruction_counter();
     let mut answer = make();
     let mut out = std::io::stdout();
@@ -246,7 +250,7 @@ pub fn serve<C: DeserializeOwned, A: FnMut(C) -> Option<Res<Value>>>(make: impl 
                 Some(Err(Failure::Unsupported(why))) => json!({ "unsupported": why }),
                 Some(Err(Failure::Error(why))) => json!({ "error": why }),
             },
-            Err(e) => json!({ "error": format!("bad command: {e}") }),
+            Err(e) => json!({ "error": format!("invalid command {line:?}: {e}") }),
         };
         let written = writeln!(out, "{answered}").and_then(|()| out.flush());
         if written.is_err() {
@@ -342,8 +346,8 @@ fn answer(
             max_ms,
         } => {
             let mut meter = Meter::new(max_ms);
-            let turner = find(stores, &store)?.turner()?;
-            (turns::window(turner, &plan, &mut meter)?, meter)
+            let turn_runner = find(stores, &store)?.turn_runner()?;
+            (turns::window(turn_runner, &plan, &mut meter)?, meter)
         }
     };
     let mut value = serde_json::to_value(done)?;

@@ -1,5 +1,5 @@
-//! One window of turns: a user message in, a mock model's answer out, both stored. The loop is
-//! here, so that it is the same for every Rust peer; a peer provides its runner.
+//! One window of turns: a user message in, a mock model's answer out, both stored. All Rust peers
+//! share this loop; a peer provides its runner.
 
 use crate::{Done, Meter, Res, text};
 use serde::Deserialize;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 /// Name of the agent in all peers.
 pub const AGENT: &str = "assistant";
-/// Its instruction.
+/// Instruction of the agent in all peers.
 pub const INSTRUCTION: &str = "Be brief.";
 /// The answer of the mock model, returned at once and in one piece.
 pub const ANSWER: &str = "Yes: two quiet rooms on a high floor are free on both dates.";
-/// The session whose only real turn is the template of all history.
+/// The session with one real turn, whose two events are the template of all history.
 pub const PATTERN: &str = "pattern";
 
 /// Sessions with history, and the turns to run in each of them.
@@ -20,21 +20,21 @@ pub struct Turns {
     /// Prefix of the session names; must be unused.
     pub prefix: String,
     pub sessions: u64,
-    /// Turns that are already stored in each session.
+    /// Number of turns that each session has before the warm-up.
     pub history: u64,
-    /// Turns run in each session before the timing.
+    /// Number of turns to run in each session before the timing.
     pub warm: u64,
-    /// Turns run in each session inside the timing.
+    /// Number of timed turns in each session.
     pub count: u64,
 }
 
-/// The number of contents sent to the mock model, by call.
+/// Records the number of contents in each call of the mock model.
 #[derive(Debug, Clone, Default)]
-pub struct Seen(Arc<Mutex<Vec<u64>>>);
+pub struct CallLog(Arc<Mutex<Vec<u64>>>);
 
-impl Seen {
+impl CallLog {
     /// Record one call.
-    pub fn note(&self, contents: usize) {
+    pub fn record(&self, contents: usize) {
         let mut calls = self.0.lock().unwrap_or_else(|e| e.into_inner());
         calls.push(contents as u64);
     }
@@ -47,52 +47,52 @@ impl Seen {
 }
 
 /// A peer's runner, with an agent and a mock model on one store.
-pub trait Turner {
-    /// Create sessions with that many turns. Not timed. Their events are copies of the two events
-    /// of `PATTERN` (with new ids, times and user texts), if `turns` is not 0. This must not fill
-    /// caches of the runner's service.
+pub trait TurnRunner {
+    /// Create sessions with `turns` turns each, outside the timing. Their events are copies of the
+    /// two events of `PATTERN` with new ids, times and user texts. This must not fill the caches of
+    /// the runner's service.
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()>;
-    /// Run one turn to its end.
+    /// Run one turn and wait until it has ended.
     fn turn(&mut self, session: &str, text: &str) -> Res<()>;
-    /// Finish work that the store has deferred; inside the timing.
+    /// Finish the work that the store has deferred. This is part of the timing.
     fn settle(&mut self) -> Res<()> {
         Ok(())
     }
     /// Number of events stored in the session.
     fn stored(&mut self, session: &str) -> Res<u64>;
     /// The calls that the mock model recorded.
-    fn seen(&self) -> &Seen;
+    fn seen(&self) -> &CallLog;
 }
 
 /// Run one window. The driver checks `seen` and `stored`.
-pub(crate) fn window(turner: &mut dyn Turner, plan: &Turns, meter: &mut Meter) -> Res<Done> {
-    turner.fill(&[PATTERN.to_string()], 0)?;
-    turner.turn(PATTERN, &text(1))?;
+pub(crate) fn window(runner: &mut dyn TurnRunner, plan: &Turns, meter: &mut Meter) -> Res<Done> {
+    runner.fill(&[PATTERN.to_string()], 0)?;
+    runner.turn(PATTERN, &text(1))?;
     let ids: Vec<String> = (0..plan.sessions)
         .map(|i| format!("{}-{i}", plan.prefix))
         .collect();
-    turner.fill(&ids, plan.history)?;
+    runner.fill(&ids, plan.history)?;
     for id in &ids {
         for n in 1..=plan.warm {
-            turner.turn(id, &text(plan.history + n))?;
+            runner.turn(id, &text(plan.history + n))?;
         }
     }
-    turner.seen().take();
+    runner.seen().take();
     let mut done = Done::default();
     let deadline = meter.start();
     'all: for id in &ids {
         for n in 1..=plan.count {
-            turner.turn(id, &text(plan.history + plan.warm + n))?;
+            runner.turn(id, &text(plan.history + plan.warm + n))?;
             done.ops += 1;
             if deadline.passed() {
                 break 'all;
             }
         }
     }
-    turner.settle()?;
+    runner.settle()?;
     meter.stop();
-    done.seen = Some(turner.seen().take());
-    let stored: Res<Vec<u64>> = ids.iter().map(|id| turner.stored(id)).collect();
+    done.seen = Some(runner.seen().take());
+    let stored: Res<Vec<u64>> = ids.iter().map(|id| runner.stored(id)).collect();
     done.stored = Some(stored?);
     Ok(done)
 }

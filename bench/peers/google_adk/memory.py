@@ -14,7 +14,7 @@ def event(turn, time):
 
 
 class MemoryStore:
-    """Ingests sessions and answers questions; nothing of it is timed."""
+    """Ingests sessions and runs searches. The driver does not use the times."""
 
     async def open(self):
         self.service = InMemoryMemoryService()
@@ -25,15 +25,15 @@ class MemoryStore:
 
     async def remember(self, meter, user, sessions):
         meter.start()
-        for told in sessions:
-            events = [event(turn, told["time"]) for turn in told["turns"]]
-            session = Session(app_name=APP, user_id=user, id=told["id"], events=events)
+        for saved in sessions:
+            events = [event(turn, saved["time"]) for turn in saved["turns"]]
+            session = Session(app_name=APP, user_id=user, id=saved["id"], events=events)
             await self.service.add_session_to_memory(session)
         meter.stop()
         return {"ok": True}
 
     async def ask(self, meter, user, time, questions, limit):
-        """It has no reference time, and its own limit of ten memories."""
+        """Search for each question. The service ignores `time` and returns at most ten memories."""
         meter.start()
         found = []
         for question in questions:

@@ -26,7 +26,7 @@ COUNTER = "counter"
 
 
 class WindowOver(Exception):
-    """The window ended while an append was being retried."""
+    """The window ended during the retry of an append."""
 
 
 class Instructions:
@@ -129,7 +129,7 @@ class Store:
             app_name=APP, user_id=USER, session_id=session, config=config
         )
         if found is None:
-            raise LookupError(f"no session {session}")
+            raise LookupError(f"session {session!r} not found")
         return found
 
     async def load(self, sessions, events):
@@ -230,7 +230,7 @@ class Store:
         total = {"ops": 0, "attempted": 0, "errors": 0, "retries": 0}
 
         async def append(session):
-            # Shared session: fetch, append, and on a stale answer fetch again.
+            # Shared session: load, append, and load again after a stale-session error.
             while True:
                 if not own:
                     session = await self.get(session.id, 1)
@@ -251,9 +251,9 @@ class Store:
                     await append(session)
                     total["ops"] += 1
                 except WindowOver:
-                    # Still retrying when the window ended: neither kept nor lost.
+                    # The window ended during a retry: the append is neither stored nor lost.
                     total["attempted"] -= 1
-                except Exception as e:  # shown by the driver, not hidden
+                except Exception as e:  # the driver prints the first one
                     total["errors"] += 1
                     reason = str(e).split("\n")[0]
                     total.setdefault("first_error", f"{type(e).__name__}: {reason}")
@@ -284,7 +284,7 @@ class PostgresStore(Store):
         return ""
 
     async def load(self, sessions, events):
-        """Load through the service: the driver has disabled the server's waits for the disk."""
+        """Load through the service. The driver has turned the server's fsync off for this."""
         for name in sessions:
             await self.new(name)
             session = await self.get(name) if events else None
@@ -335,7 +335,7 @@ async def answer(stores, command):
         return {"ok": True}
     meter = Meter(command.pop("max_ms", None))
     if not hasattr(store, kind):
-        return {"unsupported": f"no command {kind}"}
+        return {"unsupported": f"unsupported command {kind!r}"}
     result = await getattr(store, kind)(meter, **command)
     return result | meter.result
 

@@ -24,12 +24,12 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 ANSWER = "Yes: two quiet rooms on a high floor are free on both dates."
-# The session whose only real turn is the template of all history.
+# The session with one real turn, whose two events are the template of all history.
 PATTERN = "pattern"
 
 
 class MockModel(BaseLlm):
-    """Answers at once and records the number of contents it was sent."""
+    """Answers at once and records the number of contents in each request."""
 
     _seen: list = PrivateAttr(default_factory=list)
 
@@ -108,10 +108,10 @@ class RunnerStore:
         return await self.service.get_session(app_name=APP, user_id=USER, session_id=session)
 
     async def fill(self, names, turns):
-        """Create sessions of that many turns: copies of the two events of the only real turn."""
+        """Create sessions with `turns` turns each: copies of the two events of `PATTERN`."""
         found = len((await self.get(PATTERN)).events)
         if found != 2:
-            raise ValueError(f"a turn stored {found} events, not 2")
+            raise ValueError(f"a turn stored {found} events, expected 2")
         sessions = [await self.new(name) for name in names]
         if not turns:
             return
@@ -124,7 +124,7 @@ class RunnerStore:
         pattern = (await self.get(PATTERN)).events
         for session in sessions:
             for n in range(2 * turns):
-                # A deep copy, because events that arrive one by one share nothing.
+                # A deep copy, because the events of real turns share no objects.
                 event = pattern[n % 2].model_copy(deep=True)
                 event.id = str(uuid.uuid4())
                 event.invocation_id = f"e-{n // 2}-{event.invocation_id}"

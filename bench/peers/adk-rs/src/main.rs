@@ -1,7 +1,6 @@
-//! The peer adk-rs: its durable SQLite session service.
-//! Variant "" appends through `append_event` (the cheapest public call), variant "runner" through
-//! `append_event_locked`, which its own Runner calls. The variants "turns-memory" and
-//! "turns-sqlite" use that Runner itself.
+//! The peer adk-rs: its durable SQLite session service. The default variant appends with
+//! `append_event`, the cheapest public call; the variant "runner" with `append_event_locked`, which
+//! its own Runner calls. The variants "turns-memory" and "turns-sqlite" use that Runner itself.
 
 mod turns;
 
@@ -31,7 +30,7 @@ struct AdkRsStore {
     live: HashMap<String, Live>,
 }
 
-/// A live session in the type that the chosen call needs.
+/// A live session in the type that the variant's append needs.
 enum Live {
     Plain(Box<Session>),
     Locked(Arc<Mutex<Session>>),
@@ -76,7 +75,7 @@ async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res
         ..Default::default()
     };
     let found = service.get_session(APP, USER, id, config).await?;
-    found.ok_or_else(|| Failure::Error(format!("no session {id}")))
+    found.ok_or_else(|| Failure::Error(format!("session {id:?} not found")))
 }
 
 impl Peer for AdkRs {
@@ -253,7 +252,7 @@ impl Store for AdkRsStore {
     fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done> {
         if self.runner {
             return Err(Failure::Unsupported(
-                "measured with the other variant".into(),
+                "the default variant measures writers".into(),
             ));
         }
         self.insert(&plan.sessions(), 0)?;
@@ -295,8 +294,8 @@ impl Store for AdkRsStore {
     }
 }
 
-/// One writer. On its own session it keeps the live handle; on a shared session it fetches a new
-/// one before each append (there is no stale answer to retry on).
+/// One writer. It keeps its own session loaded. It loads a shared session again before each append,
+/// because the service reports no stale session after which it could retry.
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,

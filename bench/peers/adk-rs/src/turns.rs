@@ -1,6 +1,6 @@
 //! The peer adk-rs in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or its
-//! SQLite session service. SQLite history is written directly into its tables; in memory, the last
-//! event is appended with a session that already has all others.
+//! SQLite session service. On SQLite, the history is written directly into its tables. In memory,
+//! one append of the last event, through a session object that has all others, stores the history.
 
 use crate::{get, insert};
 use adk_rs::core::{Event, LlmRequest, LlmResponse, Model, Session, SessionService, State};
@@ -10,7 +10,8 @@ use adk_rs::services::sql::SqliteSessionService;
 use adk_rs::{LlmAgent, Runner};
 use async_trait::async_trait;
 use bench_common::{
-    AGENT, ANSWER, APP, Failure, INSTRUCTION, PATTERN, Res, Seen, Store, Turner, USER, new_id, text,
+    AGENT, ANSWER, APP, CallLog, Failure, INSTRUCTION, PATTERN, Res, Store, TurnRunner, USER,
+    new_id, text,
 };
 use futures::StreamExt;
 use std::path::PathBuf;
@@ -24,11 +25,11 @@ pub struct RunnerStore {
     service: Arc<dyn SessionService>,
     /// The database file, unless in memory.
     file: Option<PathBuf>,
-    seen: Seen,
+    seen: CallLog,
 }
 
 #[derive(Debug)]
-struct MockModel(Seen);
+struct MockModel(CallLog);
 
 #[async_trait]
 impl Model for MockModel {
@@ -41,7 +42,7 @@ impl Model for MockModel {
     }
 
     async fn generate_content(&self, request: LlmRequest) -> adk_rs::Result<LlmResponse> {
-        self.0.note(request.contents.len());
+        self.0.record(request.contents.len());
         Ok(LlmResponse {
             content: Some(Content::model_text(ANSWER)),
             ..LlmResponse::default()
@@ -59,7 +60,7 @@ impl RunnerStore {
             Some((service, file)) => (Arc::new(service), Some(file)),
             None => (Arc::new(InMemorySessionService::new()), None),
         };
-        let seen = Seen::default();
+        let seen = CallLog::default();
         let agent = LlmAgent::builder(AGENT)
             .model(Arc::new(MockModel(seen.clone())))
             .instruction(INSTRUCTION)
@@ -78,12 +79,12 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the only real turn.
+    /// The two events of the session `PATTERN`.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let found = session.events.len();
         let events = session.events.try_into();
-        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, not 2")))
+        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, expected 2")))
     }
 }
 
@@ -100,12 +101,12 @@ fn copy(pattern: &[Event; 2], n: u64) -> Event {
 }
 
 impl Store for RunnerStore {
-    fn turner(&mut self) -> Res<&mut dyn Turner> {
+    fn turn_runner(&mut self) -> Res<&mut dyn TurnRunner> {
         Ok(self)
     }
 }
 
-impl Turner for RunnerStore {
+impl TurnRunner for RunnerStore {
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()> {
         if turns == 0 {
             return self.runtime.block_on(async {
@@ -147,7 +148,7 @@ impl Turner for RunnerStore {
         Ok(session.events.len() as u64)
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallLog {
         &self.seen
     }
 }

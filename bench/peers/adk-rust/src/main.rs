@@ -1,7 +1,7 @@
-//! The peer adk-rust: the SQLite session service of its session crate.
-//! An append names the session (`append_event_for_identity`); there is no live handle, so a writer
-//! that needs the counter must fetch the session. The variants "turns-memory" and "turns-sqlite"
-//! use its runner on either service.
+//! The peer adk-rust: the SQLite session service of its session crate. An append names the session
+//! (`append_event_for_identity`) and there is no live session, so a writer that needs the counter
+//! must load the session. The variants "turns-memory" and "turns-sqlite" use its runner on the
+//! in-memory or the SQLite service.
 
 mod turns;
 
@@ -304,8 +304,8 @@ impl Store for AdkRustStore {
     }
 }
 
-/// One writer. On its own session it keeps the count itself; on a shared session it fetches the
-/// session before each append (there is no stale answer to retry on).
+/// One writer. On its own session it counts by itself. It loads a shared session before each
+/// append, because the service reports no stale session after which it could retry.
 async fn writer(
     service: &SqliteSessionService,
     id: &str,

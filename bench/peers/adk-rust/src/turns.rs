@@ -12,7 +12,8 @@ use adk_session::{
 };
 use async_trait::async_trait;
 use bench_common::{
-    AGENT, ANSWER, APP, Failure, INSTRUCTION, PATTERN, Res, Seen, Store, Turner, USER, new_id, text,
+    AGENT, ANSWER, APP, CallLog, Failure, INSTRUCTION, PATTERN, Res, Store, TurnRunner, USER,
+    new_id, text,
 };
 use futures::StreamExt;
 use serde_json::json;
@@ -28,10 +29,10 @@ pub struct RunnerStore {
     service: Arc<dyn SessionService>,
     /// The database file, unless in memory.
     file: Option<PathBuf>,
-    seen: Seen,
+    seen: CallLog,
 }
 
-struct MockModel(Seen);
+struct MockModel(CallLog);
 
 #[async_trait]
 impl Llm for MockModel {
@@ -44,10 +45,10 @@ impl Llm for MockModel {
         request: LlmRequest,
         _stream: bool,
     ) -> adk_core::Result<LlmResponseStream> {
-        // Its agent sends the instruction as the first content; the driver counts only the history.
+        // The agent sends the instruction as the first content. Do not count it as history.
         let instruction = request.contents.first().is_some_and(is_instruction);
         self.0
-            .note(request.contents.len() - usize::from(instruction));
+            .record(request.contents.len() - usize::from(instruction));
         let answer = LlmResponse::new(Content::new("model").with_text(ANSWER));
         Ok(Box::pin(futures::stream::iter([Ok(answer)])))
     }
@@ -71,7 +72,7 @@ impl RunnerStore {
             Some((service, file)) => (Arc::new(service), Some(file)),
             None => (Arc::new(InMemorySessionService::new()), None),
         };
-        let seen = Seen::default();
+        let seen = CallLog::default();
         let agent = LlmAgentBuilder::new(AGENT)
             .model(Arc::new(MockModel(seen.clone())))
             .instruction(INSTRUCTION)
@@ -92,13 +93,13 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the only real turn.
+    /// The two events of the session `PATTERN`.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let events = session.events().all();
         let found = events.len();
         let events = events.try_into();
-        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, not 2")))
+        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, expected 2")))
     }
 }
 
@@ -115,12 +116,12 @@ fn copy(pattern: &[Event; 2], n: u64) -> Event {
 }
 
 impl Store for RunnerStore {
-    fn turner(&mut self) -> Res<&mut dyn Turner> {
+    fn turn_runner(&mut self) -> Res<&mut dyn TurnRunner> {
         Ok(self)
     }
 }
 
-impl Turner for RunnerStore {
+impl TurnRunner for RunnerStore {
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()> {
         let pattern = (turns > 0).then(|| self.pattern()).transpose()?;
         if let (Some(file), Some(pattern)) = (&self.file, &pattern) {
@@ -165,7 +166,7 @@ impl Turner for RunnerStore {
         Ok(session.events().len() as u64)
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallLog {
         &self.seen
     }
 }

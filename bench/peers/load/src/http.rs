@@ -1,5 +1,6 @@
-//! A minimal HTTP/1.1 client: one connection, one request at a time, bodies with a length or in
-//! chunks. It never blocks: it reads what has arrived, and the caller waits.
+//! A minimal HTTP/1.1 client with one connection and one request at a time. It supports bodies with
+//! a length and chunked bodies. It never blocks: it reads the bytes that have arrived, and the
+//! caller waits.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -8,16 +9,16 @@ use std::time::Instant;
 use mio::net::TcpStream;
 
 /// Maximum bytes per read of a socket.
-const PIECE: usize = 1 << 18;
+const READ_BYTES: usize = 1 << 18;
 
 /// A connection, and the answer that is arriving on it.
 pub struct Connection {
     pub socket: TcpStream,
     port: u16,
-    piece: Vec<u8>,
-    /// Received bytes; those from `taken` on are not parsed yet.
+    buffer: Vec<u8>,
+    /// Received bytes. Those before `parsed` are already parsed.
     raw: Vec<u8>,
-    taken: usize,
+    parsed: usize,
     head: Option<Head>,
     body: Vec<u8>,
     first_event: Option<Instant>,
@@ -49,9 +50,9 @@ impl Connection {
         Ok(Connection {
             socket: TcpStream::from_std(socket),
             port,
-            piece: vec![0; PIECE],
+            buffer: vec![0; READ_BYTES],
             raw: Vec::new(),
-            taken: 0,
+            parsed: 0,
             head: None,
             body: Vec::new(),
             first_event: None,
@@ -70,19 +71,18 @@ impl Connection {
         self.socket.write_all(request.as_bytes())
     }
 
-    /// Read what has arrived; return the answer if it is complete.
-    pub fn take(&mut self) -> io::Result<Option<Answer>> {
+    /// Read the bytes that have arrived; return the answer if it is complete.
+    pub fn poll_answer(&mut self) -> io::Result<Option<Answer>> {
         loop {
-            match self.socket.read(&mut self.piece) {
+            match self.socket.read(&mut self.buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
-                    self.raw.extend_from_slice(&self.piece[..read]);
-                    if let Some(answer) = self.take_apart()? {
+                    self.raw.extend_from_slice(&self.buffer[..read]);
+                    if let Some(answer) = self.parse()? {
                         return Ok(Some(answer));
                     }
-                    // A short read means that the socket is empty, so skip the read that would only
-                    // say so.
-                    if read < PIECE {
+                    // A short read means that the socket is empty, so skip the next read.
+                    if read < READ_BYTES {
                         return Ok(None);
                     }
                 }
@@ -93,23 +93,23 @@ impl Connection {
         }
     }
 
-    fn take_apart(&mut self) -> io::Result<Option<Answer>> {
+    fn parse(&mut self) -> io::Result<Option<Answer>> {
         let head = match self.head {
             Some(head) => head,
-            None => match self.take_head()? {
+            None => match self.parse_head()? {
                 Some(head) => *self.head.insert(head),
                 None => return Ok(None),
             },
         };
         let is_whole = match head.length {
-            Some(length) => self.take_plain(length),
-            None => self.take_chunks()?,
+            Some(length) => self.parse_plain_body(length),
+            None => self.parse_chunks()?,
         };
         if !is_whole {
             return Ok(None);
         }
-        self.raw.drain(..self.taken);
-        (self.taken, self.head) = (0, None);
+        self.raw.drain(..self.parsed);
+        (self.parsed, self.head) = (0, None);
         Ok(Some(Answer {
             status: head.status,
             body: std::mem::take(&mut self.body),
@@ -118,49 +118,50 @@ impl Connection {
         }))
     }
 
-    fn take_head(&mut self) -> io::Result<Option<Head>> {
+    fn parse_head(&mut self) -> io::Result<Option<Head>> {
         let Some(end) = memchr::memmem::find(&self.raw, b"\r\n\r\n") else {
             return Ok(None);
         };
-        let text = std::str::from_utf8(&self.raw[..end]).map_err(|_| bad("a head"))?;
+        let text =
+            std::str::from_utf8(&self.raw[..end]).map_err(|_| invalid("head of the answer"))?;
         let text = text.to_ascii_lowercase();
         let mut lines = text.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1));
         let status = status.and_then(|code| code.parse().ok());
         let mut head = Head {
-            status: status.ok_or_else(|| bad("no status"))?,
+            status: status.ok_or_else(|| invalid("status"))?,
             length: Some(0),
             closes: false,
         };
         for line in lines {
             match line.split_once(": ") {
                 Some(("content-length", n)) => {
-                    head.length = Some(n.parse().map_err(|_| bad("a length"))?);
+                    head.length = Some(n.parse().map_err(|_| invalid("content-length"))?);
                 }
                 Some(("transfer-encoding", "chunked")) => head.length = None,
                 Some(("connection", how)) => head.closes = how == "close",
                 _ => {}
             }
         }
-        self.taken = end + 4;
+        self.parsed = end + 4;
         Ok(Some(head))
     }
 
-    fn take_plain(&mut self, length: usize) -> bool {
-        if self.raw.len() < self.taken + length {
+    fn parse_plain_body(&mut self, length: usize) -> bool {
+        if self.raw.len() < self.parsed + length {
             return false;
         }
-        let end = self.taken + length;
-        self.body = self.raw[self.taken..end].to_vec();
-        self.taken = end;
+        let end = self.parsed + length;
+        self.body = self.raw[self.parsed..end].to_vec();
+        self.parsed = end;
         true
     }
 
     /// Parse the chunks; return whether the last one has arrived.
-    fn take_chunks(&mut self) -> io::Result<bool> {
+    fn parse_chunks(&mut self) -> io::Result<bool> {
         while let Some(chunk) = self.next_chunk()? {
             let is_last = chunk.is_empty();
-            self.taken = chunk.end + 2;
+            self.parsed = chunk.end + 2;
             if is_last {
                 return Ok(true);
             }
@@ -175,19 +176,19 @@ impl Connection {
 
     /// The range of the next chunk, if it is complete.
     fn next_chunk(&self) -> io::Result<Option<Range<usize>>> {
-        let rest = &self.raw[self.taken..];
+        let rest = &self.raw[self.parsed..];
         let Some(line) = memchr::memmem::find(rest, b"\r\n") else {
             return Ok(None);
         };
         let length = std::str::from_utf8(&rest[..line]).ok();
         let length = length.and_then(|text| usize::from_str_radix(text, 16).ok());
-        let length = length.ok_or_else(|| bad("a chunk"))?;
-        let begin = self.taken + line + 2;
+        let length = length.ok_or_else(|| invalid("chunk size"))?;
+        let begin = self.parsed + line + 2;
         let is_there = self.raw.len() >= begin + length + 2;
         Ok(is_there.then_some(begin..begin + length))
     }
 }
 
-fn bad(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what} cannot be read"))
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("invalid {what}"))
 }

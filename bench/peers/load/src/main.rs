@@ -1,10 +1,9 @@
-//! The client of the suite `server`. It reads windows as JSON lines and plays each against a
-//! server: a number of clients, each with one keep-alive connection, each sending the next request
-//! after the last answer. It checks the status of every answer, and the text that the window
-//! expects.
+//! The client of the suite `server`. It reads windows as JSON lines and runs each against a server:
+//! each of several clients has one keep-alive connection and sends its next request after the last
+//! answer. The program checks the status of every answer and the text that the window expects.
 //!
-//! With a port as its argument it is instead a bare socket that answers; with `awake`, a process
-//! that keeps a core from sleeping.
+//! With a port as its argument, the program is instead a bare socket that answers; with `awake`, a
+//! process that keeps a core from sleeping.
 
 mod http;
 mod socket;
@@ -15,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// Timeout of an answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Maximum time for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The requests to send. `{i}` in path and body is the number of the request.
 #[derive(Debug, Deserialize)]
@@ -52,7 +51,8 @@ struct Done {
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        // A core that spins politely does not sleep, and leaves its other half to others.
+        // `spin_loop` keeps the core awake and leaves its second hardware thread to other
+        // processes.
         Some("awake") => loop {
             std::hint::spin_loop();
         },
@@ -63,8 +63,8 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let answer = match serde_json::from_str::<Window>(&line) {
-            Ok(window) => play(&window),
-            Err(e) => Err(format!("cannot be read: {e}")),
+            Ok(window) => run_window(&window),
+            Err(e) => Err(format!("invalid window {line:?}: {e}")),
         };
         let answer = match answer {
             Ok(done) => serde_json::to_string(&done).unwrap_or_default(),
@@ -79,15 +79,15 @@ fn main() {
     }
 }
 
-fn play(window: &Window) -> Result<Done, String> {
-    let mut crowd = Crowd::open(window).map_err(|e| e.to_string())?;
+fn run_window(window: &Window) -> Result<Done, String> {
+    let mut clients = Clients::open(window).map_err(|e| e.to_string())?;
     let begin = Instant::now();
-    crowd.begin_all()?;
-    while crowd.waiting > 0 {
-        crowd.wait()?;
+    clients.begin_all()?;
+    while clients.waiting > 0 {
+        clients.wait()?;
     }
     let wall = begin.elapsed();
-    let mut times = crowd.times;
+    let mut times = clients.times;
     times.sort();
     Ok(Done {
         ops: times.len() as u64,
@@ -96,12 +96,12 @@ fn play(window: &Window) -> Result<Done, String> {
         p50_us: times
             .get(times.len() / 2)
             .map_or(0, |t| t.as_micros() as u64),
-        bytes: crowd.bytes,
+        bytes: clients.bytes,
     })
 }
 
-/// All clients, on one thread: one thread each would cost more than many servers do.
-struct Crowd<'a> {
+/// All clients, on one thread. A thread for each would cost more than many servers do.
+struct Clients<'a> {
     window: &'a Window,
     clients: Vec<Client>,
     poll: Poll,
@@ -122,8 +122,8 @@ struct Client {
     is_waiting: bool,
 }
 
-impl Crowd<'_> {
-    fn open(window: &Window) -> io::Result<Crowd<'_>> {
+impl Clients<'_> {
+    fn open(window: &Window) -> io::Result<Clients<'_>> {
         let poll = Poll::new()?;
         let open = |number| {
             let mut connection = Connection::open(window.port)?;
@@ -138,7 +138,7 @@ impl Crowd<'_> {
             })
         };
         let clients = (0..window.clients).map(open).collect::<io::Result<_>>()?;
-        Ok(Crowd {
+        Ok(Clients {
             window,
             clients,
             poll,
@@ -159,8 +159,8 @@ impl Crowd<'_> {
     /// Send the next request, unless none is left or the time is up.
     fn ask(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
-        let is_over = self.begin.elapsed() >= Duration::from_millis(window.max_ms);
-        if is_over || self.next >= window.count {
+        let is_time_up = self.begin.elapsed() >= Duration::from_millis(window.max_ms);
+        if is_time_up || self.next >= window.count {
             return Ok(());
         }
         let request = self.next.to_string();
@@ -172,7 +172,7 @@ impl Crowd<'_> {
         client.is_waiting = true;
         self.waiting += 1;
         let asked = client.connection.ask(&window.method, &client.path, &body);
-        asked.map_err(|e| self.said(number, &e))
+        asked.map_err(|e| self.with_request(number, &e))
     }
 
     /// Wait for the next answers and read them.
@@ -184,15 +184,16 @@ impl Crowd<'_> {
             return self.take(0);
         }
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        match self.poll.poll(&mut events, Some(PATIENCE)) {
-            Ok(()) if events.is_empty() => return Err("no answer comes any more".to_owned()),
+        match self.poll.poll(&mut events, Some(ANSWER_TIMEOUT)) {
+            Ok(()) if events.is_empty() => return Err("no answer within 120 s".to_owned()),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(error.to_string());
             }
             _ => {}
         }
-        let came = events.iter().map(|event| event.token().0);
-        came.collect::<Vec<_>>()
+        let ready = events.iter().map(|event| event.token().0);
+        ready
+            .collect::<Vec<_>>()
             .into_iter()
             .try_for_each(|number| self.take(number))?;
         self.events = events;
@@ -206,31 +207,31 @@ impl Crowd<'_> {
         if !client.is_waiting {
             return Ok(());
         }
-        let answer = match client.connection.take() {
+        let answer = match client.connection.poll_answer() {
             Ok(Some(answer)) => answer,
-            Ok(None) if client.asked.elapsed() < PATIENCE => return Ok(()),
-            Ok(None) => return Err("no answer comes any more".to_owned()),
-            Err(error) => return Err(self.said(number, &error)),
+            Ok(None) if client.asked.elapsed() < ANSWER_TIMEOUT => return Ok(()),
+            Ok(None) => return Err("no answer within 120 s".to_owned()),
+            Err(error) => return Err(self.with_request(number, &error)),
         };
         let until = match window.first_event {
             true => answer.first_event,
             false => Some(Instant::now()),
         };
         let path = &client.path;
-        let until = until.ok_or_else(|| format!("{path}: no event came"))?;
+        let until = until.ok_or_else(|| format!("{path}: the answer has no event"))?;
         self.times.push(until.duration_since(client.asked));
         self.bytes += answer.body.len() as u64;
         check(window, path, answer.status, &answer.body)?;
         client.is_waiting = false;
         self.waiting -= 1;
         if answer.closes {
-            self.open_again(number).map_err(|e| e.to_string())?;
+            self.reconnect(number).map_err(|e| e.to_string())?;
         }
         self.ask(number)
     }
 
-    /// Reconnect if the server closes after an answer.
-    fn open_again(&mut self, number: usize) -> io::Result<()> {
+    /// Open a new connection, because the server closes the old one after its answer.
+    fn reconnect(&mut self, number: usize) -> io::Result<()> {
         let connection = &mut self.clients[number].connection;
         self.poll.registry().deregister(&mut connection.socket)?;
         *connection = Connection::open(self.window.port)?;
@@ -240,7 +241,7 @@ impl Crowd<'_> {
             .register(socket, token, Interest::READABLE)
     }
 
-    fn said(&self, number: usize, error: &io::Error) -> String {
+    fn with_request(&self, number: usize, error: &io::Error) -> String {
         format!(
             "{} {}: {error}",
             self.window.method, self.clients[number].path
@@ -256,6 +257,6 @@ fn check(window: &Window, path: &str, status: u16, body: &[u8]) -> Result<(), St
     let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
     let (expect, times) = (&window.expect, window.times);
     Err(format!(
-        "{path}: status {status}, {expect:?} {found} times and not {times}: {start}"
+        "{path}: status {status}, found {expect:?} {found} times, expected {times}: {start}"
     ))
 }

@@ -1,5 +1,5 @@
-//! The raw limit of the suite: a bare socket with one thread per connection that reads a request,
-//! without parsing it, and writes a fixed answer of the size of a new session.
+//! The upper limit of the suite: a bare socket with one thread per connection. It reads a request
+//! without parsing it and writes a fixed answer of the size of a new session.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ const BODY: &str = r#"{"id":"w1-1","appName":"mock","userId":"bench-1","state":{
 pub fn serve(port: &str) {
     let listener = match TcpListener::bind(format!("127.0.0.1:{port}")) {
         Ok(listener) => listener,
-        Err(error) => return eprintln!("port {port}: {error}"),
+        Err(error) => return eprintln!("cannot listen on port {port}: {error}"),
     };
     for stream in listener.incoming().flatten() {
         std::thread::spawn(move || answer(stream));

@@ -1,5 +1,5 @@
-//! Plain BM25 in memory: stemmed words of turn and speaker, without stop words. It is the baseline
-//! that shows what everything beyond it is worth.
+//! Plain BM25 in memory, over the stemmed words of turn and speaker without stop words. This
+//! baseline shows how much a more complex memory improves the results.
 
 use crate::{Memory, Question, Session};
 use bench_common::{Failure, Res};
@@ -75,13 +75,13 @@ impl Memory for Bm25 {
             return Ok(Vec::new());
         };
         let all = turns.ids.len() as f64;
-        let usual = turns.lengths.iter().sum::<f64>() / all;
+        let average = turns.lengths.iter().sum::<f64>() / all;
         let mut scores = vec![0.0; turns.ids.len()];
         for list in terms.iter().filter_map(|term| turns.postings.get(term)) {
-            let having = list.len() as f64;
-            let idf = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+            let matching = list.len() as f64;
+            let idf = (1.0 + (all - matching + 0.5) / (matching + 0.5)).ln();
             for (turn, count) in list {
-                let length = 1.0 - B + B * turns.lengths[*turn] / usual;
+                let length = 1.0 - B + B * turns.lengths[*turn] / average;
                 scores[*turn] += idf * count * (K1 + 1.0) / (count + K1 * length);
             }
         }
@@ -92,7 +92,7 @@ impl Memory for Bm25 {
     }
 
     fn reopen(&mut self, _is_durable: bool) -> Res<()> {
-        Err(Failure::Unsupported("it is in memory".to_owned()))
+        Err(Failure::Unsupported("unsupported in memory".to_owned()))
     }
 
     fn settings(&self) -> Res<String> {
@@ -100,6 +100,6 @@ impl Memory for Bm25 {
     }
 
     fn bytes(&mut self) -> Res<u64> {
-        Err(Failure::Unsupported("it is in memory".to_owned()))
+        Err(Failure::Unsupported("unsupported in memory".to_owned()))
     }
 }

@@ -1,25 +1,25 @@
-//! The generated chats of the speed part, the same in every run.
+//! Generates the chats of the speed part. They are the same in every run.
 //!
-//! A turn is about 200 bytes of words. Words have Zipf frequencies; the most frequent ones are the
-//! stop words of English, about half of all, as in real chats; the others are made of syllables.
-//! Each session has its own words that recur in its turns. Any session can be generated without
-//! those before it.
+//! A turn is about 200 bytes of words with Zipf frequencies. The most frequent words are English
+//! stop words, about half of all words, as in real chats. The other words are built from syllables.
+//! Each session has its own words that recur in its turns. A session can be generated without those
+//! before it.
 
 use crate::{Session, Turn};
 
 /// Turns per session.
 pub const TURNS: u64 = 20;
 const WORDS: usize = 30_000;
-/// The number of words that recur in a session, and how often they do, in percent.
+/// The number of words that recur in a session, and their share of its words in percent.
 const TOPIC: u64 = 40;
 const TOPICAL: u64 = 15;
 /// A turn ends with the sentence that reaches this length.
 const TURN_BYTES: usize = 175;
 /// The time of the first session, and the interval between sessions, in seconds.
-const BEGUN: f64 = 1_700_000_000.0;
-const APART: f64 = 40_000.0;
+const FIRST_TIME: f64 = 1_700_000_000.0;
+const SESSION_INTERVAL: f64 = 40_000.0;
 
-const SMALL_WORDS: &str = "the i to you and a it that of in is my so for was but we have on me \
+const STOP_WORDS: &str = "the i to you and a it that of in is my so for was but we have on me \
     with be are this just like do not at what if your they about all can there had up or know \
     would one how he as she out when get her them think some him from has more did then will by \
     here an really been who could were am too because no into their other than over only very \
@@ -28,13 +28,13 @@ const SMALL_WORDS: &str = "the i to you and a it that of in is my so for was but
     same under until during does doing having against further whom nor each above below";
 
 /// SplitMix64: small, fast, and the same on every machine.
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
-    pub fn of(seed: u64, number: u64) -> Chance {
-        let mut chance = Chance(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
-        chance.next();
-        chance
+impl Random {
+    pub fn of(seed: u64, number: u64) -> Random {
+        let mut random = Random(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        random.next();
+        random
     }
 
     fn next(&mut self) -> u64 {
@@ -54,13 +54,13 @@ impl Chance {
     }
 }
 
-/// The kind of questions: 5 to 8 words of one turn.
+/// The kind of a question. A question is 5 to 8 words of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// As they occur there, including stop words.
+    /// The words of the turn, including stop words.
     Spoken,
-    /// Without stop words.
+    /// The words of the turn without stop words.
     Content,
 }
 
@@ -75,12 +75,12 @@ pub struct Corpus {
 
 impl Corpus {
     pub fn new(seed: u64) -> Corpus {
-        let mut words: Vec<String> = SMALL_WORDS.split_whitespace().map(str::to_owned).collect();
+        let mut words: Vec<String> = STOP_WORDS.split_whitespace().map(str::to_owned).collect();
         let small = words.len();
         let mut known: std::collections::HashSet<String> = words.iter().cloned().collect();
-        let mut chance = Chance::of(seed, u64::MAX);
+        let mut random = Random::of(seed, u64::MAX);
         while words.len() < WORDS {
-            let word = made_up(&mut chance);
+            let word = invented_word(&mut random);
             if known.insert(word.clone()) {
                 words.push(word);
             }
@@ -99,38 +99,38 @@ impl Corpus {
     }
 
     /// Choose a word by its frequency.
-    fn word(&self, chance: &mut Chance) -> usize {
+    fn word(&self, random: &mut Random) -> usize {
         let last = self.sums.last().copied().unwrap_or_default();
-        let at = chance.fraction() * last;
+        let at = random.fraction() * last;
         self.sums.partition_point(|sum| *sum < at)
     }
 
     /// The session with this number.
     pub fn session(&self, number: u64) -> Session {
-        let mut chance = Chance::of(self.seed, number);
-        let made_up = (self.words.len() - self.small) as u64;
-        let topic = (0..TOPIC).map(|_| self.small + chance.below(made_up) as usize);
+        let mut random = Random::of(self.seed, number);
+        let invented = (self.words.len() - self.small) as u64;
+        let topic = (0..TOPIC).map(|_| self.small + random.below(invented) as usize);
         let topic: Vec<usize> = topic.collect();
         let turns = (0..TURNS).map(|turn| Turn {
             id: format!("e{number}-{turn}"),
             author: ["Ada", "Grace"][(turn % 2) as usize].to_owned(),
-            text: self.text(&topic, &mut chance),
+            text: self.text(&topic, &mut random),
         });
         Session {
             id: format!("session-{number}"),
             turns: turns.collect(),
-            time: BEGUN + APART * number as f64,
+            time: FIRST_TIME + SESSION_INTERVAL * number as f64,
         }
     }
 
-    fn text(&self, topic: &[usize], chance: &mut Chance) -> String {
+    fn text(&self, topic: &[usize], random: &mut Random) -> String {
         let mut text = String::new();
         while text.len() < TURN_BYTES {
-            let length = 5 + chance.below(8);
+            let length = 5 + random.below(8);
             for at in 0..length {
-                let word = match chance.below(100) < TOPICAL {
-                    true => topic[chance.below(TOPIC) as usize],
-                    false => self.word(chance),
+                let word = match random.below(100) < TOPICAL {
+                    true => topic[random.below(TOPIC) as usize],
+                    false => self.word(random),
                 };
                 let word = &self.words[word];
                 if at == 0 {
@@ -141,17 +141,17 @@ impl Corpus {
                     text.push_str(word);
                 }
             }
-            text.push_str([". ", "! ", "? ", ". "][chance.below(4) as usize]);
+            text.push_str([". ", "! ", "? ", ". "][random.below(4) as usize]);
         }
         text.truncate(text.trim_end().len());
         text
     }
 
-    /// A question about a turn of the first `sessions`, after the turn's id.
+    /// The id of a turn in the first `sessions` sessions, and a question about it.
     pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
-        let mut chance = Chance::of(!self.seed, number);
-        let session = self.session(chance.below(sessions));
-        let turn = &session.turns[chance.below(TURNS) as usize];
+        let mut random = Random::of(!self.seed, number);
+        let session = self.session(random.below(sessions));
+        let turn = &session.turns[random.below(TURNS) as usize];
         let words = turn.text.split_whitespace();
         let words = words.map(|word| word.trim_end_matches(['.', '!', '?']).to_lowercase());
         let mut words: Vec<String> = words.collect();
@@ -159,23 +159,23 @@ impl Corpus {
             let small = &self.words[..self.small];
             words.retain(|word| !small.contains(word));
         }
-        let wanted = (5 + chance.below(4) as usize).min(words.len());
-        let first = chance.below((words.len() - wanted + 1) as u64) as usize;
+        let wanted = (5 + random.below(4) as usize).min(words.len());
+        let first = random.below((words.len() - wanted + 1) as u64) as usize;
         (turn.id.clone(), words[first..first + wanted].join(" "))
     }
 }
 
 /// A word of two to four syllables.
-fn made_up(chance: &mut Chance) -> String {
+fn invented_word(random: &mut Random) -> String {
     const FIRST: [&str; 20] = [
         "b", "c", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st",
         "tr", "ch",
     ];
     const THEN: [&str; 10] = ["a", "e", "i", "o", "u", "ar", "en", "il", "on", "ea"];
-    let syllables = 2 + chance.below(100) / 45;
+    let syllables = 2 + random.below(100) / 45;
     let syllable = |_| {
-        let first = FIRST[chance.below(FIRST.len() as u64) as usize];
-        [first, THEN[chance.below(THEN.len() as u64) as usize]].concat()
+        let first = FIRST[random.below(FIRST.len() as u64) as usize];
+        [first, THEN[random.below(THEN.len() as u64) as usize]].concat()
     };
     (0..syllables).map(syllable).collect()
 }

@@ -1,6 +1,7 @@
-//! SQLite FTS5 for comparison: the same rows, library, file settings and commits as Retain. Words
-//! are stemmed, a question is the OR of all its words, and `bm25` ranks. A file has one user:
-//! filtering by user would read a row for each turn that has a word of the question.
+//! SQLite FTS5 for comparison, with the same rows, library, file settings and commits as Retain.
+//! Words are stemmed, a query is the OR of all words of the question, and `bm25` ranks. Each user
+//! has a file, because filtering by user would read a row for each turn that has a word of the
+//! question.
 
 use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::Res;

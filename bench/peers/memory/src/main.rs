@@ -1,6 +1,6 @@
-//! Long-term memory: Retain, SQLite FTS5 and plain BM25 in one process, so that the three have the
-//! same rows, questions and SQLite library. It serves the commands of the suite `memory`, which
-//! `bench/README.md` describes.
+//! Long-term memory: Retain, SQLite FTS5 and plain BM25 in one process, so that all three use the
+//! same rows, questions and SQLite library. The process serves the commands of the suite `memory`,
+//! which `bench/README.md` describes.
 
 mod bm25;
 mod corpus;
@@ -22,7 +22,7 @@ const SEED: u64 = 20_260_101;
 /// Number of memories that a search of the speed part requests.
 const LIMIT: usize = 20;
 
-/// The turns of one session, at one time.
+/// A session. All its turns have the same time.
 #[derive(Deserialize)]
 pub struct Session {
     pub id: String,
@@ -190,7 +190,7 @@ impl Peer {
             "retain" => Box::new(retain::Retain::open(self.runtime.clone(), dir)?),
             "fts5" => Box::new(fts5::Fts5::open(dir)?),
             "bm25" => Box::new(bm25::Bm25::new()),
-            _ => return Err(Failure::Unsupported(format!("no variant {variant}"))),
+            _ => return Err(Failure::Unsupported(format!("unknown variant {variant:?}"))),
         };
         let durability = memory.settings()?;
         self.stores.insert(store, memory);
@@ -205,14 +205,14 @@ impl Peer {
 
     /// Ingest sessions of the corpus, one durable call each.
     fn ingest(&mut self, store: &str, from: u64, sessions: u64) -> Res<Value> {
-        let made = (from..from + sessions).map(|number| self.corpus.session(number));
-        let made: Vec<Session> = made.collect();
-        let texts = made.iter().flat_map(|session| &session.turns);
+        let corpus = (from..from + sessions).map(|number| self.corpus.session(number));
+        let corpus: Vec<Session> = corpus.collect();
+        let texts = corpus.iter().flat_map(|session| &session.turns);
         let text_bytes: usize = texts.map(|turn| turn.text.len()).sum();
         let memory = self.find(store)?;
         let mut meter = Meter::new(None);
         meter.start();
-        for session in &made {
+        for session in &corpus {
             memory.remember(USER, session)?;
         }
         meter.stop();
@@ -221,14 +221,14 @@ impl Peer {
         Ok(answer)
     }
 
-    /// The first search on a file that this process does not have open.
+    /// Open the file again and time the first search.
     fn cold(&mut self, store: &str, sessions: u64, number: u64) -> Res<Value> {
         let (_, question) = self.corpus.question(Kind::Spoken, sessions, number);
         let memory = self.find(store)?;
         let mut meter = Meter::new(None);
         meter.start();
         memory.reopen(true)?;
-        let found = memory.ask(USER, &asked(&question))?;
+        let found = memory.ask(USER, &question_now(&question))?;
         meter.stop();
         let mut answer = json!({ "ops": 1, "found": found.len() });
         meter.write_to(&mut answer)?;
@@ -246,13 +246,13 @@ impl Peer {
         let questions = numbers.map(|number| self.corpus.question(kind, sessions, number));
         let questions: Vec<(String, String)> = questions.collect();
         let memory = self.find(store)?;
-        // Do not count the effects of the other memory's last work here.
-        memory.ask(USER, &asked(&questions[0].1))?;
+        // Run one search outside the timing, because the other memory has used the caches since.
+        memory.ask(USER, &question_now(&questions[0].1))?;
         let mut times = Vec::with_capacity(questions.len());
         let mut hits = 0;
         for (turn, question) in &questions {
             let begun = Instant::now();
-            let found = memory.ask(USER, &asked(question))?;
+            let found = memory.ask(USER, &question_now(question))?;
             times.push(begun.elapsed().as_secs_f64() * 1e6);
             hits += u64::from(found.contains(turn));
         }
@@ -260,7 +260,7 @@ impl Peer {
     }
 }
 
-fn asked(text: &str) -> Question<'_> {
+fn question_now(text: &str) -> Question<'_> {
     Question {
         text,
         time: None,

@@ -1,4 +1,4 @@
-//! Retain's durable memory, through its public calls: `StoreMemoryService` on the SQLite file of
+//! Retain's durable memory, through its public API: `StoreMemoryService` on the SQLite file of
 //! the sessions.
 
 use crate::{Memory, Question, Session, bytes_in, settings_of};
@@ -31,21 +31,21 @@ impl Retain {
 
     fn memory(&self) -> Res<&StoreMemoryService<SqliteMemoryStore>> {
         let memory = self.memory.as_ref();
-        memory.ok_or_else(|| Failure::Error("not open".to_owned()))
+        memory.ok_or_else(|| Failure::Error("the memory is not open".to_owned()))
     }
 }
 
 impl Memory for Retain {
     fn remember(&mut self, user: &str, session: &Session) -> Res<()> {
-        let mut said = retain_core::Session::new(APP, user, &session.id);
+        let mut ingested = retain_core::Session::new(APP, user, &session.id);
         for (turn, position) in session.turns.iter().zip(1..) {
             let mut event = Event::model_text(&turn.author, &turn.text);
             event.id.clone_from(&turn.id);
             event.timestamp = session.time;
-            said.events.push(position, event);
+            ingested.events.push(position, event);
         }
         let memory = self.memory()?;
-        let added = memory.add_session_to_memory(&said);
+        let added = memory.add_session_to_memory(&ingested);
         Ok(self.runtime.block_on(added)?)
     }
 
@@ -55,7 +55,7 @@ impl Memory for Retain {
         let memory = self.memory()?;
         let found = memory.search_memory_with(APP, user, search);
         let found = self.runtime.block_on(found)?.into_iter();
-        Ok(found.map(|it| it.about.id).collect())
+        Ok(found.map(|it| it.info.id).collect())
     }
 
     fn reopen(&mut self, is_durable: bool) -> Res<()> {

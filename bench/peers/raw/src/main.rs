@@ -1,7 +1,7 @@
-//! The raw floor: SQLite through rusqlite on one thread, no service layer.
-//! WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, prepared statements; an append is one
-//! event insert, one session row update and one state upsert in one transaction.
-//! This file fixes the floor: changing it changes what every ratio means.
+//! The raw floor: SQLite through rusqlite on one thread, without a service layer. It uses WAL,
+//! `synchronous=FULL`, `BEGIN IMMEDIATE` and prepared statements. An append is one event insert,
+//! one session row update and one state upsert in one transaction. Do not change this file without
+//! need, because all ratios are relative to it.
 
 use bench_common::{
     APP, BenchEvent, COUNTER, Done, Failure, Meter, Opened, Peer, Res, Store, USER, Writers,
@@ -39,7 +39,7 @@ struct Raw;
 
 struct RawStore {
     db: Connection,
-    /// Sessions appended to: row id and length.
+    /// Row id and length of each session that has been appended to.
     live: HashMap<String, (i64, u64)>,
 }
 
@@ -128,7 +128,7 @@ impl RawStore {
                 Ok((r.get(0)?, r.get::<_, i64>(1)? as u64))
             })
             .optional()?
-            .ok_or_else(|| Failure::Error(format!("no session {name}")))
+            .ok_or_else(|| Failure::Error(format!("session {name:?} not found")))
     }
 }
 
@@ -144,8 +144,8 @@ impl Store for RawStore {
             }
         }
         self.commit()?;
-        // The WAL of the load must not be checkpointed inside the next window. Its file stays: a
-        // window that has to grow it again would pay more for each flush.
+        // Checkpoint now, so that the next window does not. RESTART keeps the WAL file, because a
+        // window that grows a new one would pay more for each flush.
         self.db
             .query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
         Ok(())
@@ -237,11 +237,11 @@ impl Store for RawStore {
         Ok(done)
     }
 
-    /// The floor has one thread: it writes own sessions one after another, with one transaction per
-    /// event.
+    /// The floor has one thread, so it writes the sessions one after another, with one transaction
+    /// per event.
     fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done> {
         if !plan.own {
-            return Err(Failure::Unsupported("one thread only".into()));
+            return Err(Failure::Unsupported("the floor has only one thread".into()));
         }
         let names = plan.sessions();
         self.load(&names, 0)?;

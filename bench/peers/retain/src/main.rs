@@ -1,8 +1,8 @@
-//! Retain: its durable SQLite session service, through its public calls. History is loaded with
-//! `append`, 1,000 events per batch; single events are appended with `append_event` on a live
-//! session. Writers that share a session read its state and position, append with `expecting` that
-//! position, and read again after a conflict. The variants "turns-memory" and "turns-sqlite" use
-//! its runner on either service.
+//! The peer Retain: its durable SQLite session service, through its public API. `append` loads the
+//! history, 1,000 events per batch; `append_event` appends single events to a live session. Writers
+//! that share a session read its state and position, append with `expecting` that position, and
+//! read again after a conflict. The variants "turns-memory" and "turns-sqlite" use its runner on
+//! the in-memory or the SQLite service.
 
 mod turns;
 
@@ -57,7 +57,7 @@ async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res
         ..GetSessionConfig::default()
     };
     let found = service.get_session(APP, USER, id, config).await?;
-    found.ok_or_else(|| Failure::Error(format!("no session {id}")))
+    found.ok_or_else(|| Failure::Error(format!("session {id:?} not found")))
 }
 
 async fn create(service: &SqliteSessionService, id: &str) -> Res<Session> {
@@ -245,7 +245,7 @@ impl Store for RetainStore {
     }
 }
 
-/// One writer. On its own session it keeps the live session; on a shared one it uses `count_up`.
+/// One writer. It keeps its own session loaded; on a shared session it uses `increment`.
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,
@@ -260,11 +260,11 @@ async fn writer(
             let appended = service.append_event(&mut session, next).await;
             appended.map(|_| true)
         } else {
-            count_up(service, &key, &mut done.retries, deadline).await
+            increment(service, &key, &mut done.retries, deadline).await
         };
         match step {
             Ok(true) => done.ops += 1,
-            // Still retrying when the window ended: neither kept nor lost.
+            // The window ended during a retry, so the append counts neither as stored nor as lost.
             Ok(false) => break,
             Err(e) => {
                 done.errors += 1;
@@ -282,7 +282,7 @@ async fn writer(
 
 /// Increment the counter despite concurrent writers: if the log has grown since the read, read it
 /// again. Return false if the window ended first.
-async fn count_up(
+async fn increment(
     service: &SqliteSessionService,
     key: &SessionKey,
     retries: &mut u64,

@@ -1,12 +1,12 @@
-//! Retain in the suite `turns`: its runner with one `LlmAgent`, on its in-memory or its SQLite
-//! session service. History is appended in batches; on SQLite by a second service on the same file,
-//! so that the runner's service has not cached it. The WAL of the turns is checkpointed inside the
-//! timing, because the other stores have no deferred work.
+//! The peer Retain in the suite `turns`: its runner with one `LlmAgent`, on its in-memory or its
+//! SQLite session service. On SQLite, a second service on the same file appends the history, so
+//! that the runner's service has not cached it. The timing includes a checkpoint of the WAL,
+//! because the other stores defer no work.
 
 use crate::{BATCH, get};
 use bench_common::{
-    AGENT, ANSWER, APP, Failure, INSTRUCTION, PATTERN, Res, Seen, Store, Turner, USER, new_id,
-    now_seconds, text,
+    AGENT, ANSWER, APP, CallLog, Failure, INSTRUCTION, PATTERN, Res, Store, TurnRunner, USER,
+    new_id, now_seconds, text,
 };
 use futures_util::StreamExt;
 use retain_core::{Content, Event, LlmResponse, SessionKey, SessionLog};
@@ -26,11 +26,11 @@ pub struct RunnerStore {
     filler: Arc<dyn SessionLog>,
     /// A connection of the benchmark, for checkpoints. `None` in memory.
     side: Option<Connection>,
-    seen: Seen,
+    seen: CallLog,
 }
 
 #[derive(Debug)]
-struct MockModel(Seen);
+struct MockModel(CallLog);
 
 impl Model for MockModel {
     fn name(&self) -> &str {
@@ -38,7 +38,7 @@ impl Model for MockModel {
     }
 
     fn generate(&self, request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
-        self.0.note(request.contents.len());
+        self.0.record(request.contents.len());
         let answer = LlmResponse::of(Content::model(ANSWER));
         Box::pin(futures_util::stream::iter([Ok(answer)]))
     }
@@ -69,7 +69,7 @@ impl RunnerStore {
         filler: Arc<S>,
         side: Option<Connection>,
     ) -> Res<RunnerStore> {
-        let seen = Seen::default();
+        let seen = CallLog::default();
         let agent = LlmAgent::builder(AGENT)
             .model(MockModel(seen.clone()))
             .instruction(INSTRUCTION)
@@ -89,13 +89,13 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the only real turn.
+    /// The two events of the session `PATTERN`.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let events: Vec<Event> = session.events.iter().cloned().collect();
         let found = events.len();
         let events = events.try_into();
-        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, not 2")))
+        events.map_err(|_| Failure::Error(format!("a turn stored {found} events, expected 2")))
     }
 
     fn checkpoint(&self, mode: &str) -> Res<()> {
@@ -119,12 +119,12 @@ fn copy(pattern: &[Event; 2], n: u64) -> Event {
 }
 
 impl Store for RunnerStore {
-    fn turner(&mut self) -> Res<&mut dyn Turner> {
+    fn turn_runner(&mut self) -> Res<&mut dyn TurnRunner> {
         Ok(self)
     }
 }
 
-impl Turner for RunnerStore {
+impl TurnRunner for RunnerStore {
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()> {
         let pattern = (turns > 0).then(|| self.pattern()).transpose()?;
         let (now, events) = (now_seconds(), 2 * turns);
@@ -170,7 +170,7 @@ impl Turner for RunnerStore {
         Ok(session.events.len() as u64)
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallLog {
         &self.seen
     }
 }

@@ -1,6 +1,6 @@
 //! Retain's server for the suite `server`: the same routes, guards and services as `retain serve`,
-//! with an agent whose model answers at once. `bench-peer-server PORT SESSIONS [DATABASE]`: on
-//! SQLite if a file is given, otherwise in memory, with SESSIONS sessions to list.
+//! with an agent whose model answers at once. Usage: `bench-peer-server PORT SESSIONS [FILE]`. It
+//! creates SESSIONS sessions to list, in the SQLite file or in memory.
 
 use bench_common::{AGENT, ANSWER, INSTRUCTION};
 use retain_core::{Content, LlmResponse, SessionLog, State};
@@ -29,23 +29,22 @@ impl Model for MockModel {
 #[tokio::main]
 async fn main() -> Res<()> {
     let mut args = std::env::args().skip(1);
-    let port: u16 = args.next().ok_or("no port")?.parse()?;
-    let listed: u64 = args.next().ok_or("no number of sessions")?.parse()?;
+    let port: u16 = args.next().ok_or("missing argument PORT")?.parse()?;
+    let listed: u64 = args.next().ok_or("missing argument SESSIONS")?.parse()?;
     let sessions: Arc<dyn SessionLog> = match args.next() {
         Some(file) => Arc::new(SqliteSessionService::connect(&format!("sqlite:///{file}")).await?),
         None => Arc::new(InMemorySessionService::new()),
     };
     fill(&sessions, listed).await?;
-    let services = Services {
+    let services = Services::new(
         sessions,
-        memory: Arc::new(InMemoryMemoryService::new()),
-        long_term_memory: None,
-        artifacts: Arc::new(InMemoryArtifactService::new()),
-    };
+        Arc::new(InMemoryMemoryService::new()),
+        Arc::new(InMemoryArtifactService::new()),
+    );
     let agent = LlmAgent::builder(AGENT).model(MockModel);
     let agent = Arc::new(agent.instruction(INSTRUCTION).build()?);
     let apps = Apps::new(services.clone()).with_agent("mock", agent);
-    let server = Arc::new(Server { services, apps });
+    let server = Arc::new(Server::new(services, apps));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     serve(server, listener, std::future::pending()).await?;
     Ok(())

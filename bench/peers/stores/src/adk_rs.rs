@@ -20,7 +20,7 @@ impl AdkRs {
             ..Default::default()
         };
         let found = self.0.get_session(APP, USER, id, config).await?;
-        found.ok_or_else(|| Failure::Error(format!("no session {id}")))
+        found.ok_or_else(|| Failure::Error(format!("session {id:?} not found")))
     }
 }
 

@@ -1,5 +1,5 @@
 //! adk-rust: the `PostgresSessionService` of its session crate. An append names the session
-//! (`append_event_for_identity`); there is no live session, so the counter is kept beside it.
+//! (`append_event_for_identity`) and there is no live session, so this file keeps the counter.
 
 use crate::windows::Service;
 use adk_core::identity::{AdkIdentity, AppName, SessionId, UserId};

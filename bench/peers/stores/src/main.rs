@@ -1,6 +1,6 @@
 //! Sessions on PostgreSQL, one service per variant: "raw" (the floor), "retain", "adk-rs",
-//! "adk-rust". Other peers get a folder; this one gets the URL of an empty database. `windows` has
-//! the windows, which are the same for all.
+//! "adk-rust". Other peers receive a folder; this peer receives the URL of an empty database.
+//! `windows` has the timed work, which is the same for all services.
 
 mod adk_rs;
 mod adk_rust;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use windows::{Service, ServiceStore};
 
-/// Connections of the floor: the default of Retain.
+/// Number of connections of the floor, equal to Retain's default.
 const CONNECTIONS: usize = 20;
 
 struct Stores {
@@ -35,7 +35,7 @@ impl Peer for Stores {
     }
 
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened> {
-        let url = dir.to_str().ok_or("the URL is not text")?;
+        let url = dir.to_str().ok_or("the database URL is not valid UTF-8")?;
         let runtime = self.runtime.clone();
         let store = match variant {
             "raw" => {
@@ -44,7 +44,7 @@ impl Peer for Stores {
             }
             "retain" => {
                 let service = runtime.block_on(retain::Retain::connect(url))?;
-                self.store("this one", service)
+                self.store("this tree", service)
             }
             "adk-rs" => {
                 let service = runtime.block_on(adk_rs::AdkRs::connect(url))?;
@@ -54,7 +54,7 @@ impl Peer for Stores {
                 let service = runtime.block_on(adk_rust::AdkRust::connect(url))?;
                 self.store("2.3.0", service)
             }
-            other => return Err(Failure::Unsupported(format!("no variant {other:?}"))),
+            other => return Err(Failure::Unsupported(format!("unknown variant {other:?}"))),
         };
         // The driver reports the server's settings.
         let durability = String::new();

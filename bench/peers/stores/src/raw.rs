@@ -1,7 +1,7 @@
-//! The raw floor: tokio-postgres, prepared statements, no service layer. An append is one
-//! transaction (a session row update, an event insert, a state upsert) whose statements are
-//! sent together, so that it costs one round trip.
-//! This file fixes the floor: changing it changes what every ratio means.
+//! The raw floor: tokio-postgres with prepared statements, without a service layer. An append is
+//! one transaction (a session row update, an event insert, a state upsert) whose statements are
+//! sent together, so that it costs one round trip. Do not change this file without need, because
+//! all ratios are relative to it.
 
 use crate::windows::Service;
 use bench_common::{APP, BenchEvent, COUNTER, Res, USER, now_seconds};
@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// The floor: a few connections, lent to the first caller that asks.
+/// The floor, with a pool of connections in the order of requests.
 #[derive(Clone)]
 pub struct Raw {
     pool: Arc<Pool>,
@@ -88,26 +88,26 @@ pub struct Raw {
 
 struct Pool {
     free: Mutex<Vec<Connection>>,
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
 /// A connection that returns to the pool on drop.
-struct Lent<'a> {
+struct PooledConnection<'a> {
     connection: Option<Connection>,
     pool: &'a Pool,
-    _turn: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
-impl std::ops::Deref for Lent<'_> {
+impl std::ops::Deref for PooledConnection<'_> {
     type Target = Connection;
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("there until it is dropped")
+        self.connection.as_ref().expect("a connection until drop")
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
-        let mut free = self.pool.free.lock().expect("no panic while it is held");
+        let mut free = self.pool.free.lock().expect("the lock is not poisoned");
         free.extend(self.connection.take());
     }
 }
@@ -121,18 +121,18 @@ impl Raw {
         }
         let pool = Arc::new(Pool {
             free: Mutex::new(free),
-            turns: Semaphore::new(connections),
+            permits: Semaphore::new(connections),
         });
         Ok(Raw { pool })
     }
 
-    async fn lent(&self) -> Res<Lent<'_>> {
-        let turn = self.pool.turns.acquire().await?;
-        let mut free = self.pool.free.lock().expect("no panic while it is held");
-        Ok(Lent {
+    async fn connection_from_pool(&self) -> Res<PooledConnection<'_>> {
+        let permit = self.pool.permits.acquire().await?;
+        let mut free = self.pool.free.lock().expect("the lock is not poisoned");
+        Ok(PooledConnection {
             connection: free.pop(),
             pool: &self.pool,
-            _turn: turn,
+            _permit: permit,
         })
     }
 }
@@ -147,7 +147,7 @@ impl Service for Raw {
     type Live = Live;
 
     async fn create(&self, id: &str) -> Res<()> {
-        let c = self.lent().await?;
+        let c = self.connection_from_pool().await?;
         let row = c
             .client
             .query_one(&c.insert_session, &[&APP, &USER, &id, &now_seconds()])
@@ -160,7 +160,7 @@ impl Service for Raw {
     }
 
     async fn live(&self, id: &str) -> Res<Live> {
-        let c = self.lent().await?;
+        let c = self.connection_from_pool().await?;
         let row = c
             .client
             .query_one(&c.select_session, &[&APP, &USER, &id])
@@ -176,7 +176,7 @@ impl Service for Raw {
         let event = BenchEvent::new(position as u64, now_seconds());
         let body = serde_json::to_vec(&event)?;
         let value = position.to_string().into_bytes();
-        let c = self.lent().await?;
+        let c = self.connection_from_pool().await?;
         let head: Params<3> = [&number, &position, &event.timestamp];
         let row: Params<5> = [&number, &position, &event.id, &event.timestamp, &body];
         let state: Params<3> = [&number, &COUNTER, &value];
@@ -193,7 +193,7 @@ impl Service for Raw {
     }
 
     async fn read(&self, id: &str, newest: Option<u64>) -> Res<(u64, u64)> {
-        let c = self.lent().await?;
+        let c = self.connection_from_pool().await?;
         let row = c
             .client
             .query_one(&c.select_session, &[&APP, &USER, &id])
@@ -220,7 +220,7 @@ impl Service for Raw {
     }
 
     async fn list(&self) -> Res<u64> {
-        let c = self.lent().await?;
+        let c = self.connection_from_pool().await?;
         let mut sessions = Vec::new();
         for row in c.client.query(&c.list, &[&APP, &USER]).await? {
             let value: &[u8] = row.try_get(3)?;

@@ -1,4 +1,5 @@
-//! The timed work, the same for every service: appends by one and by many writers, reads, lists.
+//! The timed work, which is the same for every service: appends of one and of many writers, reads
+//! and lists.
 
 use bench_common::{Deadline, Done, Failure, Meter, Res, Store, Writers};
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// One session service. Every event increments a counter in the state.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// What an append needs to know about its session.
+    /// The state of a session that appends need.
     type Live: Send + 'static;
     /// Create a session whose counter is 0.
     fn create(&self, id: &str) -> impl Future<Output = Res<()>> + Send;
@@ -39,7 +40,7 @@ impl<S: Service> ServiceStore<S> {
         }
     }
 
-    /// Repeat an operation inside the timing.
+    /// Time an operation that runs `times` times.
     fn repeat<F: Future<Output = Res<u64>>>(
         &self,
         times: u64,

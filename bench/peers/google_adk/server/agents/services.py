@@ -1,5 +1,5 @@
-"""Session services that start with the sessions which the suite `server` lists: google-adk's own
-classes, filled before the server listens. `filled-memory://` and `filled-sqlite:///FILE`."""
+"""google-adk's own session services, filled with the sessions that the suite `server` lists before
+the server listens. Their URIs are `filled-memory://` and `filled-sqlite:///FILE`."""
 
 import asyncio
 import os
