@@ -1,4 +1,4 @@
-"""Agents whose model follows a script, so that every run is the same."""
+"""Agents whose model follows a script, so that all runs are equal."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import Field
 
-# google-adk 2 tries to import this in every run, in vain without a2a: slow, and a race in the
-# import lock of Python before 3.11.8.
+# google-adk 2 tries to import this module in every run. Without a2a the import fails, which is slow
+# and triggers a race in the import lock of Python before 3.11.8.
 if importlib.util.find_spec("a2a") is None:
     sys.modules.setdefault("google.adk.agents.remote_a2a_agent", None)  # type: ignore[arg-type]
 
 
-class Script(BaseLlm):
-    """Says one thing after the other: texts, or calls as (name, arguments).
+class ScriptedModel(BaseLlm):
+    """A model that gives one reply after the other: a text, or calls as (name, arguments).
 
-    What each request looked like is kept in `seen`.
+    `seen` has the contents of each request.
     """
 
     model: str = "script"
-    says: list[Any] = Field(default_factory=list)
+    replies: list[Any] = Field(default_factory=list)
     seen: list[list[types.Content]] = Field(default_factory=list)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         self.seen.append([content.model_copy(deep=True) for content in llm_request.contents])
-        said = self.says[len(self.seen) - 1]
-        calls = said if isinstance(said, list) else [said]
-        if stream and isinstance(said, str):
-            for piece in said.split():
+        reply = self.replies[len(self.seen) - 1]
+        calls = reply if isinstance(reply, list) else [reply]
+        if stream and isinstance(reply, str):
+            for piece in reply.split():
                 part = types.Part(text=piece)
                 yield LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
         parts = [
@@ -53,8 +53,8 @@ class Script(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=parts), usage_metadata=usage)
 
 
-def script(*says: Any) -> Script:
-    return Script(says=list(says))
+def script(*replies: Any) -> ScriptedModel:
+    return ScriptedModel(replies=list(replies))
 
 
 async def add_to_cart(item: str, tool_context: ToolContext) -> dict[str, Any]:
@@ -78,7 +78,7 @@ async def write_receipt(tool_context: ToolContext) -> dict[str, Any]:
 
 
 def shop() -> LlmAgent:
-    """Several turns with tools, state in all scopes, and files."""
+    """An agent with several turns, tools, state in all scopes, and files."""
     return LlmAgent(
         name="shop",
         model=script(
@@ -95,8 +95,8 @@ def shop() -> LlmAgent:
     )
 
 
-def handing_over() -> LlmAgent:
-    """A root agent that hands over to another, which then stays in charge."""
+def transferring() -> LlmAgent:
+    """A root agent that transfers to another agent, which then also gets the next messages."""
     billing = LlmAgent(
         name="billing",
         description="bills",
@@ -109,10 +109,10 @@ def handing_over() -> LlmAgent:
 
 
 def pipeline() -> SequentialAgent:
-    """Agents after one another, beside one another and in a loop, that pass on state."""
+    """Sequential, parallel and looping agents that pass on state."""
     draft = LlmAgent(name="draft", model=script("A draft."), output_key="temp:draft")
-    beside = ParallelAgent(
-        name="beside",
+    parallel = ParallelAgent(
+        name="parallel",
         sub_agents=[
             LlmAgent(name=f"critic_{n}", model=script(f"Critique {n}."), output_key=f"critique_{n}")
             for n in range(3)
@@ -131,13 +131,13 @@ def pipeline() -> SequentialAgent:
             )
         ],
     )
-    return SequentialAgent(name="pipeline", sub_agents=[draft, beside, polish])
+    return SequentialAgent(name="pipeline", sub_agents=[draft, parallel, polish])
 
 
-def remembering() -> LlmAgent:
-    """Looks something up in memory."""
+def recalling() -> LlmAgent:
+    """An agent that searches memory."""
     return LlmAgent(
-        name="remembering",
+        name="recalling",
         model=script(("load_memory", {"query": "apples"}), "You like them."),
         tools=[load_memory_tool],
     )

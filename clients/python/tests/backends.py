@@ -1,4 +1,4 @@
-"""The services that the same cases run on, and where they are known to differ."""
+"""The services on which the tests run, and the known differences between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETAIN_BACKENDS = ("retain-volatile", "retain-sqlite")
 
 @dataclass(frozen=True)
 class Backend:
-    """A session service, and an app name that no other case uses."""
+    """A session service, and an app name that no other test uses."""
 
     name: str
     sessions: BaseSessionService
@@ -42,10 +42,10 @@ class Backend:
         return self.kind == "retain"
 
     def expect(self, common: Any, **special: Any) -> Any:
-        """What this service is expected to do, where not all do the same.
+        """Return the expected result for this service, if the services differ.
 
-        `special` is by kind (memory, sqlite, database, retain), by kind and major version of
-        google-adk (sqlite_1), or by version for all services of ADK (adk_1).
+        A key of `special` is a kind (memory, sqlite, database, retain), a kind with a major version
+        of google-adk (sqlite_1), or a version for all services of ADK (adk_1).
         """
         names = [f"{self.kind}_{ADK_MAJOR}", self.kind]
         if not self.is_retain:
@@ -69,7 +69,7 @@ class Backend:
 
 @dataclass(frozen=True)
 class Server:
-    """A Retain server that was started for the tests."""
+    """A Retain server that the tests have started."""
 
     url: str
     process: subprocess.Popen[str]
@@ -85,9 +85,9 @@ class Server:
 
 
 def start_server(folder: Path, *arguments: str, port: int = 0, **environment: str) -> Server:
-    """Starts the binary that RETAIN_BIN names, and waits until it listens."""
+    """Start the binary that RETAIN_BIN names, and wait until it listens."""
     log = folder / f"server-{uuid.uuid4()}.log"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RETAIN_")}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("RETAIN_")}
     with log.open("w") as out:
         process = subprocess.Popen(
             [binary(), "serve", "--port", str(port), *arguments],
@@ -95,23 +95,23 @@ def start_server(folder: Path, *arguments: str, port: int = 0, **environment: st
             stdout=out,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**kept, **environment},
+            env={**inherited, **environment},
         )
     return Server(address(process, log), process, log)
 
 
 def binary() -> str:
-    """The path of the server's binary."""
+    """Return the path of the server's binary."""
     found = os.environ.get("RETAIN_BIN")
     if not found:
         raise RuntimeError(
-            "RETAIN_BIN must name the binary (cargo build gives target/debug/retain)"
+            "RETAIN_BIN must name the server binary; cargo build creates target/debug/retain"
         )
     return str(Path(found).resolve())
 
 
 def address(process: subprocess.Popen[str], log: Path, seconds: float = 60) -> str:
-    """The address that a server says it listens on."""
+    """Return the URL that a server prints at startup."""
     import time
 
     until = time.monotonic() + seconds
@@ -126,11 +126,11 @@ def address(process: subprocess.Popen[str], log: Path, seconds: float = 60) -> s
 
 
 def server_arguments(name: str, folder: Path) -> list[str]:
-    """How the server of this backend is started."""
+    """Return the arguments for the server of this backend."""
     if name == "retain-volatile":
         uris = {"session": "memory://", "memory": "memory://", "artifact": "memory://"}
     else:
-        # Memory and files are where the sessions are, unless something else is said.
+        # By default, memory and artifacts are in the session store.
         uris = {"session": f"sqlite:///{folder / 'retain.db'}"}
     return [f"--{kind}-service-uri={uri}" for kind, uri in uris.items()]
 
@@ -154,7 +154,7 @@ def adk_sessions(name: str) -> Iterator[BaseSessionService]:
 
 
 def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """Another Python process with the same packages."""
+    """Start another Python process with the same packages."""
     here = Path(__file__).parent
     paths = [str(here.parent / "src"), str(here), os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen(

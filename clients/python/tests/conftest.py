@@ -1,4 +1,4 @@
-"""Starts the servers, once for all tests, and gives each case its services."""
+"""Starts each server once for all tests, and provides the services for each test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
-    """The servers by the name of their backend; started when the first case asks."""
+    """The servers by the name of their backend. Each starts when a test first uses it."""
     started = _Servers(tmp_path_factory)
     yield started
     for server in started.values():
@@ -53,7 +53,7 @@ class _Servers(dict[str, Server]):
 async def backend(
     request: pytest.FixtureRequest, servers: dict[str, Server], anyio_backend: str
 ) -> AsyncIterator[Backend]:
-    """Every session service, one after the other."""
+    """Run the test on every session service, one after the other."""
     name: str = request.param
     if name in RETAIN_BACKENDS:
         async with retain_adk.RetainSessionService(servers[name].url) as service:
@@ -68,7 +68,7 @@ async def backend(
 
 @pytest.fixture(params=RETAIN_BACKENDS)
 def url(request: pytest.FixtureRequest, servers: dict[str, Server]) -> str:
-    """The address of a Retain server: a volatile one, then one on SQLite."""
+    """The URL of a Retain server: one in memory, then one on SQLite."""
     return servers[request.param].url
 
 
@@ -76,6 +76,6 @@ def url(request: pytest.FixtureRequest, servers: dict[str, Server]) -> str:
 async def retain(
     url: str, request: pytest.FixtureRequest, anyio_backend: str
 ) -> AsyncIterator[Backend]:
-    """Retain alone."""
+    """Run the test only on Retain."""
     async with retain_adk.RetainSessionService(url) as service:
         yield Backend("retain", service)

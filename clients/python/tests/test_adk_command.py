@@ -1,4 +1,4 @@
-"""`adk web` and `adk api_server` on Retain, started for real with the README's services.yaml."""
+"""Run the real `adk web` and `adk api_server` on Retain with the README's services.yaml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ root_agent = agents.shop()
 
 
 def services_yaml() -> str:
-    """What the README tells to write."""
+    """Return the services.yaml of the README."""
     readme = (HERE.parent / "README.md").read_text()
     (found,) = re.findall(r"```yaml\n(services:\n.*?)```", readme, re.DOTALL)
     return found
@@ -37,7 +37,7 @@ def services_yaml() -> str:
 
 @asynccontextmanager
 async def adk(command: str, folder: Path, url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """ADK's own server with its sessions, memory and files on Retain."""
+    """Run ADK's own server with its sessions, memory and artifacts on Retain."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,7 +83,9 @@ def message(text: str, app: str) -> dict[str, object]:
     }
 
 
-async def test_adk_web_and_api_server(servers: dict[str, object], tmp_path: Path) -> None:
+async def test_adk_web_and_api_server_store_everything_on_retain(
+    servers: dict[str, object], tmp_path: Path
+) -> None:
     url = servers["retain-sqlite"].url
     app = f"shop_{os.getpid()}_{tmp_path.name}".replace("-", "_")
     folder = tmp_path / "agents"
@@ -95,8 +97,8 @@ async def test_adk_web_and_api_server(servers: dict[str, object], tmp_path: Path
 
     async with adk("web", folder, url) as http:
         assert app in (await http.get("/list-apps")).json()
-        made = await http.post(here, json={"sessionId": "s", "state": {"started": True}})
-        assert made.status_code == 200, made.text
+        created = await http.post(here, json={"sessionId": "s", "state": {"started": True}})
+        assert created.status_code == 200, created.text
         for text in ("hello", "an apple"):
             answer = await http.post("/run", json=message(text, app))
             assert answer.status_code == 200, answer.text
@@ -117,14 +119,14 @@ async def test_adk_web_and_api_server(servers: dict[str, object], tmp_path: Path
     assert stored.state == seen["state"]
     assert stored.state["started"] is True
 
-    # Another server, another day: the conversation is still there.
+    # Another server reads the same session.
     async with adk("api_server", folder, url) as http:
         listed = (await http.get(here)).json()
         assert [s["id"] for s in listed] == ["s"]
         again = (await http.get(f"{here}/s")).json()
         assert again["events"] == seen["events"]
-        remembered = await http.patch(f"/apps/{app}/users/ada/memory", json={"sessionId": "s"})
-        assert remembered.is_success, remembered.text
+        ingested = await http.patch(f"/apps/{app}/users/ada/memory", json={"sessionId": "s"})
+        assert ingested.is_success, ingested.text
         assert (await http.delete(f"{here}/s")).status_code == 200
         assert (await http.get(f"{here}/s")).status_code == 404
     memory = retain_adk.RetainMemoryService(url)

@@ -1,4 +1,4 @@
-"""Files beside the conversation: ADK's own services and Retain."""
+"""Artifacts: the same tests on ADK's own services and on Retain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BYTES = bytes(range(256))
 
 @dataclass(frozen=True)
 class Artifacts:
-    """An artifact service, and an app name that no other case uses."""
+    """An artifact service, and an app name that no other test uses."""
 
     name: str
     service: Any
@@ -66,14 +66,14 @@ async def artifacts(
             yield Artifacts(request.param, service, app)
 
 
-async def test_versions_count_from_zero(artifacts: Artifacts) -> None:
+async def test_version_numbers_start_at_zero(artifacts: Artifacts) -> None:
     assert [await artifacts.save("f.txt", text) for text in "abc"] == [0, 1, 2]
     assert await artifacts.load("f.txt") == "c"
     assert [await artifacts.load("f.txt", version=n) for n in range(4)] == ["a", "b", "c", None]
     assert await artifacts.service.list_versions(**artifacts.where("f.txt")) == [0, 1, 2]
 
 
-async def test_what_is_not_there(artifacts: Artifacts) -> None:
+async def test_missing_artifact_is_none(artifacts: Artifacts) -> None:
     where = artifacts.where("nothing")
     assert await artifacts.load("nothing") is None
     assert await artifacts.keys() == []
@@ -83,17 +83,17 @@ async def test_what_is_not_there(artifacts: Artifacts) -> None:
     await artifacts.service.delete_artifact(**where)
 
 
-async def test_bytes_are_exact(artifacts: Artifacts) -> None:
+async def test_bytes_are_stored_exactly(artifacts: Artifacts) -> None:
     part = types.Part(inline_data=types.Blob(data=BYTES * 100, mime_type="image/png"))
     await artifacts.service.save_artifact(**artifacts.where("p.png"), artifact=part)
     loaded = await artifacts.service.load_artifact(**artifacts.where("p.png"))
     assert loaded.inline_data.data == BYTES * 100
     assert loaded.inline_data.mime_type == "image/png"
-    noted = await artifacts.service.get_artifact_version(**artifacts.where("p.png"))
-    assert noted.mime_type == "image/png"
+    version = await artifacts.service.get_artifact_version(**artifacts.where("p.png"))
+    assert version.mime_type == "image/png"
 
 
-async def test_sessions_have_files_of_their_own_and_share_those_of_the_user(
+async def test_sessions_have_own_files_and_share_the_users_files(
     artifacts: Artifacts,
 ) -> None:
     await artifacts.save("own.txt", "1")
@@ -104,7 +104,7 @@ async def test_sessions_have_files_of_their_own_and_share_those_of_the_user(
     assert await artifacts.load("user:shared.txt", session="t") == "2"
     assert await artifacts.load("user:shared.txt", session=None) == "2"
     listed = await artifacts.keys()
-    # ADK lists them with or without the prefix, as the service has it.
+    # ADK's services list user files with or without the prefix.
     assert listed in (["own.txt", "user:shared.txt"], ["own.txt", "shared.txt"])
     if artifacts.is_retain:
         assert await artifacts.keys(None) in (["user:shared.txt"], ["shared.txt"])
@@ -112,7 +112,7 @@ async def test_sessions_have_files_of_their_own_and_share_those_of_the_user(
     assert await artifacts.service.load_artifact(**other) is None
 
 
-async def test_deleting(artifacts: Artifacts) -> None:
+async def test_delete_removes_all_versions_of_a_file(artifacts: Artifacts) -> None:
     for name in ("a", "b", "user:c"):
         await artifacts.save(name, "1")
         await artifacts.save(name, "2")
@@ -125,7 +125,7 @@ async def test_deleting(artifacts: Artifacts) -> None:
     assert await artifacts.save("a", "again") == 0
 
 
-async def test_what_is_noted_of_a_version(artifacts: Artifacts) -> None:
+async def test_version_has_metadata_and_time(artifacts: Artifacts) -> None:
     await artifacts.save("f", "1")
     await artifacts.save("f", "2", custom_metadata={"snake_key": {"camelKey": 1}})
     first, second = await artifacts.service.list_artifact_versions(**artifacts.where("f"))
@@ -135,7 +135,7 @@ async def test_what_is_noted_of_a_version(artifacts: Artifacts) -> None:
     assert second.create_time >= first.create_time > 1_600_000_000
     assert first.canonical_uri != second.canonical_uri
     get = artifacts.service.get_artifact_version
-    # Files of google-adk 1 are as old as the moment they are asked for.
+    # The file service of google-adk 1 reports the time of the request as the creation time.
     no_time = {"create_time"} if artifacts.name == "adk-file" and ADK_MAJOR < 2 else set()
     for found, wanted in (
         (await get(**artifacts.where("f"), version=0), first),
@@ -146,7 +146,7 @@ async def test_what_is_noted_of_a_version(artifacts: Artifacts) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b/c.txt", "ü ß 日本.txt", "100%.txt", "q?x=1&y#z", "a+b"])
-async def test_names_are_names(artifacts: Artifacts, name: str) -> None:
+async def test_unusual_file_names_are_stored_exactly(artifacts: Artifacts, name: str) -> None:
     await artifacts.save(name, "x")
     await artifacts.save(f"user:{name}", "y")
     assert await artifacts.load(name) == "x"
@@ -157,15 +157,15 @@ async def test_names_are_names(artifacts: Artifacts, name: str) -> None:
     assert await artifacts.load(name) is None
 
 
-async def test_a_session_is_needed_for_its_files(artifacts: Artifacts) -> None:
-    if artifacts.name == "adk-file":  # takes it for a file of the user
+async def test_session_file_without_a_session_is_rejected(artifacts: Artifacts) -> None:
+    if artifacts.name == "adk-file":  # stores it as a file of the user
         assert await artifacts.save("f", "x", session=None) == 0
         return
     with pytest.raises(InputValidationError):
         await artifacts.save("f", "x", session=None)
 
 
-async def test_a_part_can_be_given_as_a_map(artifacts: Artifacts) -> None:
+async def test_part_may_be_a_dict(artifacts: Artifacts) -> None:
     if not artifacts.is_retain and ADK_MAJOR < 2:
         return
     await artifacts.service.save_artifact(
@@ -175,7 +175,7 @@ async def test_a_part_can_be_given_as_a_map(artifacts: Artifacts) -> None:
     assert loaded.inline_data.data == b"\xff\xef"
 
 
-async def test_a_part_with_nothing_in_it_is_refused(artifacts: Artifacts) -> None:
+async def test_empty_part_is_rejected(artifacts: Artifacts) -> None:
     with pytest.raises(InputValidationError):
         await artifacts.service.save_artifact(**artifacts.where("f"), artifact=types.Part())
     assert await artifacts.load("f") is None

@@ -1,4 +1,4 @@
-"""The way to the server: addresses, keys, lost answers, event loops."""
+"""The HTTP client: URLs, API keys, lost answers, event loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from retain_adk._client import Client, base_url
         ("retain+https://host:8443", "https://host:8443"),
     ],
 )
-def test_addresses(given: str, wanted: str) -> None:
+def test_base_url_accepts_supported_schemes(given: str, wanted: str) -> None:
     assert base_url(given) == wanted
 
 
@@ -50,7 +50,7 @@ def test_addresses(given: str, wanted: str) -> None:
         "http://h#x",
     ],
 )
-def test_what_is_no_address(given: str) -> None:
+def test_base_url_rejects_invalid_urls(given: str) -> None:
     with pytest.raises(ValueError):
         base_url(given)
 
@@ -63,7 +63,7 @@ def test_what_is_no_address(given: str) -> None:
         retain_adk.RetainArtifactService,
     ],
 )
-def test_services_are_made_as_adk_makes_them(service: Callable[..., object]) -> None:
+def test_services_accept_the_arguments_of_adks_registry(service: Callable[..., object]) -> None:
     service(uri="retain://127.0.0.1:8000", agents_dir="agents", per_agent=True)
     service("http://127.0.0.1:8000", api_key="k", timeout=3)
     with pytest.raises(ValueError, match="once"):
@@ -74,10 +74,10 @@ def test_services_are_made_as_adk_makes_them(service: Callable[..., object]) -> 
 
 @asynccontextmanager
 async def proxy(url: str, fate: Callable[[int], str]) -> AsyncIterator[str]:
-    """A server in front of the real one; `fate` says what happens to each request.
+    """Run a proxy in front of the real server; `fate` chooses what happens to the n-th request.
 
-    pass: hand it on; lose-answer: hand it on and hang up; lose-request: hang up at once;
-    busy: answer 503 itself; slow-down: answer 429.
+    pass: forward it; lose-answer: forward it and disconnect; lose-request: disconnect at once;
+    busy: answer 503; slow-down: answer 429.
     """
     target = urlsplit(url)
     count = 0
@@ -132,60 +132,62 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_client, "_DELAYS", (0.01, 0.01, 0.01, 0.01))
 
 
-def said(text: str) -> Event:
+def user_event(text: str) -> Event:
     content = types.Content(role="user", parts=[types.Part(text=text)])
     return Event(author="user", content=content, actions=EventActions(state_delta={text: 1}))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("bad", ["lose-answer", "lose-request", "busy", "slow-down"])
-async def test_appends_are_exactly_once(retain: Backend, url: str, quick: None, bad: str) -> None:
-    """Whatever happens to two of three requests, each event is stored once."""
+async def test_append_is_stored_once_despite_failures(
+    retain: Backend, url: str, quick: None, bad: str
+) -> None:
+    """Each event is stored once, even if two of three requests fail."""
     await retain.create(session_id="s")
     where = {"app_name": retain.app, "user_id": "ada", "session_id": "s"}
     async with (
-        proxy(url, lambda n: "pass" if n % 3 == 0 else bad) as way,
-        retain_adk.RetainSessionService(way) as service,
+        proxy(url, lambda n: "pass" if n % 3 == 0 else bad) as proxy_url,
+        retain_adk.RetainSessionService(proxy_url) as service,
     ):
         session = await service.get_session(**where)
         assert session is not None
         for n in range(7):
-            await service.append_event(session, said(str(n)))
-        made = await service.create_session(app_name=retain.app, user_id="ada", state={"a": 1})
+            await service.append_event(session, user_event(str(n)))
+        created = await service.create_session(app_name=retain.app, user_id="ada", state={"a": 1})
     got = await retain.get("s")
     assert [e.content.parts[0].text for e in got.events] == list("0123456")
     assert got.events == session.events
     assert got.state == session.state
-    assert (await retain.get(made.id)).state == made.state == {"a": 1}
+    assert (await retain.get(created.id)).state == created.state == {"a": 1}
     assert len(await retain.list()) == 2
 
 
 @pytest.mark.anyio
-async def test_who_asks_too_often_is_slowed_down(
+async def test_rate_limited_request_is_retried_until_the_timeout(
     retain: Backend, url: str, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client retries at the server's rate limit and raises if it does not end."""
+    """The client retries a rate-limited request, and raises after its timeout."""
     session = await retain.create(session_id="s")
     async with (
-        proxy(url, lambda n: "pass" if n % 20 == 0 else "slow-down") as way,
-        retain_adk.RetainSessionService(way) as service,
+        proxy(url, lambda n: "pass" if n % 20 == 0 else "slow-down") as proxy_url,
+        retain_adk.RetainSessionService(proxy_url) as service,
     ):
         for n in range(3):
-            await service.append_event(session, said(str(n)))
-        monkeypatch.setattr(_client, "_PATIENCE", 0.05)
+            await service.append_event(session, user_event(str(n)))
+        monkeypatch.setattr(_client, "_RATE_LIMIT_TIMEOUT", 0.05)
         with pytest.raises(retain_adk.RetainUnavailableError, match="429"):
-            await service.append_event(session, said("3"))
+            await service.append_event(session, user_event("3"))
     assert len((await retain.get("s")).events) == len(session.events) == 3
 
 
 @pytest.mark.anyio
-async def test_a_save_whose_answer_is_lost_is_not_repeated(
+async def test_save_is_not_retried_when_its_answer_is_lost(
     retain: Backend, url: str, quick: None
 ) -> None:
     where = {"app_name": retain.app, "user_id": "ada", "filename": "user:f"}
     async with (
-        proxy(url, lambda n: "lose-answer" if n == 1 else "pass") as way,
-        retain_adk.RetainArtifactService(way) as service,
+        proxy(url, lambda n: "lose-answer" if n == 1 else "pass") as proxy_url,
+        retain_adk.RetainArtifactService(proxy_url) as service,
     ):
         with pytest.raises(retain_adk.RetainUnavailableError):
             await service.save_artifact(**where, artifact=types.Part(text="x"))
@@ -193,13 +195,15 @@ async def test_a_save_whose_answer_is_lost_is_not_repeated(
 
 
 @pytest.mark.anyio
-async def test_an_append_that_fails_changes_nothing(retain: Backend, url: str, quick: None) -> None:
+async def test_failed_append_changes_neither_session_nor_event(
+    retain: Backend, url: str, quick: None
+) -> None:
     session = await retain.create(session_id="s", state={"a": 1})
     async with (
-        proxy(url, lambda n: "lose-request") as way,
-        retain_adk.RetainSessionService(way) as service,
+        proxy(url, lambda n: "lose-request") as proxy_url,
+        retain_adk.RetainSessionService(proxy_url) as service,
     ):
-        event = said("x")
+        event = user_event("x")
         event.actions.state_delta["temp:t"] = 1
         before = (session.model_dump(), event.model_dump())
         with pytest.raises(retain_adk.RetainUnavailableError):
@@ -210,10 +214,10 @@ async def test_an_append_that_fails_changes_nothing(retain: Backend, url: str, q
 
 
 @pytest.mark.anyio
-async def test_a_server_that_is_killed_and_comes_back(
+async def test_writers_lose_nothing_when_the_server_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writers go on where they were; nothing is lost, and nothing is there twice."""
+    """Kill and restart the server while tasks append: each event is stored once and in order."""
     monkeypatch.setattr(_client, "_DELAYS", (0.1,) * 300)
     arguments = server_arguments("retain-sqlite", tmp_path)
     server = await asyncio.to_thread(start_server, tmp_path, *arguments)
@@ -228,7 +232,7 @@ async def test_a_server_that_is_killed_and_comes_back(
                 session = await service.get_session(**where)
                 assert session is not None
                 for n in range(40):
-                    await service.append_event(session, said(f"{who}-{n}"))
+                    await service.append_event(session, user_event(f"{who}-{n}"))
                     stored.append(f"{who}-{n}")
                     if len(stored) in (50, 120):
                         server.process.kill()
@@ -253,13 +257,13 @@ async def test_a_server_that_is_killed_and_comes_back(
 
 
 @pytest.mark.anyio
-async def test_no_server(quick: None) -> None:
+async def test_unreachable_server_is_unavailable(quick: None) -> None:
     async with retain_adk.RetainSessionService("http://127.0.0.1:1", timeout=1) as service:
         with pytest.raises(retain_adk.RetainUnavailableError, match=r"127\.0\.0\.1:1"):
             await service.get_session(app_name="a", user_id="u", session_id="s")
 
 
-async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def answer_not_found(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await one_message(reader)
     body = json.dumps({"detail": "Not Found"}).encode()
     head = f"HTTP/1.1 404 No\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
@@ -269,9 +273,9 @@ async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 @pytest.mark.anyio
-async def test_another_server_is_not_an_empty_store() -> None:
-    """ADK's own server answers 404 to every path of ours; that must not read as "no session"."""
-    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+async def test_server_of_another_kind_raises_instead_of_none() -> None:
+    """A server without Retain's API answers 404, which must not mean that no session exists."""
+    server = await asyncio.start_server(answer_not_found, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with retain_adk.RetainSessionService(url) as service:
         with pytest.raises(retain_adk.RetainError, match="no Retain API"):
@@ -280,7 +284,9 @@ async def test_another_server_is_not_an_empty_store() -> None:
 
 
 @pytest.mark.anyio
-async def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_api_key_is_required_and_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = "test-key-of-the-python-client-0123456789abcdef"
     uris = [f"--{kind}-service-uri=memory://" for kind in ("session", "memory", "artifact")]
     server = await asyncio.to_thread(start_server, tmp_path, *uris, RETAIN_API_KEY=secret)
@@ -300,7 +306,7 @@ async def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         server.stop()
 
 
-def test_each_event_loop_has_connections_of_its_own_and_closes_them(
+def test_each_event_loop_has_its_own_connections_and_closes_them(
     servers: dict[str, object],
 ) -> None:
     client = Client(servers["retain-volatile"].url, None)
@@ -319,10 +325,12 @@ def test_each_event_loop_has_connections_of_its_own_and_closes_them(
             gc.collect()
     assert len({id(http) for http in held}) == 3
     assert all(http.is_closed for http in held)
-    assert len(client._held) == 1  # closed loops are forgotten when the next one comes
+    assert (
+        len(client._connections) == 1
+    )  # entries of closed loops are removed when another loop connects
 
 
-def test_a_service_can_be_used_after_it_was_closed(servers: dict[str, object]) -> None:
+def test_closed_service_connects_again(servers: dict[str, object]) -> None:
     async def use() -> None:
         service = retain_adk.RetainSessionService(servers["retain-volatile"].url)
         for _ in range(2):

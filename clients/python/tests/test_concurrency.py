@@ -1,4 +1,4 @@
-"""Several tasks, threads and processes write at once, and nothing is lost."""
+"""Concurrent tasks, threads and processes lose no events."""
 
 from __future__ import annotations
 
@@ -21,56 +21,63 @@ import asyncio, sys
 from test_concurrency import write
 from retain_adk import RetainSessionService
 
-url, app, who, count = sys.argv[1:]
-asyncio.run(write(RetainSessionService(url), app, who, int(count)))
+url, app, writer, count = sys.argv[1:]
+asyncio.run(write(RetainSessionService(url), app, writer, int(count)))
 """
 
 
-def event_of(who: str, n: int) -> Event:
-    content = types.Content(role="user", parts=[types.Part(text=f"{who} {n}")])
-    delta = {f"own-{who}-{n}": n, f"user:{who}-{n}": n, f"app:{who}-{n}": n, "last": who}
+def event_of(writer: str, n: int) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=f"{writer} {n}")])
+    delta = {
+        f"own-{writer}-{n}": n,
+        f"user:{writer}-{n}": n,
+        f"app:{writer}-{n}": n,
+        "last": writer,
+    }
     return Event(author="user", content=content, actions=EventActions(state_delta=delta))
 
 
-async def write(service: retain_adk.RetainSessionService, app: str, who: str, count: int) -> None:
-    """Appends `count` events through one copy of the session."""
+async def write(
+    service: retain_adk.RetainSessionService, app: str, writer: str, count: int
+) -> None:
+    """Append `count` events through one copy of the session."""
     key = {"app_name": app, "user_id": "ada", "session_id": "s"}
     session = await service.get_session(**key)
     assert session is not None
     known = len(session.events)
     for n in range(count):
-        await service.append_event(session, event_of(who, n))
+        await service.append_event(session, event_of(writer, n))
     assert len(session.events) == known + count
 
 
 def check(session, writers: list[str], count: int) -> None:
-    """Every event is there once, those of each writer in their order, and so is the state."""
+    """Check that each event is stored once, in the order of its writer, with its state."""
     order = defaultdict(list)
     for event in session.events:
-        who, _, n = event.content.parts[0].text.rpartition(" ")
-        order[who].append(int(n))
-    assert dict(order) == {who: list(range(count)) for who in writers}
-    for who in writers:
+        writer, _, n = event.content.parts[0].text.rpartition(" ")
+        order[writer].append(int(n))
+    assert dict(order) == {writer: list(range(count)) for writer in writers}
+    for writer in writers:
         for n in range(count):
             for prefix in ("own-", "user:", "app:"):
-                assert session.state[f"{prefix}{who}-{n}"] == n
+                assert session.state[f"{prefix}{writer}-{n}"] == n
     last = session.events[-1].content.parts[0].text.rpartition(" ")[0]
     assert session.state["last"] == last
 
 
-async def test_many_tasks_with_copies_of_their_own(retain: Backend) -> None:
+async def test_tasks_with_own_session_copies_lose_nothing(retain: Backend) -> None:
     await retain.create(session_id="s")
     writers = [f"task{n}" for n in range(40)]
-    await asyncio.gather(*(write(retain.sessions, retain.app, who, 5) for who in writers))
+    await asyncio.gather(*(write(retain.sessions, retain.app, writer, 5) for writer in writers))
     check(await retain.get("s"), writers, 5)
 
 
-async def test_many_tasks_with_one_session_object(retain: Backend) -> None:
+async def test_tasks_with_a_shared_session_object_lose_nothing(retain: Backend) -> None:
     session = await retain.create(session_id="s")
 
-    async def append(who: str) -> None:
+    async def append(writer: str) -> None:
         for n in range(5):
-            await retain.sessions.append_event(session, event_of(who, n))
+            await retain.sessions.append_event(session, event_of(writer, n))
 
     writers = [f"task{n}" for n in range(40)]
     await asyncio.gather(*map(append, writers))
@@ -80,18 +87,18 @@ async def test_many_tasks_with_one_session_object(retain: Backend) -> None:
     assert {k for k in session.state} == {k for k in stored.state}
 
 
-async def test_threads_share_one_service(retain: Backend) -> None:
+async def test_threads_with_a_shared_service_lose_nothing(retain: Backend) -> None:
     await retain.create(session_id="s")
     failures: list[BaseException] = []
 
-    def run(who: str) -> None:
+    def run(writer: str) -> None:
         try:
-            asyncio.run(write(retain.sessions, retain.app, who, 10))
+            asyncio.run(write(retain.sessions, retain.app, writer, 10))
         except BaseException as error:
             failures.append(error)
 
     writers = [f"thread{n}" for n in range(6)]
-    threads = [threading.Thread(target=run, args=(who,)) for who in writers]
+    threads = [threading.Thread(target=run, args=(writer,)) for writer in writers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -100,19 +107,19 @@ async def test_threads_share_one_service(retain: Backend) -> None:
     check(await retain.get("s"), writers, 10)
 
 
-async def test_several_processes(servers: dict[str, Server]) -> None:
+async def test_processes_lose_nothing(servers: dict[str, Server]) -> None:
     url = servers["retain-sqlite"].url
     retain = Backend("retain", retain_adk.RetainSessionService(url))
     await retain.create(session_id="s")
     writers = [f"process{n}" for n in range(3)]
-    processes = [run_python(WRITER, url, retain.app, who, "25") for who in writers]
+    processes = [run_python(WRITER, url, retain.app, writer, "25") for writer in writers]
     for process in processes:
         out, _ = await asyncio.to_thread(process.communicate, timeout=100)
         assert process.returncode == 0, out
     check(await retain.get("s"), writers, 25)
 
 
-async def test_user_and_app_state_of_many_sessions(retain: Backend) -> None:
+async def test_concurrent_sessions_lose_no_user_or_app_state(retain: Backend) -> None:
     async def append(n: int) -> None:
         session = await retain.create(session_id=f"s{n}", user=f"u{n % 2}")
         for m in range(4):
@@ -127,7 +134,7 @@ async def test_user_and_app_state_of_many_sessions(retain: Backend) -> None:
         assert len([k for k in state if k.startswith("user:")]) == 40
 
 
-async def test_one_of_many_creators_wins(retain: Backend) -> None:
+async def test_exactly_one_of_concurrent_creates_succeeds(retain: Backend) -> None:
     from google.adk.errors.already_exists_error import AlreadyExistsError
 
     made = await asyncio.gather(

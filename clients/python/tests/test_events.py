@@ -1,4 +1,4 @@
-"""Events come back whole, whatever version of ADK wrote them and whichever reads them."""
+"""Events keep all fields, whichever versions of ADK write and read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 BYTES = bytes(range(256))
 
-# A value for each field; a field that is added to ADK fails the test until it has one here.
+# A value for each field. If ADK adds a field, a test fails until the field has a value here.
 EVENT: dict[str, Any] = {
     "id": "event-1",
     "timestamp": 1_700_000_000.123456,
@@ -81,7 +81,7 @@ ACTIONS: dict[str, Any] = {
     "escalate": True,
     "end_of_agent": True,
     "agent_state": {"some_key": {"innerKey": None}},
-    "rewind_before_invocation_id": None,  # has a meaning of its own: see test_runner.py
+    "rewind_before_invocation_id": None,  # a value would rewind the session; see test_runner.py
     "requested_auth_configs": {
         "call-1": {
             "auth_scheme": {"type": "apiKey", "in": "header", "name": "X-Key"},
@@ -137,29 +137,29 @@ def full_event() -> Event:
     return Event(**fields, content=content, actions=EventActions(**actions))
 
 
-def test_the_full_event_is_full() -> None:
+def test_full_event_has_a_value_for_every_field() -> None:
     assert set(Event.model_fields) - set(EVENT) == {"content", "actions"}
     assert set(EventActions.model_fields) <= set(ACTIONS)
 
 
-async def test_no_field_is_lost(backend: Backend) -> None:
+async def test_event_keeps_every_field(backend: Backend) -> None:
     event = full_event()
     session = await backend.create(session_id="s")
     await backend.sessions.append_event(session, event)
     (got,) = (await backend.get("s")).events
-    if backend.expect(True, database_1=False):  # the tables of google-adk 1 have no place for all
-        # ADK's own files make another authentication scheme out of the one that was asked for.
+    if backend.expect(True, database_1=False):  # google-adk 1 has no columns for some fields
+        # ADK's database services return another authentication scheme than the stored one.
         changed = backend.expect(set(), sqlite={"requested_auth_configs"})
         changed = backend.expect(changed, database={"requested_auth_configs"})
-        left_out = {"actions": changed} if changed else None
-        assert got.model_dump(exclude=left_out) == event.model_dump(exclude=left_out)
+        excluded = {"actions": changed} if changed else None
+        assert got.model_dump(exclude=excluded) == event.model_dump(exclude=excluded)
         assert got.content.parts == PARTS
     else:
         assert got.finish_reason is None
     assert session.events == [event]
 
 
-async def test_every_number_of_appends_gives_equal_events(retain: Backend) -> None:
+async def test_appended_events_equal_the_stored_ones(retain: Backend) -> None:
     session = await retain.create(session_id="s")
     events = [full_event().model_copy(update={"id": f"e{n}"}) for n in range(5)]
     for event in events:
@@ -167,7 +167,7 @@ async def test_every_number_of_appends_gives_equal_events(retain: Backend) -> No
     assert (await retain.get("s")).events == events == session.events
 
 
-async def test_fields_of_a_newer_adk_are_kept_and_hurt_nobody(retain: Backend, url: str) -> None:
+async def test_fields_of_a_newer_adk_are_stored_and_not_returned(retain: Backend, url: str) -> None:
     session = await retain.create(session_id="s")
     raw = {
         "id": "new-1",
@@ -199,16 +199,16 @@ async def test_fields_of_a_newer_adk_are_kept_and_hurt_nobody(retain: Backend, u
             assert (event.output, event.isolation_scope) == ({"a": 1}, "scope")
             assert event.node_info.path == "root/a@1"
 
-        # What this version cannot hold is still in the store, also after it has appended.
+        # The store keeps the fields that this version does not know, even after an append.
         await retain.sessions.append_event(got, Event(author="user", invocation_id="e-2"))
         stored = json.loads((await http.get(base)).content)["events"]
     assert [entry["position"] for entry in stored] == [1, 2]
-    kept = stored[0]["event"]
+    stored_event = stored[0]["event"]
     for name, value in raw.items():
         if name != "actions":
-            assert kept[name] == value
-    assert kept["actions"]["stateDelta"] == {"k": {"x": None}}
-    assert kept["actions"]["actionOfTomorrow"] == {"a_b": None}
+            assert stored_event[name] == value
+    assert stored_event["actions"]["stateDelta"] == {"k": {"x": None}}
+    assert stored_event["actions"]["actionOfTomorrow"] == {"a_b": None}
     assert texts_of(await retain.get(session.id)) == ["hello", None]
 
 

@@ -1,4 +1,4 @@
-"""ADK's own Runner on Retain's storage: the same runs as on ADK's in-memory services."""
+"""ADK's own Runner on Retain has the same results as on ADK's in-memory services."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.anyio
 
 
 @dataclass
-class Stage:
-    """A runner and its services, and one conversation."""
+class Conversation:
+    """A runner with its services, and one session."""
 
     runner: Runner
     where: dict[str, str]
@@ -42,7 +42,7 @@ class Stage:
         return await self.runner.session_service.get_session(**self.where)
 
 
-async def stage(agent: Any, url: str | None) -> Stage:
+async def start_conversation(agent: Any, url: str | None) -> Conversation:
     sessions: Any = InMemorySessionService()
     memory: Any = InMemoryMemoryService()
     artifacts: Any = InMemoryArtifactService()
@@ -59,21 +59,21 @@ async def stage(agent: Any, url: str | None) -> Stage:
         memory_service=memory,
         artifact_service=artifacts,
     )
-    return Stage(runner, where)
+    return Conversation(runner, where)
 
 
-def normal(value: Any, names: dict[str, str]) -> Any:
-    """The same for two runs of the same agents: made ids become numbers, times are left out."""
+def normalize(value: Any, names: dict[str, str]) -> Any:
+    """Make the values of two runs equal: number generated ids and remove times."""
     if isinstance(value, dict):
         return {
-            names.setdefault(key, key) if key not in names else names[key]: normal(item, names)
+            names.setdefault(key, key) if key not in names else names[key]: normalize(item, names)
             for key, item in value.items()
             if key not in ("timestamp", "last_update_time")
         }
     if isinstance(value, (list, tuple)):
-        return [normal(item, names) for item in value]
+        return [normalize(item, names) for item in value]
     if isinstance(value, set):
-        return sorted(str(normal(item, names)) for item in value)
+        return sorted(str(normalize(item, names)) for item in value)
     made = re.compile(
         r"(?:e-|adk-|p-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     )
@@ -82,64 +82,67 @@ def normal(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def told(events: list[Event]) -> list[Any]:
+def normalized_events(events: list[Event]) -> list[Any]:
     names: dict[str, str] = {}
-    return [normal(event.model_dump(exclude_none=True), names) for event in events]
+    return [normalize(event.model_dump(exclude_none=True), names) for event in events]
 
 
 def by_author(events: list[Event]) -> list[Event]:
-    """Agents side by side come in any order; each by itself has its own."""
+    """Sort the events of parallel agents, which come in any order, by agent."""
     return sorted(events, key=lambda event: (event.branch or "", event.author))
 
 
 CASES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "shop": (agents.shop, ["hello", "an apple", "a pear, a plum and the receipt"]),
-    "handing_over": (agents.handing_over, ["my bill?", "again?", "back, please"]),
+    "transferring": (agents.transferring, ["my bill?", "again?", "back, please"]),
     "pipeline": (agents.pipeline, ["write"]),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_runs_are_the_same_as_in_memory(url: str, case: str, streaming: bool) -> None:
+async def test_runs_equal_those_on_in_memory_services(url: str, case: str, streaming: bool) -> None:
     make, turns = CASES[case]
     mode = StreamingMode.SSE if streaming else StreamingMode.NONE
-    both = [await stage(make(), None), await stage(make(), url)]
+    both = [await start_conversation(make(), None), await start_conversation(make(), url)]
     yielded: list[list[Event]] = [[], []]
     for text in turns:
         for n, one in enumerate(both):
             yielded[n] += await one.say(text, run_config=RunConfig(streaming_mode=mode))
     sort = by_author if case == "pipeline" else list
-    assert told(sort(yielded[0])) == told(sort(yielded[1]))
+    assert normalized_events(sort(yielded[0])) == normalized_events(sort(yielded[1]))
     in_memory, stored = [await one.session() for one in both]
-    assert told(sort(in_memory.events)) == told(sort(stored.events))
+    assert normalized_events(sort(in_memory.events)) == normalized_events(sort(stored.events))
     assert in_memory.state == stored.state
     assert not any(event.partial for event in stored.events)
     assert any(event.partial for event in yielded[1]) == streaming
-    # What was yielded is what is stored.
+    # The runner yields exactly the stored events.
     final = [event.id for event in yielded[1] if not event.partial]
     assert [event.id for event in stored.events if event.author != "user"] == final
     for key in ("artifact_service", "session_service", "memory_service"):
         await getattr(both[1].runner, key).close()
 
 
-async def test_the_model_sees_the_same(url: str) -> None:
+async def test_model_receives_the_same_requests(url: str) -> None:
     seen = []
     for place in (None, url):
         agent = agents.shop()
-        one = await stage(agent, place)
+        one = await start_conversation(agent, place)
         for text in CASES["shop"][1]:
             await one.say(text)
         names: dict[str, str] = {}
         seen.append(
-            [normal([c.model_dump(exclude_none=True) for c in r], names) for r in agent.model.seen]
+            [
+                normalize([c.model_dump(exclude_none=True) for c in r], names)
+                for r in agent.model.seen
+            ]
         )
     assert seen[0] == seen[1]
     assert len(seen[0]) == 6
 
 
-async def test_state_and_files_after_the_shop(url: str) -> None:
-    one = await stage(agents.shop(), url)
+async def test_tools_store_state_and_files(url: str) -> None:
+    one = await start_conversation(agents.shop(), url)
     for text in CASES["shop"][1]:
         await one.say(text)
     session = await one.session()
@@ -156,14 +159,14 @@ async def test_state_and_files_after_the_shop(url: str) -> None:
     assert loaded.inline_data.data.decode().startswith("apple")
 
 
-async def test_a_conversation_goes_on_in_another_process(url: str) -> None:
-    """Nothing is in the runner: each turn has a new one, with new services."""
-    first = await stage(agents.handing_over(), url)
+async def test_conversation_continues_with_a_new_runner(url: str) -> None:
+    """A runner keeps no data: a new runner with new services continues the session."""
+    first = await start_conversation(agents.transferring(), url)
     await first.say("my bill?")
-    agent = agents.handing_over()
+    agent = agents.transferring()
     billing = agent.sub_agents[0]
     billing.model = agents.script("It is still 3.")
-    second = Stage(
+    second = Conversation(
         Runner(
             app_name=first.where["app_name"],
             agent=agent,
@@ -172,15 +175,17 @@ async def test_a_conversation_goes_on_in_another_process(url: str) -> None:
         first.where,
     )
     (answer,) = [e for e in await second.say("again?") if e.is_final_response()]
-    assert answer.author == "billing"  # who was in charge is known from the events
-    said = [part.text for content in billing.model.seen[0] for part in content.parts if part.text]
-    assert said[0] == "my bill?"
-    assert said[-1] == "again?"
+    assert answer.author == "billing"  # the events determine the active agent
+    received = [
+        part.text for content in billing.model.seen[0] for part in content.parts if part.text
+    ]
+    assert received[0] == "my bill?"
+    assert received[-1] == "again?"
 
 
-async def test_what_one_session_said_is_remembered_in_another(url: str) -> None:
-    agent = agents.remembering()
-    one = await stage(agent, url)
+async def test_memory_of_one_session_is_found_in_another(url: str) -> None:
+    agent = agents.recalling()
+    one = await start_conversation(agent, url)
     earlier = {**one.where, "session_id": "earlier"}
     sessions, memory = one.runner.session_service, one.runner.memory_service
     session = await sessions.create_session(**earlier)
@@ -197,8 +202,8 @@ async def test_what_one_session_said_is_remembered_in_another(url: str) -> None:
     assert "I like apples most." in str(answer)
 
 
-async def test_rewind(url: str) -> None:
-    one = await stage(agents.shop(), url)
+async def test_rewind_restores_state_and_keeps_events(url: str) -> None:
+    one = await start_conversation(agents.shop(), url)
     for text in CASES["shop"][1][:2]:
         await one.say(text)
     before = await one.session()
@@ -212,16 +217,16 @@ async def test_rewind(url: str) -> None:
     assert after.state.get("cart") is None
     assert after.state["last_answer"] == "Welcome."
     assert after.state["user:items"] == 1
-    # ADK forgets the state that the session was made with; Retain restores it.
+    # ADK loses the initial state of the session; Retain restores it.
     assert after.state["started"] is True
 
 
-def test_the_synchronous_runner(url: str) -> None:
-    """`Runner.run` has an event loop of its own for every call."""
+def test_synchronous_runner_uses_an_event_loop_per_call(url: str) -> None:
+    """`Runner.run` starts an event loop for each call."""
     import asyncio
 
-    async def make() -> Stage:
-        return await stage(agents.shop(), url)
+    async def make() -> Conversation:
+        return await start_conversation(agents.shop(), url)
 
     one = asyncio.run(make())
     for text in CASES["shop"][1][:2]:
@@ -231,11 +236,11 @@ def test_the_synchronous_runner(url: str) -> None:
     assert asyncio.run(one.session()).state["cart"] == ["apple"]
 
 
-async def test_runs_side_by_side_in_one_session(url: str) -> None:
-    """What ADK's database services answer with a stale session."""
+async def test_concurrent_runs_of_one_session_succeed(url: str) -> None:
+    """ADK's database services fail here, because the session is stale."""
     import asyncio
 
-    one = await stage(agents.shop(), url)
+    one = await start_conversation(agents.shop(), url)
     runners = []
     for n in range(6):
         agent = agents.LlmAgent(name="shop", model=agents.script(f"answer {n}"))
@@ -244,7 +249,7 @@ async def test_runs_side_by_side_in_one_session(url: str) -> None:
             Runner(app_name=one.where["app_name"], agent=agent, session_service=sessions)
         )
     await asyncio.gather(
-        *(Stage(runner, one.where).say(f"question {n}") for n, runner in enumerate(runners))
+        *(Conversation(runner, one.where).say(f"question {n}") for n, runner in enumerate(runners))
     )
     events = (await one.session()).events
     texts = [event.content.parts[0].text for event in events if event.content]
@@ -255,8 +260,8 @@ async def test_runs_side_by_side_in_one_session(url: str) -> None:
 
 if ADK_MAJOR >= 2:
 
-    async def test_an_app_with_summaries(url: str) -> None:
-        """Compaction writes events through the service like everybody else."""
+    async def test_compaction_stores_summaries(url: str) -> None:
+        """ADK's compaction appends its summaries through the session service."""
         from google.adk.apps import App
         from google.adk.apps.app import EventsCompactionConfig
         from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
@@ -271,7 +276,7 @@ if ADK_MAJOR >= 2:
         sessions = retain_adk.RetainSessionService(url)
         where = {"app_name": name, "user_id": "ada", "session_id": "s"}
         await sessions.create_session(**where)
-        one = Stage(Runner(app=app, session_service=sessions), where)
+        one = Conversation(Runner(app=app, session_service=sessions), where)
         for n in range(4):
             await one.say(f"question {n}")
         sums = [e.actions.compaction for e in (await one.session()).events if e.actions.compaction]

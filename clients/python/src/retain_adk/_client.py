@@ -19,16 +19,16 @@ API_KEY_VARIABLE = "RETAIN_API_KEY"
 DEFAULT_PORT = 8000
 DEFAULT_TIMEOUT = 30.0
 
-# Delays before the second, third … attempt; long enough for a server restart.
+# Delays in seconds before the second, third … attempt; long enough for a server restart.
 _DELAYS = (0.1, 0.3, 0.9, 2.7)
-# Seconds to keep retrying after 429 before raising.
-_PATIENCE = 60.0
+# Seconds during which the client retries after 429.
+_RATE_LIMIT_TIMEOUT = 60.0
 _LONGEST_WAIT = 10.0
 _LONGEST_CONNECT = 5.0
 
-# Nothing was sent: trying again is always safe.
+# Nothing was sent, so a retry is always safe.
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# The request may have been carried out, and the answer lost.
+# The server may have executed the request before the answer was lost.
 _UNKNOWN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.TimeoutException)
 _BUSY = {502, 503, 504}
 
@@ -78,7 +78,7 @@ def _segment(name: str) -> str:
         raise RetainRequestError(f"invalid name {name!r}: it is not valid Unicode text") from None
 
 
-def named(what: str, name: str) -> str:
+def require_name(what: str, name: str) -> str:
     """Return `name`; raise if it is empty."""
     if not name:
         raise RetainRequestError(f"{what} must not be empty")
@@ -103,7 +103,7 @@ class Client:
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._held: dict[
+        self._connections: dict[
             asyncio.AbstractEventLoop,
             tuple[httpx.AsyncClient, AsyncGenerator[None, None]],
         ] = {}
@@ -120,7 +120,7 @@ class Client:
         try:
             return await self.call("GET", app, below, params=params)
         except RetainError as error:
-            # The code matters, not the status: another server answers 404 to every path.
+            # Check the code and not the status: a server of another kind answers 404 to any path.
             if error.code == absent:
                 return None
             raise
@@ -139,11 +139,11 @@ class Client:
 
         `repeatable` means that sending the request twice has the same effect as once.
         """
-        url = f"{self.url}/api/v1/apps/{path(named('app name', app))}/{below}"
+        url = f"{self.url}/api/v1/apps/{path(require_name('app name', app))}/{below}"
         given = {key: value for key, value in (params or {}).items() if value is not None}
         headers = {} if body is None else {"content-type": "application/json"}
         delays = iter(_DELAYS)
-        patient_until = asyncio.get_running_loop().time() + _PATIENCE
+        deadline = asyncio.get_running_loop().time() + _RATE_LIMIT_TIMEOUT
         while True:
             client = await self._client()
             wait: float | None = None
@@ -155,50 +155,50 @@ class Client:
                 if repeatable or isinstance(error, _UNSENT):
                     wait = next(delays, None)
                 if wait is None:
-                    said = str(error) or type(error).__name__
+                    cause = str(error) or type(error).__name__
                     raise RetainUnavailableError(
-                        f"no answer from the Retain server at {self.url}: {said}"
+                        f"no answer from the Retain server at {self.url}: {cause}"
                     ) from error
             else:
                 if answer.status_code == 429:
-                    is_patient = asyncio.get_running_loop().time() < patient_until
-                    wait = _asked_to_wait(answer, _DELAYS[0]) if is_patient else None
+                    can_wait = asyncio.get_running_loop().time() < deadline
+                    wait = _retry_delay(answer, _DELAYS[0]) if can_wait else None
                 elif repeatable and answer.status_code in _BUSY:
                     wait = next(delays, None)
                 if wait is None:
-                    return _checked(answer)
+                    return _success_content(answer)
             # Jitter, so that rejected clients do not retry at the same moment.
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
 
     async def close(self) -> None:
         """Close the connections of this event loop. Those of other loops end with their loop."""
         with self._lock:
-            held = self._held.pop(asyncio.get_running_loop(), None)
-        if held is not None:
-            await held[1].aclose()
+            connection = self._connections.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection[1].aclose()
 
     async def _client(self) -> httpx.AsyncClient:
         """Return the HTTP client of the running event loop; connections belong to a loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            held = self._held.get(loop)
-            if held is not None:
-                return held[0]
-            for gone in [other for other in self._held if other.is_closed()]:
-                del self._held[gone]
+            connection = self._connections.get(loop)
+            if connection is not None:
+                return connection[0]
+            for gone in [other for other in self._connections if other.is_closed()]:
+                del self._connections[gone]
             client = httpx.AsyncClient(
                 headers=self._headers,
-                # Loading certificates is slow, and http needs none.
+                # Do not load certificates for http, because that is slow.
                 verify=self.url.startswith("https:"),
-                # Tasks wait for a free connection without a timeout.
+                # A task waits for a free connection of the pool without a timeout.
                 timeout=httpx.Timeout(
                     self._timeout, connect=min(self._timeout, _LONGEST_CONNECT), pool=None
                 ),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
             )
             closer = _close_at_the_end(client)
-            self._held[loop] = (client, closer)
-        # The loop closes a started generator before it ends itself.
+            self._connections[loop] = (client, closer)
+        # The event loop closes a started generator when it ends.
         await closer.__anext__()
         return client
 
@@ -210,21 +210,21 @@ async def _close_at_the_end(client: httpx.AsyncClient) -> AsyncGenerator[None, N
         await client.aclose()
 
 
-def _asked_to_wait(answer: httpx.Response, delay: float) -> float:
+def _retry_delay(answer: httpx.Response, delay: float) -> float:
     try:
-        asked = float(answer.headers.get("retry-after", ""))
+        requested = float(answer.headers.get("retry-after", ""))
     except ValueError:
         return delay
-    return min(max(asked, delay), _LONGEST_WAIT)
+    return min(max(requested, delay), _LONGEST_WAIT)
 
 
-def _checked(answer: httpx.Response) -> bytes:
+def _success_content(answer: httpx.Response) -> bytes:
     if answer.is_success:
         return answer.content
     problem = _problem(answer)
     if answer.status_code == 404 and not problem:
         where = answer.request.url.copy_with(raw_path=b"/")
-        raise RetainError(f"there is no Retain API at {where}", status=404)
+        raise RetainError(f"no Retain API at {where}; check the server URL", status=404)
     raise error_for(answer.status_code, problem, answer.text)
 
 

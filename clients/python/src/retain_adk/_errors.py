@@ -1,4 +1,4 @@
-"""What can go wrong, by what a caller can do next."""
+"""The errors of the client, one class for each reaction of a caller."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from google.adk.errors.input_validation_error import InputValidationError
 if TYPE_CHECKING:
 
     class SessionNotFoundError(ValueError):
-        """There is no such session, or it was deleted or has expired."""
+        """The session does not exist, was deleted or has expired."""
 
 else:
     try:
         from google.adk.errors.session_not_found_error import SessionNotFoundError
-    except ImportError:  # google-adk before 2.0 has no name for it, and raises a ValueError.
+    except ImportError:  # google-adk before 2.0 raises a plain ValueError instead.
 
         class SessionNotFoundError(ValueError):
-            """There is no such session, or it was deleted or has expired."""
+            """The session does not exist, was deleted or has expired."""
 
 
 class RetainError(Exception):
-    """The server refused, failed or could not be asked.
+    """The server rejected the request, failed or was unreachable.
 
     Attributes:
         status: The HTTP status, if there was an answer.
-        code: The server's word for the kind of problem, if it has one.
-        problem: The whole problem document (RFC 9457), empty if there was none.
+        code: The server's error code, such as `session_not_found`, if the answer has one.
+        problem: The complete problem document (RFC 9457); empty if there was none.
     """
 
     def __init__(
@@ -45,27 +45,27 @@ class RetainError(Exception):
 
 
 class RetainUnavailableError(RetainError):
-    """The server could not be reached, or kept failing. Trying again later may help."""
+    """The server was unreachable or kept failing. A later retry may succeed."""
 
 
 class RetainAccessError(RetainError):
-    """No key, a wrong one, or one that may not do this."""
+    """The API key is missing, invalid, or lacks the permission."""
 
 
 class RetainRequestError(RetainError, InputValidationError):
-    """The server cannot take the input as it is. Also ADK's `InputValidationError`."""
+    """The server rejected the input as invalid. Also ADK's `InputValidationError`."""
 
 
 class RetainConflictError(RetainError):
-    """What was sent does not fit what is stored, such as another event under a known id."""
+    """The request contradicts stored data, such as a known event id with another body."""
 
 
 class RetainUnsupportedError(RetainError, NotImplementedError):
-    """The server's storage cannot do this at all."""
+    """The server's store does not support the operation."""
 
 
 def error_for(status: int, problem: dict[str, Any], text: str) -> RetainError:
-    """The error that an answer with this status means."""
+    """Return the error for an answer with this status."""
     kinds: dict[int, type[RetainError]] = {
         400: RetainRequestError,
         401: RetainAccessError,
@@ -80,6 +80,6 @@ def error_for(status: int, problem: dict[str, Any], text: str) -> RetainError:
         503: RetainUnavailableError,
         504: RetainUnavailableError,
     }
-    said = problem.get("detail") or problem.get("title") or text[:300] or "no explanation"
+    detail = problem.get("detail") or problem.get("title") or text[:300] or "the answer has no text"
     kind = kinds.get(status, RetainError)
-    return kind(f"{said} (HTTP {status})", status=status, problem=problem)
+    return kind(f"{detail} (HTTP {status})", status=status, problem=problem)

@@ -1,6 +1,6 @@
-"""Between ADK's objects and the JSON of the server, without loss.
+"""Converts ADK's objects to the JSON of the server and back, without loss.
 
-Objects are written in ADK's HTTP form: camelCase, no nulls in fields, nulls in free maps kept.
+The JSON has the form of ADK's HTTP API: camelCase, no null fields, but nulls in free maps.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
 
-class StoredEvent(_Answer):
-    """An event and where it stands in the log."""
+class StoredEvent(_Response):
+    """An event and its position in the log."""
 
     position: int
     event: Event
 
 
-class StoredSession(_Answer):
-    """A session as the server has it."""
+class StoredSession(_Response):
+    """A session as the server returns it."""
 
     id: str
     app_name: str
@@ -49,7 +49,7 @@ class StoredSession(_Answer):
     events: list[StoredEvent] = Field(default_factory=list)
 
     def to_session(self) -> Session:
-        """The object that ADK works with."""
+        """Return the session as ADK's object."""
         return Session(
             id=self.id,
             app_name=self.app_name,
@@ -60,42 +60,42 @@ class StoredSession(_Answer):
         )
 
 
-class Appended(_Answer):
-    """What an append came to."""
+class AppendReceipt(_Response):
+    """The result of an append."""
 
     last_update_time: float
 
 
-class SessionPage(_Answer):
-    """Some of the sessions, and where the others begin."""
+class SessionPage(_Response):
+    """A page of a session list; `next` is the cursor of the next page."""
 
     sessions: list[StoredSession]
     next: str | None = None
 
 
-class UserState(_Answer):
-    """A user's state, without prefixes."""
+class UserState(_Response):
+    """The state of a user, without key prefixes."""
 
     state: dict[str, Any]
 
 
-class FoundMemory(_Answer):
-    """A memory that answers a question."""
+class MemoryHit(_Response):
+    """One memory of a search result."""
 
     memory: MemoryEntry
 
 
-class FoundMemories(_Answer):
-    """What answers a question, the best first."""
+class MemoryHits(_Response):
+    """The result of a memory search, best first."""
 
-    memories: list[FoundMemory]
+    memories: list[MemoryHit]
 
 
-def read(model: type[M], text: bytes) -> M:
-    """Reads an answer.
+def parse(model: type[M], text: bytes) -> M:
+    """Parse an answer.
 
-    A newer ADK may have written fields that the installed one refuses. They are left out here and
-    stay in the store; the rest of the session can still be read.
+    A newer ADK may have written fields that the installed version rejects. The result leaves them
+    out, so that the rest of the session can be read; the store keeps them.
     """
     while True:
         try:
@@ -104,16 +104,16 @@ def read(model: type[M], text: bytes) -> M:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             unknown = [e["loc"] for e in found if e["type"] == "extra_forbidden"]
             value = json.loads(text)
-            if not sum(_drop(value, where) for where in unknown):
+            if not sum(_drop_field(value, where) for where in unknown):
                 raise
             text = json.dumps(value).encode()
 
 
-def _drop(value: Any, where: tuple[int | str, ...]) -> bool:
-    """Takes the field out that an error names; true if it was there."""
-    *above, last = where
-    for step in above:
-        # Steps outside the data name a branch of a union.
+def _drop_field(value: Any, where: tuple[int | str, ...]) -> bool:
+    """Remove the field that an error names; return whether it existed."""
+    *parents, last = where
+    for step in parents:
+        # A step that is not in the data names a branch of a union.
         if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
         elif isinstance(value, dict) and step in value:
@@ -125,23 +125,23 @@ def _drop(value: Any, where: tuple[int | str, ...]) -> bool:
 
 
 def without_temp(delta: dict[str, Any]) -> dict[str, Any]:
-    """What is stored of a delta or of the state of a new session."""
+    """Return a delta or an initial state without `temp:` keys, which are not stored."""
     return {key: value for key, value in delta.items() if not key.startswith(State.TEMP_PREFIX)}
 
 
 def event_json(event: Event) -> bytes:
-    """The event as it is stored: without `temp:` keys."""
-    with _writing("the event"):
-        kept = without_temp(event.actions.state_delta) if event.actions else {}
+    """Return the event as JSON, as it is stored: without `temp:` keys."""
+    with _serialization_errors("the event"):
+        stored = without_temp(event.actions.state_delta) if event.actions else {}
         if event.actions and event.actions.state_delta:
-            # ADK has base64 in the event and text in the state that comes of it. Here there is one
-            # value for both, and the state is what agents read.
-            event = _with_delta(event, _with_text_for_bytes(kept))
+            # ADK writes bytes as base64 in an event's state delta, but as text in the session's state.
+            # Retain stores one value for both. Send text, because agents read the state.
+            event = _with_delta(event, _with_text_for_bytes(stored))
         try:
             return _object_json(event)
         except PydanticSerializationError:
-            # Newer ADKs do this themselves: what has no JSON form is stored as its text.
-            return _object_json(_with_delta(event, json.loads(state_json(kept))))
+            # As newer versions of ADK do, store values without a JSON form as text.
+            return _object_json(_with_delta(event, json.loads(state_json(stored))))
 
 
 def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
@@ -150,8 +150,8 @@ def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
 
 
 def state_json(state: dict[str, Any]) -> bytes:
-    """A state as JSON; as ADK does it, what has no JSON form is stored as its text."""
-    with _writing("the state"):
+    """Return a state as JSON. As in ADK, values without a JSON form become text."""
+    with _serialization_errors("the state"):
         plain_state = _with_text_for_bytes(state)
         try:
             return to_json(plain_state, inf_nan_mode="null")
@@ -162,10 +162,9 @@ def state_json(state: dict[str, Any]) -> bytes:
 
 
 def _with_text_for_bytes(value: Any) -> Any:
-    """The value with text in the place of bytes, as ADK has it in its states.
+    """Return the value with text instead of bytes, as in ADK's states.
 
-    ADK's services raise for bytes that are not text. They are encoded as ADK encodes bytes in
-    events.
+    Bytes that are not UTF-8, for which ADK's services raise, become base64, as in ADK's events.
     """
     if isinstance(value, (bytes, bytearray)):
         try:
@@ -183,21 +182,21 @@ def _with_text_for_bytes(value: Any) -> Any:
 
 
 @contextmanager
-def _writing(what: str) -> Iterator[None]:
-    """Tells who called, in this package's words, that something cannot be sent."""
+def _serialization_errors(what: str) -> Iterator[None]:
+    """Convert an error of serialization to a `RetainRequestError`."""
     try:
         yield
     except RetainRequestError:
         raise
     except (ValueError, RecursionError) as error:
-        # Pydantic's error is a ValueError too; circles and great depth are told by the others.
+        # Pydantic's error is a ValueError; circular and deeply nested values raise the others.
         message = f"{what} cannot be written as JSON, so nothing was sent: {error}"
         raise RetainRequestError(message) from error
 
 
 def object_json(model: BaseModel) -> bytes:
-    """One of ADK's or the API's objects as JSON."""
-    with _writing(f"the {type(model).__name__}"):
+    """Return an object of ADK or of the API as JSON."""
+    with _serialization_errors(f"the {type(model).__name__}"):
         return _object_json(model)
 
 
@@ -205,24 +204,24 @@ def _object_json(model: BaseModel) -> bytes:
     return model.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def body(**members: bytes | None) -> bytes:
-    """A JSON object of members that are JSON already; those that are None are left out."""
-    given = [
+def json_object(**members: bytes | None) -> bytes:
+    """Return a JSON object of members that are already JSON, without those that are None."""
+    encoded = [
         json.dumps(to_camel(name)).encode() + b":" + value
         for name, value in members.items()
         if value is not None
     ]
-    return b"{" + b",".join(given) + b"}"
+    return b"{" + b",".join(encoded) + b"}"
 
 
-def array(items: list[bytes]) -> bytes:
-    """A JSON array of items that are JSON already."""
+def json_array(items: list[bytes]) -> bytes:
+    """Return a JSON array of items that are already JSON."""
     return b"[" + b",".join(items) + b"]"
 
 
-def plain(value: object) -> bytes | None:
-    """A plain value as JSON; None stays None."""
+def json_value(value: object) -> bytes | None:
+    """Return a plain value as JSON, or None for None."""
     if value is None:
         return None
-    with _writing("a value"):
+    with _serialization_errors("a value"):
         return to_json(value, inf_nan_mode="null", by_alias=True)

@@ -1,4 +1,4 @@
-"""Files beside the conversation: `RetainArtifactService`."""
+"""Artifacts: `RetainArtifactService`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from google.genai import types
 from pydantic import BaseModel
 
 from . import _wire
-from ._client import DEFAULT_TIMEOUT, Client, named, path
+from ._client import DEFAULT_TIMEOUT, Client, path, require_name
 
-# What the server calls a file or a version that is not there.
+# The server's error code for a missing file or version.
 _ARTIFACT_NOT_FOUND = "artifact_not_found"
 
 
@@ -25,7 +25,7 @@ class _Versions(BaseModel):
 
 
 class RetainArtifactService(BaseArtifactService):
-    """Versioned files, kept by a Retain server.
+    """ADK artifacts on a Retain server: versioned files.
 
     A file belongs to a session, or to the user if its name begins with `user:`.
     """
@@ -39,7 +39,7 @@ class RetainArtifactService(BaseArtifactService):
         timeout: float = DEFAULT_TIMEOUT,
         **_options: Any,
     ) -> None:
-        """Makes the service; the arguments are those of `RetainSessionService`."""
+        """Create the service; the arguments are those of `RetainSessionService`."""
         self._client = Client(url, uri, api_key=api_key, timeout=timeout)
 
     async def save_artifact(
@@ -52,21 +52,21 @@ class RetainArtifactService(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Keeps a new version and returns its number; the first is 0."""
+        """Save a new version and return its number; the first is 0."""
         part = types.Part.model_validate(artifact) if isinstance(artifact, dict) else artifact
         answer = await self._client.call(
             "POST",
             app_name,
             _scope(user_id, session_id),
-            body=_wire.body(
-                filename=_wire.plain(filename),
+            body=_wire.json_object(
+                filename=_wire.json_value(filename),
                 artifact=_wire.object_json(part),
-                custom_metadata=_wire.plain(custom_metadata),
+                custom_metadata=_wire.json_value(custom_metadata),
             ),
-            # Saved twice would be two versions.
+            # A retry could save a second version.
             repeatable=False,
         )
-        return _wire.read(ArtifactVersion, answer).version
+        return _wire.parse(ArtifactVersion, answer).version
 
     async def load_artifact(
         self,
@@ -77,7 +77,7 @@ class RetainArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """A version of the file, the newest by default."""
+        """Load a version of the file, the newest by default; None if it does not exist."""
         if version is not None and version < 0:
             return None
         answer = await self._client.find(
@@ -86,19 +86,19 @@ class RetainArtifactService(BaseArtifactService):
             params={"name": filename, "version": version},
             absent=_ARTIFACT_NOT_FOUND,
         )
-        return None if answer is None else _wire.read(types.Part, answer)
+        return None if answer is None else _wire.parse(types.Part, answer)
 
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
     ) -> list[str]:
-        """The names of the session's files and the user's, or of the user's alone."""
+        """List the names of the session's and the user's files; without a session, the user's."""
         answer = await self._client.call("GET", app_name, _scope(user_id, session_id))
-        return _wire.read(_Names, answer).names
+        return _wire.parse(_Names, answer).names
 
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Deletes the file with all of its versions; nothing happens if there is none."""
+        """Delete the file with all its versions; do nothing if it does not exist."""
         await self._client.call(
             "DELETE",
             app_name,
@@ -109,7 +109,7 @@ class RetainArtifactService(BaseArtifactService):
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """The numbers of the versions that there are."""
+        """List the version numbers of the file."""
         versions = await self.list_artifact_versions(
             app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
         )
@@ -118,14 +118,14 @@ class RetainArtifactService(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """The versions that there are, with what is noted of each."""
+        """List the versions of the file with their metadata."""
         answer = await self._client.call(
             "GET",
             app_name,
             f"{_scope(user_id, session_id)}/versions",
             params={"name": filename},
         )
-        return _wire.read(_Versions, answer).versions
+        return _wire.parse(_Versions, answer).versions
 
     async def get_artifact_version(
         self,
@@ -136,7 +136,7 @@ class RetainArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """What is noted of a version, the newest by default."""
+        """Return the metadata of a version, the newest by default; None if it does not exist."""
         if version is not None and version < 0:
             return None
         answer = await self._client.find(
@@ -145,7 +145,7 @@ class RetainArtifactService(BaseArtifactService):
             params={"name": filename, "version": version},
             absent=_ARTIFACT_NOT_FOUND,
         )
-        return None if answer is None else _wire.read(ArtifactVersion, answer)
+        return None if answer is None else _wire.parse(ArtifactVersion, answer)
 
     async def close(self) -> None:
         """Close the connections of this event loop; otherwise they end with the loop."""
@@ -164,7 +164,7 @@ class RetainArtifactService(BaseArtifactService):
 
 
 def _scope(user_id: str, session_id: str | None) -> str:
-    user = f"users/{path(named('user id', user_id))}"
+    user = f"users/{path(require_name('user id', user_id))}"
     if session_id is None:
         return f"{user}/artifacts"
-    return f"{user}/sessions/{path(named('session id', session_id))}/artifacts"
+    return f"{user}/sessions/{path(require_name('session id', session_id))}/artifacts"

@@ -1,4 +1,4 @@
-"""Memory beyond one conversation: `RetainMemoryService`."""
+"""Long-term memory: `RetainMemoryService`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from . import _wire
-from ._client import DEFAULT_TIMEOUT, Client, named, path
+from ._client import DEFAULT_TIMEOUT, Client, path, require_name
 
-# Maximum size of a request, unless a single event is larger; servers limit bodies.
+# Maximum size of a request in bytes, because servers limit it. A single event may be larger.
 _BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
@@ -35,22 +35,22 @@ class RetainMemoryService(BaseMemoryService):
         self._client = Client(url, uri, api_key=api_key, timeout=timeout)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Ingest the session's events; the session may be stored anywhere.
+        """Ingest the session's events. The server need not have the session.
 
-        A session may be added again after it has grown.
+        Ingesting a session again adds only its new events.
         """
         batches = _batches(session.events)
-        whole = _wire.body(
-            id=_wire.plain(session.id),
-            app_name=_wire.plain(session.app_name),
-            user_id=_wire.plain(session.user_id),
+        first = _wire.json_object(
+            id=_wire.json_value(session.id),
+            app_name=_wire.json_value(session.app_name),
+            user_id=_wire.json_value(session.user_id),
             events=next(batches, b"[]"),
-            last_update_time=_wire.plain(session.last_update_time),
+            last_update_time=_wire.json_value(session.last_update_time),
         )
         user = (session.app_name, session.user_id)
-        await self._post(*user, "sessions", _wire.body(session=whole))
+        await self._post(*user, "sessions", _wire.json_object(session=first))
         for events in batches:
-            more = _wire.body(events=events, session_id=_wire.plain(session.id))
+            more = _wire.json_object(events=events, session_id=_wire.json_value(session.id))
             await self._post(*user, "events", more)
 
     async def add_events_to_memory(
@@ -64,10 +64,10 @@ class RetainMemoryService(BaseMemoryService):
     ) -> None:
         """Ingest these events in addition to those already ingested from the session."""
         for batch in _batches(events):
-            body = _wire.body(
+            body = _wire.json_object(
                 events=batch,
-                session_id=_wire.plain(session_id),
-                custom_metadata=_wire.plain(custom_metadata),
+                session_id=_wire.json_value(session_id),
+                custom_metadata=_wire.json_value(custom_metadata),
             )
             await self._post(app_name, user_id, "events", body)
 
@@ -81,13 +81,13 @@ class RetainMemoryService(BaseMemoryService):
     ) -> None:
         """Add memories unchanged."""
         # The client sets ids, so that it can repeat a request after a lost answer.
-        named_ones = [
+        with_ids = [
             memory if memory.id else memory.model_copy(update={"id": str(uuid.uuid4())})
             for memory in memories
         ]
-        body = _wire.body(
-            memories=_wire.array([_wire.object_json(memory) for memory in named_ones]),
-            custom_metadata=_wire.plain(custom_metadata),
+        body = _wire.json_object(
+            memories=_wire.json_array([_wire.object_json(memory) for memory in with_ids]),
+            custom_metadata=_wire.json_value(custom_metadata),
         )
         await self._post(app_name, user_id, "entries", body)
 
@@ -95,9 +95,9 @@ class RetainMemoryService(BaseMemoryService):
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
         """Search the user's memories, best first."""
-        body = _wire.body(query=_wire.plain(query))
+        body = _wire.json_object(query=_wire.json_value(query))
         found = await self._post(app_name, user_id, "search", body)
-        memories = _wire.read(_wire.FoundMemories, found).memories
+        memories = _wire.parse(_wire.MemoryHits, found).memories
         return SearchMemoryResponse(memories=[found.memory for found in memories])
 
     async def delete_memory(
@@ -128,7 +128,7 @@ class RetainMemoryService(BaseMemoryService):
 
 
 def _memory_of(user_id: str) -> str:
-    return f"users/{path(named('user id', user_id))}/memory"
+    return f"users/{path(require_name('user id', user_id))}/memory"
 
 
 def _batches(events: Sequence[Event]) -> Iterator[bytes]:
@@ -138,9 +138,9 @@ def _batches(events: Sequence[Event]) -> Iterator[bytes]:
     for event in events:
         text = _wire.event_json(event)
         if batch and size + len(text) > _BYTES_PER_REQUEST:
-            yield _wire.array(batch)
+            yield _wire.json_array(batch)
             batch, size = [], 0
         batch.append(text)
         size += len(text)
     if batch:
-        yield _wire.array(batch)
+        yield _wire.json_array(batch)

@@ -16,7 +16,7 @@ from google.adk.sessions.base_session_service import (
 from google.adk.sessions.session import Session
 
 from . import _wire
-from ._client import DEFAULT_TIMEOUT, Client, named, path
+from ._client import DEFAULT_TIMEOUT, Client, path, require_name
 from ._errors import RetainConflictError, RetainError, RetainRequestError, SessionNotFoundError
 
 # The server's error code for a missing session.
@@ -29,8 +29,8 @@ class RetainSessionService(BaseSessionService):
     """ADK sessions on a Retain server.
 
     The server stores concurrent appends of several tasks or processes in the order of their
-    arrival; there are no stale sessions. The client repeats an append after a lost answer; it is
-    stored once.
+    arrival, so a session is never stale. If an answer is lost, the client retries the append; the
+    server stores the event once.
 
     `append_event` updates the caller's session like ADK's own services: with the event, its state
     and `temp:` keys. If it raises, the session does not change.
@@ -49,7 +49,7 @@ class RetainSessionService(BaseSessionService):
 
         Args:
             url: http://HOST:PORT, https://HOST:PORT or retain://HOST:PORT.
-            uri: The same; the name that ADK's service registry uses.
+            uri: Like `url`; the argument of ADK's service registry.
             api_key: The server's API key; RETAIN_API_KEY by default.
             timeout: Seconds to wait for an answer.
             _options: Ignored arguments of ADK's registry, such as agents_dir.
@@ -68,8 +68,8 @@ class RetainSessionService(BaseSessionService):
         # The client generates the id, so that it can repeat a request after a lost answer.
         given = session_id if session_id and session_id.strip() else None
         id = given or str(uuid.uuid4())
-        body = _wire.body(
-            session_id=_wire.plain(id),
+        body = _wire.json_object(
+            session_id=_wire.json_value(id),
             state=_wire.state_json(_wire.without_temp(state or {})),
         )
         try:
@@ -77,12 +77,12 @@ class RetainSessionService(BaseSessionService):
                 "POST", app_name, _sessions_of(user_id), body=body, repeatable=given is None
             )
         except RetainConflictError as error:
-            if given is None:  # only the first attempt can have created it
-                made = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
-                if made is not None:
-                    return made
+            if given is None:  # a retry: an earlier attempt has created the session
+                created = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
+                if created is not None:
+                    return created
             raise AlreadyExistsError(f"Session with id {id} already exists.") from error
-        return _wire.read(_wire.StoredSession, answer).to_session()
+        return _wire.parse(_wire.StoredSession, answer).to_session()
 
     async def get_session(
         self,
@@ -104,7 +104,7 @@ class RetainSessionService(BaseSessionService):
         )
         if answer is None:
             return None
-        return _wire.read(_wire.StoredSession, answer).to_session()
+        return _wire.parse(_wire.StoredSession, answer).to_session()
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -117,8 +117,8 @@ class RetainSessionService(BaseSessionService):
             answer = await self._client.call(
                 "GET", app_name, below, params={"state": "true", "limit": _PAGE, "after": after}
             )
-            page = _wire.read(_wire.SessionPage, answer)
-            # A session that is written meanwhile may be on two pages; the later one wins.
+            page = _wire.parse(_wire.SessionPage, answer)
+            # A session that changes during the listing may be on two pages; the later page wins.
             found.update(((s.user_id, s.id), s.to_session()) for s in page.sessions)
             if page.next is None:
                 break
@@ -132,9 +132,9 @@ class RetainSessionService(BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the user's shared state, without the `user:` prefix."""
-        below = f"users/{path(named('user id', user_id))}/state"
+        below = f"users/{path(require_name('user id', user_id))}/state"
         answer = await self._client.call("GET", app_name, below)
-        return _wire.read(_wire.UserState, answer).state
+        return _wire.parse(_wire.UserState, answer).state
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store the event and update `session`. A partial event is not stored.
@@ -150,13 +150,13 @@ class RetainSessionService(BaseSessionService):
                 "POST",
                 session.app_name,
                 f"{_session(session.user_id, session.id)}/events",
-                body=_wire.body(events=_wire.array([_wire.event_json(event)])),
+                body=_wire.json_object(events=_wire.json_array([_wire.event_json(event)])),
             )
         except RetainError as error:
             if error.code == SESSION_NOT_FOUND:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from error
             raise
-        _bring_up_to_date(session, event, _wire.read(_wire.Appended, answer))
+        _apply_append(session, event, _wire.parse(_wire.AppendReceipt, answer))
         return event
 
     async def close(self) -> None:
@@ -176,14 +176,14 @@ class RetainSessionService(BaseSessionService):
 
 
 def _sessions_of(user_id: str) -> str:
-    return f"users/{path(named('user id', user_id))}/sessions"
+    return f"users/{path(require_name('user id', user_id))}/sessions"
 
 
 def _session(user_id: str, session_id: str) -> str:
-    return f"{_sessions_of(user_id)}/{path(named('session id', session_id))}"
+    return f"{_sessions_of(user_id)}/{path(require_name('session id', session_id))}"
 
 
-def _bring_up_to_date(session: Session, event: Event, appended: _wire.Appended) -> None:
+def _apply_append(session: Session, event: Event, appended: _wire.AppendReceipt) -> None:
     if any(known.id == event.id for known in reversed(session.events)):
         return  # a repeat: the session already contains it
     session.last_update_time = appended.last_update_time
