@@ -1,4 +1,4 @@
-//! A payment that a person has to approve: the call waits, the answer comes in a later message.
+//! A tool call that a person must approve. The call waits until a later message confirms it.
 //!
 //! Run it with `cargo run --example approval_by_a_person`.
 
@@ -24,15 +24,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok::<_, ToolError>(serde_json::json!({"paid": payment.amount}))
         },
     );
-    let wanted = FunctionCall::new("pay", Json::from(serde_json::json!({"amount": 500})));
+    let pay_call = FunctionCall::new("pay", Json::from(serde_json::json!({"amount": 500})));
     let clerk = LlmAgent::builder("clerk")
         .model(
             ScriptedModel::new("scripted")
-                .reply(wanted)
+                .reply(pay_call)
                 .reply("It is paid."),
         )
         // Small amounts need no approval.
-        .tool(pay.require_confirmation_when(|args| args["amount"].as_i64() > Some(100)))
+        .tool(pay.with_confirmation_when(|args| args["amount"].as_i64() > Some(100)))
         .build()?;
     let runner = Runner::builder()
         .app_name("office")
@@ -44,13 +44,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let run = runner.run("ada", Some("s1"), "Pay the rent.").await?;
     let events = run.collect_events().await?;
     let mut calls = events.iter().flat_map(|event| event.function_calls());
-    let question = calls.find(|call| call.name.as_deref() == Some("adk_request_confirmation"));
-    let question = question.ok_or("the agent did not ask for approval")?;
-    let args = question.args.clone().unwrap_or_default();
-    println!("the clerk asks about {}", args["originalFunctionCall"]);
+    let request = calls.find(|call| call.name.as_deref() == Some("adk_request_confirmation"));
+    let request = request.ok_or("the agent did not ask for approval")?;
+    let args = request.args.clone().unwrap_or_default();
+    println!("the clerk asks to approve {}", args["originalFunctionCall"]);
 
-    // Minutes or days later, in this process or another one:
-    let id = question.id.clone().unwrap_or_default();
+    // The confirmation may come minutes or days later, also from another process.
+    let id = request.id.clone().unwrap_or_default();
     let yes = FunctionResponse::new(id, "adk_request_confirmation", [("confirmed", true)].into());
     let answer = Content::new("user", vec![yes.into()]);
     let answer = runner

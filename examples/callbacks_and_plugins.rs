@@ -1,4 +1,4 @@
-//! Callbacks of one agent, and a plugin around all that a runner does.
+//! Callbacks of one agent, and a plugin that observes every agent of a runner.
 //!
 //! Run it with `cargo run --example callbacks_and_plugins`.
 
@@ -15,7 +15,8 @@ use retain::{
     runner::{HookResult, Plugin},
 };
 
-/// A callback before the model: some questions are answered without asking it.
+/// A callback before a model call. It answers some messages itself, so that the model is not
+/// called.
 async fn guard(
     ctx: CallbackContext,
     mut request: LlmRequest,
@@ -23,7 +24,7 @@ async fn guard(
     if ctx.user_content().text_concat().contains("password") {
         return Ok(LlmResponse::of(Content::model("I do not talk about passwords.")).into());
     }
-    // What a callback writes is stored with the event that it is about.
+    // State that a callback writes is stored with the event of the model's answer.
     ctx.state().update("user:questions", |count| {
         *count = (count.as_i64().unwrap_or(0) + 1).into();
     });
@@ -31,7 +32,7 @@ async fn guard(
     Ok(request.into())
 }
 
-/// A callback after the agent: a content is added to what it said.
+/// A callback after the agent. It adds a second answer.
 async fn sign(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
     Ok(Some(Content::model(format!(
         "(signed: {})",
@@ -39,16 +40,17 @@ async fn sign(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError>
     ))))
 }
 
-/// A plugin sees every agent, model call and event of its runner.
+/// A plugin that counts model calls. A plugin receives every agent, model call and event of its
+/// runner.
 #[derive(Debug, Default)]
-struct Counting {
+struct CallCounter {
     model_calls: Arc<AtomicUsize>,
 }
 
 #[async_trait]
-impl Plugin for Counting {
+impl Plugin for CallCounter {
     fn name(&self) -> &str {
-        "counting"
+        "call_counter"
     }
 
     async fn before_model(
@@ -57,7 +59,7 @@ impl Plugin for Counting {
         _request: &mut LlmRequest,
     ) -> HookResult<LlmResponse> {
         self.model_calls.fetch_add(1, Ordering::Relaxed);
-        // Nothing: the agent's own callbacks are asked next, and then the model.
+        // `None` continues with the agent's own callbacks and then the model.
         Ok(None)
     }
 
@@ -76,7 +78,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .before_model(guard)
         .after_agent(sign)
         .build()?;
-    let plugin = Counting::default();
+    let plugin = CallCounter::default();
     let model_calls = Arc::clone(&plugin.model_calls);
     let runner = Runner::builder()
         .app_name("app")
@@ -86,22 +88,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .auto_create_session(true)
         .build()?;
 
-    let asked = runner.run("ada", Some("s1"), "What is the answer?").await?;
-    let events = asked.collect_events().await?;
+    let run = runner.run("ada", Some("s1"), "What is the answer?").await?;
+    let events = run.collect_events().await?;
     assert_eq!(events[0].actions.state_delta["user:questions"], 1);
-    let refused = runner
+    let run = runner
         .run("ada", Some("s1"), "What is my password?")
         .await?;
-    refused.collect_events().await?;
+    run.collect_events().await?;
 
-    // The model was asked once; the second question never reached it.
+    // The callback answered the second message, so the model was called once.
     let requests = model.requests();
     assert_eq!(requests.len(), 1);
     let instruction = requests[0].config.system_instruction.as_deref();
     assert!(instruction.is_some_and(|text| text.ends_with("Be brief.")));
     assert_eq!(model_calls.load(Ordering::Relaxed), 2);
     println!(
-        "the model was asked {} time, the plugin was asked 2 times",
+        "the model was called {} time, the plugin was called 2 times",
         requests.len()
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! Your own agent: implement the trait `Agent`; no model is needed.
+//! A custom agent without a model: it implements the trait `Agent`.
 //!
 //! Run it with `cargo run --example custom_agent`.
 
@@ -29,7 +29,7 @@ impl Agent for Countdown {
         for number in (0..=from).rev() {
             let mut event = Event::model_text(self.name(), format!("{number}"));
             event.actions.state_delta.insert("left", number);
-            // Stored when this returns, and taken by the caller of the run.
+            // When this returns, the event is stored and the caller of the run has received it.
             ctx.emit(event).await?;
         }
         Ok(())
@@ -50,12 +50,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?
         .collect_events()
         .await?;
-    let told = events.iter().filter_map(|event| event.content());
-    let told: Vec<String> = told.map(|content| content.text_concat()).collect();
-    println!("{}", told.join(", "));
-    assert_eq!(told, ["3", "2", "1", "0"]);
+    let texts = events.iter().filter_map(|event| event.content());
+    let texts: Vec<String> = texts.map(|content| content.text_concat()).collect();
+    println!("{}", texts.join(", "));
+    assert_eq!(texts, ["3", "2", "1", "0"]);
 
-    // A failure ends the run with an error, and the session says what happened.
+    // A failure ends the run with an error, and the session stores an event with the error code.
     let failed = runner
         .run("ada", Some("s1"), "three")
         .await?
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", failed.expect_err("three is not a number"));
     let config = GetSessionConfig::default();
     let session = sessions.get_session("app", "ada", "s1", config).await?;
-    let session = session.ok_or("the session is gone")?;
+    let session = session.ok_or("session not found")?;
     let last = session
         .events
         .last()

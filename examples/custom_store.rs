@@ -1,9 +1,10 @@
-//! Your own session service that wraps another one and records who wrote what.
+//! A custom session service that wraps another one and records each write with its author.
 //!
-//! A service needs no more than these methods to be run on. One that also gives the log of the one
-//! inside (`SessionService::log`) has runs that take turns between processes; then what is written
-//! goes through the log. To store sessions elsewhere, write a `SessionStore` instead, as
-//! `examples/external_store` does: then all rules are Retain's, and its promises test the store.
+//! A runner needs only these methods. A service that also returns the log of the inner service
+//! (`SessionService::log`) gets leases, so that runs of several processes wait for each other; its
+//! writes then go through the log and not through these methods. To store sessions elsewhere,
+//! implement `SessionStore` as `examples/external_store` does: Retain then applies all rules, and
+//! its contract tests check the store.
 //!
 //! Run it with `cargo run --example custom_store`.
 
@@ -17,34 +18,34 @@ use retain::{
     state::JsonMap,
 };
 
-/// Writes down what passes through it.
+/// A session service that records the writes that pass through it.
 #[derive(Debug)]
-struct Audited<S> {
+struct AuditedService<S> {
     inner: S,
-    account: Mutex<Vec<String>>,
+    records: Mutex<Vec<String>>,
 }
 
-impl<S> Audited<S> {
-    fn new(inner: S) -> Audited<S> {
-        Audited {
+impl<S> AuditedService<S> {
+    fn new(inner: S) -> AuditedService<S> {
+        AuditedService {
             inner,
-            account: Mutex::default(),
+            records: Mutex::default(),
         }
     }
 
-    fn note(&self, line: String) {
-        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        account.push(line);
+    fn record(&self, line: String) {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.push(line);
     }
 
-    fn account(&self) -> Vec<String> {
-        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        account.clone()
+    fn records(&self) -> Vec<String> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.clone()
     }
 }
 
 #[async_trait]
-impl<S: SessionService> SessionService for Audited<S> {
+impl<S: SessionService> SessionService for AuditedService<S> {
     async fn create_session(
         &self,
         app_name: &str,
@@ -56,7 +57,7 @@ impl<S: SessionService> SessionService for Audited<S> {
             .inner
             .create_session(app_name, user_id, state, session_id);
         let session = created.await?;
-        self.note(format!("{user_id} began {}", session.id));
+        self.record(format!("{user_id} began {}", session.id));
         Ok(session)
     }
 
@@ -81,7 +82,7 @@ impl<S: SessionService> SessionService for Audited<S> {
     }
 
     async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()> {
-        self.note(format!("{user_id} deleted {session_id}"));
+        self.record(format!("{user_id} deleted {session_id}"));
         self.inner
             .delete_session(app_name, user_id, session_id)
             .await
@@ -89,13 +90,13 @@ impl<S: SessionService> SessionService for Audited<S> {
 
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
         let stored = self.inner.append_event(session, event).await?;
-        self.note(format!("{} wrote in {}", stored.author, session.id));
+        self.record(format!("{} wrote in {}", stored.author, session.id));
         Ok(stored)
     }
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
         let stored = self.inner.append_event_locked(session, event).await?;
-        self.note(format!(
+        self.record(format!(
             "{} wrote in {}",
             stored.author,
             session.snapshot().id
@@ -118,7 +119,7 @@ impl<S: SessionService> SessionService for Audited<S> {
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let sessions = Arc::new(Audited::new(InMemorySessionService::new()));
+    let sessions = Arc::new(AuditedService::new(InMemorySessionService::new()));
     let runner = Runner::builder()
         .app_name("app")
         .agent(LlmAgent::builder("assistant").model("offline").build()?)
@@ -130,10 +131,10 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         .await?
         .answer()
         .await?;
-    for line in sessions.account() {
+    for line in sessions.records() {
         println!("{line}");
     }
     let expected = ["ada began s1", "user wrote in s1", "assistant wrote in s1"];
-    assert_eq!(sessions.account(), expected);
+    assert_eq!(sessions.records(), expected);
     Ok(())
 }

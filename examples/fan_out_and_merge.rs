@@ -1,4 +1,4 @@
-//! Agents side by side, and one that puts together what they found.
+//! Two agents run in parallel, and a third one merges their answers.
 //!
 //! Run it with `cargo run --example fan_out_and_merge`.
 
@@ -9,7 +9,7 @@ use retain::{
     agent::{ParallelAgent, SequentialAgent},
 };
 
-/// An agent that looks at one side of the matter, and keeps it in the state.
+/// An agent that answers one part of the question and stores its answer in the state.
 fn scout(name: &str, finding: &str) -> Result<LlmAgent, retain::agent::BuildError> {
     LlmAgent::builder(name)
         .model(ScriptedModel::new("scripted").reply(finding))
@@ -49,12 +49,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let branch = event.branch.as_deref().unwrap_or("-");
         println!("{:<8} {branch:<16} {text}", event.author);
     }
-    let asked = merger.requests();
-    let told = asked[0]
+    let requests = merger.requests();
+    let instruction = requests[0]
         .config
         .system_instruction
         .clone()
         .unwrap_or_default();
-    assert!(told.starts_with("Weigh this up. Weather: Sunny. Prices: Cheap."));
+    assert!(instruction.starts_with("Weigh this up. Weather: Sunny. Prices: Cheap."));
     Ok(())
 }

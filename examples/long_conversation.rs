@@ -1,5 +1,5 @@
-//! A conversation that goes on: old turns are summed up for the model, and the last one is taken
-//! back. The log keeps all of it.
+//! A long conversation: a summary replaces old turns in the prompt, and a rewind undoes the last
+//! turn. The log keeps all events.
 //!
 //! Run it with `cargo run --example long_conversation`.
 
@@ -12,7 +12,7 @@ use retain::{
 
 type Error = Box<dyn std::error::Error>;
 
-/// Says something, and gives the id of the run.
+/// Sends a message, prints the answer and returns the id of the run.
 async fn say(runner: &Runner, text: &str) -> Result<String, Error> {
     let run = runner.run("ada", Some("s1"), text).await?;
     let id = run.invocation_id().to_owned();
@@ -36,13 +36,13 @@ async fn main() -> Result<(), Error> {
         .agent(LlmAgent::builder("desk").model(model.clone()).build()?)
         .session_service(sessions.clone())
         .auto_create_session(true)
-        // Every two turns, those two and one before them.
+        // After every two turns, summarize these two and the one before them.
         .compaction(CompactionConfig::new().with_sliding_window(2, 1))
         .build()?;
 
     say(&runner, "When do trains go to Oslo tomorrow?").await?;
     say(&runner, "Book the express, please.").await?;
-    // The summary is made beside the conversation; only a test or a shutdown waits for it.
+    // The summary is written in the background. Only tests and shutdown wait for it.
     runner.flush_compaction().await;
 
     let cancelled = say(&runner, "Cancel everything!").await?;
@@ -62,18 +62,18 @@ async fn main() -> Result<(), Error> {
     ];
     assert_eq!(
         sent, expected,
-        "the old turns are summed up, the last one is gone"
+        "the prompt has a summary instead of the old turns, and not the rewound one"
     );
 
     let all = GetSessionConfig::default();
     let session = sessions.get_session("travel", "ada", "s1", all).await?;
     let session = session.ok_or("session not found")?;
-    let is_note = |event: &&Event| event.content().is_none();
-    let notes = session.events.iter().filter(is_note).count();
+    let has_no_content = |event: &&Event| event.content().is_none();
+    let without_content = session.events.iter().filter(has_no_content).count();
     println!(
-        "{} events, {notes} of them a summary and a rewind",
+        "{} events, of which {without_content} are a summary and a rewind",
         session.events.len()
     );
-    assert_eq!((session.events.len(), notes), (10, 2));
+    assert_eq!((session.events.len(), without_content), (10, 2));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Long-term memory in the session database: what is found and why, what is not to be believed, and
-//! how it is forgotten.
+//! Long-term memory in the session database: search with explanations, a filter that leaves out
+//! what tools returned, and forgetting.
 //!
 //! Run it with `cargo run --example long_term_memory`.
 
@@ -22,14 +22,14 @@ async fn main() -> Result<(), Error> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("sessions.db");
     let memory = open(&file).await?;
-    assert_eq!(remember(&memory).await?, 4);
-    // Adding again adds nothing, so it can be done after every turn.
-    assert_eq!(remember(&memory).await?, 0);
+    assert_eq!(ingest(&memory).await?, 4);
+    // Ingesting the same sessions again adds nothing, so a program may do it after every turn.
+    assert_eq!(ingest(&memory).await?, 0);
     drop(memory);
-    // A process later: the file is all there is.
+    // A later process opens the same file.
     let memory = open(&file).await?;
     find(&memory).await?;
-    leave_tools_out(&memory).await?;
+    exclude_tools(&memory).await?;
     forget(&memory).await
 }
 
@@ -39,15 +39,15 @@ async fn open(file: &Path) -> Result<SqliteMemoryService, Error> {
     Ok(SqliteMemoryService::over(sessions.store().memory()))
 }
 
-/// Two conversations, one of which has a web page in it.
-fn conversations() -> [Session; 2] {
+/// Two sessions, one of which has a web page that a tool returned.
+fn sessions() -> [Session; 2] {
     let mut monday = Session::new(APP, USER, "monday");
-    let said = [
+    let messages = [
         "I bought a new car.",
         "I prefer hotel rooms on high floors.",
         "Breakfast can be early.",
     ];
-    for (position, text) in (1..).zip(said) {
+    for (position, text) in (1..).zip(messages) {
         let mut event = Event::user_text(text);
         event.id = format!("monday-{position}");
         monday.events.push(position, event);
@@ -65,26 +65,21 @@ fn conversations() -> [Session; 2] {
     [monday, tuesday]
 }
 
-/// Adds the conversations and says how many memories are new.
-async fn remember(memory: &SqliteMemoryService) -> Result<u64, Error> {
-    let options = IngestOptions {
-        tool_responses: Some(true),
-        ..IngestOptions::default()
-    };
+/// Ingests the sessions and returns the number of new entries.
+async fn ingest(memory: &SqliteMemoryService) -> Result<u64, Error> {
+    let options = IngestOptions::default().with_tool_responses(true);
     let mut new = 0;
-    for session in conversations() {
+    for session in sessions() {
         new += memory.add_session_with(&session, &options).await?.added;
     }
     Ok(new)
 }
 
-/// By words in all their forms, and by what they mean.
+/// Search matches the forms of a word and also its meaning.
 async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
-    for question in ["Which floor for my hotels?", "Do I own an automobile?"] {
-        println!("{question}");
-        let search = MemoryQuery::new(question)
-            .with_limit(2)
-            .with_token_budget(500);
+    for query in ["Which floor for my hotels?", "Do I own an automobile?"] {
+        println!("{query}");
+        let search = MemoryQuery::new(query).with_limit(2).with_token_budget(500);
         for found in memory.search_memory_with(APP, USER, search).await? {
             let (info, why) = (&found.info, &found.explanation);
             let words: Vec<&str> = why.words.iter().map(|it| it.word.as_str()).collect();
@@ -101,28 +96,25 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     Ok(())
 }
 
-/// What tools brought home says so, and need not be listened to.
-async fn leave_tools_out(memory: &SqliteMemoryService) -> Result<(), Error> {
+/// An entry names the tool that returned its text, and a filter can leave such entries out.
+async fn exclude_tools(memory: &SqliteMemoryService) -> Result<(), Error> {
     let search = MemoryQuery::new("Which inn is the assistant to book?");
     let found = memory.search_memory_with(APP, USER, search.clone()).await?;
     assert_eq!(found[0].info.origin.tool(), Some("web"));
-    let people = MemoryFilter {
-        origins: vec![OriginKind::Person, OriginKind::Agent],
-        ..MemoryFilter::default()
-    };
+    let people = MemoryFilter::default().with_origins([OriginKind::Person, OriginKind::Agent]);
     let search = search.with_filter(people);
     let found = memory.search_memory_with(APP, USER, search).await?;
     assert!(found.iter().all(|it| it.info.origin.tool().is_none()));
     Ok(())
 }
 
-/// A forgotten memory does not return when its session is ingested again.
+/// A forgotten entry does not come back when its session is ingested again.
 async fn forget(memory: &SqliteMemoryService) -> Result<(), Error> {
     memory.forget(APP, USER, Forget::tool("web")).await?;
-    assert_eq!(remember(memory).await?, 0);
+    assert_eq!(ingest(memory).await?, 0);
     let found = memory.search_memory(APP, USER, "Evil Inn").await?;
     let texts = found.memories.iter().map(|it| it.content.text_concat());
     assert!(!texts.into_iter().any(|text| text.contains("Evil")));
-    println!("what the web page said is forgotten, and stays so");
+    println!("the text of the web page is forgotten and is not ingested again");
     Ok(())
 }

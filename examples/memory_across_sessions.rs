@@ -1,4 +1,5 @@
-//! Memory beyond one session: ADK's documented scenario, and the same with preloading.
+//! Memory across sessions: ADK's documented scenario, preloaded memory, and ingestion by a
+//! callback.
 //!
 //! Run it with `cargo run --example memory_across_sessions`.
 
@@ -41,10 +42,10 @@ impl Services {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let services = Services::default();
-    told(&services).await?;
-    asked(&services).await?;
-    preloaded(&services).await?;
-    remembered_by_itself(&services).await?;
+    tell_fact(&services).await?;
+    recall_with_tool(&services).await?;
+    recall_preloaded(&services).await?;
+    ingest_with_callback(&services).await?;
     // Other users find none of it.
     let others = services
         .memory
@@ -53,8 +54,8 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// First: an agent hears something, and its session is added to memory.
-async fn told(services: &Services) -> Result<(), Error> {
+/// First, a user tells an agent a fact, and the program ingests the session into memory.
+async fn tell_fact(services: &Services) -> Result<(), Error> {
     let capture = LlmAgent::builder("InfoCaptureAgent")
         .model(ScriptedModel::new("scripted").reply("I have noted that."))
         .instruction("Acknowledge the user's statement.")
@@ -70,14 +71,14 @@ async fn told(services: &Services) -> Result<(), Error> {
         .sessions
         .get_session(APP, USER, "session_info", config)
         .await?;
-    let session = session.ok_or("the session is gone")?;
+    let session = session.ok_or("session not found")?;
     services.memory.add_session_to_memory(&session).await?;
-    println!("told in session_info: {FACT}");
+    println!("ingested from session_info: {FACT}");
     Ok(())
 }
 
-/// Second: in another session, an agent looks it up.
-async fn asked(services: &Services) -> Result<(), Error> {
+/// Second, an agent in another session finds the fact with a tool.
+async fn recall_with_tool(services: &Services) -> Result<(), Error> {
     let runner = services.runner(recall_agent()?)?;
     let run = runner.run(USER, Some("session_recall"), QUESTION).await?;
     let events = run.collect_events().await?;
@@ -93,9 +94,9 @@ async fn asked(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// Third: or what fits the question is put before it, and the model need not ask. The offline model
-/// answers with what it finds there.
-async fn preloaded(services: &Services) -> Result<(), Error> {
+/// Third, Retain adds matching memories to the request, so that the model needs no tool call. The
+/// offline model answers by quoting them.
+async fn recall_preloaded(services: &Services) -> Result<(), Error> {
     let preloading = LlmAgent::builder("PreloadingAgent")
         .model("offline")
         .tool(preload_memory_tool(5))
@@ -108,12 +109,12 @@ async fn preloaded(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fourth: a callback adds the session to memory after each run.
-async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
-    let remembering = LlmAgent::builder("RememberingAgent")
+/// Fourth, a callback ingests the session after each run.
+async fn ingest_with_callback(services: &Services) -> Result<(), Error> {
+    let agent = LlmAgent::builder("RememberingAgent")
         .model("offline")
-        .after_agent(remember);
-    let runner = services.runner(remembering.build()?)?;
+        .after_agent(ingest_session);
+    let runner = services.runner(agent.build()?)?;
     let message = "My deadline is in May.";
     runner
         .run(USER, Some("session_auto"), message)
@@ -121,9 +122,9 @@ async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
         .answer()
         .await?;
     let found = services.memory.search_memory(APP, USER, "deadline").await?;
-    let first = found.memories.first().ok_or("nothing was remembered")?;
+    let first = found.memories.first().ok_or("no memory was found")?;
     println!(
-        "remembered at {:?}: {}",
+        "ingested at {:?}: {}",
         first.timestamp,
         first.content.text_concat()
     );
@@ -132,12 +133,12 @@ async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-async fn remember(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
+async fn ingest_session(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
     ctx.add_session_to_memory().await?;
     Ok(None)
 }
 
-/// Its model calls `load_memory` and answers from what it gets.
+/// An agent whose model calls `load_memory` and answers from the result.
 fn recall_agent() -> Result<LlmAgent, Error> {
     let model = ScriptedModel::new("scripted")
         .reply(FunctionCall::new(

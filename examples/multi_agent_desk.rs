@@ -1,4 +1,5 @@
-//! Several agents behind one desk: the model hands the conversation over, and it stays there.
+//! Several agents: the model transfers the conversation to another agent, which also gets the next
+//! message.
 //!
 //! Run it with `cargo run --example multi_agent_desk`.
 
@@ -6,8 +7,8 @@ use std::sync::Arc;
 
 use retain::{FunctionCall, InMemorySessionService, Json, LlmAgent, Runner, ScriptedModel};
 
-/// What a model says to hand over.
-fn to(agent: &str) -> FunctionCall {
+/// The call with which a model transfers to another agent.
+fn transfer_to(agent: &str) -> FunctionCall {
     let args = serde_json::json!({"agent_name": agent});
     FunctionCall::new("transfer_to_agent", Json::from(args))
 }
@@ -27,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .description("Knows all rooms.")
         .build()?;
     let desk = LlmAgent::builder("desk")
-        .model(ScriptedModel::new("scripted").reply(to("billing")))
+        .model(ScriptedModel::new("scripted").reply(transfer_to("billing")))
         .instruction("Greet guests, and let the right colleague help them.")
         .sub_agent(billing)
         .sub_agent(rooms)
@@ -60,7 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    // The second message went straight to the colleague who had taken over.
+    // The second message went directly to the agent to which the first one was transferred.
     assert_eq!(speakers, ["billing", "billing"]);
     Ok(())
 }

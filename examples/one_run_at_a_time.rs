@@ -1,4 +1,4 @@
-//! Runs take turns: two runs on one session never interleave, however they are started.
+//! Runs of one session wait for each other, so their events never interleave.
 //!
 //! Run it with `cargo run --example one_run_at_a_time`.
 
@@ -12,12 +12,12 @@ async fn run(
     key: SessionKey,
     name: &'static str,
 ) -> retain::Result<()> {
-    // The run begins with the append of the user's message and waits here for its turn.
+    // The run begins with the append of the user's message, which waits for the lease.
     let first = Append::from(Event::user_text(format!("{name}: question")));
     let begun = sessions
         .append(&key, first.beginning_run(RunOptions::default()))
         .await?;
-    let run = begun.run.expect("a run that was begun has a token");
+    let run = begun.run.expect("a begun run has a token");
     for step in 1..=3 {
         let event = Event::model_text("agent", format!("{name}: step {step}"));
         sessions
@@ -47,7 +47,7 @@ async fn main() -> retain::Result<()> {
     let session = sessions
         .read(&key, Window::ALL)
         .await?
-        .expect("it was created above");
+        .expect("the session was created above");
     let mut names = Vec::new();
     for (position, event) in session.events.iter_with_positions() {
         let text = event
@@ -58,6 +58,6 @@ async fn main() -> retain::Result<()> {
         names.push(text.split(':').next().unwrap_or_default().to_owned());
     }
     names.dedup();
-    assert_eq!(names.len(), 3, "each run's events stand together");
+    assert_eq!(names.len(), 3, "the events of each run are contiguous");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The shortest way to an agent with a session: no key, no network, nothing to set up.
+//! The shortest program with an agent and a session. It needs no API key, no network and no setup.
 //!
 //! Run it with `cargo run --example quickstart`.
 
@@ -8,7 +8,7 @@ use retain::{LlmAgent, Runner, SqliteSessionService};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // With "sqlite:///sessions.db" the conversation goes on when the program is started again.
+    // With "sqlite:///sessions.db", the next start of the program continues the conversation.
     let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
     let runner = Runner::builder()
         .app_name("quickstart")

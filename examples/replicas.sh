@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Three servers on one PostgreSQL: what one of them has stored the others have, and any may die.
+# Three servers on one PostgreSQL. Each reads what the others have stored, and any may be killed.
 #
 #   examples/replicas.sh [postgresql://…]
 #
-# Without an address a throw-away PostgreSQL is started. RETAIN names the program (`retain`).
+# Without a URI, the script starts a temporary PostgreSQL. RETAIN names the program to run; the
+# default is `retain`.
 set -euo pipefail
 
 if [[ $# -eq 0 ]]; then
@@ -48,7 +49,7 @@ echo "three servers: ${at[*]}"
 
 follow=/api/v1/apps/assistant/users/ada/sessions/monday/tail
 tell 1 'My favorite tea is Earl Grey.'
-curl -sSN "${at[3]}$follow" >"$work/heard" &
+curl -sSN "${at[3]}$follow" >"$work/tail" &
 listener=$!
 
 echo 'the first server is killed; the second continues the same session'
@@ -62,9 +63,9 @@ tell 1 'Thank you.'
 
 echo 'the client that follows the session at the third server received every event, in order:'
 for _ in {1..100}; do
-  if [[ $(grep -c '^id: ' "$work/heard") -ge 6 ]]; then break; fi
+  if [[ $(grep -c '^id: ' "$work/tail") -ge 6 ]]; then break; fi
   sleep 0.1
 done
 kill "$listener"
-sed -nE 's/^id: /  position /p' "$work/heard"
-[[ $(sed -n 's/^id: //p' "$work/heard" | tr '\n' ' ') == '1 2 3 4 5 6 ' ]]
+sed -nE 's/^id: /  position /p' "$work/tail"
+[[ $(sed -n 's/^id: //p' "$work/tail" | tr '\n' ' ') == '1 2 3 4 5 6 ' ]]

@@ -13,11 +13,12 @@ use retain::{
     SessionService, SqliteSessionService, ToolContext, ToolError, agent::SequentialAgent,
 };
 
-/// How often the tool was run, in all processes together.
+/// How often the tool ran, before and after the crash.
 static BOOKED: AtomicU32 = AtomicU32::new(0);
 
-/// First books, then writes a letter. What the models say from `line` on.
-fn team(line: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
+/// An agent that books a table, and one that writes a letter. The booking model replies with
+/// `lines`, without the first `skipped` ones.
+fn team(skipped: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
     let book = FunctionTool::new("book", "Books a table.", |_: ToolContext, (): ()| async {
         BOOKED.fetch_add(1, Ordering::Relaxed);
         Ok::<_, ToolError>(serde_json::json!({"table": 7}))
@@ -32,7 +33,7 @@ fn team(line: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
     let model = ScriptedModel::new("scripted");
     let model = lines
         .into_iter()
-        .skip(line)
+        .skip(skipped)
         .fold(model, ScriptedModel::reply);
     let booking = LlmAgent::builder("booking")
         .model(model)
@@ -48,11 +49,11 @@ fn team(line: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
 
 fn runner(
     sessions: &Arc<dyn SessionService>,
-    line: usize,
+    skipped_lines: usize,
 ) -> Result<Runner, Box<dyn std::error::Error>> {
     let runner = Runner::builder()
         .app_name("dinner")
-        .agent(team(line)?)
+        .agent(team(skipped_lines)?)
         .session_service(Arc::clone(sessions))
         .auto_create_session(true)
         .resumable(true);
@@ -60,7 +61,7 @@ fn runner(
 }
 
 fn describe(event: &Event) -> String {
-    let said = event.content().map(|content| {
+    let text = event.content().map(|content| {
         let calls = content
             .function_calls()
             .filter_map(|call| call.name.clone());
@@ -68,7 +69,7 @@ fn describe(event: &Event) -> String {
             .function_responses()
             .filter_map(|answer| answer.name.clone());
         let calls = calls.map(|name| format!("calls {name}"));
-        let answers = answers.map(|name| format!("{name} has answered"));
+        let answers = answers.map(|name| format!("{name} returns"));
         let texts = content.parts().iter().filter_map(|part| part.text.clone());
         texts
             .chain(calls)
@@ -76,10 +77,10 @@ fn describe(event: &Event) -> String {
             .collect::<Vec<_>>()
             .join(", ")
     });
-    match (said, &event.actions.agent_state, event.actions.end_of_agent) {
-        (Some(said), ..) => said,
-        (None, Some(state), _) => format!("is at {}", retain::Json::from(state.clone())),
-        (None, None, Some(true)) => "is done".to_owned(),
+    match (text, &event.actions.agent_state, event.actions.end_of_agent) {
+        (Some(text), ..) => text,
+        (None, Some(state), _) => format!("checkpoint {}", retain::Json::from(state.clone())),
+        (None, None, Some(true)) => "has ended".to_owned(),
         _ => String::new(),
     }
 }
@@ -94,7 +95,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .run("ada", Some("s1"), "A table for two, please.")
         .await?;
     let id = run.invocation_id().to_owned();
-    // Booked, and not told yet: here the first process is cut off.
+    // Interrupt the first process after the booking and before the answer to the user.
     while let Some(event) = run.next().await {
         let event = event?;
         println!("{}: {}", event.author, describe(&event));
@@ -104,7 +105,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     run.handle().cancel();
     while run.next().await.is_some() {}
-    println!("-- cut off --");
+    println!("-- interrupted --");
 
     let second = runner(&sessions, 1)?;
     let mut run = second.resume("ada", "s1", &id).await?;
@@ -118,6 +119,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let events = session.map(|session| session.events.len()).unwrap_or(0);
     let booked = BOOKED.load(Ordering::Relaxed);
     println!("booked {booked} time(s), {events} events");
-    assert_eq!(booked, 1, "what was done is not done again");
+    assert_eq!(booked, 1, "the resumed run does not repeat the tool call");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A writer and a critic take turns until the critic is content.
+//! A writer and a critic run in a loop until the critic accepts the text.
 //!
 //! Run it with `cargo run --example review_loop`.
 
@@ -20,12 +20,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .instruction("Write one line about the sea. The critic said: {critique?}")
         .output_key("line")
         .build()?;
-    let content = FunctionCall::new("exit_loop", Json::Null);
+    let accept = FunctionCall::new("exit_loop", Json::Null);
     let critic = LlmAgent::builder("critic")
         .model(
             ScriptedModel::new("scripted")
                 .reply("Too short.")
-                .reply(content),
+                .reply(accept),
         )
         .instruction("Judge this line: {line}. Call exit_loop when it is good.")
         .output_key("critique")
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     for event in run.collect_events().await? {
         if event.actions.escalate == Some(true) {
-            println!("{}: (is content)", event.author);
+            println!("{}: (accepts)", event.author);
         }
         let text = event.content().map(|content| content.text_concat());
         if let Some(text) = text.filter(|text| !text.is_empty()) {

@@ -8,13 +8,13 @@ use retain::{Event, GetSessionConfig, SessionService as _, SqliteSessionService,
 async fn main() -> retain::Result<()> {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
 
-    // State given at creation goes to the scope that its prefix says.
+    // The prefix of a state key selects its scope.
     let state = State::from([("task_status", "idle"), ("user:login_count", "0")]);
     let mut session = sessions
         .create_session("state_app", "user1", Some(state), Some("session1"))
         .await?;
 
-    // State changes with events; this one touches every scope.
+    // State changes with events. This event sets a key in every scope.
     let mut event = Event::user_text("log me in");
     let delta = &mut event.actions.state_delta;
     delta.insert("task_status", "active");
@@ -24,19 +24,19 @@ async fn main() -> retain::Result<()> {
     delta.insert("temp:validation_needed", true);
     sessions.append_event(&mut session, event).await?;
 
-    // Only the live session sees temp: keys, until it is dropped.
+    // `temp:` keys exist only in the live session and are not stored.
     assert_eq!(session.state["temp:validation_needed"], true);
 
     let config = GetSessionConfig::default();
     let fresh = sessions
         .get_session("state_app", "user1", "session1", config)
         .await?;
-    let fresh = fresh.expect("it was created above");
+    let fresh = fresh.expect("the session was created above");
     assert_eq!(fresh.state["task_status"], "active");
     assert_eq!(fresh.state["user:login_count"], 1);
     assert!(!fresh.state.contains_key("temp:validation_needed"));
 
-    // Two users of one app share app: and nothing else.
+    // Two users of one app share only the `app:` keys.
     let other = sessions
         .create_session("state_app", "user2", None, None)
         .await?;

@@ -1,4 +1,4 @@
-//! A run in pieces: partial events as they come, and a run that is cancelled from elsewhere.
+//! Streams partial events of a run, and cancels a run through its handle.
 //!
 //! Run it with `cargo run --example streaming`.
 
@@ -18,14 +18,14 @@ type Error = Box<dyn std::error::Error>;
 async fn main() -> Result<(), Error> {
     let sessions = Arc::new(InMemorySessionService::new());
     let offline = LlmAgent::builder("assistant").model("offline").build()?;
-    whole_answer(&runner(&sessions, offline)?).await?;
+    stream_answer(&runner(&sessions, offline)?).await?;
     let counter = LlmAgent::builder("counter").model(Endless).build()?;
-    cancelled(&runner(&sessions, counter)?).await?;
+    cancel_run(&runner(&sessions, counter)?).await?;
 
-    // What was stored is a message and its answer, and a message and why it has none.
+    // Stored are a message with its answer, and a message with the event of the cancelled run.
     let config = GetSessionConfig::default();
     let session = sessions.get_session("app", "ada", "s1", config).await?;
-    let session = session.ok_or("the session is gone")?;
+    let session = session.ok_or("session not found")?;
     assert_eq!(session.events.len(), 4);
     Ok(())
 }
@@ -36,11 +36,11 @@ fn runner(sessions: &Arc<InMemorySessionService>, agent: LlmAgent) -> Result<Run
     Ok(runner.auto_create_session(true).build()?)
 }
 
-/// Pieces are only shown; the whole answer comes at the end, and is stored before it comes.
-async fn whole_answer(runner: &Runner) -> Result<(), Error> {
+/// Prints the answer. Partial events are not stored; the complete event comes last and is stored.
+async fn stream_answer(runner: &Runner) -> Result<(), Error> {
     let request = RunRequest::new("I live in Oslo.").with_config(RunConfig::streaming());
     let mut run = runner.run_with("ada", Some("s1"), request).await?;
-    // Known before the first event.
+    // The id is known before the first event.
     let invocation_id = run.invocation_id().to_owned();
     println!("run {invocation_id} in session {}", run.session_id());
     let (mut pieces, mut whole) = (String::new(), String::new());
@@ -57,8 +57,8 @@ async fn whole_answer(runner: &Runner) -> Result<(), Error> {
     Ok(())
 }
 
-/// A handle cancels from anywhere: another task, a stop button.
-async fn cancelled(runner: &Runner) -> Result<(), Error> {
+/// Cancels a run through its handle, as another task or a stop button could.
+async fn cancel_run(runner: &Runner) -> Result<(), Error> {
     let request = RunRequest::new("Count.").with_config(RunConfig::streaming());
     let mut run = runner.run_with("ada", Some("s1"), request).await?;
     let stop = run.handle();
@@ -66,14 +66,17 @@ async fn cancelled(runner: &Runner) -> Result<(), Error> {
     while let Some(event) = run.next().await {
         let event = event?;
         if text(&event) == "3 " {
-            println!("that is enough");
+            println!("cancelling the run");
             stop.cancel();
         }
         last = Some(event);
     }
-    // The stream ends with the event that says so, and the session is free for the next run.
+    // The stream ends with an event that reports the cancellation; the lease is released.
     let code = last.and_then(|event| event.response.error_code.clone());
-    println!("the log says {}", code.as_deref().unwrap_or("nothing"));
+    println!(
+        "error code in the log: {}",
+        code.as_deref().unwrap_or("none")
+    );
     assert_eq!(code.as_deref(), Some("INVOCATION_ABORTED"));
     Ok(())
 }
@@ -83,7 +86,7 @@ fn text(event: &Event) -> String {
     content.map(Content::text_concat).unwrap_or_default()
 }
 
-/// A model that begins to count and is never done. Cancelling the run drops its stream.
+/// A model that counts to three and never ends its answer. Cancelling the run drops its stream.
 #[derive(Debug)]
 struct Endless;
 

@@ -1,4 +1,4 @@
-//! Instructions with placeholders, filled from the state; and instructions that a function writes.
+//! Instructions with placeholders that the state fills, and instructions that a function returns.
 //!
 //! Run it with `cargo run --example templating`.
 
@@ -12,7 +12,7 @@ use retain::{
 
 type Error = Box<dyn std::error::Error>;
 
-/// Runs an agent once and gives the instruction that its model got.
+/// Runs an agent once and returns the instruction that its model received.
 async fn instruction_sent(instruction: impl Into<Instruction>) -> Result<String, Error> {
     let sessions = InMemorySessionService::new();
     let state = State::from([("user:name", "Ada"), ("topic", "bridges")]);
@@ -35,8 +35,8 @@ async fn instruction_sent(instruction: impl Into<Instruction>) -> Result<String,
     Ok(sent.unwrap_or_default())
 }
 
-/// An instruction that depends on more than single values. What it returns is sent as it is, so
-/// braces are safe; it fills placeholders only where it wants to.
+/// Returns an instruction that depends on more than single values. Retain sends it unchanged, so
+/// braces are safe. The function itself fills the placeholders of a part of it.
 async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
     let about = ctx.inject_session_state("Talk about {topic}.").await?;
     let turns = ctx.session().events.len();
@@ -48,7 +48,8 @@ async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // A key that may be missing ends in a question mark. Braces around anything but a name stay as they are.
+    // A question mark marks a key that may be missing. Braces around anything except a name stay as
+    // they are.
     let text = "Tell {user:name} about {topic}.{hint?} Answer as {\"text\": \"…\"}.";
     let sent = instruction_sent(text).await?;
     println!("placeholders: {sent}");
@@ -58,10 +59,10 @@ async fn main() -> Result<(), Error> {
     println!("provider:     {sent}");
     assert!(sent.starts_with("Talk about bridges. Event 1 of ada. Answer as {\"text\": …}."));
 
-    // A key that must be there and is not fails the run, by name.
+    // A missing key without a question mark fails the run, and the error names the key.
     let error = instruction_sent("Tell {user:nickname} a joke.")
         .await
-        .expect_err("the key is not there");
+        .expect_err("the key is missing");
     println!("missing:      {error}");
     assert!(matches!(
         error.downcast_ref(),

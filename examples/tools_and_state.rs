@@ -1,4 +1,4 @@
-//! Tools and state: a typed function as a tool, state in every scope, and the answer as state.
+//! Tools and state: a typed function as a tool, state in every scope, and answers stored in state.
 //!
 //! Run it with `cargo run --example tools_and_state`.
 
@@ -17,15 +17,15 @@ type Error = Box<dyn std::error::Error>;
 async fn main() -> Result<(), Error> {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
     let sessions: Arc<dyn SessionService> = Arc::new(sessions);
-    the_answer_becomes_state(&sessions).await?;
-    a_typed_answer_becomes_a_value(&sessions).await?;
-    a_tool_writes_state(&sessions).await?;
-    an_event_changes_every_scope(&sessions).await?;
-    two_users_share_what_is_the_apps(&sessions).await
+    store_answer_in_state(&sessions).await?;
+    store_typed_answer_in_state(&sessions).await?;
+    write_state_from_tool(&sessions).await?;
+    change_every_scope(&sessions).await?;
+    read_app_state_as_another_user(&sessions).await
 }
 
-/// `output_key`: what the agent says is kept under a key.
-async fn the_answer_becomes_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+/// `output_key` stores the answer of an agent under a state key.
+async fn store_answer_in_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let greeter = LlmAgent::builder("greeter")
         .model(ScriptedModel::new("scripted").reply("Hello there! How can I help you today?"))
         .instruction("Generate a short, friendly greeting.")
@@ -47,7 +47,7 @@ async fn the_answer_becomes_state(sessions: &Arc<dyn SessionService>) -> Result<
             );
         }
     }
-    let state = stored(sessions, "user1", "greeting").await?;
+    let state = read_state(sessions, "user1", "greeting").await?;
     println!("state:   {state:?}");
     assert_eq!(
         state["last_greeting"],
@@ -57,15 +57,15 @@ async fn the_answer_becomes_state(sessions: &Arc<dyn SessionService>) -> Result<
     Ok(())
 }
 
-/// The form of an answer.
+/// The schema of an answer.
 #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 struct Capital {
     city: String,
     inhabitants: u32,
 }
 
-/// With an output schema, the parsed answer is kept.
-async fn a_typed_answer_becomes_a_value(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+/// With an output schema, the state value is the parsed answer.
+async fn store_typed_answer_in_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let answer = r#"{"city": "Oslo", "inhabitants": 724000}"#;
     let agent = LlmAgent::builder("geographer")
         .model(ScriptedModel::new("scripted").reply(answer))
@@ -82,13 +82,13 @@ async fn a_typed_answer_becomes_a_value(sessions: &Arc<dyn SessionService>) -> R
         .await?
         .answer()
         .await?;
-    let state = stored(sessions, "user1", "capital").await?;
+    let state = read_state(sessions, "user1", "capital").await?;
     println!("state:   {state:?}");
     assert_eq!(state["capital"]["inhabitants"], 724_000);
     Ok(())
 }
 
-/// What the model gives the tool.
+/// The arguments of the tool.
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Room {
     /// The city to look in.
@@ -97,20 +97,20 @@ struct Room {
     nights: u32,
 }
 
-/// Books it. The schema that the model sees is that of `Room`.
+/// Books a room. The model receives the schema of `Room`.
 async fn book(ctx: ToolContext, room: Room) -> Result<serde_json::Value, ToolError> {
     let state = ctx.state();
     state.set("city", room.city.as_str());
     state.set("user:nights_booked", room.nights);
     state.set("temp:price_check", "running");
-    // Read and changed as one step, also when several tools run at once.
+    // `update` is atomic, even if several tools run concurrently.
     state.update("app:bookings", |bookings| {
         *bookings = (bookings.as_i64().unwrap_or(0) + 1).into();
     });
     Ok(serde_json::json!({"status": "booked", "city": room.city}))
 }
 
-async fn a_tool_writes_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+async fn write_state_from_tool(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let args = serde_json::json!({"city": "Oslo", "nights": 3});
     let model = ScriptedModel::new("scripted")
         .reply(FunctionCall::new("book", args))
@@ -129,7 +129,7 @@ async fn a_tool_writes_state(sessions: &Arc<dyn SessionService>) -> Result<(), E
         .await?;
     println!("clerk:   {}", run.answer().await?);
 
-    let state = stored(sessions, "user1", "booking").await?;
+    let state = read_state(sessions, "user1", "booking").await?;
     println!("state:   {state:?}");
     assert_eq!(state["city"], "Oslo");
     assert_eq!(state["app:bookings"], 1);
@@ -137,8 +137,8 @@ async fn a_tool_writes_state(sessions: &Arc<dyn SessionService>) -> Result<(), E
     Ok(())
 }
 
-/// ADK's documented login: an event with a delta in every scope.
-async fn an_event_changes_every_scope(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+/// ADK's documented login example: an event with session, user and `temp:` keys.
+async fn change_every_scope(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let state = State::from([("user:login_count", 0)]);
     let created = sessions.create_session(APP, "user1", Some(state), Some("login"));
     let mut session = created.await?;
@@ -153,7 +153,7 @@ async fn an_event_changes_every_scope(sessions: &Arc<dyn SessionService>) -> Res
     sessions.append_event(&mut session, event).await?;
 
     assert_eq!(session.state["temp:validation_needed"], true);
-    let state = stored(sessions, "user1", "login").await?;
+    let state = read_state(sessions, "user1", "login").await?;
     println!("login:   {state:?}");
     assert_eq!(state["task_status"], "active");
     assert_eq!(state["user:login_count"], 1);
@@ -162,8 +162,8 @@ async fn an_event_changes_every_scope(sessions: &Arc<dyn SessionService>) -> Res
     Ok(())
 }
 
-/// Another user of the app sees the app's keys and no others.
-async fn two_users_share_what_is_the_apps(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+/// Another user of the app sees only the app's state keys.
+async fn read_app_state_as_another_user(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let other = sessions.create_session(APP, "user2", None, None).await?;
     println!("user2:   {:?}", other.state);
     assert_eq!(other.state["app:bookings"], 1);
@@ -172,13 +172,13 @@ async fn two_users_share_what_is_the_apps(sessions: &Arc<dyn SessionService>) ->
     Ok(())
 }
 
-/// The state as anybody reads it later.
-async fn stored(
+/// Reads the stored state of a session.
+async fn read_state(
     sessions: &Arc<dyn SessionService>,
     user: &str,
     session: &str,
 ) -> Result<State, Error> {
     let config = GetSessionConfig::default();
     let read = sessions.get_session(APP, user, session, config).await?;
-    Ok(read.ok_or("the session is gone")?.state)
+    Ok(read.ok_or("session not found")?.state)
 }

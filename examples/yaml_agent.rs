@@ -1,5 +1,5 @@
-//! Agents from files: ADK's YAML, with a tool and a callback of one's own, and what is told about a
-//! mistake.
+//! Agents from ADK's YAML files, with a custom tool and a custom callback, and the error for a
+//! mistake in a file.
 //!
 //! Run it with `cargo run --example yaml_agent`.
 
@@ -33,15 +33,15 @@ async fn main() -> Result<(), Error> {
     let run = runner.run("ada", Some("s1"), "I fly to Oslo.").await?;
     println!("answer: {}", run.answer().await?);
 
-    // In development: was a file changed since?
+    // In development, check whether a file has changed since the agent was loaded.
     assert!(!agents.reload("travel")?.changed);
-    a_mistake_is_told()
+    print_config_error()
 }
 
-/// What the files may name, beside what ADK and Retain bring along.
+/// The tools and callbacks that files may name, in addition to those of ADK and Retain.
 fn registry() -> ConfigRegistry {
     ConfigRegistry::new()
-        .tool_from_args("travel.tools.opening_hours", |args| {
+        .with_tool_from_args("travel.tools.opening_hours", |args| {
             let hour = |key: &str| args.get(key).and_then(Json::as_i64);
             let (Some(opens), Some(closes)) = (hour("opens"), hour("closes")) else {
                 return Err("expected the hours `opens` and `closes`".into());
@@ -53,7 +53,7 @@ fn registry() -> ConfigRegistry {
             );
             Ok(tool.into())
         })
-        .agent_callback("travel.callbacks.count_visits", |ctx| async move {
+        .with_agent_callback("travel.callbacks.count_visits", |ctx| async move {
             ctx.state().update("user:visits", |visits| {
                 *visits = (visits.as_i64().unwrap_or(0) + 1).into();
             });
@@ -61,7 +61,7 @@ fn registry() -> ConfigRegistry {
         })
 }
 
-/// An agent's name, and those of the agents below it.
+/// The name of an agent, followed by the names of its sub-agents.
 fn names(agent: &dyn Agent) -> Vec<String> {
     let below = agent.sub_agents().iter();
     let below = below.flat_map(|agent| names(agent.as_ref()));
@@ -70,8 +70,8 @@ fn names(agent: &dyn Agent) -> Vec<String> {
         .collect()
 }
 
-/// File, line, key, and what was expected.
-fn a_mistake_is_told() -> Result<(), Error> {
+/// Prints the line, the key and the problem of a mistake in a file.
+fn print_config_error() -> Result<(), Error> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("root_agent.yaml");
     let yaml = "name: clerk\nmodel: offline\ninstruction: Help.\ntools:\n  - name: load_memry\n";
@@ -79,15 +79,15 @@ fn a_mistake_is_told() -> Result<(), Error> {
     let Err(error) = AgentConfig::load(&file, &ConfigRegistry::new()) else {
         return Err("an unknown tool was accepted".into());
     };
-    let told = format!(
+    let message = format!(
         "line {:?}: {}: {}",
         error.line(),
         error.key(),
         error.problem()
     );
-    println!("error:  {told}");
+    println!("error:  {message}");
     assert_eq!(
-        told,
+        message,
         "line Some(5): tools[0].name: no tool is built in or registered as \"load_memry\"; did you \
          mean `load_memory`?"
     );

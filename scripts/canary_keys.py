@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Canary API keys: define them, and search everything that tests wrote for them.
+"""Define canary API keys, and search for them in everything that tests have written.
 
     canary_keys.py env                             NAME=mark, a line for each variable
     canary_keys.py search FOLDER [--with-control]  1 if a mark is in FOLDER or in the working tree
 
-The variables are those that the sources name, so that a new provider's is included at once. A
-control is not a key: a test writes it where keys must not be (to its output, a log and a
-database), and a search with `--with-control` fails if it does not find it there. So a search of
-the wrong place, or a run whose folders were not kept, does not pass.
+The variables are those that the sources name, so that the variable of a new provider is included at
+once. The control mark is not a key. A test writes it to its output, a log and a database, and a
+search with `--with-control` fails if it does not find the mark there. So the check fails if it
+searches the wrong place or if the folders of a run were not kept.
 """
 
 import base64
@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTROL_VARIABLE = "RETAIN_CONTROL_MARK"
-# Not in a known key format: code that redacts those must not hide a leak here.
-BEGINS, ENDS = "retain-canary-", "-5d1c9e-is-told-to-nobody"
+# Not in the format of real keys, because code that redacts those would hide a leak.
+PREFIX, SUFFIX = "retain-canary-", "-5d1c9e-is-told-to-nobody"
 CONTROL = "retain-control-7b20af-is-meant-to-be-found"
 NAMED = re.compile(r'"([A-Z][A-Z0-9_]*_(?:API_KEY|AUTH_TOKEN))"')
 # Setting the server's own API key would lock the tests out.
@@ -41,11 +41,11 @@ def variables():
 
 
 def mark(variable):
-    return BEGINS + variable.lower().replace("_", "-") + ENDS
+    return PREFIX + variable.lower().replace("_", "-") + SUFFIX
 
 
 def in_base64(text):
-    """The text in base64, for each alignment of the bytes before it."""
+    """The text in base64, for each alignment of the text to groups of three bytes."""
     # Without the characters that also encode bytes before and after.
     return [base64.b64encode(b"\0" * shift + text)[4:-4] for shift in range(3)]
 
@@ -58,18 +58,18 @@ def needles(*texts):
 
 
 def ends_of_marks():
-    """The prefix and suffix of all marks: fast to search for, and one of them stays intact when a
-    database splits a text between two pages."""
-    return needles(BEGINS, ENDS)
+    """The prefix and suffix of all marks. They are fast to search for, and one of them stays intact
+    if a database splits a text between two pages."""
+    return needles(PREFIX, SUFFIX)
 
 
 def whole_marks():
     return needles(*(mark(variable) for variable in variables()))
 
 
-def found(looked_for, path):
+def find_needles(wanted, path):
     """Return the needles that a file contains."""
-    overlap = max(len(needle) for _, needle in looked_for)
+    overlap = max(len(needle) for _, needle in wanted)
     names, rest = {}, b""
     try:
         file = open(path, "rb")
@@ -79,7 +79,7 @@ def found(looked_for, path):
     with file:
         while chunk := file.read(CHUNK):
             data = rest + chunk
-            names |= {name: None for name, needle in looked_for if needle in data}
+            names |= {name: None for name, needle in wanted if needle in data}
             rest = data[-overlap:]
     return list(names)
 
@@ -97,13 +97,14 @@ def files_below(folder):
 
 
 def leaks(folder):
-    """Find marks in a folder and in the working tree, whose scripts contain only the ends."""
+    """Find marks in a folder and in the working tree. The scripts of the tree contain the prefix and
+    the suffix, so search the tree for whole marks."""
     kept, tree = files_below(folder), tracked()
     ends, whole = ends_of_marks(), whole_marks()
-    problems = [f"{path.relative_to(folder)}: holds {found(whole, path) or some}"
-                for path in kept if (some := found(ends, path))]
-    problems += [f"{path.relative_to(ROOT)}: holds {some}"
-                 for path in tree if (some := found(whole, path))]
+    problems = [f"{path.relative_to(folder)}: contains {find_needles(whole, path) or some}"
+                for path in kept if (some := find_needles(ends, path))]
+    problems += [f"{path.relative_to(ROOT)}: contains {some}"
+                 for path in tree if (some := find_needles(whole, path))]
     size = sum(path.stat().st_size for path in kept if path.exists())
     print(f"canary keys: {len(kept)} files with {size >> 20} MiB and {len(tree)} of the working "
           f"tree searched, {len(problems)} problems")
@@ -111,13 +112,13 @@ def leaks(folder):
 
 
 def control_problems(folder):
-    """The places that should contain the control and do not."""
+    """Return a problem for each place that should contain the control mark and does not."""
     control = [("control", CONTROL.encode())]
-    names = [path.name for path in files_below(folder) if found(control, path)]
+    names = [path.name for path in files_below(folder) if find_needles(control, path)]
     places = {"output": "what tests print", "retain.db": "databases", ".log": "logs"}
     if os.environ.get("TEST_POSTGRES_URL"):
         places[".postgres"] = "databases on PostgreSQL"
-    return [f"the control is not in {what}: this search proves nothing"
+    return [f"the control mark is not in {what}, so the search proves nothing"
             for end, what in places.items() if not any(end in name for name in names)]
 
 

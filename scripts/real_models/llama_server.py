@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""llama.cpp's own HTTP server with a generated model: no weights are downloaded.
+"""Run llama.cpp's own HTTP server with a generated model, so that no weights are downloaded.
 
     llama_server.py FOLDER NAME [chat|embed] [KEY]
 
 The model is a table of word successors. Its one layer is all zeros and its embeddings are one-hot,
-so the output weights are that table. The chat template, which the server renders, reads the
-conversation and ends the prompt with one of a few marks; the mark determines the answer. So the
-answers are known, and everything else is the real server: templates, tokens, grammars, parsing of
-calls and thoughts, streams, counts and errors.
+so the output weights are that table. The server renders the chat template, which ends the prompt with
+a mark that depends on the conversation. The mark determines the answer. So the answers are known, and
+everything else is the real server: templates, tokens, grammars, parsing of calls and thoughts,
+streams, counts and errors.
 
 Prints its address and the embedding dimension, and runs until its standard input ends.
 """
@@ -36,11 +36,11 @@ SENTENCES = {
     "<|say-long|>": ["Once", "▁upon", "▁a", "▁time;", "Once"],
 }
 
-# Likely tokens under a JSON grammar, so that the answer names a place and ends.
+# Weights of tokens under a JSON grammar, so that the answer names a place and ends.
 PLACE = 'latitude":4,"longitude":7}'
 ENDS = {EOS: 1.0, "</tool_call>": 0.9, "}": 0.8}
 LIKELY = {
-    # Only if the usual answer is not allowed.
+    # Used only if the grammar rejects the usual answer.
     "<|say-hello|>": {"{": 0.3},
     "<tool_call>": {"{": 0.3},
     **{opening: {'"': 1.0} for opening in "{ \n\t"},
@@ -97,7 +97,7 @@ def vocabulary():
 
 
 def table(tokens, width):
-    """Row: the next token. Column: the one before it."""
+    """The weights of successors: the row is the next token, the column the token before it."""
     place = {text: number for number, (text, _) in enumerate(tokens)}
     follows = np.zeros((len(tokens), width), dtype=np.float32)
     for mark, sentence in SENTENCES.items():
@@ -108,9 +108,9 @@ def table(tokens, width):
         # A letter may also be generated as its byte.
         spelled = [before.replace(" ", "▁")]
         spelled += [f"<0x{byte:02X}>" for byte in before.encode() if len(before) == 1]
-        for known in [place[text] for text in spelled if text in place]:
+        for column in [place[text] for text in spelled if text in place]:
             for after, weight in likely.items():
-                follows[place[after], known] = weight
+                follows[place[after], column] = weight
     return follows
 
 

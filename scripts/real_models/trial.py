@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Agents of `retain serve` on real model servers; see scripts/try-real-models.
+"""Run agents of `retain serve` on real model servers; see scripts/try-real-models.
 
     trial.py RETAIN PYTHON_WITH_LLAMA [LITELLM]
 
@@ -29,7 +29,7 @@ CHOSEN = "They chose it;"
 AGENTS = {
     "plain": "",
     "chooser": "tools:\n  - name: get_user_choice\n",
-    # The model prefers another call: the server forces this one.
+    # The model prefers another call, so only the forced mode gives this one.
     "forced": "tools:\n  - name: exit_loop\ngenerate_content_config:\n"
               "  tool_config:\n    function_calling_config:\n      mode: ANY\n",
     "place": "output_schema:\n  name: google.genai.types.LatLng\noutput_key: place\n",
@@ -39,13 +39,13 @@ AGENTS = {
 }
 
 
-class Wrong(Exception):
+class UnexpectedResult(Exception):
     """An unexpected result."""
 
 
-def need(is_so, what):
+def require(is_so, what):
     if not is_so:
-        raise Wrong(what)
+        raise UnexpectedResult(what)
 
 
 # --- servers -----------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def environment(more):
 
 
 @contextlib.contextmanager
-def started(command, folder, log, env=None, stdin=None):
+def running(command, folder, log, env=None, stdin=None):
     with open(folder / log, "wb") as kept:
         process = subprocess.Popen(["nice", "-n", "10", *command], cwd=folder, stderr=kept,
                                    stdout=subprocess.PIPE, stdin=stdin, env=environment(env or {}))
@@ -78,9 +78,9 @@ def started(command, folder, log, env=None, stdin=None):
 @contextlib.contextmanager
 def llama(python, folder, kind, key=()):
     command = [python, str(HERE / "llama_server.py"), str(folder), f"tiny-{kind}", kind, *key]
-    # So that the server reports the prompts it has read.
+    # This makes the server report the prompts that it has read.
     env = {"LLAMA_SERVER_SLOTS_DEBUG": "1"}
-    with started(command, folder, f"llama-{kind}.log", env, subprocess.PIPE) as process:
+    with running(command, folder, f"llama-{kind}.log", env, subprocess.PIPE) as process:
         line = process.stdout.readline().decode().split()
         if not line:
             sys.exit((folder / f"llama-{kind}.log").read_text(errors="replace"))
@@ -89,7 +89,7 @@ def llama(python, folder, kind, key=()):
 
 @contextlib.contextmanager
 def gateway(program, folder, behind):
-    """Start LiteLLM's proxy; `ready` waits for it."""
+    """Start LiteLLM's proxy; `wait_until_ready` waits for it."""
     names = ["tiny", "gemini-tiny", "claude-tiny"]
     params = {"model": "openai/tiny-chat", "api_base": f"{behind}/v1", "api_key": KEY}
     config = {"model_list": [{"model_name": name, "litellm_params": params} for name in names],
@@ -104,11 +104,11 @@ def gateway(program, folder, behind):
     command = [program, "--config", "gateway.yaml", "--host", "127.0.0.1", "--port", str(port)]
     env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONUNBUFFERED": "1"}
     command = ["sh", "-c", 'exec "$@" 1>&2', "sh", *command, "--telemetry", "False"]
-    with started(command, folder, "gateway.log", env) as process:
+    with running(command, folder, "gateway.log", env) as process:
         yield f"http://127.0.0.1:{port}", process
 
 
-def ready(url, process, seconds=240):
+def wait_until_ready(url, process, seconds=240):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -132,7 +132,7 @@ def retain(program, folder, name, models, env, slots, options=()):
     command = [program, "serve", "agents", "--port", "0", "--auto-create-session",
                "--log-level", "debug", *options]
     env = {**env, "RETAIN_MODEL": "offline"}
-    with started(command, folder, "retain.log", env) as process:
+    with running(command, folder, "retain.log", env) as process:
         first = process.stdout.readline().decode().split()
         if not first:
             sys.exit((folder / "retain.log").read_text(errors="replace"))
@@ -160,8 +160,8 @@ class Retain:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise Wrong(f"{path}: {error.code} {said[:200]}") from error
+            answer = error.read().decode(errors="replace")
+            raise UnexpectedResult(f"{path}: {error.code} {answer[:200]}") from error
 
     def session(self, app):
         self.count += 1
@@ -174,9 +174,9 @@ class Retain:
         if not streaming:
             return json.loads(self.ask("/run", body))
         lines = self.ask("/run_sse", {**body, "streaming": True}).splitlines()
-        told = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
-        need(all("error" not in event for event in told), f"the stream says {told[-1:]}")
-        return told
+        events = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
+        require(all("error" not in event for event in events), f"the stream ends with {events[-1:]}")
+        return events
 
     def stored(self, session):
         app, user, name = session.values()
@@ -187,7 +187,7 @@ def parts(events):
     return [part for event in events for part in event.get("content", {}).get("parts", [])]
 
 
-def said(events, thought=False):
+def text_of(events, thought=False):
     return "".join(part.get("text", "") for part in parts(events)
                    if bool(part.get("thought")) == thought)
 
@@ -196,7 +196,7 @@ def calls(events):
     return [part["functionCall"] for part in parts(events) if "functionCall" in part]
 
 
-def whole(events):
+def complete_events(events):
     return [event for event in events if not event.get("partial")]
 
 
@@ -207,15 +207,15 @@ def answers(server, app, streaming, message="Hi"):
     """Run the app; check that the streamed, returned and stored events are equal."""
     session = server.session(app)
     events = server.run(session, message, streaming)
-    kept = server.stored(session)["events"]
-    final = whole(events)
-    need(kept[1:] == final, f"stored {kept[1:]}, but answered {final}")
-    pieces = [event for event in events if event.get("partial")]
+    stored = server.stored(session)["events"]
+    final = complete_events(events)
+    require(stored[1:] == final, f"stored {stored[1:]}, but answered {final}")
+    partial = [event for event in events if event.get("partial")]
     if streaming:
-        need(len(pieces) > 1 or calls(final), f"it came in {len(pieces)} pieces")
+        require(len(partial) > 1 or calls(final), f"{len(partial)} partial events")
         for thought in [False, True]:
-            told, last = said(pieces, thought), said(final, thought)
-            need(told == last or calls(final), f"pieces are {told!r}, the whole is {last!r}")
+            streamed, last = text_of(partial, thought), text_of(final, thought)
+            require(streamed == last or calls(final), f"streamed {streamed!r}, complete {last!r}")
     return final
 
 
@@ -230,51 +230,51 @@ def usage(server, app, streaming, event):
         return "the server counts no tokens here"
     prompt, answer = counts.get("promptTokenCount", 0), counts.get("candidatesTokenCount", 0)
     total = counts.get("totalTokenCount", 0)
-    need(prompt > 0 and answer > 0 and total >= prompt + answer, f"usage is {counts}")
+    require(prompt > 0 and answer > 0 and total >= prompt + answer, f"usage is {counts}")
     return f"{prompt}+{answer} tokens"
 
 
 def text(server, app, streaming):
     last = answers(server, app, streaming)[-1]
-    need(said([last]) == HELLO, f"said {said([last])!r}")
-    need(last.get("finishReason") == "STOP", f"finish reason {last.get('finishReason')}")
+    require(text_of([last]) == HELLO, f"the text is {text_of([last])!r}")
+    require(last.get("finishReason") == "STOP", f"finish reason {last.get('finishReason')}")
     return usage(server, app, streaming, last)
 
 
 def thoughts(server, app, streaming):
     """Run a second turn, with the first one in its history."""
     session = server.session(app)
-    final = whole(server.run(session, "Please think", streaming))
-    need(said(final, True) == THOUGHT, f"thought {said(final, True)!r}")
-    need(said(final) == AFTER_THOUGHT, f"said {said(final)!r}")
-    again = whole(server.run(session, "Hi", streaming))
-    need(said(again) == HELLO, f"the next turn: {again}")
-    need(server.model_saw(AFTER_THOUGHT), "the second turn came without the first")
+    final = complete_events(server.run(session, "Please think", streaming))
+    require(text_of(final, True) == THOUGHT, f"the thought is {text_of(final, True)!r}")
+    require(text_of(final) == AFTER_THOUGHT, f"the text is {text_of(final)!r}")
+    again = complete_events(server.run(session, "Hi", streaming))
+    require(text_of(again) == HELLO, f"the next turn: {again}")
+    require(server.model_saw(AFTER_THOUGHT), "the second prompt lacks the first turn")
     went_back = server.model_saw(f"<think>{THOUGHT}</think>{AFTER_THOUGHT}")
     # Claude accepts only thoughts that it has signed, and this server does not sign them.
-    need(went_back == app.startswith("openai"), f"went back: {went_back}")
-    return "go back in the next turn" if went_back else "unsigned, so they do not go back"
+    require(went_back == app.startswith("openai"), f"thoughts sent again: {went_back}")
+    return "sent again in the next turn" if went_back else "unsigned, so not sent again"
 
 
 def tool(server, app, streaming, message="One thing", number=1):
-    """Calls whose results the client sends in a second run, as for any long-running tool."""
+    """Send the results of calls in a second run, as for any long-running tool."""
     session = server.session(app)
-    asked = whole(server.run(session, message, streaming))
-    made = calls(asked)
-    need({call["name"] for call in made} == {"get_user_choice"}, f"calls {made}, in {asked}")
-    need([call["args"] for call in made] == CHOICES[:number], f"calls {made}")
-    need(len({call["id"] for call in made}) == number, f"ids of {made}")
+    first = complete_events(server.run(session, message, streaming))
+    made = calls(first)
+    require({call["name"] for call in made} == {"get_user_choice"}, f"calls {made}, in {first}")
+    require([call["args"] for call in made] == CHOICES[:number], f"calls {made}")
+    require(len({call["id"] for call in made}) == number, f"ids of {made}")
     results = [{"functionResponse": {"id": call["id"], "name": call["name"],
                                      "response": {"result": call["args"]["options"][0]}}}
                for call in made]
-    final = whole(server.run(session, results, streaming))
-    need(said(final) == CHOSEN, f"after the result: {final}")
-    before, after = prompt(asked[-1]), prompt(final[-1])
-    need(after > before or not before, f"prompts of {before} and {after} tokens")
+    final = complete_events(server.run(session, results, streaming))
+    require(text_of(final) == CHOSEN, f"after the result: {final}")
+    before, after = prompt(first[-1]), prompt(final[-1])
+    require(after > before or not before, f"prompts of {before} and {after} tokens")
     for call in made:
         arguments = json.dumps(call["args"])
-        need(server.model_saw(f'"arguments": {arguments}'), "a call was not sent back")
-        need(server.model_saw(call["args"]["options"][0], "<|from|>tool"), "a result was not sent")
+        require(server.model_saw(f'"arguments": {arguments}'), "a call is missing in the next prompt")
+        require(server.model_saw(call["args"]["options"][0], "<|from|>tool"), "a result is missing in the next prompt")
     return "call, result, answer"
 
 
@@ -284,15 +284,15 @@ def tools(server, app, streaming):
 
 def forced(server, app, streaming):
     final = answers(server, app, streaming)
-    need({call["name"] for call in calls(final)} == {"exit_loop"}, f"came {final}")
+    require({call["name"] for call in calls(final)} == {"exit_loop"}, f"calls in {final}")
     return "mode ANY"
 
 
 def schema(server, app, streaming):
     session = server.session(app)
-    final = whole(server.run(session, "Where?", streaming))
+    final = complete_events(server.run(session, "Where?", streaming))
     place = server.stored(session)["state"].get("place")
-    need(place == {"latitude": 4, "longitude": 7}, f"place is {place}; came {final}")
+    require(place == {"latitude": 4, "longitude": 7}, f"the place is {place}, in {final}")
     return json.dumps(place)
 
 
@@ -300,32 +300,32 @@ def cut_short(server, app, streaming):
     last = answers(server, app, streaming)[-1]
     # ADK reports it as the error code for some APIs and as the finish reason for others.
     ends = {last.get("errorCode"), last.get("finishReason")}
-    need("MAX_TOKENS" in ends, f"came {last}")
-    need(HELLO.startswith(said([last])) and said([last]), f"said {said([last])!r}")
+    require("MAX_TOKENS" in ends, f"the last event is {last}")
+    require(HELLO.startswith(text_of([last])) and text_of([last]), f"the text is {text_of([last])!r}")
     return "MAX_TOKENS"
 
 
 def settings(server, app, streaming):
     last = answers(server, app, streaming)[-1]
-    need(said([last]) == "Grüß dich", f"said {said([last])!r}")
+    require(text_of([last]) == "Grüß dich", f"the text is {text_of([last])!r}")
     return "stop sequence, temperature, top_p, top_k"
 
 
 def error(server, app, code, message="Hi", streaming=False):
-    """The server's own code is in the stored event."""
+    """Check that the stored event has the error code of the model server."""
     session = server.session(app)
     try:
         server.run(session, message, streaming)
-    except Wrong:
+    except UnexpectedResult:
         pass
     last = server.stored(session)["events"][-1]
-    told = f"{last.get('errorCode')}: {str(last.get('errorMessage'))[:60]}"
-    need(last.get("errorCode") == code, f"came {told}")
-    return told
+    found = f"{last.get('errorCode')}: {str(last.get('errorMessage'))[:60]}"
+    require(last.get("errorCode") == code, f"the error is {found}")
+    return found
 
 
-def leaving(server, app):
-    """The client disconnects: the model server stops, and the session records it."""
+def client_disconnects(server, app):
+    """Disconnect the client: the model server must stop, and the session must record the end."""
     session = server.session(app)
     body = {**session, "streaming": True,
             "newMessage": {"role": "user", "parts": [{"text": "a long story"}]}}
@@ -333,36 +333,36 @@ def leaving(server, app):
                                      {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as stream:
         stream.readline()
-        need(any(slot["is_processing"] for slot in server.slots()), "it was not at work")
-    # The complete answer would take longer.
+        require(any(slot["is_processing"] for slot in server.slots()), "the model server is idle")
+    # A complete answer would take longer than this.
     deadline = time.monotonic() + 5
     while any(slot["is_processing"] for slot in server.slots()):
-        need(time.monotonic() < deadline, "the server of models goes on")
+        require(time.monotonic() < deadline, "the model server still generates")
         time.sleep(0.05)
     while True:
         last = server.stored(session)["events"][-1]
         if last.get("errorCode"):
             break
-        need(time.monotonic() < deadline, f"the session ends with {last}")
+        require(time.monotonic() < deadline, f"the session ends with {last}")
         time.sleep(0.05)
-    need(last["errorCode"] == "INVOCATION_ABORTED", f"stored {last}")
-    final = whole(server.run(session, "Hi", False))
-    need(said(final) == HELLO, f"the next turn: {final}")
-    return "the model's server stops; INVOCATION_ABORTED; next turn"
+    require(last["errorCode"] == "INVOCATION_ABORTED", f"stored {last}")
+    final = complete_events(server.run(session, "Hi", False))
+    require(text_of(final) == HELLO, f"the next turn: {final}")
+    return "the model server stops; INVOCATION_ABORTED; next turn"
 
 
 def embedding(server, app):
-    """Memories get vectors from the embedding server and are found."""
+    """Check that memories get vectors from the embedding server and that a search finds them."""
     base = f"/api/v1/apps/{app}/users/ada/memory"
     texts = ["Ada likes tea", "The key is below the mat"]
     entries = [{"content": {"parts": [{"text": text}]}} for text in texts]
     server.ask(f"{base}/entries", {"memories": entries})
     deadline = time.monotonic() + 15
     while (rows := vectors(server.folder / ".retain/retain.db")) < len(texts):
-        need(time.monotonic() < deadline, f"{rows} memories have vectors")
+        require(time.monotonic() < deadline, f"{rows} memories have vectors")
         time.sleep(0.1)
     found = server.ask(f"{base}/search", {"query": "tea"})
-    need("likes tea" in found, f"found {found[:200]}")
+    require("likes tea" in found, f"found {found[:200]}")
     return f"{rows} memories"
 
 
@@ -388,7 +388,7 @@ class Table:
         print(f"{outcome:6}  {of:27}  {what:27}  {note}", flush=True)
 
     def form(self, of, server, form, lacking=()):
-        """Run the trials on each API; `lacking` lists what its server does not support."""
+        """Run the trials on one API; `lacking` lists what its server does not support."""
         for what, trial, agent in [
             ("text", text, "plain"),
             ("thoughts", thoughts, "plain"),
@@ -399,10 +399,10 @@ class Table:
             ("limit of tokens", cut_short, "short"),
             ("settings", settings, "settings"),
         ]:
-            for how, streaming in [("whole", False), ("streamed", True)]:
+            for how, streaming in [("complete", False), ("streamed", True)]:
                 name = f"{what}, {how}"
                 if what in lacking:
-                    print(f"{'none':6}  {of:27}  {name:27}  the server cannot do it", flush=True)
+                    print(f"{'none':6}  {of:27}  {name:27}  the server does not support it", flush=True)
                 else:
                     self.row(of, name, trial, server, f"{form}_{agent}", streaming)
 
@@ -419,9 +419,9 @@ def slots_of(chat):
     return slots
 
 
-def on_llama(table, program, folder, chat, slots, embed, width):
+def try_llama(table, program, folder, chat, slots, embed, width):
     models = {"openai": "openai/tiny-chat", "anthropic": "anthropic/tiny-chat",
-              "stranger": "hosted_vllm/tiny-chat"}
+              "wrong_key": "hosted_vllm/tiny-chat"}
     env = {"OPENAI_BASE_URL": f"{chat}/v1", "OPENAI_API_KEY": KEY,
            "ANTHROPIC_BASE_URL": chat, "ANTHROPIC_API_KEY": KEY,
            "HOSTED_VLLM_API_BASE": f"{chat}/v1", "HOSTED_VLLM_API_KEY": WRONG_KEY,
@@ -431,23 +431,23 @@ def on_llama(table, program, folder, chat, slots, embed, width):
         of = "llama.cpp, chat completions"
         table.form(of, server, "openai")
         too_long = "x" * 40000
-        for how, streaming in [("whole", False), ("streamed", True)]:
+        for how, streaming in [("complete", False), ("streamed", True)]:
             table.row(of, f"too long a prompt, {how}", error, server, "openai_plain",
                       "exceed_context_size_error", too_long, streaming)
-            table.row(of, f"wrong key, {how}", error, server, "stranger_plain",
+            table.row(of, f"wrong key, {how}", error, server, "wrong_key_plain",
                       "authentication_error", "Hi", streaming)
-        table.row(of, "the client goes away", leaving, server, "openai_plain")
+        table.row(of, "the client disconnects", client_disconnects, server, "openai_plain")
         table.row("llama.cpp, embeddings", "vectors of memories", embedding, server, "openai_plain")
         of = "llama.cpp, Anthropic's form"
         table.form(of, server, "anthropic")
         table.row(of, "too long a prompt", error, server, "anthropic_plain",
                   "exceed_context_size_error", too_long)
-        table.row(of, "the client goes away", leaving, server, "anthropic_plain")
+        table.row(of, "the client disconnects", client_disconnects, server, "anthropic_plain")
 
 
-def on_gateway(table, program, folder, slots, url):
+def try_gateway(table, program, folder, slots, url):
     models = {"openai": "openai/tiny", "anthropic": "claude-tiny", "gemini": "gemini-tiny",
-              "nobody": "openai/nobody", "stranger": "hosted_vllm/tiny"}
+              "unknown": "openai/unknown", "wrong_key": "hosted_vllm/tiny"}
     env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": GATEWAY_KEY,
            "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": GATEWAY_KEY,
            "GOOGLE_GEMINI_BASE_URL": url, "GOOGLE_API_KEY": GATEWAY_KEY,
@@ -459,9 +459,9 @@ def on_gateway(table, program, folder, slots, url):
         server.uncounted = "gemini_"
         table.form("LiteLLM, Gemini's form", server, "gemini", ["thoughts"])
         of = "LiteLLM, chat completions"
-        table.row(of, "unknown model", error, server, "nobody_plain",
+        table.row(of, "unknown model", error, server, "unknown_plain",
                   "invalid_request_error")
-        table.row(of, "wrong key", error, server, "stranger_plain", "no_db_connection")
+        table.row(of, "wrong key", error, server, "wrong_key_plain", "no_db_connection")
 
 
 def main():
@@ -472,13 +472,13 @@ def main():
         chat, _ = stack.enter_context(llama(python, folder, "chat", [KEY]))
         embed, width = stack.enter_context(llama(python, folder, "embed"))
         behind = litellm and stack.enter_context(gateway(litellm[0], folder, chat))
-        on_llama(table, program, folder, chat, slots_of(chat), embed, width)
+        try_llama(table, program, folder, chat, slots_of(chat), embed, width)
         if behind:
             url, process = behind
-            if ready(url, process):
-                on_gateway(table, program, folder, slots_of(chat), url)
+            if wait_until_ready(url, process):
+                try_gateway(table, program, folder, slots_of(chat), url)
             else:
-                table.row("LiteLLM", "starts", need, False, "it does not")
+                table.row("LiteLLM", "starts", require, False, "it does not start")
     print(f"\n{table.failed} failed" if table.failed else "\nall as expected")
     return 1 if table.failed else 0
 

@@ -1,4 +1,5 @@
-//! The program `retain`: arguments, then composition. `commands/` has one file per command.
+//! The program `retain` parses its arguments and runs one command. `commands/` has a module for
+//! each.
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -49,7 +50,8 @@ enum Command {
     Memory(memory::Memory),
 }
 
-/// Parses the arguments. An empty variable counts as unset: `RETAIN_PORT=` selects the default.
+/// Parses the arguments. An empty environment variable counts as unset, so `RETAIN_PORT=` selects
+/// the default.
 fn arguments() -> Result<Arguments, clap::Error> {
     let command = without_empty_variables(Arguments::command());
     Arguments::from_arg_matches(&command.try_get_matches()?)
@@ -72,7 +74,8 @@ async fn main() {
         Err(help) => output::check(help.print()),
     };
     if let Err(error) = ended {
-        // Not by returning: the runtime would wait for a read of standard input to end.
+        // Exit here. Returning would drop the runtime, which waits until a read of standard input
+        // ends.
         std::process::exit(report(&error));
     }
 }

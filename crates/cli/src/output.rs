@@ -19,7 +19,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints a line to standard error, if anybody reads it.
+/// Prints a line to standard error. A failure to write is ignored.
 macro_rules! note {
     ($($text:tt)*) => {
         $crate::output::note_line(format_args!($($text)*))
@@ -43,12 +43,12 @@ pub(crate) fn print_line(text: fmt::Arguments<'_>) -> anyhow::Result<()> {
     check(writeln!(io::stdout(), "{text}"))
 }
 
-/// Drops a line that cannot be written, because nobody could be told.
+/// Ignores a failed write, because there is no other output on which to report it.
 pub(crate) fn note_line(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Tells a closed pipe from other failures of a write to standard output.
+/// Converts the result of a write to standard output, with an error of its own for a closed pipe.
 pub(crate) fn check(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),

@@ -1,4 +1,4 @@
-//! `EventActions`: the effects of an event.
+//! `EventActions`: the effects of an event. Also confirmations of tool calls.
 
 use crate::{
     content::Content,
@@ -22,7 +22,7 @@ wire_object! {
         transfer_to_agent: Option<String>,
         /// The reason for the transfer.
         transfer_reason: Option<String>,
-        /// Ends the surrounding loop.
+        /// Whether the surrounding loop ends after this event.
         escalate: Option<bool>,
         /// Credentials that tools request, by call id.
         requested_auth_configs: Shaped<AuthConfigs>,
@@ -57,4 +57,16 @@ wire_object! {
     }
 }
 
-wire_text!(EventActions);
+wire_object! {
+    /// A confirmation request for a tool call, or the person's answer to it.
+    pub struct ToolConfirmation: TOOL_CONFIRMATION {
+        /// Why confirmation is requested.
+        hint: String,
+        /// Whether the call is approved.
+        confirmed: bool,
+        /// Additional data that is requested or was answered.
+        payload: Option<Json>,
+    }
+}
+
+wire_text!(EventActions, ToolConfirmation);

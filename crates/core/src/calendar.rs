@@ -1,6 +1,7 @@
 //! The Gregorian calendar in UTC: days counted from 1970-01-01, and their dates.
 
-/// Days from 0000-03-01 to 1970-01-01. Years are counted from March, so that a leap day is last.
+/// Days from 0000-03-01 to 1970-01-01. Years begin in March, so that a leap day is the
+/// last day of its year.
 const DAYS_TO_1970: i64 = 719_468;
 /// Days in 400 years, after which the calendar repeats.
 const DAYS_OF_ERA: i64 = 146_097;
@@ -13,7 +14,7 @@ pub fn date_of_day(day: i64) -> (i64, i64, i64) {
     // Subtract the leap days of the 4, 100 and 400 year cycles, so that every year has 365 days.
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Counted from March, every five months have 153 days.
+    // From March on, each five months have 153 days.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, year) = match month {

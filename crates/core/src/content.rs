@@ -139,7 +139,7 @@ wire_object! {
 wire_object! {
     /// The result of executed code.
     pub struct CodeExecutionResult: CODE_EXECUTION_RESULT {
-        /// E.g. `OUTCOME_OK`.
+        /// The outcome, e.g. `OUTCOME_OK`.
         outcome: Option<String>,
         /// The output or the error of the code.
         output: Option<String>,
@@ -202,18 +202,18 @@ impl Content {
         Content::new("model", vec![Part::text(text)])
     }
 
-    /// The parts; none when the field is absent.
+    /// The parts; empty if the field is absent.
     pub fn parts(&self) -> &[Part] {
         self.parts.as_deref().unwrap_or_default()
     }
 
     /// The texts of all parts, concatenated, without thoughts.
     pub fn text_concat(&self) -> String {
-        let spoken = self
+        let parts = self
             .parts()
             .iter()
             .filter(|part| part.thought != Some(true));
-        spoken.filter_map(|part| part.text.as_deref()).collect()
+        parts.filter_map(|part| part.text.as_deref()).collect()
     }
 
     /// The function calls in it.

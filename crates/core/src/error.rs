@@ -12,9 +12,10 @@ pub type Result<T, E = SessionError> = std::result::Result<T, E>;
 
 /// Why a session operation failed.
 ///
-/// A failed operation changes nothing, with two exceptions. After [`SessionError::Store`] the
+/// A failed operation changes nothing, with these exceptions. After [`SessionError::Store`] the
 /// outcome of a write may be unknown: append the same events again, and they are stored once. A
-/// failed rewind may leave new artifact versions.
+/// failed rewind may leave new artifact versions. A failed import keeps the sessions that were
+/// complete, and a failed erase or sweep does not restore what it has deleted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {

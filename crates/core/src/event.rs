@@ -36,11 +36,11 @@ wire_object! {
         long_running_tool_ids: Option<IdSet>,
         /// The branch of the agent in a tree of parallel agents, as `parent.child`.
         branch: Option<String>,
-        /// The delegated task of the event.
+        /// The delegated task that the event belongs to.
         isolation_scope: Option<String>,
-        /// Unique in its session.
+        /// The event id, unique in its session.
         id: String,
-        /// Seconds since 1970. Events are ordered by position, not by this.
+        /// The time, in seconds since 1970. Events are ordered by position, not by time.
         timestamp: f64,
     }
 }
@@ -57,7 +57,7 @@ impl Event {
         }
     }
 
-    /// As [`from_json`](Self::from_json), without copying the event into the `Arc`.
+    /// Reads the event like [`from_json`](Self::from_json), directly into the `Arc`.
     pub fn shared_from_json(text: &str) -> Result<std::sync::Arc<Event>, crate::JsonError> {
         let mut event = std::sync::Arc::<Event>::default();
         if let Some(event) = std::sync::Arc::get_mut(&mut event) {
@@ -110,9 +110,9 @@ impl Event {
 
     /// Whether this is a final response and not an intermediate step, by the rule of ADK 2.13.
     pub fn is_final_response(&self) -> bool {
-        let waits_for_answer = self.long_running_tool_ids.as_ref();
+        let pending_calls = self.long_running_tool_ids.as_ref();
         if self.actions.skip_summarization == Some(true)
-            || waits_for_answer.is_some_and(|ids| !ids.is_empty())
+            || pending_calls.is_some_and(|ids| !ids.is_empty())
         {
             return true;
         }

@@ -31,9 +31,9 @@ struct PositionedEvent {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    /// Full chunks.
+    /// Full chunks, oldest first.
     chunks: Arc<Vec<Arc<[PositionedEvent]>>>,
-    /// Fewer than [`CHUNK`] entries.
+    /// The newest events: fewer than [`CHUNK`].
     tail: Arc<Vec<PositionedEvent>>,
 }
 

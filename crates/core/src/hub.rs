@@ -32,8 +32,8 @@ impl ChangeHub {
         self.notifier(key).notify_waiters();
     }
 
-    /// Returns a future that completes at the next [`notify`](Self::notify). Notifications count from
-    /// this call on, so check the session after this call and before awaiting the future.
+    /// Returns a future that completes at the next [`notify`](Self::notify). Notifications count
+    /// from this call on, so check the session after this call and before awaiting the future.
     pub fn listen(&self, key: &SessionKey) -> Pin<Box<Notified<'_>>> {
         let mut notified = Box::pin(self.notifier(key).notified());
         notified.as_mut().enable();

@@ -76,8 +76,8 @@ impl FromStr for KeyScope {
             .into_iter()
             .find(|scope| scope.name() == name.trim());
         found.ok_or_else(|| {
-            let known: Vec<_> = KeyScope::ALL.iter().map(|scope| scope.name()).collect();
-            let reason = format!("is unknown; expected one of: {}", known.join(", "));
+            let names: Vec<_> = KeyScope::ALL.iter().map(|scope| scope.name()).collect();
+            let reason = format!("is unknown; expected one of: {}", names.join(", "));
             SessionError::invalid(format!("scope {name:?}"), reason)
         })
     }
@@ -96,7 +96,7 @@ pub struct ApiKey {
     pub app: Option<String>,
     /// The only user whose data the key may access; `None` allows every user.
     pub user: Option<String>,
-    /// What it permits.
+    /// What the key permits.
     pub scopes: Vec<KeyScope>,
     /// When it was created, in microseconds since 1970.
     pub created_us: i64,
@@ -104,7 +104,7 @@ pub struct ApiKey {
     pub expires_us: Option<i64>,
     /// When it was revoked, in microseconds since 1970.
     pub revoked_us: Option<i64>,
-    /// When it was last used, to about a minute.
+    /// When it was last used, in microseconds since 1970, accurate to about a minute.
     pub last_used_us: Option<i64>,
 }
 
@@ -142,7 +142,7 @@ impl ApiKey {
     /// Checks that `secret` belongs to this key and that the key is valid at `now_us`. Compares in
     /// constant time, so that timing does not reveal how much of the secret is right.
     pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRejection> {
-        if !bool::from(self.hash[..].ct_eq(&hash_of(secret)[..])) {
+        if !bool::from(self.hash[..].ct_eq(&hash_secret(secret)[..])) {
             return Err(KeyRejection::Unknown);
         }
         if self.revoked_us.is_some() {
@@ -165,13 +165,14 @@ pub struct KeyText {
 
 impl fmt::Debug for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keep the secret out of logs.
+        // The secret must not appear in logs.
         f.debug_tuple("KeyText").field(&self.id).finish()
     }
 }
 
 impl KeyText {
-    /// The text of a new key, from `id` without its dashes and random bytes.
+    /// Creates the text of a new key. Its id is the first 16 letters and digits of `id`; its secret
+    /// is `secret` in hexadecimal.
     pub fn new(id: &str, secret: [u8; KEY_SECRET_BYTES]) -> KeyText {
         let id = id.chars().filter(char::is_ascii_alphanumeric);
         let secret = secret.iter().map(|byte| format!("{byte:02x}"));
@@ -203,18 +204,18 @@ impl KeyText {
         &self.secret
     }
 
-    /// Returns the hash of the secret, which a store keeps instead of the secret.
+    /// Returns the hash of the secret. A store stores the hash instead of the secret.
     pub fn hash(&self) -> [u8; 32] {
-        hash_of(&self.secret)
+        hash_secret(&self.secret)
     }
 }
 
 /// Compares two secrets in constant time, so that timing does not reveal how much of them is equal.
 pub fn is_same_secret(one: &str, other: &str) -> bool {
-    hash_of(one)[..].ct_eq(&hash_of(other)[..]).into()
+    hash_secret(one)[..].ct_eq(&hash_secret(other)[..]).into()
 }
 
-fn hash_of(secret: &str) -> [u8; 32] {
+fn hash_secret(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
@@ -234,8 +235,8 @@ pub trait KeyStore: fmt::Debug + Send + Sync + 'static {
     /// a server requires a key.
     async fn had_any(&self) -> Result<bool>;
 
-    /// Records that a key existed, without adding one. A migration calls this for a store that
-    /// replaces one whose keys were all erased.
+    /// Records that a key existed, without adding one. A migration calls this if the source store
+    /// once had keys and all of them were erased.
     async fn note_had_any(&self) -> Result<()>;
 
     /// Revokes a key permanently. Returns false if it does not exist. Revoking a key twice changes

@@ -32,7 +32,7 @@ impl Lease {
 /// How an append uses the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseUse {
-    /// Not at all: the append is outside any run and always admitted.
+    /// Does not use the lease: the append is outside any run and always admitted.
     Outside,
     /// Takes the lease for a new run, if it is free and no other ticket is older.
     Take {
@@ -41,7 +41,7 @@ pub enum LeaseUse {
         /// How long the lease lasts; `None` releases it in the same append.
         ttl: Option<Duration>,
     },
-    /// Write inside the run that holds `token`.
+    /// Writes inside the run that holds `token`.
     Hold {
         /// The run's token.
         token: u64,
@@ -84,8 +84,8 @@ impl Lease {
                 token: None,
             },
             LeaseUse::Take { ticket, ttl } => {
-                let mine_is_first = first_ticket.is_none_or(|first| first == ticket);
-                if self.until_us > now_us || !mine_is_first {
+                let is_first = first_ticket.is_none_or(|first| first == ticket);
+                if self.until_us > now_us || !is_first {
                     return Admission::Busy {
                         until_us: self.until_us,
                     };

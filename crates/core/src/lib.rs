@@ -39,7 +39,7 @@ mod transfer_store;
 mod wire;
 pub mod wire_shapes;
 
-pub use actions::{EventActions, EventCompaction};
+pub use actions::{EventActions, EventCompaction, ToolConfirmation};
 pub use artifacts::{
     ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactReference,
     ArtifactService, ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService,

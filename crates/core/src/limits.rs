@@ -9,6 +9,7 @@ use crate::{
 
 /// Size limits of stored data. Set them when you build a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Maximum bytes of an app name, user id, session id, event id or invocation id; at most 512.
     pub id_bytes: usize,
@@ -93,6 +94,36 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Sets the maximum bytes of an id.
+    pub fn with_id_bytes(mut self, bytes: usize) -> Limits {
+        self.id_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum bytes of a state key.
+    pub fn with_state_key_bytes(mut self, bytes: usize) -> Limits {
+        self.state_key_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum bytes of one event as JSON.
+    pub fn with_event_bytes(mut self, bytes: usize) -> Limits {
+        self.event_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum number of events in one append.
+    pub fn with_batch_events(mut self, events: usize) -> Limits {
+        self.batch_events = events;
+        self
+    }
+
+    /// Sets the maximum bytes of all state keys and values of one session, one user or one app.
+    pub fn with_state_bytes(mut self, bytes: usize) -> Limits {
+        self.state_bytes = bytes;
+        self
+    }
+
     /// Fails unless every store can hold the app name, user id and session id exactly.
     pub fn check_key(&self, key: &SessionKey) -> Result<()> {
         self.check_id("app name", &key.app)?;
@@ -111,7 +142,9 @@ impl Limits {
     /// Like [`check_id`](Self::check_id), but allows an empty id.
     pub(crate) fn check_text(&self, what: &'static str, id: &str) -> Result<()> {
         if id.contains('\0') {
-            let reason = "contains a NUL character, which some databases cannot store; remove it";
+            let reason = format!(
+                "{id:?} contains a NUL character, which some databases cannot store; remove it"
+            );
             return Err(SessionError::invalid(what, reason));
         }
         let limit = self.id_bytes.min(Limits::ID_BYTES_MAX);
@@ -133,8 +166,8 @@ impl Limits {
     }
 }
 
-/// Fails with [`SessionError::TooLarge`] if growing from `before` to `after` exceeds `limit`. Data
-/// that exceeds a limit lowered later may stay and shrink.
+/// Fails with [`SessionError::TooLarge`] if growing from `before` to `after` exceeds `limit`. If
+/// the limit was lowered later, data above it may stay or shrink.
 pub fn check_growth(what: LimitKind, before: usize, after: usize, limit: usize) -> Result<()> {
     match after > before {
         true => check(what, after, limit),

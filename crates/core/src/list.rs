@@ -32,11 +32,11 @@ impl StateText {
         let before = self.0.len();
         let mut writer = Writer::onto(std::mem::take(&mut self.0));
         writer.member(key, value);
-        let (text, wrong) = writer.into_parts();
+        let (text, error) = writer.into_parts();
         self.0 = text;
-        if let Some(wrong) = wrong {
+        if let Some(error) = error {
             self.0.truncate(before);
-            return Err(wrong);
+            return Err(error);
         }
         Ok(())
     }
@@ -160,7 +160,8 @@ pub struct EncodedSessions {
 }
 
 impl EncodedSessions {
-    /// Encodes the sessions that the store returned as objects.
+    /// Converts a store's answer: takes over the rows that the store encoded, and encodes the
+    /// sessions that it returned as objects.
     pub(crate) fn of_user(user: &str, mut listing: Listing) -> Result<EncodedSessions> {
         let mut rows = listing.rows;
         for session in &listing.sessions {

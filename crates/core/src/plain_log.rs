@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Reads and appends through ADK's methods. There are no leases, so runs of one session may
-/// interleave, and a batch is appended event by event. Everything else is
-/// [`SessionError::Unsupported`].
+/// interleave, and renewing or ending a run does nothing. A batch is appended event by event. The
+/// other methods of [`SessionLog`] fail with [`SessionError::Unsupported`].
 #[derive(Debug)]
 pub struct PlainSessionLog(Arc<dyn SessionService>);
 
@@ -150,16 +150,16 @@ impl SessionLog for PlainSessionLog {
     }
 
     async fn append_live(&self, session: &SharedSession, append: Append) -> Result<AppendReceipt> {
-        let mut appended = AppendReceipt::default();
+        let mut receipt = AppendReceipt::default();
         for event in append.events {
             if event.is_partial() {
                 continue;
             }
             let stored = self.0.append_event_locked(session, event).await?;
             let position = session.update(|session| session.position);
-            appended.events.push((position, Arc::new(stored)));
+            receipt.events.push((position, Arc::new(stored)));
         }
-        Ok(appended)
+        Ok(receipt)
     }
 
     async fn renew_run(&self, _: &SessionKey, _: RunToken) -> Result<()> {

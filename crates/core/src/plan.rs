@@ -16,7 +16,7 @@ use crate::{
 pub struct SessionStatus<'a> {
     /// The session.
     pub key: &'a SessionKey,
-    /// Tells this session from earlier ones with the same address.
+    /// Distinguishes this session from earlier ones with the same address.
     pub incarnation: u64,
     /// The last position of its log.
     pub position: u64,
@@ -24,7 +24,7 @@ pub struct SessionStatus<'a> {
     pub lease: Lease,
     /// The oldest live ticket in the queue for the lease.
     pub first_ticket: Option<&'a str>,
-    /// The store's clock.
+    /// The current time by the store's clock, in microseconds.
     pub now_us: i64,
 }
 
@@ -43,7 +43,7 @@ pub enum Plan {
         /// The run token to return to the caller.
         token: Option<u64>,
     },
-    /// Write nothing but the caller's ticket, if it has one.
+    /// Write only the caller's ticket, if it has one.
     Busy {
         /// When the holder's lease expires.
         until_us: i64,
@@ -52,52 +52,52 @@ pub enum Plan {
 
 /// Plans the append of `batch`. `stored` looks up an event of the session by its id.
 pub fn plan_append(
-    standing: SessionStatus<'_>,
+    status: SessionStatus<'_>,
     batch: &Batch,
     mut stored: impl FnMut(&str) -> Result<Option<(u64, Arc<Event>)>>,
 ) -> Result<Plan> {
     if batch
         .incarnation
-        .is_some_and(|meant| meant != standing.incarnation)
+        .is_some_and(|incarnation| incarnation != status.incarnation)
     {
-        return Err(SessionError::not_found(standing.key));
+        return Err(SessionError::not_found(status.key));
     }
     let mut events: Vec<(u64, Arc<Event>)> = Vec::with_capacity(batch.events.len());
     let mut fresh = Vec::new();
     let mut in_batch: HashMap<&str, usize> = HashMap::new();
-    for (place, new) in batch.events.iter().enumerate() {
+    for (index, new) in batch.events.iter().enumerate() {
         let id = new.event.id.as_str();
         if let Some(&earlier) = in_batch.get(id) {
             let (position, event) = events[earlier].clone();
-            new.check_repeat(standing.key, position, &event)?;
+            new.check_repeat(status.key, position, &event)?;
             events.push((position, event));
         } else if let Some((position, event)) = match new.id_given {
             true => stored(id)?,
             // A generated id cannot be in the log yet, so skip the lookup.
             false => None,
         } {
-            new.check_repeat(standing.key, position, &event)?;
+            new.check_repeat(status.key, position, &event)?;
             events.push((position, event));
         } else {
-            let position = standing.position + 1 + fresh.len() as u64;
+            let position = status.position + 1 + fresh.len() as u64;
             events.push((position, Arc::clone(&new.event)));
-            fresh.push(place);
+            fresh.push(index);
         }
         // Most batches hold one event and need no map.
         if batch.events.len() > 1 {
-            in_batch.entry(id).or_insert(place);
+            in_batch.entry(id).or_insert(index);
         }
     }
     let is_repeat = fresh.is_empty() && !batch.events.is_empty();
     // A repeated append that begins a run needs a token, so it waits for the lease like any other.
     let begins = matches!(batch.lease, LeaseUse::Take { ttl: Some(_), .. });
-    let admission = standing
+    let admission = status
         .lease
-        .admit(&batch.lease, standing.first_ticket, standing.now_us);
+        .admit(&batch.lease, status.first_ticket, status.now_us);
     match admission {
         Admission::Granted { lease, token } => {
             if !is_repeat {
-                check_expected(standing, batch)?;
+                check_expected(status, batch)?;
             }
             Ok(Plan::Write {
                 events,
@@ -110,36 +110,35 @@ pub fn plan_append(
         Admission::Busy { .. } | Admission::Lost if is_repeat && !begins => Ok(Plan::Write {
             events,
             fresh,
-            lease: standing.lease,
+            lease: status.lease,
             token: None,
         }),
         Admission::Busy { until_us } => Ok(Plan::Busy { until_us }),
-        Admission::Lost => Err(lost(standing.key, &batch.lease)),
+        Admission::Lost => Err(lost(status.key, &batch.lease)),
     }
 }
 
 /// Decides whether a lease may be renewed or released without an append.
-pub fn plan_renewal(standing: SessionStatus<'_>, wanted: &LeaseUse) -> Result<Lease> {
-    match (standing.lease.admit(wanted, None, standing.now_us), wanted) {
+pub fn plan_renewal(status: SessionStatus<'_>, wanted: &LeaseUse) -> Result<Lease> {
+    match (status.lease.admit(wanted, None, status.now_us), wanted) {
         (Admission::Granted { lease, .. }, _) => Ok(lease),
         // Releasing a lease twice succeeds if no other run has taken it since.
         (Admission::Lost, LeaseUse::Hold { token, ttl: None })
-            if Some(standing.lease.token) == token.checked_add(1)
-                && standing.lease.until_us == 0 =>
+            if Some(status.lease.token) == token.checked_add(1) && status.lease.until_us == 0 =>
         {
-            Ok(standing.lease)
+            Ok(status.lease)
         }
-        (Admission::Busy { .. } | Admission::Lost, _) => Err(lost(standing.key, wanted)),
+        (Admission::Busy { .. } | Admission::Lost, _) => Err(lost(status.key, wanted)),
     }
 }
 
-fn check_expected(standing: SessionStatus<'_>, batch: &Batch) -> Result<()> {
+fn check_expected(status: SessionStatus<'_>, batch: &Batch) -> Result<()> {
     match batch.expected {
-        Some(expected) if expected != standing.position => Err(SessionError::Conflict {
-            key: standing.key.clone(),
+        Some(expected) if expected != status.position => Err(SessionError::Conflict {
+            key: status.key.clone(),
             conflict: Conflict::Position {
                 expected,
-                found: standing.position,
+                found: status.position,
             },
         }),
         _ => Ok(()),

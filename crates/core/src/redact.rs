@@ -10,6 +10,7 @@ use crate::json::{Json, JsonMap};
 /// The function with which a tool requests the user's credential.
 const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
+/// The names of fields that hold secrets.
 const SECRETS: [&str; 24] = [
     "password",
     "token",
@@ -63,7 +64,8 @@ const CREDENTIALS: [&str; 4] = [
 
 const AUTH_CONFIGS: [&str; 2] = ["requestedAuthConfigs", "requested_auth_configs"];
 
-/// Every text that holds a secret contains at least one of these.
+/// A text that holds a secret contains at least one of these, or a `requestedAuthConfigs` that is
+/// not empty.
 static MARKS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
     [
         Finder::new("\"authType\""),
@@ -79,14 +81,14 @@ static REQUEST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(REQUEST
 static CONFIGS: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new("\"requestedAuthConfigs\""));
 
-/// Removes secrets from a JSON text that Retain's own writer wrote. Most texts hold none and are
-/// only scanned.
+/// Removes secrets from a JSON text that Retain's own writer wrote. Most texts contain no secrets
+/// and are only scanned.
 pub fn redacted(text: String) -> String {
     if !may_hold_secrets(text.as_bytes()) {
         return text;
     }
     match Json::parse(&text) {
-        Ok(value) => without_secrets(&value).to_string(),
+        Ok(value) => redact_value(&value).to_string(),
         // Retain wrote the text, so it should parse. If it does not, drop it rather than leak a
         // secret.
         Err(_) => "null".to_owned(),
@@ -94,22 +96,22 @@ pub fn redacted(text: String) -> String {
 }
 
 fn may_hold_secrets(text: &[u8]) -> bool {
-    // All marks but one contain this text, so a text without it needs two scans instead of seven.
-    // Every event contains it near the start, where the scan ends early.
+    // All marks but one contain `COMMON`, so a text without it needs two scans instead of seven. An
+    // event contains it near the start, where the scan ends early.
     if COMMON.find(text).is_none() && REQUEST.find(text).is_none() {
         return false;
     }
-    // Every event has this field, which is nearly always empty.
+    // Every event has `requestedAuthConfigs`, which is nearly always empty.
     let mut configs = CONFIGS.find_iter(text);
     let name_len = CONFIGS.needle().len();
     configs.any(|at| !text[at + name_len..].starts_with(b":{}"))
         || MARKS.iter().any(|mark| mark.find(text).is_some())
 }
 
-fn without_secrets(value: &Json) -> Json {
+fn redact_value(value: &Json) -> Json {
     let map = match value {
         Json::Array(items) => {
-            let items: Vec<Json> = items.iter().map(without_secrets).collect();
+            let items: Vec<Json> = items.iter().map(redact_value).collect();
             return items.into();
         }
         Json::Object(map) => map,
@@ -120,43 +122,47 @@ fn without_secrets(value: &Json) -> Json {
         kind.is_some_and(|kind| AUTH_TYPES.contains(&kind))
     };
     if is_auth_type("authType") || is_auth_type("auth_type") {
-        return stripped(value);
+        return remove_secrets(value);
     }
     if map.get("name").and_then(Json::as_str) == Some(REQUEST_CREDENTIAL) {
-        return each(map, |key, value| match (key, value) {
-            ("args", Json::Object(args)) => each(args, |key, value| match key {
-                "authConfig" | "auth_config" => stripped(value),
+        return map_values(map, |key, value| match (key, value) {
+            ("args", Json::Object(args)) => map_values(args, |key, value| match key {
+                "authConfig" | "auth_config" => remove_secrets(value),
                 _ => value.clone(),
             }),
-            ("response", _) => stripped(value),
-            _ => without_secrets(value),
+            ("response", _) => remove_secrets(value),
+            _ => redact_value(value),
         });
     }
     for carriers in [&AUTH_CONFIGS[..], &CREDENTIALS[..]] {
         if carriers.iter().any(|key| map.contains_key(key)) {
-            return each(map, |key, value| match carriers.contains(&key) {
-                true => stripped(value),
-                false => without_secrets(value),
+            return map_values(map, |key, value| match carriers.contains(&key) {
+                true => remove_secrets(value),
+                false => redact_value(value),
             });
         }
     }
-    each(map, |_, value| without_secrets(value))
+    map_values(map, |_, value| redact_value(value))
 }
 
 /// Removes the fields that hold secrets, at any depth.
-fn stripped(value: &Json) -> Json {
+fn remove_secrets(value: &Json) -> Json {
     match value {
         Json::Object(map) => {
-            let kept = map.iter().filter(|(key, _)| !SECRETS.contains(key));
-            let kept = kept.map(|(key, value)| (key, stripped(value)));
-            kept.collect::<JsonMap>().into()
+            let fields = map.iter().filter(|(key, _)| !SECRETS.contains(key));
+            let fields = fields.map(|(key, value)| (key, remove_secrets(value)));
+            fields.collect::<JsonMap>().into()
         }
-        Json::Array(items) => items.iter().map(stripped).collect::<Vec<Json>>().into(),
+        Json::Array(items) => items
+            .iter()
+            .map(remove_secrets)
+            .collect::<Vec<Json>>()
+            .into(),
         _ => value.clone(),
     }
 }
 
-fn each(map: &JsonMap, change: impl Fn(&str, &Json) -> Json) -> Json {
+fn map_values(map: &JsonMap, change: impl Fn(&str, &Json) -> Json) -> Json {
     let changed = map.iter().map(|(key, value)| (key, change(key, value)));
     changed.collect::<JsonMap>().into()
 }

@@ -1,11 +1,11 @@
 //! The settings and tools of a model request.
 //!
 //! The names are those of Google's `GenerateContentConfig`. Settings that the runtime does not read
-//! are kept as JSON.
+//! stay JSON.
 
 use crate::{
     json::{Json, JsonMap},
-    wire::{wire_object, wire_text},
+    wire::{Bytes, wire_object, wire_text},
 };
 
 wire_object! {
@@ -92,7 +92,7 @@ wire_object! {
         /// Settings of audio transcription.
         audio_transcription_config: Option<Json>,
         /// The token that continues an earlier response.
-        continuation_token: Option<String>,
+        continuation_token: Option<Bytes>,
         /// Whether the client library continues responses automatically.
         automatic_continuation: Option<bool>,
         /// The destination of the output.

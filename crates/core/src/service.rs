@@ -73,7 +73,7 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
     /// Returns the state of an app. Its keys have no prefix.
     async fn get_app_state(&self, app_name: &str) -> Result<JsonMap>;
 
-    /// Returns when every acknowledged write is as durable as the store can make it.
+    /// Waits until every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
     /// The size limits of the service, if it has any.
@@ -109,7 +109,7 @@ pub trait SessionLog: SessionService {
     /// state. Keeps `temp:` keys. Fails with [`SessionError::NotFound`] if the session was deleted.
     async fn refresh(&self, session: &mut Session) -> Result<()>;
 
-    /// Lists sessions page by page.
+    /// Lists one page of sessions.
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
 
     /// Lists all sessions of a user with their states as JSON text. Costs less than
@@ -178,7 +178,8 @@ pub trait SessionLog: SessionService {
     /// Deletes expired sessions and returns how many it deleted.
     async fn sweep(&self) -> Result<u64>;
 
-    /// Checks the store for corruption. An empty list means that there is none.
+    /// Checks the store for corruption and describes each problem. The list is empty if the store
+    /// is intact.
     async fn check(&self) -> Result<Vec<String>>;
 
     /// Fails unless the store is reachable and has the schema version that this program expects.
@@ -230,6 +231,7 @@ impl SharedSession {
 
 /// The options of a new session.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CreateSession {
     /// The app.
     pub app_name: String,
@@ -243,8 +245,38 @@ pub struct CreateSession {
     pub ttl: Option<Duration>,
 }
 
+impl CreateSession {
+    /// A session of this user, with a generated id and no state.
+    pub fn new(app_name: impl Into<String>, user_id: impl Into<String>) -> CreateSession {
+        CreateSession {
+            app_name: app_name.into(),
+            user_id: user_id.into(),
+            ..CreateSession::default()
+        }
+    }
+
+    /// Sets the id.
+    pub fn with_session_id(mut self, id: impl Into<String>) -> CreateSession {
+        self.session_id = Some(id.into());
+        self
+    }
+
+    /// Sets the initial state.
+    pub fn with_state(mut self, state: State) -> CreateSession {
+        self.state = Some(state);
+        self
+    }
+
+    /// Sets the time to live after the last write.
+    pub fn with_ttl(mut self, ttl: Duration) -> CreateSession {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ListSessions {
     /// Only sessions of this app.
     pub app_name: String,
@@ -258,8 +290,43 @@ pub struct ListSessions {
     pub with_state: bool,
 }
 
+impl ListSessions {
+    /// All sessions of this app, without state.
+    pub fn new(app_name: impl Into<String>) -> ListSessions {
+        ListSessions {
+            app_name: app_name.into(),
+            ..ListSessions::default()
+        }
+    }
+
+    /// Lists only sessions of this user.
+    pub fn with_user_id(mut self, user_id: impl Into<String>) -> ListSessions {
+        self.user_id = Some(user_id.into());
+        self
+    }
+
+    /// Continues after this cursor.
+    pub fn with_after(mut self, after: ListCursor) -> ListSessions {
+        self.after = Some(after);
+        self
+    }
+
+    /// Sets the maximum number of sessions.
+    pub fn with_limit(mut self, limit: usize) -> ListSessions {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Includes the state of each session.
+    pub fn include_state(mut self) -> ListSessions {
+        self.with_state = true;
+        self
+    }
+}
+
 /// Events to append.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Append {
     /// The events, in order. Partial events are skipped.
     pub events: Vec<Event>,
@@ -313,8 +380,8 @@ impl Append {
 /// How an append relates to a run.
 #[derive(Debug, Clone, Default)]
 pub enum RunUse {
-    /// It belongs to no run: a late tool answer, or a state change by an administrator. It never
-    /// waits for a lease.
+    /// It belongs to no run, such as a late tool response or a state change by an administrator. It
+    /// never waits for a lease.
     #[default]
     Outside,
     /// It begins a run: it waits for the lease of the session and takes it.
@@ -325,7 +392,8 @@ pub enum RunUse {
     End(RunToken),
 }
 
-/// How a run waits for the lease of its session, what cancels the wait, and which runs contain it.
+/// How a run waits for the lease of its session, what cancels the wait, and which runs contain the
+/// run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -393,7 +461,7 @@ impl RunOptions {
     }
 }
 
-/// What to undo.
+/// What a rewind undoes, and how.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -446,6 +514,7 @@ pub struct RunToken(pub u64);
 
 /// The result of an append.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct AppendReceipt {
     /// The events as stored, with their positions.
     pub events: Vec<(u64, Arc<Event>)>,
@@ -474,6 +543,7 @@ pub enum ExportScope {
 
 /// What an import added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportReceipt {
     /// Number of sessions.
     pub sessions: u64,

@@ -45,11 +45,11 @@ impl fmt::Display for SessionKey {
 
 /// One conversation: its identity, its state and its events.
 ///
-/// Cheap to clone, however long the history. Only appended events change a session; setting `state`
-/// here changes this copy only.
+/// Cheap to clone, however long the history. Only appended events change the stored session;
+/// setting `state` changes this copy only.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// Unique among the user's sessions.
+    /// The session id, unique among the user's sessions.
     pub id: String,
     /// The app.
     pub app_name: String,
@@ -63,7 +63,8 @@ pub struct Session {
     pub last_update_time: f64,
     /// The log position that `state` reflects: every event up to it has been applied.
     pub position: u64,
-    /// Tells this session from an earlier one with the same id. 0 if not read from a store.
+    /// Distinguishes this session from an earlier one with the same id. 0 if the session was not
+    /// read from a store.
     pub incarnation: u64,
 }
 
@@ -140,18 +141,18 @@ impl Session {
         if stored.position <= self.position {
             return;
         }
-        let known = self.events.iter_with_positions().rev();
-        let later = known
+        let newest_first = self.events.iter_with_positions().rev();
+        let later = newest_first
             .take_while(|(position, _)| *position > stored.position)
             .count();
-        let place = self.events.len() - later;
-        if place > 0 && self.events.position(place - 1) == Some(stored.position) {
+        let index = self.events.len() - later;
+        if index > 0 && self.events.position(index - 1) == Some(stored.position) {
             return;
         }
-        let after: Vec<_> = (place..self.events.len())
+        let after: Vec<_> = (index..self.events.len())
             .filter_map(|at| Some((self.events.position(at)?, self.events.get_shared(at)?)))
             .collect();
-        self.events.truncate(place);
+        self.events.truncate(index);
         self.push(stored.position, Arc::clone(&stored.event), &stored.changes);
         for (position, event) in after {
             self.push(position, event, &[]);
@@ -180,7 +181,8 @@ pub(crate) struct StoredEvent {
     pub(crate) position: u64,
     pub(crate) event: Arc<Event>,
     pub(crate) temp: StateDelta,
-    /// Its changes to the session's own state. Its delta may lack some: a rewind also removes keys.
+    /// The changes of the event to the session's own state. They can be more than the delta of the
+    /// event: a rewind also removes keys.
     pub(crate) changes: Vec<(String, Option<Json>)>,
 }
 
@@ -202,11 +204,13 @@ wire::wire_object! {
     }
 }
 
-/// Events shared with the session that is being encoded.
+/// The events of a [`WireSession`], shared with the session that is encoded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WireEvents(Vec<Arc<Event>>);
 
 impl wire::Wire for WireEvents {
+    const TYPE: &'static wire::ValueType = <Vec<Event> as wire::Wire>::TYPE;
+
     fn read(reader: &mut crate::json::Reader<'_>) -> Result<WireEvents, crate::JsonError> {
         let events = Vec::<Event>::read(reader)?;
         Ok(WireEvents(events.into_iter().map(Arc::new).collect()))
@@ -394,14 +398,15 @@ pub struct ListCursor {
     pub id: String,
 }
 
-const NO_CURSOR: &str = "is not a cursor that a list returned; omit it to start from the beginning";
+const INVALID_CURSOR: &str =
+    "is not a cursor that a list returned; omit it to start from the beginning";
 
 impl ListCursor {
     /// Rejects a cursor with a NUL character. No address holds one, and not every store can compare
     /// with one.
     pub(crate) fn check(&self) -> crate::Result<()> {
         match self.user.contains('\0') || self.id.contains('\0') {
-            true => Err(crate::SessionError::invalid("list cursor", NO_CURSOR)),
+            true => Err(crate::SessionError::invalid("list cursor", INVALID_CURSOR)),
             false => Ok(()),
         }
     }
@@ -432,6 +437,9 @@ impl std::str::FromStr for ListCursor {
                 id: parts[2].as_str()?.to_owned(),
             })
         };
-        parse().ok_or_else(|| crate::SessionError::invalid("list cursor", NO_CURSOR))
+        parse().ok_or_else(|| {
+            let what = format!("list cursor {text:?}");
+            crate::SessionError::invalid(what, INVALID_CURSOR)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! `State` and its scopes: the only file that knows `app:`, `user:` and `temp:`.
+//! `State` and its scopes. Only this file defines the prefixes `app:`, `user:` and `temp:`.
 
 use crate::json::{Json, JsonMap};
 
@@ -133,9 +133,9 @@ impl State {
 
     /// Returns `delta` without its `temp:` keys.
     pub fn trim_temp_keys(delta: &StateDelta) -> StateDelta {
-        let mut kept = delta.clone();
-        State::take_temp_keys(&mut kept);
-        kept
+        let mut trimmed = delta.clone();
+        State::take_temp_keys(&mut trimmed);
+        trimmed
     }
 
     /// Removes the `temp:` keys of `delta` and returns them.
@@ -243,8 +243,8 @@ impl<K: Into<String>, V: Into<Json>, const N: usize> From<[(K, V); N]> for State
 pub struct TrackedState {
     value: State,
     delta: StateDelta,
-    /// Copies of the values that `get_mut` has lent, for detecting changes.
-    lent: JsonMap,
+    /// Copies of the values that `get_mut` has returned, for detecting changes.
+    borrowed: JsonMap,
 }
 
 impl TrackedState {
@@ -264,17 +264,17 @@ impl TrackedState {
     /// Sets `key`: visible at once, and part of the delta.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
-        self.lent.remove(&key);
+        self.borrowed.remove(&key);
         self.delta.insert(key.clone(), value.clone());
         self.value.set(key, value)
     }
 
-    /// Lends the value of `key` for changing in place. If it changes, the whole value becomes part
-    /// of the delta.
+    /// Returns the value of `key` for changing in place. If it changes, the whole value becomes
+    /// part of the delta.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
         let value = self.value.0.get_mut(key)?;
-        if !self.lent.contains_key(key) {
-            self.lent.insert(key, value.clone());
+        if !self.borrowed.contains_key(key) {
+            self.borrowed.insert(key, value.clone());
         }
         Some(value)
     }
@@ -286,7 +286,7 @@ impl TrackedState {
 
     /// Returns the writes since the start or the last [`take_delta`](Self::take_delta).
     pub fn delta(&mut self) -> &StateDelta {
-        for (key, before) in std::mem::take(&mut self.lent) {
+        for (key, before) in std::mem::take(&mut self.borrowed) {
             if let Some(now) = self.value.get(&key)
                 && *now != before
             {

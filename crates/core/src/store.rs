@@ -77,8 +77,8 @@ impl NewEvent {
 pub struct Batch {
     /// The events, in order.
     pub events: Vec<NewEvent>,
-    /// The expected incarnation, which tells this session from earlier ones with the same address.
-    /// `None` accepts any.
+    /// The expected incarnation, which distinguishes this session from earlier ones with the same
+    /// address. `None` accepts any.
     pub incarnation: Option<u64>,
     /// The position at which the log must end. `None` accepts any.
     pub expected: Option<u64>,
@@ -129,13 +129,13 @@ pub struct NewSession {
 pub struct Head {
     /// Its address.
     pub key: SessionKey,
-    /// Tells this session from an earlier one with the same id.
+    /// Distinguishes this session from an earlier one with the same id.
     pub incarnation: u64,
     /// The last position of the log.
     pub position: u64,
     /// The creation time, in seconds since 1970.
     pub create_time: f64,
-    /// The time of the last event, or of creation if there is none.
+    /// The time of the last event, or the creation time of a session without events.
     pub last_update_time: f64,
     /// The time to live after the last write.
     pub ttl: Option<Duration>,
@@ -207,6 +207,7 @@ pub struct Snapshot {
 
 /// Which sessions to list.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ListQuery {
     /// Only sessions of this app.
     pub app: String,
@@ -220,12 +221,43 @@ pub struct ListQuery {
     pub fields: ListFields,
 }
 
+impl ListQuery {
+    /// All sessions of this app.
+    pub fn new(app: impl Into<String>, fields: ListFields) -> ListQuery {
+        ListQuery {
+            app: app.into(),
+            user: None,
+            after: None,
+            limit: usize::MAX,
+            fields,
+        }
+    }
+
+    /// Lists only sessions of this user.
+    pub fn with_user(mut self, user: impl Into<String>) -> ListQuery {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// Continues after this cursor.
+    pub fn with_after(mut self, after: ListCursor) -> ListQuery {
+        self.after = Some(after);
+        self
+    }
+
+    /// Sets the maximum number of sessions.
+    pub fn with_limit(mut self, limit: usize) -> ListQuery {
+        self.limit = limit;
+        self
+    }
+}
+
 /// What a list returns of each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListFields {
-    /// Everything but state.
+    /// Everything except state.
     Metadata,
-    /// Everything.
+    /// Everything, including state.
     State,
     /// Id, last update and state. For a list of one user, a store may return [`SessionRows`]
     /// instead of objects, if that costs it less.
@@ -255,14 +287,14 @@ pub struct Listing {
 
 impl Listing {
     /// Merges the shared state into the state of each session.
-    pub(crate) fn spread_shared(&mut self) {
-        let users_have_none = self.users.values().all(JsonMap::is_empty);
-        if self.app.is_empty() && users_have_none {
+    pub(crate) fn merge_shared(&mut self) {
+        let user_states_are_empty = self.users.values().all(JsonMap::is_empty);
+        if self.app.is_empty() && user_states_are_empty {
             return;
         }
-        let none = JsonMap::new();
+        let empty = JsonMap::new();
         for session in &mut self.sessions {
-            let user = self.users.get(&session.user_id).unwrap_or(&none);
+            let user = self.users.get(&session.user_id).unwrap_or(&empty);
             let own = session.state.take();
             session.state = own.map(|own| State::merged(own.into(), &self.app, user));
         }
@@ -297,7 +329,8 @@ impl AddAssign for EraseReceipt {
 /// The operations that a database backend implements.
 ///
 /// The rules live in [`StoreSessionService`](crate::StoreSessionService); a store decides nothing.
-/// Every method is atomic: it takes effect completely or not at all.
+/// Every method except [`erase_user`](Self::erase_user) is atomic: it takes effect completely or
+/// not at all.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The store's name in errors, e.g. `sqlite`.
@@ -349,14 +382,15 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Deletes up to `limit` expired sessions and returns how many it deleted.
     async fn sweep(&self, limit: usize) -> Result<u64>;
 
-    /// Erases all data of a user irrecoverably.
+    /// Erases all data of a user irrecoverably. An erase may be large, so a store may erase in
+    /// several transactions; an interrupted erase can be repeated.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
 
     /// Waits until the session may have changed after `position`, or until a timeout of the store.
     /// Waking too often is allowed; missing a change is not.
     async fn changed(&self, key: &SessionKey, position: u64);
 
-    /// Returns when every acknowledged write is as durable as the store can make it.
+    /// Waits until every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
     /// Fails unless the store is reachable and has the schema version that this program expects.
@@ -364,8 +398,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the bulk transfer of the store. Import, export, migration and checks fail if it has
-    /// none.
+    /// Returns the bulk-transfer operations of the store. Without them, import, export, migration
+    /// and checks fail.
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Err(SessionError::Store {
             store: self.name(),

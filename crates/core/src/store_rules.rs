@@ -8,16 +8,18 @@ use crate::{
     artifacts::{ArtifactAddress, ArtifactKey, ArtifactReference},
     error::{Result, SessionError},
     json::JsonMap,
+    memory::{Forget, MemoryScope, Tombstone},
     ports::duration_us,
     session::{SessionKey, Window},
     state::ScopedDelta,
     store::{Head, ListQuery},
 };
 
-/// How long a ticket stays in the queue for a lease unless its owner asks again, in microseconds.
+/// How long a ticket stays in the queue for a lease unless its owner asks for the lease again, in
+/// microseconds.
 pub const TICKET_TTL_US: i64 = 1_000_000;
 
-/// How long an unfinished draft is kept after its last change, in microseconds.
+/// How long an unfinished draft exists after its last change, in microseconds.
 pub const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
 
 /// How long a wait for changes lasts before the store looks for changes by other processes.
@@ -28,8 +30,8 @@ pub fn expires_us(touched_us: i64, ttl: Duration) -> i64 {
     touched_us.saturating_add(duration_us(ttl))
 }
 
-/// Returns the time of the last write to record for an imported session, so that it expires when its
-/// header says. If the header has no expiry, the time is now.
+/// Returns the time of the last write to record for an imported session, so that it expires when
+/// its header says. If the header has no expiry, the time is now.
 pub fn imported_touched_us(head: &Head, now_us: i64) -> i64 {
     match (head.expires_us, head.ttl) {
         (Some(expires_us), Some(ttl)) => expires_us.saturating_sub(duration_us(ttl)),
@@ -37,7 +39,7 @@ pub fn imported_touched_us(head: &Head, now_us: i64) -> i64 {
     }
 }
 
-/// Keeps the newest or oldest of the events that lie in the range and time of `window`.
+/// Trims `events`, which lie in the range and time of `window`, to its limits `newest` and `oldest`.
 pub fn trim_to_window<T>(events: &mut Vec<T>, window: Window) {
     if let Some(newest) = window.newest {
         events.drain(..events.len().saturating_sub(newest));
@@ -47,8 +49,8 @@ pub fn trim_to_window<T>(events: &mut Vec<T>, window: Window) {
     }
 }
 
-/// Orders sessions by (last update, user, id) and keeps the requested page. Two times are rarely the
-/// same, so the user and id are seldom looked up.
+/// Orders sessions by (last update, user, id) and returns the requested page in `found`. Equal
+/// times are rare, so `names` is seldom called.
 pub fn sort_and_page<'a, T>(
     found: &mut Vec<T>,
     query: &ListQuery,
@@ -65,7 +67,7 @@ pub fn sort_and_page<'a, T>(
     // Sort small pairs of time and index, which compare without looking at the items.
     let mut order: Vec<(u64, usize)> = found
         .iter()
-        .map(|item| sortable(time(item)))
+        .map(|item| sort_key(time(item)))
         .zip(0..)
         .collect();
     order.sort_unstable_by(|(a, at_a), (b, at_b)| {
@@ -77,8 +79,8 @@ pub fn sort_and_page<'a, T>(
     found.extend(order.into_iter().filter_map(|(_, at)| items[at].take()));
 }
 
-/// Maps a time to a number, in the order of `total_cmp`.
-fn sortable(time: f64) -> u64 {
+/// Maps a time to an integer that sorts like `f64::total_cmp`.
+fn sort_key(time: f64) -> u64 {
     let bits = time.to_bits();
     match time.is_sign_negative() {
         true => !bits,
@@ -86,8 +88,8 @@ fn sortable(time: f64) -> u64 {
     }
 }
 
-/// Returns the users whose shared state belongs to a list, each once. `found` are the users of its
-/// sessions.
+/// Returns the users whose shared state belongs to a list, each once. `found` yields the users of
+/// the listed sessions.
 pub fn listed_users<'a>(
     query: &'a ListQuery,
     found: impl Iterator<Item = &'a str>,
@@ -125,12 +127,12 @@ pub fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
 }
 
 /// Returns the reference to a version of an artifact.
-pub fn artifact_reference(place: &ArtifactAddress, version: u64) -> ArtifactReference {
+pub fn artifact_reference(address: &ArtifactAddress, version: u64) -> ArtifactReference {
     let key = ArtifactKey {
-        app_name: place.app.clone(),
-        user_id: place.user.clone(),
-        session_id: place.session.clone(),
-        filename: place.filename.clone(),
+        app_name: address.app.clone(),
+        user_id: address.user.clone(),
+        session_id: address.session.clone(),
+        filename: address.filename.clone(),
     };
     ArtifactReference { key, version }
 }
@@ -142,12 +144,40 @@ pub const MEMORY_CHANGES_MAX: usize = 4096;
 /// Why memories are removed, which determines their tombstones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryRemoval {
-    /// By id: the id is never ingested again.
+    /// Forgotten by id: the id is never ingested again.
     ById,
-    /// By a filter: the entry is never ingested again from its session.
+    /// Forgotten by a filter: the memory is never ingested again from its session.
     ByAddress,
-    /// Expired: turns are not ingested again from their session; direct memories may be added again.
+    /// Expired: turns are not ingested again from their session; direct memories may be added
+    /// again.
     Expiry,
+}
+
+impl MemoryRemoval {
+    /// How `what` removes memories.
+    pub fn from_forget(what: &Forget) -> MemoryRemoval {
+        match what {
+            Forget::Ids(_) => MemoryRemoval::ById,
+            Forget::Matching(_) => MemoryRemoval::ByAddress,
+        }
+    }
+
+    /// The tombstone that the removal of a memory leaves, if any.
+    pub fn tombstone(
+        self,
+        scope: &MemoryScope,
+        session: Option<&str>,
+        id: &str,
+        is_direct: bool,
+    ) -> Option<Tombstone> {
+        match self {
+            MemoryRemoval::ById => Some(Tombstone::of_id(scope, id)),
+            MemoryRemoval::Expiry if is_direct => None,
+            MemoryRemoval::ByAddress | MemoryRemoval::Expiry => {
+                Some(Tombstone::of_entry(scope, session, id))
+            }
+        }
+    }
 }
 
 /// The error for a draft that was finished or has expired.
@@ -164,7 +194,7 @@ mod tests {
     use crate::{ListCursor, ListFields};
 
     #[test]
-    fn sortable_number_orders_times_like_total_cmp() {
+    fn sort_key_orders_times_like_total_cmp() {
         let nan = f64::NAN;
         let times = [
             -nan,
@@ -180,7 +210,7 @@ mod tests {
         ];
         for a in times {
             for b in times {
-                assert_eq!(sortable(a).cmp(&sortable(b)), a.total_cmp(&b), "{a} {b}");
+                assert_eq!(sort_key(a).cmp(&sort_key(b)), a.total_cmp(&b), "{a} {b}");
             }
         }
     }

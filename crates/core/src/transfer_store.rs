@@ -56,7 +56,7 @@ impl fmt::Display for StateOwner {
     }
 }
 
-/// The id of a draft: a log that readers do not see until it becomes a session.
+/// The id of a draft. A draft is a log that readers do not see until it becomes a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
 
@@ -98,7 +98,7 @@ pub trait TransferStore: SessionStore {
     ) -> Result<Vec<StateOwner>>;
 
     /// Sets the `shared` keys that the app, or this user of it, lacks; existing keys keep their
-    /// value. Needs no session.
+    /// value. The user needs no session.
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()>;
 
     /// Sets the keys that the owner lacks; existing keys keep their value.
@@ -112,7 +112,8 @@ pub trait TransferStore: SessionStore {
         self.add_shared_keys(&owner.app, user, &shared).await
     }
 
-    /// Checks the stored data for corruption. An empty list means that there is none.
+    /// Checks the stored data for corruption and describes each problem. The list is empty if the
+    /// data is intact.
     async fn check(&self) -> Result<Vec<String>>;
 
     /// Identifies this database independently of the URI it was opened with; `None` if it cannot be

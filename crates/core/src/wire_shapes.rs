@@ -1,6 +1,7 @@
 //! Markers for the ADK objects that Retain passes on without reading them.
 //!
-//! Each is a marker for [`Shaped`](crate::Shaped); `wire/table.rs` lists the fields.
+//! Each is the type parameter of a [`Shaped`](crate::Shaped); `wire/table.rs` lists the fields. A
+//! marker that differs from the table does not compile as the type of a field.
 
 use crate::wire::{Sealed, ShapeOf, ValueType, table};
 
@@ -11,10 +12,7 @@ macro_rules! markers {
         pub enum $name {}
 
         impl Sealed for $name {
-            fn value_type() -> &'static ValueType {
-                static TYPE: ValueType = $type;
-                &TYPE
-            }
+            const TYPE: &'static ValueType = &$type;
         }
 
         impl ShapeOf for $name {}

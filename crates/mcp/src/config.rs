@@ -12,7 +12,10 @@
 
 use std::time::Duration;
 
-use retain_core::{Json, JsonMap};
+use retain_core::{
+    Json, JsonMap,
+    adk::{ObjectSchema, table},
+};
 use retain_runtime::{ConfigRegistry, ToolSource};
 
 use crate::{
@@ -21,26 +24,14 @@ use crate::{
     toolset::McpToolset,
 };
 
-/// Names of the toolset in configurations; ADK has two spellings.
-pub const NAMES: [&str; 8] = [
-    "McpToolset",
-    "MCPToolset",
-    "google.adk.tools.McpToolset",
-    "google.adk.tools.MCPToolset",
-    "google.adk.tools.mcp_tool.McpToolset",
-    "google.adk.tools.mcp_tool.MCPToolset",
-    "google.adk.tools.mcp_tool.mcp_toolset.McpToolset",
-    "google.adk.tools.mcp_tool.mcp_toolset.MCPToolset",
-];
-
 const STDIO_SERVER: &str = "stdio_server_params";
 const STDIO: &str = "stdio_connection_params";
 const SSE: &str = "sse_connection_params";
 const HTTP: &str = "streamable_http_connection_params";
-/// Keys that describe the server: exactly one must be present.
-const CONNECTIONS: [&str; 4] = [STDIO_SERVER, STDIO, SSE, HTTP];
 /// ADK's authentication keys, which are not supported.
 const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
+/// A key that ADK does not have: there, only Python code can require a confirmation.
+const CONFIRMATION: &str = "require_confirmation";
 
 /// Whether a configuration may start child processes.
 ///
@@ -56,11 +47,9 @@ pub enum ChildProcesses {
 
 /// Registers the toolset for configurations.
 pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRegistry {
-    NAMES.iter().fold(registry, |registry, name| {
-        registry.tool_from_args(*name, move |args| {
-            let set = toolset_from_args(&args, processes)?;
-            Ok(ToolSource::from(set))
-        })
+    registry.with_mcp_toolset_from_args(move |args| {
+        let set = toolset_from_args(&args, processes)?;
+        Ok(ToolSource::from(set))
     })
 }
 
@@ -70,14 +59,8 @@ pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRe
 ///
 /// Returns a message that names the invalid key.
 pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<McpToolset, String> {
-    let options = [
-        "tool_filter",
-        "tool_name_prefix",
-        "tool_list_cache_ttl_seconds",
-        "use_mcp_resources",
-        "require_confirmation",
-    ];
-    let fields = Fields::of("McpToolset", args, &[&CONNECTIONS[..], &AUTH, &options])?;
+    let keys = table::MCP_TOOLSET_CONFIG.snake_names();
+    let fields = Fields::new("McpToolset", args, keys.chain([CONFIRMATION]))?;
     if let Some(name) = AUTH.iter().find(|name| fields.get(name).is_some()) {
         return Err(format!(
             "`{name}` is not supported; set the credential as a header of `{HTTP}`"
@@ -85,7 +68,7 @@ pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<Mc
     }
     let mut set = McpToolset::new(server(&fields, processes)?);
     if let Some(names) = fields.texts("tool_filter")? {
-        set = set.tool_filter(names);
+        set = set.with_tool_filter(names);
     }
     if let Some(prefix) = fields.text("tool_name_prefix")? {
         set = set.with_tool_name_prefix(prefix);
@@ -94,22 +77,21 @@ pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<Mc
         set = set.with_tool_list_cache_ttl(ttl);
     }
     if fields.flag("use_mcp_resources")? == Some(true) {
-        set = set.with_mcp_resources();
+        set = set.use_mcp_resources();
     }
-    if fields.flag("require_confirmation")? == Some(true) {
+    if fields.flag(CONFIRMATION)? == Some(true) {
         set = set.require_confirmation();
     }
     Ok(set)
 }
 
 fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, String> {
-    let given = CONNECTIONS.iter().filter(|name| fields.get(name).is_some());
-    let given: Vec<&str> = given.copied().collect();
+    let given: Vec<&str> = connection_keys()
+        .filter(|name| fields.get(name).is_some())
+        .collect();
     let &[name] = given.as_slice() else {
-        return Err(format!(
-            "set exactly one of {}",
-            CONNECTIONS.map(|name| format!("`{name}`")).join(", ")
-        ));
+        let names: Vec<String> = connection_keys().map(|name| format!("`{name}`")).collect();
+        return Err(format!("set exactly one of {}", names.join(", ")));
     };
     let is_process = name == STDIO || name == STDIO_SERVER;
     if is_process && processes == ChildProcesses::Refused {
@@ -121,15 +103,22 @@ fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, S
         STDIO_SERVER => Ok(stdio_server(&fields.object(name)?, name)?.into()),
         STDIO => Ok(stdio(&fields.object(name)?)?.into()),
         HTTP => Ok(http(&fields.object(name)?)?.into()),
-        _ => Err(format!(
+        SSE => Err(format!(
             "`{SSE}` is not supported, because streamable HTTP replaced HTTP+SSE; if the \
              server has it, set its URL in `{HTTP}`"
         )),
+        _ => Err(format!("`{name}` is not supported; set `{HTTP}`")),
     }
 }
 
+/// The keys that describe the server: exactly one must be present.
+fn connection_keys() -> impl Iterator<Item = &'static str> {
+    let names = table::MCP_TOOLSET_CONFIG.snake_names();
+    names.filter(|name| name.ends_with("_params"))
+}
+
 fn stdio(args: &JsonMap) -> Result<StdioServer, String> {
-    let fields = Fields::of(STDIO, args, &[&["server_params", "timeout"]])?;
+    let fields = Fields::of_object(STDIO, args, &table::STDIO_CONNECTION_PARAMS)?;
     let server = stdio_server(&fields.object("server_params")?, "server_params")?;
     Ok(match fields.seconds("timeout")? {
         Some(timeout) => server.with_timeout(timeout),
@@ -138,21 +127,13 @@ fn stdio(args: &JsonMap) -> Result<StdioServer, String> {
 }
 
 fn stdio_server(args: &JsonMap, name: &str) -> Result<StdioServer, String> {
-    let known = [
-        "command",
-        "args",
-        "env",
-        "cwd",
-        "encoding",
-        "encoding_error_handler",
-    ];
-    let fields = Fields::of(name, args, &[&known])?;
+    let fields = Fields::of_object(name, args, &table::STDIO_SERVER_PARAMETERS)?;
     let command = fields.text("command")?;
     let command = command.ok_or_else(|| format!("`{name}` needs a `command`"))?;
     if let Some(encoding) = fields.text("encoding")?
         && !["utf-8", "utf8"].contains(&encoding.to_ascii_lowercase().as_str())
     {
-        return Err("`encoding` must be utf-8".to_owned());
+        return Err(format!("`encoding` is {encoding:?}, but must be \"utf-8\""));
     }
     let mut server = StdioServer::new(command).with_args(fields.texts("args")?.unwrap_or_default());
     for (name, value) in fields.pairs("env")? {
@@ -165,14 +146,7 @@ fn stdio_server(args: &JsonMap, name: &str) -> Result<StdioServer, String> {
 }
 
 fn http(args: &JsonMap) -> Result<HttpServer, String> {
-    let known = [
-        "url",
-        "headers",
-        "timeout",
-        "sse_read_timeout",
-        "terminate_on_close",
-    ];
-    let fields = Fields::of(HTTP, args, &[&known])?;
+    let fields = Fields::of_object(HTTP, args, &table::STREAMABLE_HTTP_CONNECTION_PARAMS)?;
     let url = fields.text("url")?;
     let url = url.ok_or_else(|| format!("`{HTTP}` needs a `url`"))?;
     if !["http://", "https://"].iter().any(|it| url.starts_with(it)) {
@@ -194,15 +168,28 @@ fn http(args: &JsonMap) -> Result<HttpServer, String> {
     Ok(server.with_terminate_on_close(terminates.unwrap_or(true)))
 }
 
-/// The arguments of one map in the configuration. A null value counts as missing.
+/// The entries of one map in the configuration. A null value counts as missing.
 struct Fields<'a>(&'a JsonMap);
 
 impl<'a> Fields<'a> {
-    fn of(place: &str, map: &'a JsonMap, known: &[&[&str]]) -> Result<Fields<'a>, String> {
-        let known = known.concat();
+    /// Reads a map whose keys must be fields of `object`.
+    fn of_object(
+        section: &str,
+        map: &'a JsonMap,
+        object: &ObjectSchema,
+    ) -> Result<Fields<'a>, String> {
+        Fields::new(section, map, object.snake_names())
+    }
+
+    fn new(
+        section: &str,
+        map: &'a JsonMap,
+        known: impl Iterator<Item = &'static str>,
+    ) -> Result<Fields<'a>, String> {
+        let known: Vec<&str> = known.collect();
         match map.keys().find(|key| !known.contains(key)) {
             Some(key) => Err(format!(
-                "unknown key `{key}` in `{place}`; expected one of {}",
+                "unknown key `{key}` in `{section}`; expected one of {}",
                 known.join(", ")
             )),
             None => Ok(Fields(map)),
@@ -270,9 +257,11 @@ fn text(name: &str, value: &Json) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use retain_core::adk::ValueType;
+
     use super::*;
 
-    fn made(args: &str, processes: ChildProcesses) -> Result<McpToolset, String> {
+    fn parse_toolset(args: &str, processes: ChildProcesses) -> Result<McpToolset, String> {
         let args = Json::parse(args).unwrap();
         toolset_from_args(args.as_object().unwrap(), processes)
     }
@@ -281,7 +270,7 @@ mod tests {
     fn child_process_configuration_is_read_as_in_adk() {
         let args = r#"{"stdio_connection_params":{"timeout":7.5,"server_params":
             {"command":"npx","args":["-y","pkg"],"env":{"K":"v"},"cwd":"/srv","encoding":"utf-8"}}}"#;
-        let set = made(args, ChildProcesses::Allowed).unwrap();
+        let set = parse_toolset(args, ChildProcesses::Allowed).unwrap();
         let server = StdioServer::new("npx")
             .with_args(["-y", "pkg"])
             .with_env("K", "v");
@@ -290,7 +279,7 @@ mod tests {
             .with_timeout(Duration::from_millis(7500));
         assert_eq!(*set.server(), McpServer::Stdio(server));
         let args = r#"{"stdio_server_params":{"command":"serve"},"tool_filter":null}"#;
-        let set = made(args, ChildProcesses::Allowed).unwrap();
+        let set = parse_toolset(args, ChildProcesses::Allowed).unwrap();
         assert_eq!(*set.server(), StdioServer::new("serve").into());
     }
 
@@ -298,7 +287,7 @@ mod tests {
     fn http_configuration_is_read_as_in_adk() {
         let args = r#"{"streamable_http_connection_params":{"url":"http://h/mcp","headers":{"X":"y"},
             "timeout":2,"sse_read_timeout":9,"terminate_on_close":false}}"#;
-        let set = made(args, ChildProcesses::Refused).unwrap();
+        let set = parse_toolset(args, ChildProcesses::Refused).unwrap();
         let server = HttpServer::new("http://h/mcp").with_header("X", "y");
         let server = server.with_timeout(Duration::from_secs(2));
         let server = server.with_call_timeout(Duration::from_secs(9));
@@ -352,8 +341,54 @@ mod tests {
                 "`tool_filters`",
             ),
         ] {
-            let error = made(args, allowed).unwrap_err();
+            let error = parse_toolset(args, allowed).unwrap_err();
             assert!(error.contains(word), "{args}: {error}");
+        }
+    }
+
+    /// ADK's keys that have no effect, because Retain accepts only UTF-8.
+    const UNUSED: [&str; 1] = ["encoding_error_handler"];
+
+    #[test]
+    fn every_key_of_adk_is_read_or_refused() {
+        for (section, object, args) in [
+            (
+                HTTP,
+                &table::STREAMABLE_HTTP_CONNECTION_PARAMS,
+                r#"{"url":"http://h"}"#,
+            ),
+            (
+                STDIO_SERVER,
+                &table::STDIO_SERVER_PARAMETERS,
+                r#"{"command":"a"}"#,
+            ),
+            (
+                STDIO,
+                &table::STDIO_CONNECTION_PARAMS,
+                r#"{"server_params":{"command":"a"}}"#,
+            ),
+            (
+                "",
+                &table::MCP_TOOLSET_CONFIG,
+                r#"{"stdio_server_params":{"command":"a"}}"#,
+            ),
+        ] {
+            let args = Json::parse(args).unwrap();
+            let fields = object.fields.iter();
+            for field in fields.filter(|field| !UNUSED.contains(&field.snake)) {
+                let wrong_type = match field.value {
+                    ValueType::Object(_) | ValueType::Map(_) | ValueType::Dict => Json::from(5),
+                    _ => JsonMap::new().into(),
+                };
+                let mut args = args.as_object().unwrap().clone();
+                args.insert(field.snake, wrong_type);
+                if !section.is_empty() {
+                    args = JsonMap::from([(section, args)]);
+                }
+                let error = toolset_from_args(&args, ChildProcesses::Allowed);
+                let error = error.expect_err(field.snake);
+                assert!(error.contains(&format!("`{}`", field.snake)), "{error}");
+            }
         }
     }
 
@@ -363,8 +398,8 @@ mod tests {
             r#"{"stdio_server_params":{"command":"a"}}"#,
             r#"{"stdio_connection_params":{"server_params":{"command":"a"}}}"#,
         ] {
-            assert!(made(args, ChildProcesses::Allowed).is_ok());
-            let error = made(args, ChildProcesses::Refused).unwrap_err();
+            assert!(parse_toolset(args, ChildProcesses::Allowed).is_ok());
+            let error = parse_toolset(args, ChildProcesses::Refused).unwrap_err();
             assert!(error.contains("starts a program"), "{error}");
         }
     }

@@ -1,10 +1,11 @@
 //! The connection of a toolset: one session, created on demand and recreated after it breaks.
 //!
-//! Listing and reading are retried once, on a new connection, if the connection broke or timed out.
+//! Listing tools or resources and reading a resource are retried once, on a new connection, if the
+//! connection broke or the request timed out.
 //!
-//! A tool call is retried once only if the server did not receive it: the child process had ended
-//! before the call was written, the connection was refused, or the server reported an unknown
-//! session. Any other call is never retried, because it may have had side effects.
+//! A tool call is retried once, and only if the server has certainly not executed it: the child
+//! process had ended before the call was written, the connection was refused, or the server
+//! reported an unknown session. Any other call may have had side effects.
 
 use std::sync::{
     Arc,
@@ -49,7 +50,7 @@ impl Connection {
     /// Lists all tools of the server.
     pub(crate) async fn tools(&self) -> Result<Vec<ServerTool>, Failure> {
         let limit = self.server.connect_timeout();
-        self.ask(Failure::ends_session, |session| {
+        self.request_with_retry(Failure::ends_session, |session| {
             Box::pin(session.tools(limit))
         })
         .await
@@ -58,7 +59,7 @@ impl Connection {
     /// Lists all resources of the server.
     pub(crate) async fn resources(&self) -> Result<Vec<ServerResource>, Failure> {
         let limit = self.server.connect_timeout();
-        self.ask(Failure::ends_session, |session| {
+        self.request_with_retry(Failure::ends_session, |session| {
             Box::pin(session.resources(limit))
         })
         .await
@@ -68,7 +69,7 @@ impl Connection {
     pub(crate) async fn read(&self, uri: &str) -> Result<Vec<ResourceBody>, Failure> {
         let limit = self.server.connect_timeout();
         let uri: Arc<str> = uri.into();
-        self.ask(Failure::ends_session, |session| {
+        self.request_with_retry(Failure::ends_session, |session| {
             let uri = Arc::clone(&uri);
             Box::pin(async move { session.read(&uri, limit).await })
         })
@@ -79,7 +80,7 @@ impl Connection {
     pub(crate) async fn call(&self, tool: &str, args: &JsonMap) -> Result<Json, Failure> {
         let limit = self.server.call_timeout();
         let (tool, args): (Arc<str>, _) = (tool.into(), Arc::new(args.clone()));
-        self.ask(Failure::is_unseen, |session| {
+        self.request_with_retry(Failure::was_not_delivered, |session| {
             let (tool, args) = (Arc::clone(&tool), Arc::clone(&args));
             Box::pin(async move { session.call(&tool, &args, limit).await })
         })
@@ -94,25 +95,25 @@ impl Connection {
         }
     }
 
-    /// Sends a request and retries it once if `may_repeat` allows it.
-    async fn ask<T>(
+    /// Sends a request, and retries it once after a failure that `may_retry` accepts.
+    async fn request_with_retry<T>(
         &self,
-        may_repeat: fn(&Failure) -> bool,
-        ask: impl for<'s> Fn(&'s Session) -> BoxFuture<'s, Result<T, Failure>>,
+        may_retry: fn(&Failure) -> bool,
+        send: impl for<'s> Fn(&'s Session) -> BoxFuture<'s, Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let session = self.session().await?;
-        let failure = match ask(&session).await {
+        let failure = match send(&session).await {
             Ok(answer) => return Ok(answer),
-            Err(failure) => self.after(&session, failure).await,
+            Err(failure) => self.drop_if_unusable(&session, failure).await,
         };
-        if !may_repeat(&failure) {
+        if !may_retry(&failure) {
             return Err(failure);
         }
         tracing::debug!(%failure, "retrying the call to the MCP server");
         let session = self.session().await?;
-        match ask(&session).await {
+        match send(&session).await {
             Ok(answer) => Ok(answer),
-            Err(failure) => Err(self.after(&session, failure).await),
+            Err(failure) => Err(self.drop_if_unusable(&session, failure).await),
         }
     }
 
@@ -126,25 +127,25 @@ impl Connection {
             current.session = Some(Arc::clone(&session));
             return Ok(session);
         }
-        // Concurrent callers also share its failure. If each retried in turn, the last one would
-        // wait for all others.
+        // Concurrent callers also share a failure. If they retried one after the other, the last
+        // one would wait for all attempts.
         let has_waited = self.attempts.load(Ordering::Relaxed) != attempts;
         if let Some(failure) = current.failure.as_ref().filter(|_| has_waited) {
             return Err(failure.clone());
         }
         let connected = match Session::connect(&self.server).await {
-            Err(failure) if failure.is_unseen() => Session::connect(&self.server).await,
+            Err(failure) if failure.was_not_delivered() => Session::connect(&self.server).await,
             connected => connected,
         };
-        let connected = connected.map(Arc::new).map_err(not_connected);
+        let connected = connected.map(Arc::new).map_err(connect_failed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         current.session = connected.as_ref().ok().map(Arc::clone);
         current.failure = connected.as_ref().err().cloned();
         connected
     }
 
-    /// Drops the session if the failure shows that it is unusable.
-    async fn after(&self, session: &Arc<Session>, failure: Failure) -> Failure {
+    /// Drops the session if the failure makes it unusable. Returns the failure.
+    async fn drop_if_unusable(&self, session: &Arc<Session>, failure: Failure) -> Failure {
         if failure.ends_session() {
             let mut current = self.current.lock().await;
             let current = &mut current.session;
@@ -154,8 +155,9 @@ impl Connection {
     }
 }
 
-/// Marks a connection failure as final, because `session` has already retried it.
-fn not_connected(failure: Failure) -> Failure {
+/// Converts a connection failure to one that is not retried, because `session` has already retried
+/// it if that can help.
+fn connect_failed(failure: Failure) -> Failure {
     let message = format!("Failed to create MCP session: {failure}");
-    Failure::new(FailureKind::Hopeless, message)
+    Failure::new(FailureKind::ConnectFailed, message)
 }

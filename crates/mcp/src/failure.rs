@@ -1,4 +1,5 @@
-//! Errors of communication with a server, classified by what the caller may do next.
+//! Errors of communication with a server, classified by whether the session is still usable and the
+//! request may be retried.
 
 use std::{fmt, time::Duration};
 
@@ -18,17 +19,18 @@ pub(crate) struct Failure {
 /// What a failure implies for the request and the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The server returned a protocol error. The session is usable.
-    Told,
+    /// The server answered with a protocol error. The session stays usable.
+    ProtocolError,
     /// The server did not answer a call in time, or its answer was invalid. It may have executed
-    /// the request; the session is kept.
-    Unanswered,
-    /// The connection broke or the server hangs. It may have executed the request.
-    Broken,
+    /// the call. The session stays usable.
+    NoValidAnswer,
+    /// The connection broke, or the server hangs. It may have executed the request.
+    Disconnected,
     /// The connection broke before the server received the request.
-    Unseen,
-    /// The server cannot be started or reached with this configuration. Retrying does not help.
-    Hopeless,
+    NotDelivered,
+    /// No session could be opened, even with the retry that `Connection` makes. The request is not
+    /// retried.
+    ConnectFailed,
 }
 
 impl Failure {
@@ -39,36 +41,41 @@ impl Failure {
         }
     }
 
-    /// The failure for a call that timed out. The message is that of the Python SDK.
-    pub(crate) fn late(method: &str) -> Failure {
+    /// Creates the failure of a tool call that timed out. The message is that of the Python SDK.
+    pub(crate) fn call_timed_out(method: &str) -> Failure {
         let message = format!("Request '{method}' timed out");
-        Failure::new(FailureKind::Unanswered, message)
+        Failure::new(FailureKind::NoValidAnswer, message)
     }
 
-    /// The failure for a request such as listing that timed out. Unlike a slow call, this means
-    /// that the server is broken.
-    pub(crate) fn hanging(method: &str) -> Failure {
-        let Failure { message, .. } = Failure::late(method);
-        Failure::new(FailureKind::Broken, message)
+    /// Creates the failure of another request that timed out, such as listing tools. A working
+    /// server answers these quickly, so the session is unusable.
+    pub(crate) fn request_timed_out(method: &str) -> Failure {
+        let Failure { message, .. } = Failure::call_timed_out(method);
+        Failure::new(FailureKind::Disconnected, message)
     }
 
-    /// The failure for a connection attempt that timed out.
-    pub(crate) fn no_connection_within(limit: Duration) -> Failure {
+    /// Creates the failure of a connection attempt that timed out. The message is that of the
+    /// Python SDK.
+    pub(crate) fn connect_timed_out(limit: Duration) -> Failure {
         let message = format!(
             "timed out after {}s waiting for the session to become ready",
             Seconds(limit)
         );
-        Failure::new(FailureKind::Unseen, message)
+        Failure::new(FailureKind::NotDelivered, message)
     }
 
     /// Whether the session is unusable after this failure.
     pub(crate) fn ends_session(&self) -> bool {
-        matches!(self.kind, FailureKind::Broken | FailureKind::Unseen)
+        matches!(
+            self.kind,
+            FailureKind::Disconnected | FailureKind::NotDelivered
+        )
     }
 
-    /// Whether the request may be retried even if it is not idempotent.
-    pub(crate) fn is_unseen(&self) -> bool {
-        self.kind == FailureKind::Unseen
+    /// Whether the server has certainly not received the request, so that even a tool call may be
+    /// retried.
+    pub(crate) fn was_not_delivered(&self) -> bool {
+        self.kind == FailureKind::NotDelivered
     }
 }
 

@@ -8,13 +8,13 @@
 //! ```
 //! use retain_mcp::{McpToolset, StdioServer};
 //! let server = StdioServer::new("npx").with_args(["-y", "@modelcontextprotocol/server-everything"]);
-//! let tools = McpToolset::new(server).tool_filter(["echo", "get-sum"]).with_tool_name_prefix("demo");
+//! let tools = McpToolset::new(server).with_tool_filter(["echo", "get-sum"]).with_tool_name_prefix("demo");
 //! # let _ = tools;
 //! ```
 //!
-//! The path of a call: [`McpToolset`] → `tool` → `connection`, which owns the session and retries
-//! requests → `client`, the only module that uses the MCP library → `result`, which converts the
-//! answer to the form that ADK stores.
+//! A call passes through [`McpToolset`], `tool`, `connection`, which owns the session and retries
+//! requests, and `client`, the only module that uses the MCP library. `result` converts the answer
+//! to the form that ADK stores.
 
 mod client;
 mod config;
@@ -28,6 +28,6 @@ mod tool;
 mod toolset;
 
 pub use client::exit_at_once;
-pub use config::{ChildProcesses, NAMES, register, toolset_from_args};
+pub use config::{ChildProcesses, register, toolset_from_args};
 pub use server::{HttpServer, McpServer, StdioServer};
 pub use toolset::McpToolset;

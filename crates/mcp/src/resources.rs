@@ -1,7 +1,7 @@
 //! `load_mcp_resource`: lets the model read the resources of a server. Names and texts are ADK's.
 //!
-//! The model receives the names. When it requests some of them, their contents are added to the
-//! next request only.
+//! The model receives the names of all resources. When it requests some by name, their contents are
+//! added to the next request only.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     client::{ResourceBody, ServerResource},
     connection::Connection,
     failure::Failure,
-    toolset::named,
+    toolset::prefixed_name,
 };
 
 const NAME: &str = "load_mcp_resource";
@@ -25,8 +25,8 @@ const DESCRIPTION: &str =
 const STATUS: &str = "resource contents temporarily inserted and removed. to access these \
     resources, call load_mcp_resource tool again.";
 
-/// The MIME type of data for which the server names none.
-const OCTETS: &str = "application/octet-stream";
+/// The MIME type of binary data for which the server sends none.
+const DEFAULT_MIME_TYPE: &str = "application/octet-stream";
 
 /// The `load_mcp_resource` tool.
 #[derive(Debug)]
@@ -37,20 +37,22 @@ pub(crate) struct LoadMcpResource {
 
 impl LoadMcpResource {
     pub(crate) fn new(prefix: Option<&str>, connection: Arc<Connection>) -> LoadMcpResource {
-        let name = named(prefix, NAME);
+        let name = prefixed_name(prefix, NAME);
         LoadMcpResource { name, connection }
     }
 
-    /// Returns the resources that the last content requests.
-    fn wanted(&self, request: &LlmRequest) -> Vec<String> {
+    /// Returns the names of the resources that the model requested: those in the tool results of
+    /// the last content.
+    fn requested(&self, request: &LlmRequest) -> Vec<String> {
         let last = request.contents.last();
         let parts = last.map(|content| content.parts()).unwrap_or_default();
         let responses = parts
             .iter()
             .filter_map(|part| part.function_response.as_ref());
-        let mine =
+        let own_responses =
             responses.filter(|it: &&FunctionResponse| it.name.as_deref() == Some(&self.name));
-        let names = mine.filter_map(|it| it.response.as_ref()?.get("resource_names")?.as_array());
+        let names =
+            own_responses.filter_map(|it| it.response.as_ref()?.get("resource_names")?.as_array());
         let names = names.flatten().filter_map(Json::as_str);
         names.map(str::to_owned).collect()
     }
@@ -91,13 +93,14 @@ impl Tool for LoadMcpResource {
         })
     }
 
-    /// If the server does not answer, the request is sent without its resources.
+    /// Errors of the server are only logged: the request to the model is then sent without its
+    /// resources.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
         request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
-        let wanted = self.wanted(request);
+        let requested = self.requested(request);
         let resources = match self.connection.resources().await {
             Ok(resources) => resources,
             Err(error) => {
@@ -107,9 +110,9 @@ impl Tool for LoadMcpResource {
             }
         };
         if !resources.is_empty() {
-            request.append_dynamic_instruction(list_of(&resources));
+            request.append_dynamic_instruction(resource_list_instruction(&resources));
         }
-        for name in &wanted {
+        for name in &requested {
             match self.read(&resources, name).await {
                 Ok(bodies) => {
                     let contents = bodies.into_iter().map(|body| content(name, body).into());
@@ -127,12 +130,12 @@ impl Tool for LoadMcpResource {
     async fn run(&self, _ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         let none = || Json::from(Vec::new());
         let names = args.get("resource_names").cloned().unwrap_or_else(none);
-        let told = JsonMap::from([("resource_names", names), ("status", STATUS.into())]);
-        Ok(Json::from(told).into())
+        let output = JsonMap::from([("resource_names", names), ("status", STATUS.into())]);
+        Ok(Json::from(output).into())
     }
 }
 
-fn list_of(resources: &[ServerResource]) -> String {
+fn resource_list_instruction(resources: &[ServerResource]) -> String {
     let names = resources.iter().map(|it| Json::from(it.name.as_str()));
     let names = python_json_ascii(&names.collect::<Vec<Json>>().into());
     format!(
@@ -156,7 +159,10 @@ fn blob(name: &str, data: &str, mime_type: Option<String>) -> Part {
     match Bytes::from_base64(data) {
         Some(data) => {
             let mime_type = mime_type.filter(|it| !it.is_empty());
-            Part::bytes(data, mime_type.unwrap_or_else(|| OCTETS.to_owned()))
+            Part::bytes(
+                data,
+                mime_type.unwrap_or_else(|| DEFAULT_MIME_TYPE.to_owned()),
+            )
         }
         None => Part::text(format!("[Binary content for {name} could not be decoded]")),
     }

@@ -1,22 +1,23 @@
 //! Converts tool results to the form that ADK stores: protocol keys in the field order of the
 //! Python SDK, `_meta` as `meta`, no null values, and always `isError`.
 //!
-//! Arbitrary values of the server (`structuredContent`, `_meta`, schemas) are unchanged.
+//! Values whose format the server chooses (`structuredContent`, `_meta`, schemas) are unchanged.
 
 use retain_core::{Json, JsonMap};
 
-/// The form of an object: its keys in order, and the kinds of their values.
+/// The keys of an object in the order of ADK, and the kinds of their values. Other keys are
+/// dropped.
 struct Shape(&'static [(&'static str, Value)]);
 
 /// The kind of a value.
 enum Value {
     /// Any value, copied unchanged.
     Whole,
-    /// An object of that shape.
+    /// An object with this shape.
     One(&'static Shape),
-    /// A list of objects of that shape.
+    /// A list of objects with this shape.
     Many(&'static Shape),
-    /// A list of contents.
+    /// A list of content items.
     Contents,
     /// The contents of a resource.
     Resource,
@@ -111,34 +112,34 @@ pub(crate) fn stored_result(wire: &Json) -> JsonMap {
     if wire.get("isError").is_none_or(Json::is_null) {
         wire.insert("isError", false);
     }
-    shaped(&wire, &RESULT)
+    apply_shape(&wire, &RESULT)
 }
 
 /// Converts the description of a tool.
 pub(crate) fn stored_tool(wire: &Json) -> JsonMap {
     wire.as_object()
-        .map(|wire| shaped(wire, &TOOL))
+        .map(|wire| apply_shape(wire, &TOOL))
         .unwrap_or_default()
 }
 
-fn shaped(wire: &JsonMap, shape: &Shape) -> JsonMap {
+fn apply_shape(wire: &JsonMap, shape: &Shape) -> JsonMap {
     let mut stored = JsonMap::new();
     for (key, kind) in shape.0 {
         let Some(value) = wire.get(key).filter(|value| !value.is_null()) else {
             continue;
         };
         let name = if *key == META { "meta" } else { key };
-        stored.insert(name, value_of(value, kind));
+        stored.insert(name, convert_value(value, kind));
     }
     stored
 }
 
-fn value_of(value: &Json, kind: &Value) -> Json {
+fn convert_value(value: &Json, kind: &Value) -> Json {
     match kind {
         Whole => value.clone(),
         One(shape) => object(value, shape),
-        Many(shape) => each(value, |item| object(item, shape)),
-        Contents => each(value, content),
+        Many(shape) => convert_items(value, |item| object(item, shape)),
+        Contents => convert_items(value, content),
         Resource => match value.get("text").is_some() {
             true => object(value, &TEXT_RESOURCE),
             false => object(value, &BLOB_RESOURCE),
@@ -148,12 +149,12 @@ fn value_of(value: &Json, kind: &Value) -> Json {
 
 fn object(value: &Json, shape: &Shape) -> Json {
     match value.as_object() {
-        Some(map) => shaped(map, shape).into(),
+        Some(map) => apply_shape(map, shape).into(),
         None => value.clone(),
     }
 }
 
-fn each(value: &Json, change: impl Fn(&Json) -> Json) -> Json {
+fn convert_items(value: &Json, change: impl Fn(&Json) -> Json) -> Json {
     match value.as_array() {
         Some(items) => items.iter().map(change).collect::<Vec<Json>>().into(),
         None => value.clone(),

@@ -188,7 +188,8 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-/// Values sent to a server that may be secrets. Some servers repeat them in error messages.
+/// Values sent to a server that may be secrets. They are redacted, because some servers repeat them
+/// in error messages.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
@@ -196,7 +197,7 @@ pub(crate) struct Secrets(Vec<String>);
 const SECRET_MIN: usize = 6;
 
 impl Secrets {
-    pub(crate) fn of(server: &McpServer) -> Secrets {
+    pub(crate) fn from_server(server: &McpServer) -> Secrets {
         let McpServer::Http(server) = server else {
             // Nothing to redact: a child process may print its own configuration.
             return Secrets::default();
@@ -204,8 +205,8 @@ impl Secrets {
         let headers = server
             .headers
             .iter()
-            .flat_map(|(_, value)| of_header(value));
-        let mut all: Vec<String> = headers.chain(of_url(&server.url)).collect();
+            .flat_map(|(_, value)| header_secrets(value));
+        let mut all: Vec<String> = headers.chain(url_secrets(&server.url)).collect();
         all.retain(|it| it.len() >= SECRET_MIN);
         // Redact longer values first, because they may contain shorter ones.
         all.sort_by_key(|it| std::cmp::Reverse(it.len()));
@@ -213,14 +214,14 @@ impl Secrets {
     }
 
     /// Redacts all secrets in the text.
-    pub(crate) fn without(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let text = text.to_owned();
         self.0.iter().fold(text, |text, it| text.replace(it, "…"))
     }
 }
 
-fn of_header(value: &str) -> Vec<String> {
-    // Redact the bare credential too: a server may echo it without `Bearer`.
+fn header_secrets(value: &str) -> Vec<String> {
+    // Redact the credential without its scheme too: a server may repeat it without `Bearer`.
     let key = value.split_whitespace().next_back().unwrap_or_default();
     let mut all = vec![value.to_owned(), key.to_owned()];
     let is_basic = value
@@ -228,15 +229,15 @@ fn of_header(value: &str) -> Vec<String> {
         .is_some_and(|it| it.eq_ignore_ascii_case("basic "));
     let login = Bytes::from_base64(key).filter(|_| is_basic);
     if let Some(login) = login.and_then(|it| String::from_utf8(it.to_vec()).ok()) {
-        all.extend(of_login(&login));
+        all.extend(login_secrets(&login));
     }
     all
 }
 
-/// Returns the user name, password and query values of a URL, both encoded and decoded.
-fn of_url(url: &str) -> Vec<String> {
+/// Returns the user name, password and query values of a URL, as written and decoded.
+fn url_secrets(url: &str) -> Vec<String> {
     let url = url.split('#').next().unwrap_or_default();
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
     let values = query
         .split('&')
         .filter_map(|pair| Some(pair.split_once('=')?.1));
@@ -244,12 +245,12 @@ fn of_url(url: &str) -> Vec<String> {
         .flat_map(|value| {
             [
                 value.to_owned(),
-                decoded(value),
-                decoded(&value.replace('+', " ")),
+                percent_decode(value),
+                percent_decode(&value.replace('+', " ")),
             ]
         })
         .collect();
-    let rest = place.split_once("://").map_or(place, |it| it.1);
+    let rest = address.split_once("://").map_or(address, |it| it.1);
     let authority = rest.split('/').next().unwrap_or_default();
     if let Some((login, _)) = authority.rsplit_once('@') {
         let login = match login.contains(':') {
@@ -257,28 +258,29 @@ fn of_url(url: &str) -> Vec<String> {
             // Without a password, the login is sent with a trailing colon.
             false => format!("{login}:"),
         };
-        all.extend(of_login(&login));
-        all.extend(of_login(&decoded(&login)));
+        all.extend(login_secrets(&login));
+        all.extend(login_secrets(&percent_decode(&login)));
     }
     all
 }
 
-/// Returns the user name and password: separately, together, and encoded as for "Basic …".
-fn of_login(login: &str) -> Vec<String> {
+/// Returns the user name and the password: separately, together, and in base64 as for
+/// `Authorization: Basic`.
+fn login_secrets(login: &str) -> Vec<String> {
     let (name, password) = login.split_once(':').unwrap_or((login, ""));
-    let coded = Bytes::from(login.as_bytes()).to_base64();
-    let coded = coded.trim_end_matches('=');
-    let coded = coded.replace('-', "+").replace('_', "/");
+    let encoded = Bytes::from(login.as_bytes()).to_base64();
+    let encoded = encoded.trim_end_matches('=');
+    let encoded = encoded.replace('-', "+").replace('_', "/");
     vec![
-        coded,
+        encoded,
         login.to_owned(),
         name.to_owned(),
         password.to_owned(),
     ]
 }
 
-/// Decode `%XX`; a `%` without two hexadecimal digits stays.
-fn decoded(text: &str) -> String {
+/// Percent-decodes a text. A `%` without two hexadecimal digits is kept.
+fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -304,16 +306,16 @@ mod tests {
     fn debug_output_hides_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?key=canary-2#canary-3")
             .with_header("Authorization", "Bearer canary-4");
-        let shown = format!("{server:?}");
-        assert!(!shown.contains("canary"), "{shown}");
-        assert!(shown.contains("https://host:8/mcp"), "{shown}");
-        assert!(shown.contains("Authorization"), "{shown}");
+        let debug = format!("{server:?}");
+        assert!(!debug.contains("canary"), "{debug}");
+        assert!(debug.contains("https://host:8/mcp"), "{debug}");
+        assert!(debug.contains("Authorization"), "{debug}");
         let server = StdioServer::new("serve")
             .with_args(["--key=canary-1"])
             .with_env("KEY", "canary-2");
-        let shown = format!("{server:?}");
-        assert!(!shown.contains("canary"), "{shown}");
-        assert!(shown.contains("serve") && shown.contains("KEY"), "{shown}");
+        let debug = format!("{server:?}");
+        assert!(!debug.contains("canary"), "{debug}");
+        assert!(debug.contains("serve") && debug.contains("KEY"), "{debug}");
     }
 
     #[test]
@@ -321,27 +323,30 @@ mod tests {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?n=1&key=canary-2#f")
             .with_header("Authorization", "Bearer canary-4")
             .with_header("X-Short", "on");
-        let secrets = Secrets::of(&server.into());
-        let said = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
-        assert_eq!(secrets.without(said), "… … […] (…) on 1");
-        // User name and password are sent as one value, and servers decode query values.
+        let secrets = Secrets::from_server(&server.into());
+        let message = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
+        assert_eq!(secrets.redact(message), "… … […] (…) on 1");
+        // The client sends user name and password as one value, and servers decode query values.
         let server = HttpServer::new("https://canary-5:canary%2D6@host/?key=canary%2F7+8&n=%zz%4");
-        let secrets = Secrets::of(&server.into());
+        let secrets = Secrets::from_server(&server.into());
         let login = "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY= Y2FuYXJ5LTU6Y2FuYXJ5LTY";
-        assert_eq!(secrets.without(login), "Basic …= …");
-        let said = "canary-5 canary-6 canary%2D6 canary/7 8 canary%2F7+8 canary-5:canary-6";
-        assert_eq!(secrets.without(said), "… … … … … …");
+        assert_eq!(secrets.redact(login), "Basic …= …");
+        let message = "canary-5 canary-6 canary%2D6 canary/7 8 canary%2F7+8 canary-5:canary-6";
+        assert_eq!(secrets.redact(message), "… … … … … …");
         let keyed = HttpServer::new("https://canary-key@host/");
-        let secrets = Secrets::of(&keyed.into());
-        assert_eq!(secrets.without("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
+        let secrets = Secrets::from_server(&keyed.into());
+        assert_eq!(secrets.redact("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
         // The server can decode the login in a header.
         let basic = HttpServer::new("https://host/")
             .with_header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
-        let secrets = Secrets::of(&basic.into());
-        assert_eq!(secrets.without("canary-5 canary-6"), "… …");
+        let secrets = Secrets::from_server(&basic.into());
+        assert_eq!(secrets.redact("canary-5 canary-6"), "… …");
         let process = StdioServer::new("serve").with_env("FOLDER", "documents");
-        let said = "no documents";
-        assert_eq!(Secrets::of(&process.into()).without(said), said);
+        let message = "no documents";
+        assert_eq!(
+            Secrets::from_server(&process.into()).redact(message),
+            message
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, FailureKind},
     fence,
     result::{stored_result, stored_tool},
-    toolset::named,
+    toolset::prefixed_name,
 };
 
 /// Whether a person must approve a call with these arguments.
@@ -24,7 +24,7 @@ pub(crate) struct McpTool {
     name: String,
     tool: ServerTool,
     connection: Arc<Connection>,
-    confirms: Option<ConfirmationCheck>,
+    confirmation: Option<ConfirmationCheck>,
 }
 
 impl McpTool {
@@ -32,13 +32,13 @@ impl McpTool {
         prefix: Option<&str>,
         tool: ServerTool,
         connection: Arc<Connection>,
-        confirms: Option<ConfirmationCheck>,
+        confirmation: Option<ConfirmationCheck>,
     ) -> McpTool {
         McpTool {
-            name: named(prefix, &tool.name),
+            name: prefixed_name(prefix, &tool.name),
             tool,
             connection,
-            confirms,
+            confirmation,
         }
     }
 
@@ -47,15 +47,15 @@ impl McpTool {
         let output = self.tool.output_schema.as_ref();
         FunctionDeclaration {
             name: Some(self.name.clone()),
-            description: Some(fence::fenced(&self.tool.description)),
-            parameters_json_schema: Some(fence::fenced_schema(&self.tool.input_schema)),
-            response_json_schema: output.map(fence::fenced_schema),
+            description: Some(fence::fence_text(&self.tool.description)),
+            parameters_json_schema: Some(fence::fence_schema(&self.tool.input_schema)),
+            response_json_schema: output.map(fence::fence_schema),
             ..FunctionDeclaration::default()
         }
     }
 
     /// Returns the URI of the page that displays the tool's result (an "MCP App"), if any.
-    fn page(&self) -> Option<&str> {
+    fn page_uri(&self) -> Option<&str> {
         let meta = self.tool.wire.get("_meta")?;
         let nested = meta.get("ui").and_then(|ui| ui.get("resourceUri"));
         [nested, meta.get("ui/resourceUri")]
@@ -65,7 +65,7 @@ impl McpTool {
             .find(|uri| uri.starts_with("ui://"))
     }
 
-    /// Requests that the user interface shows the page.
+    /// Adds an action to the event that makes the user interface show the page.
     fn show_page(&self, ctx: &ToolContext, uri: &str, args: JsonMap) {
         let widget = JsonMap::from([
             ("id", Json::from(ctx.function_call_id().unwrap_or_default())),
@@ -123,8 +123,8 @@ impl Tool for McpTool {
         let tools = request.config.tools.iter_mut().flatten().rev();
         let mut declared =
             tools.flat_map(|tool| tool.function_declarations.iter_mut().flatten().rev());
-        if let Some(mine) = declared.find(|it| it.name.as_deref() == Some(&self.name)) {
-            *mine = self.fenced_declaration();
+        if let Some(own) = declared.find(|it| it.name.as_deref() == Some(&self.name)) {
+            *own = self.fenced_declaration();
         }
         let instruction = request.config.system_instruction.as_deref();
         if !instruction.is_some_and(|text| text.contains(fence::PREAMBLE)) {
@@ -134,13 +134,13 @@ impl Tool for McpTool {
     }
 
     async fn requires_confirmation(&self, _ctx: &ToolContext, args: &JsonMap) -> bool {
-        self.confirms.as_ref().is_some_and(|when| when(args))
+        self.confirmation.as_ref().is_some_and(|when| when(args))
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         match self.connection.call(&self.tool.name, &args).await {
             Ok(wire) => {
-                if let Some(uri) = self.page() {
+                if let Some(uri) = self.page_uri() {
                     self.show_page(&ctx, uri, args);
                 }
                 Ok(Json::from(stored_result(&wire)).into())
@@ -149,16 +149,16 @@ impl Tool for McpTool {
                 let (tool, kind) = (&self.name, failure.kind);
                 tracing::warn!(tool, ?kind, "a call to an MCP tool failed");
                 tracing::debug!(tool, error = %failure, "a call to an MCP tool failed");
-                Ok(told(&failure).into())
+                Ok(error_response(&failure).into())
             }
         }
     }
 }
 
-/// Returns the error for the model. As in ADK, the run continues after a failed call.
-fn told(failure: &Failure) -> Json {
+/// Returns the response to the model for a failed call. As in ADK, the run continues.
+fn error_response(failure: &Failure) -> Json {
     let lead = match failure.kind {
-        FailureKind::Told | FailureKind::Unanswered => "MCP tool execution failed",
+        FailureKind::ProtocolError | FailureKind::NoValidAnswer => "MCP tool execution failed",
         _ => "Unexpected error during MCP tool execution",
     };
     JsonMap::from([("error", format!("{lead}: {failure}"))]).into()

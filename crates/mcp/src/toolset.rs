@@ -1,13 +1,14 @@
 //! `McpToolset`: the tools of a server as a toolset of an agent.
 
 use std::{
-    collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use lru::LruCache;
 use retain_core::{JsonMap, SessionKey};
 use retain_runtime::{ReadonlyContext, Tool, ToolError, ToolSource, Toolset};
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use crate::{
     tool::{ConfirmationCheck, McpTool},
 };
 
-/// Names that the framework uses for its own calls. Tools of a server must not have them.
+/// Names of the framework's own tools. A tool of a server must not have one of them.
 const RESERVED: [&str; 5] = [
     "adk_request_confirmation",
     "adk_request_credential",
@@ -28,8 +29,8 @@ const RESERVED: [&str; 5] = [
     "set_model_response",
     "transfer_to_agent",
 ];
-/// Maximum number of runs whose tool list is cached; the oldest is evicted first.
-const RUNS_MAX: usize = 64;
+/// Maximum number of runs whose tool list is cached.
+const RUNS_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 
 type Filter = Arc<dyn Fn(&ReadonlyContext, &str) -> bool + Send + Sync>;
 type Tools = Vec<Arc<dyn Tool>>;
@@ -43,23 +44,23 @@ pub struct McpToolset {
     connection: Arc<Connection>,
     filter: Option<Filter>,
     prefix: Option<String>,
-    confirms: Option<ConfirmationCheck>,
-    list_is_good_for: Option<Duration>,
+    confirmation: Option<ConfirmationCheck>,
+    list_ttl: Option<Duration>,
     uses_resources: bool,
-    listed: Mutex<Option<(Instant, Vec<ServerTool>)>>,
-    of_runs: Mutex<VecDeque<(RunId, Tools)>>,
+    cached_list: Mutex<Option<(Instant, Vec<ServerTool>)>>,
+    tools_by_run: Mutex<LruCache<RunId, Tools>>,
 }
 
 /// Identifies a run. The invocation ID alone is not sufficient: clients choose it, so one user
 /// could receive the filtered tools of another.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct RunId {
     session: SessionKey,
     invocation: String,
 }
 
 impl RunId {
-    fn of(ctx: &ReadonlyContext) -> RunId {
+    fn from_context(ctx: &ReadonlyContext) -> RunId {
         RunId {
             session: SessionKey::new(ctx.app_name(), ctx.user_id(), ctx.session_id()),
             invocation: ctx.invocation_id().to_owned(),
@@ -76,17 +77,17 @@ impl McpToolset {
             server,
             filter: None,
             prefix: None,
-            confirms: None,
-            list_is_good_for: None,
+            confirmation: None,
+            list_ttl: None,
             uses_resources: false,
-            listed: Mutex::default(),
-            of_runs: Mutex::default(),
+            cached_list: Mutex::default(),
+            tools_by_run: Mutex::new(LruCache::new(RUNS_MAX)),
         }
     }
 
     /// Uses only the tools with these names, as the server spells them. An empty list disables the
     /// filter, as in ADK.
-    pub fn tool_filter<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+    pub fn with_tool_filter<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.filter = match names.is_empty() {
             true => None,
@@ -96,7 +97,7 @@ impl McpToolset {
     }
 
     /// Uses only the tools that `keep` accepts, evaluated in each run.
-    pub fn tool_filter_when(
+    pub fn with_tool_filter_when(
         mut self,
         keep: impl Fn(&ReadonlyContext, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -104,8 +105,8 @@ impl McpToolset {
         self
     }
 
-    /// Prefixes the name of each tool, joined with an underscore, so that tools of two servers may
-    /// have the same name.
+    /// Prefixes the name of each tool with `prefix` and an underscore, so that tools of two servers
+    /// may have the same name.
     pub fn with_tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into()).filter(|prefix| !prefix.is_empty());
         self
@@ -113,26 +114,27 @@ impl McpToolset {
 
     /// Requires a person to approve each call before it runs.
     pub fn require_confirmation(self) -> Self {
-        self.require_confirmation_when(|_| true)
+        self.with_confirmation_when(|_| true)
     }
 
     /// Requires a person to approve calls whose arguments satisfy `when`.
-    pub fn require_confirmation_when(
+    pub fn with_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.confirms = Some(Arc::new(when));
+        self.confirmation = Some(Arc::new(when));
         self
     }
 
-    /// Caches the tool list for this long. Without it, each run requests the list once.
+    /// Caches the server's tool list for this long. Without a cache, each run requests the list
+    /// once.
     pub fn with_tool_list_cache_ttl(mut self, ttl: Duration) -> Self {
-        self.list_is_good_for = Some(ttl);
+        self.list_ttl = Some(ttl);
         self
     }
 
     /// Adds the tool `load_mcp_resource`, with which the model reads the server's resources.
-    pub fn with_mcp_resources(mut self) -> Self {
+    pub fn use_mcp_resources(mut self) -> Self {
         self.uses_resources = true;
         self
     }
@@ -143,30 +145,36 @@ impl McpToolset {
     }
 
     async fn server_tools(&self) -> Result<Vec<ServerTool>, ToolError> {
-        if let Some(ttl) = self.list_is_good_for {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, tools)) = listed.as_ref().filter(|(at, _)| at.elapsed() < ttl) {
+        if let Some(ttl) = self.list_ttl {
+            let cached_list = self
+                .cached_list
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, tools)) = cached_list.as_ref().filter(|(at, _)| at.elapsed() < ttl) {
                 return Ok(tools.clone());
             }
         }
-        let asked = self.connection.tools().await;
-        let tools = asked.map_err(|error| {
+        let result = self.connection.tools().await;
+        let tools = result.map_err(|error| {
             ToolError::new(format!("cannot list the tools of the MCP server: {error}"))
         })?;
-        if self.list_is_good_for.is_some() {
-            let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            *listed = Some((Instant::now(), tools.clone()));
+        if self.list_ttl.is_some() {
+            let mut cached_list = self
+                .cached_list
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *cached_list = Some((Instant::now(), tools.clone()));
         }
         Ok(tools)
     }
 
     /// Returns the tools for this run, sorted by name, because a stable order lets providers cache
     /// the prompt.
-    fn chosen(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
+    fn select_tools(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
         tools.retain(|tool| {
-            // Check the prefixed name too, because a server may choose names that become reserved
-            // with the prefix.
-            let named = named(self.prefix.as_deref(), &tool.name);
+            // Check the prefixed name too, because a server could choose a name that becomes
+            // reserved with the prefix.
+            let named = prefixed_name(self.prefix.as_deref(), &tool.name);
             if [&*tool.name, &*named]
                 .iter()
                 .any(|it| RESERVED.contains(it))
@@ -180,8 +188,9 @@ impl McpToolset {
         });
         tools.sort_by(|one, other| one.name.cmp(&other.name));
         let tool = |tool| {
-            let (connection, confirms) = (Arc::clone(&self.connection), self.confirms.clone());
-            let tool = McpTool::new(self.prefix.as_deref(), tool, connection, confirms);
+            let (connection, confirmation) =
+                (Arc::clone(&self.connection), self.confirmation.clone());
+            let tool = McpTool::new(self.prefix.as_deref(), tool, connection, confirmation);
             Arc::new(tool) as Arc<dyn Tool>
         };
         let mut tools: Tools = tools.into_iter().map(tool).collect();
@@ -193,19 +202,9 @@ impl McpToolset {
         tools
     }
 
-    fn of_run(&self, run: &RunId) -> Option<Tools> {
-        let runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = runs.iter().find(|(known, _)| known == run);
-        found.map(|(_, tools)| tools.clone())
-    }
-
-    fn keep_for_run(&self, run: RunId, tools: &Tools) {
-        let mut runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.retain(|(known, _)| *known != run);
-        if runs.len() == RUNS_MAX {
-            runs.pop_front();
-        }
-        runs.push_back((run, tools.clone()));
+    fn tools_by_run(&self) -> MutexGuard<'_, LruCache<RunId, Tools>> {
+        let tools_by_run = self.tools_by_run.lock();
+        tools_by_run.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,12 +216,12 @@ impl Toolset for McpToolset {
 
     /// Requests the list once per run, so that the tools do not change during the run.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Tools, ToolError> {
-        let run = RunId::of(ctx);
-        if let Some(tools) = self.of_run(&run) {
-            return Ok(tools);
+        let run = RunId::from_context(ctx);
+        if let Some(tools) = self.tools_by_run().get(&run) {
+            return Ok(tools.clone());
         }
-        let tools = self.chosen(ctx, self.server_tools().await?);
-        self.keep_for_run(run, &tools);
+        let tools = self.select_tools(ctx, self.server_tools().await?);
+        self.tools_by_run().put(run, tools.clone());
         Ok(tools)
     }
 
@@ -232,7 +231,7 @@ impl Toolset for McpToolset {
 }
 
 /// Returns the name that the model sees for a tool.
-pub(crate) fn named(prefix: Option<&str>, name: &str) -> String {
+pub(crate) fn prefixed_name(prefix: Option<&str>, name: &str) -> String {
     match prefix {
         Some(prefix) => format!("{prefix}_{name}"),
         None => name.to_owned(),
@@ -244,7 +243,7 @@ impl fmt::Debug for McpToolset {
         f.debug_struct("McpToolset")
             .field("server", &self.server)
             .field("prefix", &self.prefix)
-            .field("list_is_good_for", &self.list_is_good_for)
+            .field("list_ttl", &self.list_ttl)
             .field("uses_resources", &self.uses_resources)
             .finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
 //! ADK's in-memory memory service: word search, lost when the process ends.
 //!
-//! Events are stored by session, shared and unchanged. The words of an event are extracted on its
-//! first search and cached.
+//! Each session has a list of its events, which are shared and not copied. The first search of an
+//! event extracts its words and caches them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,12 +19,12 @@ use crate::words::{QueryWords, SearchableText};
 /// The session id of events that were added without one, as in ADK.
 const NO_SESSION: &str = "__unknown_session_id__";
 /// Maximum number of hits.
-const FOUND_MAX: usize = 10;
+const HITS_MAX: usize = 10;
 
 /// A volatile memory service that finds entries by the words that they share with the query.
 ///
 /// A search returns at most ten entries: those with the most words of the query, ties in order of
-/// arrival. It returns the same results as ADK 2.13's class of the same name and is meant for tests
+/// arrival. Its results equal those of `InMemoryMemoryService` in ADK 2.13. It is meant for tests
 /// and experiments.
 #[derive(Debug)]
 pub struct InMemoryMemoryService {
@@ -38,17 +38,17 @@ pub struct InMemoryMemoryService {
 struct UserMemory {
     /// In the order in which sessions were first added.
     sessions: Vec<Arc<Vec<Arc<IndexedEvent>>>>,
-    /// The index of each session.
-    places: HashMap<String, usize>,
+    /// The index of each session in `sessions`.
+    indexes: HashMap<String, usize>,
     /// Deleted event ids. They are skipped when their session is added again.
     deleted: HashSet<String>,
 }
 
-/// An event with content.
+/// An event with content, and its words.
 #[derive(Debug)]
 struct IndexedEvent {
     event: Arc<Event>,
-    /// Extracted by the first search.
+    /// The words, which the first search extracts.
     searchable: OnceLock<SearchableText>,
 }
 
@@ -84,9 +84,9 @@ impl InMemoryMemoryService {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events with content. Events without id or time get both, because in ADK every event has
-    /// them.
-    fn memorable(&self, events: impl Iterator<Item = Arc<Event>>) -> Vec<Arc<Event>> {
+    /// The events with content. An event without id or time gets one, because in ADK every event
+    /// has both.
+    fn events_with_content(&self, events: impl Iterator<Item = Arc<Event>>) -> Vec<Arc<Event>> {
         let has_parts = |event: &Arc<Event>| parts_of(event).is_some();
         let complete = |mut event: Arc<Event>| {
             if event.id.is_empty() {
@@ -106,7 +106,7 @@ impl MemoryService for InMemoryMemoryService {
     /// Replace the stored events of the session.
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
         let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
-        let events = self.memorable(events);
+        let events = self.events_with_content(events);
         let key = (session.app_name.clone(), session.user_id.clone());
         let mut users = self.users();
         users.entry(key).or_default().replace(&session.id, events);
@@ -120,25 +120,26 @@ impl MemoryService for InMemoryMemoryService {
         query: &str,
     ) -> Result<SearchMemoryResponse, MemoryError> {
         let key = (app_name.to_owned(), user_id.to_owned());
-        let known = self.users().get(&key).map(|user| user.sessions.clone());
-        let question = QueryWords::new(query);
-        let mut found: Vec<(usize, &IndexedEvent)> = Vec::new();
-        for remembered in known.iter().flatten().flat_map(|session| session.iter()) {
-            let matches = remembered.searchable().matches(&question);
+        let sessions = self.users().get(&key).map(|user| user.sessions.clone());
+        let query = QueryWords::new(query);
+        let mut hits: Vec<(usize, &IndexedEvent)> = Vec::new();
+        for event in sessions.iter().flatten().flat_map(|session| session.iter()) {
+            let matches = event.searchable().matches(&query);
             if matches > 0 {
-                found.push((matches, remembered));
+                hits.push((matches, event));
             }
         }
         // A stable sort keeps the order of arrival for ties.
-        found.sort_by_key(|(matches, _)| std::cmp::Reverse(*matches));
-        let best = found.into_iter().take(FOUND_MAX);
+        hits.sort_by_key(|(matches, _)| std::cmp::Reverse(*matches));
+        let best = hits.into_iter().take(HITS_MAX);
         Ok(SearchMemoryResponse {
-            memories: best.filter_map(|(_, found)| found.entry()).collect(),
+            memories: best.filter_map(|(_, event)| event.entry()).collect(),
             ..SearchMemoryResponse::default()
         })
     }
 
-    /// Add events to the session and skip known ids. The metadata is ignored.
+    /// Add events to the session, except those whose id it already has. The metadata is ignored, as
+    /// in ADK.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -147,7 +148,7 @@ impl MemoryService for InMemoryMemoryService {
         session_id: Option<&str>,
         _custom_metadata: Option<&JsonMap>,
     ) -> Result<(), MemoryError> {
-        let events = self.memorable(events.iter().cloned());
+        let events = self.events_with_content(events.iter().cloned());
         let session = session_id.filter(|id| !id.is_empty()).unwrap_or(NO_SESSION);
         let key = (app_name.to_owned(), user_id.to_owned());
         let mut users = self.users();
@@ -176,58 +177,58 @@ impl MemoryService for InMemoryMemoryService {
 impl UserMemory {
     fn replace(&mut self, session: &str, events: Vec<Arc<Event>>) {
         let before = std::mem::take(self.session_mut(session));
-        // A session that has grown shares most events with its earlier version.
+        // A session that has grown shares most events with its earlier version: reuse their words.
         let before: HashMap<*const Event, &Arc<IndexedEvent>> = before
             .iter()
-            .map(|remembered| (Arc::as_ptr(&remembered.event), remembered))
+            .map(|indexed| (Arc::as_ptr(&indexed.event), indexed))
             .collect();
-        let kept = events
+        let stored = events
             .into_iter()
             .filter(|event| !self.deleted.contains(&event.id))
             .map(|event| match before.get(&Arc::as_ptr(&event)) {
-                Some(remembered) => Arc::clone(remembered),
+                Some(indexed) => Arc::clone(indexed),
                 None => IndexedEvent::new(event),
             })
             .collect();
-        *self.session_mut(session) = Arc::new(kept);
+        *self.session_mut(session) = Arc::new(stored);
     }
 
     fn extend(&mut self, session: &str, events: Vec<Arc<Event>>) {
-        let mut kept = std::mem::take(self.session_mut(session));
-        let known = kept.iter().map(|remembered| remembered.event.id.clone());
+        let mut stored = std::mem::take(self.session_mut(session));
+        let known = stored.iter().map(|indexed| indexed.event.id.clone());
         let mut known: HashSet<String> = known.collect();
-        let list = Arc::make_mut(&mut kept);
+        let list = Arc::make_mut(&mut stored);
         for event in events {
             if !self.deleted.contains(&event.id) && known.insert(event.id.clone()) {
                 list.push(IndexedEvent::new(event));
             }
         }
-        *self.session_mut(session) = kept;
+        *self.session_mut(session) = stored;
     }
 
     fn delete(&mut self, id: &str) {
-        let has_id = |remembered: &Arc<IndexedEvent>| remembered.event.id == id;
+        let has_id = |indexed: &Arc<IndexedEvent>| indexed.event.id == id;
         for session in &mut self.sessions {
             if session.iter().any(has_id) {
-                Arc::make_mut(session).retain(|remembered| !has_id(remembered));
+                Arc::make_mut(session).retain(|indexed| !has_id(indexed));
                 self.deleted.insert(id.to_owned());
             }
         }
     }
 
-    /// The events of a session; a new session is added at the end. Running searches keep their
-    /// snapshot.
+    /// The events of a session; a new session is added at the end. A running search holds its own
+    /// reference to the old list, so a change meanwhile copies the list.
     fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<IndexedEvent>>> {
-        let place = match self.places.get(session) {
-            Some(place) => *place,
+        let index = match self.indexes.get(session) {
+            Some(index) => *index,
             None => {
                 self.sessions.push(Arc::default());
-                self.places
+                self.indexes
                     .insert(session.to_owned(), self.sessions.len() - 1);
                 self.sessions.len() - 1
             }
         };
-        &mut self.sessions[place]
+        &mut self.sessions[index]
     }
 }
 

@@ -2,19 +2,20 @@
 
 use retain_core::MemoryFilter;
 
-/// A memory search: the question, the limits of the result and the filter.
+/// A memory search: the text to search for, the limits of the result and the filter.
 ///
 /// ```
 /// use retain_core::MemoryFilter;
 /// use retain_memory::MemoryQuery;
 /// let query = MemoryQuery::new("Which floor?")
 ///     .with_limit(5)
-///     .with_filter(MemoryFilter { author: Some("user".into()), ..MemoryFilter::default() });
+///     .with_filter(MemoryFilter::default().with_author("user"));
 /// assert_eq!(query.limit, 5);
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct MemoryQuery {
-    /// The question in natural language.
+    /// What to search for, in natural language.
     pub text: String,
     /// Maximum number of hits (default 10).
     pub limit: usize,
@@ -24,8 +25,9 @@ pub struct MemoryQuery {
     pub filter: MemoryFilter,
     /// Minimum score, from 0 to 1.
     pub min_score: f32,
-    /// The time to which "yesterday" is relative, in seconds since 1970. The service defaults to
-    /// now; the index has no clock and ignores relative times without it.
+    /// The time to which "yesterday" is relative, in seconds since 1970. The default is the time of
+    /// the search. [`UserIndex`](crate::index::UserIndex) alone has no clock: without this value it
+    /// ignores relative times.
     pub reference_time: Option<f64>,
 }
 

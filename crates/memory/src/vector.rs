@@ -35,8 +35,9 @@ const BATCH: usize = 64;
 struct UserVectors {
     /// In order of arrival.
     memories: Vec<Memory>,
-    /// The entries of each id; several if sessions differ in content.
-    places: HashMap<String, Vec<usize>>,
+    /// The indexes of each id's memories; several if two sessions have the id with different
+    /// content.
+    indexes: HashMap<String, Vec<usize>>,
     deleted: HashSet<String>,
 }
 
@@ -49,56 +50,60 @@ struct Memory {
 
 /// How to handle an added entry.
 enum EntryAction {
-    New,
-    /// Its content differs from the entry at this index.
-    Replaces(usize),
-    /// Skipped: it is known, perhaps from another session, or was deleted.
-    Left,
+    Add,
+    /// Replace the memory at this index, whose content differs.
+    Replace(usize),
+    /// Skip an entry that is stored, perhaps from another session, or was deleted.
+    Skip,
 }
 
 impl UserVectors {
-    fn fate(&self, session: Option<&str>, entry: &MemoryEntry) -> EntryAction {
+    fn action_for(&self, session: Option<&str>, entry: &MemoryEntry) -> EntryAction {
         let id = entry.id.as_deref().unwrap_or_default();
         if self.deleted.contains(id) {
-            return EntryAction::Left;
+            return EntryAction::Skip;
         }
-        let mut fate = EntryAction::New;
-        for &at in self.places.get(id).into_iter().flatten() {
-            let known = &self.memories[at];
-            if known.entry.content == entry.content {
-                return EntryAction::Left;
+        let mut action = EntryAction::Add;
+        for &at in self.indexes.get(id).into_iter().flatten() {
+            let stored = &self.memories[at];
+            if stored.entry.content == entry.content {
+                return EntryAction::Skip;
             }
-            if known.session.as_deref() == session {
-                fate = EntryAction::Replaces(at);
+            if stored.session.as_deref() == session {
+                action = EntryAction::Replace(at);
             }
         }
-        fate
+        action
     }
 
-    fn keep(&mut self, memory: Memory) {
-        match self.fate(memory.session.as_deref(), &memory.entry) {
-            EntryAction::New => {
+    /// Store a new or changed memory.
+    fn store(&mut self, memory: Memory) {
+        match self.action_for(memory.session.as_deref(), &memory.entry) {
+            EntryAction::Add => {
                 let id = memory.entry.id.clone().unwrap_or_default();
-                self.places.entry(id).or_default().push(self.memories.len());
+                self.indexes
+                    .entry(id)
+                    .or_default()
+                    .push(self.memories.len());
                 self.memories.push(memory);
             }
-            EntryAction::Replaces(at) => self.memories[at] = memory,
-            EntryAction::Left => {}
+            EntryAction::Replace(at) => self.memories[at] = memory,
+            EntryAction::Skip => {}
         }
     }
 
-    /// Delete all entries of an id and skip them in the future. An unknown id is ignored.
+    /// Delete all memories with this id and skip them in later ingests. An unknown id is ignored.
     fn delete(&mut self, id: &str) {
-        if self.places.remove(id).is_none() {
+        if self.indexes.remove(id).is_none() {
             return;
         }
         self.deleted.insert(id.to_owned());
         self.memories
             .retain(|it| it.entry.id.as_deref() != Some(id));
-        self.places.clear();
+        self.indexes.clear();
         for (at, memory) in self.memories.iter().enumerate() {
             let id = memory.entry.id.clone().unwrap_or_default();
-            self.places.entry(id).or_default().push(at);
+            self.indexes.entry(id).or_default().push(at);
         }
     }
 }
@@ -122,7 +127,7 @@ impl VectorMemoryService {
         self
     }
 
-    /// Set the minimum cosine of a hit, from -1 to 1.
+    /// Set the minimum cosine of a hit, from -1 to 1 (default: none).
     pub fn with_min_score(mut self, score: f32) -> Self {
         self.min_score = Some(score);
         self
@@ -170,8 +175,8 @@ impl VectorMemoryService {
         })
     }
 
-    /// Embed and store new entries in batches: if the embedder fails, earlier batches stay. Holds
-    /// no lock while embedding.
+    /// Embed and store new entries in batches. If the embedder fails, earlier batches stay stored.
+    /// Holds no lock during a call of the embedder.
     async fn add(
         &self,
         (app, user): (&str, &str),
@@ -179,21 +184,22 @@ impl VectorMemoryService {
         mut all: Vec<MemoryEntry>,
     ) -> Result<(), MemoryError> {
         let key = (app.to_owned(), user.to_owned());
-        if let Some(known) = self.users().get(&key) {
-            all.retain(|entry| !matches!(known.fate(session, entry), EntryAction::Left));
+        if let Some(user) = self.users().get(&key) {
+            all.retain(|entry| !matches!(user.action_for(session, entry), EntryAction::Skip));
         }
         for new in all.chunks(BATCH) {
             let texts: Vec<String> = new.iter().map(|it| spoken_text(&it.content)).collect();
             let vectors = embed(&*self.embedder, &texts).await;
             let vectors = vectors.map_err(MemoryError::backend)?;
             let mut users = self.users();
-            let known = users.entry(key.clone()).or_default();
+            let user = users.entry(key.clone()).or_default();
             for (entry, vector) in new.iter().zip(vectors) {
-                // Another caller may have added or deleted it meanwhile.
-                known.keep(Memory {
+                // `store` checks again: another caller may have added or deleted the entry
+                // meanwhile.
+                user.store(Memory {
                     session: session.map(str::to_owned),
                     entry: entry.clone(),
-                    vector: normal(vector),
+                    vector: normalized(vector),
                 });
             }
         }
@@ -220,12 +226,12 @@ impl MemoryService for VectorMemoryService {
         }
         let vectors = embed(&*self.embedder, &[query.to_owned()]).await;
         let mut vectors = vectors.map_err(MemoryError::backend)?;
-        let question = normal(vectors.pop().unwrap_or_default());
+        let query = normalized(vectors.pop().unwrap_or_default());
         let users = self.users();
-        let known = users.get(&(app_name.to_owned(), user_id.to_owned()));
-        let memories = known.map(|known| known.memories.as_slice());
+        let user = users.get(&(app_name.to_owned(), user_id.to_owned()));
+        let memories = user.map(|user| user.memories.as_slice());
         let memories = memories.unwrap_or_default().iter();
-        let scored = memories.map(|it| (product(&it.vector, &question), &it.entry));
+        let scored = memories.map(|it| (product(&it.vector, &query), &it.entry));
         let is_near = |score: f32| self.min_score.is_none_or(|least| score >= least);
         let mut near: Vec<(f32, &MemoryEntry)> =
             scored.filter(|(score, _)| is_near(*score)).collect();
@@ -266,11 +272,11 @@ impl MemoryService for VectorMemoryService {
     ) -> Result<(), MemoryError> {
         let complete = |memory: &MemoryEntry| {
             let mut memory = memory.clone();
-            let mut notes = custom_metadata.cloned().unwrap_or_default();
+            let mut metadata = custom_metadata.cloned().unwrap_or_default();
             for (key, value) in memory.custom_metadata.iter() {
-                notes.insert(key, value.clone());
+                metadata.insert(key, value.clone());
             }
-            memory.custom_metadata = notes;
+            memory.custom_metadata = metadata;
             let id = memory.id.filter(|id| !id.is_empty());
             memory.id = Some(id.unwrap_or_else(|| self.ids.new_id()));
             memory
@@ -286,7 +292,7 @@ impl MemoryService for VectorMemoryService {
         self.add((app_name, user_id), None, memories).await
     }
 
-    /// Delete the entry permanently. A missing or unknown id is ignored.
+    /// Delete the entry permanently: later ingests skip it. A missing or unknown id is ignored.
     async fn delete_memory(
         &self,
         app_name: &str,
@@ -295,20 +301,20 @@ impl MemoryService for VectorMemoryService {
     ) -> Result<(), MemoryError> {
         let key = (app_name.to_owned(), user_id.to_owned());
         if let Some(id) = memory_id
-            && let Some(known) = self.users().get_mut(&key)
+            && let Some(user) = self.users().get_mut(&key)
         {
-            known.delete(id);
+            user.delete(id);
         }
         Ok(())
     }
 }
 
 /// Normalize a vector to length one, so that dot products are cosines.
-fn normal(mut vector: Vec<f32>) -> Vec<f32> {
+fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
     match length > 0.0 && length.is_finite() {
         true => vector.iter_mut().for_each(|number| *number /= length),
-        // A NaN would sort before everything else; a zero vector is similar to nothing.
+        // A NaN would sort before all numbers. A zero vector has cosine 0 with every query.
         false => vector.fill(0.0),
     }
     vector

@@ -2,10 +2,11 @@
 
     python code_points.py tables > ../src/words/tables.rs
     python code_points.py facts
+    python code_points.py version
 
 `tables` prints the Rust tables; run it with Python 3.11, whose Unicode they are pinned to. `facts`
 prints one JSON line about every code point, asked of google-adk 2.13 where it has a rule of its
-own: the tests compare it with what Rust does.
+own: the tests compare it with what Rust does. `version` prints the Unicode version of this Python.
 """
 
 import json
@@ -85,4 +86,9 @@ def print_facts():
 
 
 if __name__ == "__main__":
-    {"tables": print_tables, "facts": print_facts}[sys.argv[1]]()
+    commands = {
+        "tables": print_tables,
+        "facts": print_facts,
+        "version": lambda: print(unicodedata.unidata_version),
+    }
+    commands[sys.argv[1]]()

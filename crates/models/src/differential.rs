@@ -1,5 +1,6 @@
 //! Compares requests with those that Google's ADK passes to the libraries of Anthropic and LiteLLM.
-//! Documented differences are allowed; each is identified by words of its row in the documentation.
+//! Documented differences are allowed; each is identified by a part of its row in
+//! `docs/differences-from-adk.md`.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -9,18 +10,19 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-/// The requests to compare, and the known differences.
+/// A comparison of all requests in `testdata/requests.json`, with the known differences.
 pub(crate) struct Comparison<'a> {
-    /// `claude` or `openai`, as the oracle calls it.
+    /// `claude` or `openai`: the provider's name in `testdata/oracle.py`.
     pub(crate) provider: &'a str,
     /// The model name for ADK.
     pub(crate) model: &'a str,
     /// Builds Retain's request.
     pub(crate) ours: &'a dyn Fn(&LlmRequest) -> Result<Json, ModelError>,
-    /// Removes equivalent parts that are spelled differently from both requests.
-    pub(crate) alike: &'a dyn Fn(&mut Json, &mut Json),
-    /// Requests that differ, each with words of `docs/differences-from-adk.md` that document it.
-    pub(crate) known: &'a [(&'a str, &'a str)],
+    /// Rewrites both requests so that parts with the same meaning become equal. Gets Retain's
+    /// request first, then ADK's.
+    pub(crate) normalize: &'a dyn Fn(&mut Json, &mut Json),
+    /// Names of requests that differ, each with a part of the row that documents the difference.
+    pub(crate) known_differences: &'a [(&'a str, &'a str)],
 }
 
 impl Comparison<'_> {
@@ -30,24 +32,29 @@ impl Comparison<'_> {
             return;
         };
         let documented = include_str!("../../../docs/differences-from-adk.md");
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         for (case, theirs) in cases.iter().zip(answers) {
             let name = case["name"].as_str().unwrap_or_default();
-            let known = self.known.iter().find(|(known, _)| *known == name);
+            let known = self
+                .known_differences
+                .iter()
+                .find(|(known, _)| *known == name);
             let difference = self.difference(case, theirs);
             match (difference, known) {
                 (None, None) => {}
-                (None, Some(_)) => wrong.push(format!("{name}: no longer differs")),
-                (Some(difference), None) => wrong.push(format!("{name}: {difference}")),
+                (None, Some(_)) => problems.push(format!("{name}: no longer differs")),
+                (Some(difference), None) => problems.push(format!("{name}: {difference}")),
                 (Some(_), Some((_, row))) if documented.contains(row) => {}
-                (Some(_), Some((_, row))) => wrong.push(format!("{name}: not documented: {row}")),
+                (Some(_), Some((_, row))) => {
+                    problems.push(format!("{name}: not documented: {row}"))
+                }
             }
         }
-        for (name, _) in self.known {
-            let is_there = cases.iter().any(|case| case["name"] == **name);
-            assert!(is_there, "there is no request {name:?}");
+        for (name, _) in self.known_differences {
+            let exists = cases.iter().any(|case| case["name"] == **name);
+            assert!(exists, "there is no request {name:?}");
         }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+        assert!(problems.is_empty(), "{}", problems.join("\n\n"));
     }
 
     fn difference(&self, case: &Json, mut theirs: Json) -> Option<String> {
@@ -63,12 +70,12 @@ impl Comparison<'_> {
         request.config = config.expect("settings");
         let mut ours = match (self.ours)(&request) {
             Ok(ours) => ours,
-            Err(error) => return Some(format!("we refuse ({error}), ADK sends {theirs}")),
+            Err(error) => return Some(format!("we reject it ({error}), ADK sends {theirs}")),
         };
         if let Some(error) = theirs.get("error") {
             return Some(format!("ADK fails ({error}), we send {ours}"));
         }
-        (self.alike)(&mut ours, &mut theirs);
+        (self.normalize)(&mut ours, &mut theirs);
         (!is_same(&ours, &theirs)).then(|| format!("\nours   {ours}\ntheirs {theirs}"))
     }
 }

@@ -1,8 +1,9 @@
 //! Models over HTTP: Gemini, OpenAI-compatible servers and Anthropic, as implementations of the
 //! runtime's `Model`.
 //!
-//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to responses.
-//! `http` handles the network and its errors for all of them. `registry` selects models by name.
+//! A provider (`provider`) translates without I/O: a request to an HTTP call, and the received
+//! bytes to responses. `http` handles the network and its errors for all of them. `registry`
+//! selects models by name.
 
 mod anthropic;
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub(crate) enum ModelName {
     Gemini(String),
     /// A Gemini model on Vertex AI.
     GeminiOnVertex(String),
-    /// Claude, at Anthropic if it has an API key.
+    /// Claude: at Anthropic if an API key is set, else on Vertex AI.
     Claude(String),
     /// Claude on Vertex AI.
     ClaudeOnVertex(String),
@@ -30,8 +30,8 @@ pub(crate) struct Server {
     pub(crate) base_url_variables: &'static [&'static str],
     /// Variables that hold the API key.
     pub(crate) key_variables: &'static [&'static str],
-    /// Whether the server is self-hosted and may not need an API key.
-    pub(crate) is_own: bool,
+    /// Whether the server is self-hosted, so that it might not need an API key.
+    pub(crate) is_self_hosted: bool,
 }
 
 /// The prefixes and variables are LiteLLM's.
@@ -41,75 +41,75 @@ pub(crate) static SERVERS: [Server; 10] = [
         base_url: Some("https://api.openai.com/v1"),
         base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
         key_variables: &["OPENAI_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "openrouter/",
         base_url: Some("https://openrouter.ai/api/v1"),
         base_url_variables: &["OPENROUTER_API_BASE"],
         key_variables: &["OPENROUTER_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "groq/",
         base_url: Some("https://api.groq.com/openai/v1"),
         base_url_variables: &["GROQ_API_BASE"],
         key_variables: &["GROQ_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "mistral/",
         base_url: Some("https://api.mistral.ai/v1"),
         base_url_variables: &["MISTRAL_API_BASE"],
         key_variables: &["MISTRAL_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "deepseek/",
         base_url: Some("https://api.deepseek.com/v1"),
         base_url_variables: &["DEEPSEEK_API_BASE"],
         key_variables: &["DEEPSEEK_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "together_ai/",
         base_url: Some("https://api.together.xyz/v1"),
         base_url_variables: &["TOGETHER_AI_API_BASE"],
         key_variables: &["TOGETHERAI_API_KEY", "TOGETHER_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "fireworks_ai/",
         base_url: Some("https://api.fireworks.ai/inference/v1"),
         base_url_variables: &["FIREWORKS_AI_API_BASE"],
         key_variables: &["FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "xai/",
         base_url: Some("https://api.x.ai/v1"),
         base_url_variables: &["XAI_API_BASE"],
         key_variables: &["XAI_API_KEY"],
-        is_own: false,
+        is_self_hosted: false,
     },
     Server {
         prefix: "hosted_vllm/",
         base_url: None,
         base_url_variables: &["HOSTED_VLLM_API_BASE"],
         key_variables: &["HOSTED_VLLM_API_KEY"],
-        is_own: true,
+        is_self_hosted: true,
     },
     Server {
         prefix: "lm_studio/",
         base_url: Some("http://localhost:1234/v1"),
         base_url_variables: &["LM_STUDIO_API_BASE"],
         key_variables: &["LM_STUDIO_API_KEY"],
-        is_own: true,
+        is_self_hosted: true,
     },
 ];
 
-/// Known prefixes of names, in addition to the servers' prefixes. A name may start with an ADK
-/// class and a colon.
+/// Known prefixes of names, in addition to those of [`SERVERS`]. A prefix that ends in a colon is
+/// the name of an ADK class.
 pub(crate) const PREFIXES: [&str; 27] = [
     "gemini-",
     "gemini/",
@@ -142,13 +142,13 @@ pub(crate) const PREFIXES: [&str; 27] = [
 
 impl ModelName {
     /// Returns the model that `name` selects; `None` if the name is unknown.
-    pub(crate) fn of(name: &str) -> Option<ModelName> {
+    pub(crate) fn from_name(name: &str) -> Option<ModelName> {
         if let Some((class, rest)) = name.split_once(':') {
             match class.to_ascii_lowercase().as_str() {
                 "gemini" => return Some(ModelName::Gemini(rest.to_owned())),
                 "claude" => return Some(ModelName::Claude(rest.to_owned())),
                 "openai" | "openaillm" => return Some(ModelName::openai(rest)),
-                "litellm" | "lite" => return ModelName::of(rest),
+                "litellm" | "lite" => return ModelName::from_name(rest),
                 _ => {}
             }
         }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn describe(name: &str) -> String {
-        match ModelName::of(name) {
+        match ModelName::from_name(name) {
             None => "unknown".to_owned(),
             Some(ModelName::Gemini(model)) => format!("gemini {model}"),
             Some(ModelName::GeminiOnVertex(model)) => format!("vertex gemini {model}"),

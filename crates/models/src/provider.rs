@@ -12,7 +12,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Builds the HTTP call for a request. It does not contain the API key.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
-    /// Parses a complete response. A provider may also report a failure in it.
+    /// Parses the body of a successful response that is not streamed. Some providers report errors
+    /// in such bodies.
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError>;
 
     /// Creates a reader for a streamed response.
@@ -21,8 +22,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Parses the body of an unsuccessful response.
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// Whether an error with this code, sent in place of an answer, is transient. Called only
-    /// before any part of the answer was passed on.
+    /// Whether an error that a response body reports with this code is transient. Called only while
+    /// the caller has received no part of the response, so that a retry is possible.
     fn is_transient(&self, _code: &str) -> bool {
         false
     }
@@ -33,19 +34,19 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 
 /// Reads one streamed response, event by event.
 pub(crate) trait StreamReader: Send {
-    /// Merges an event; returns the chunks to pass on. An error ends the stream.
+    /// Parses an event and returns the chunks that it completes. An error ends the stream.
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError>;
 
     /// Ends the stream: returns the complete response, or an error if it was truncated.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError>;
 
-    /// Whether the provider has signaled the end. Later data is not awaited.
+    /// Whether the provider has signaled the end of the response. Data after it is not read.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// A failed call as the provider describes it.
+/// An error that the provider reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The provider's own code, e.g. `RESOURCE_EXHAUSTED`.
@@ -54,7 +55,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// The retry delay, if the body has one. A `Retry-After` header takes precedence.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether retrying cannot help whatever the status, for example because a quota is exhausted.
+    /// Whether the error is permanent even if its HTTP status is usually transient, for example an
+    /// exhausted quota.
     pub(crate) is_final: bool,
 }
 
@@ -76,9 +78,9 @@ impl From<Failure> for ModelError {
     }
 }
 
-/// Returns the contents to send. The last one must be from the user, because models do not answer
-/// otherwise.
-pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
+/// Returns the contents of the request. If the last one is not from the user, adds a prompt of ADK,
+/// because models answer only a user.
+pub(crate) fn contents_to_send(request: &LlmRequest) -> Vec<SharedContent> {
     let mut contents = request.contents.clone();
     let prompt = match contents.last() {
         None => "Handle the requests as specified in the System Instruction.",
@@ -92,7 +94,8 @@ pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
     contents
 }
 
-/// Creates a failure from a body that is not in the provider's format, such as a proxy's page.
+/// Creates a failure from a body that is not in the provider's format, such as the error page of a
+/// proxy.
 pub(crate) fn plain_failure(status: u16, body: &str) -> Failure {
     const SHOWN: usize = 500;
     let body = body.trim();

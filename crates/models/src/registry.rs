@@ -9,8 +9,8 @@ use retain_runtime::{BuildError, LlmRequest, Model, ModelError, ModelRegistry, M
 use crate::{
     Claude, EmbedderSpec, Gemini, GeminiSettings, GoogleCredentials, Http, HttpSettings,
     ModelSettings, OpenAi, OpenAiServer, Secret,
-    anthropic::{self, own_name},
-    gemini::{by_token, check_place, vertex_url},
+    anthropic::{self, wire_model_name},
+    gemini::{check_project_and_location, token_auth, vertex_url},
     names::{ModelName, PREFIXES, SERVERS, Server},
 };
 
@@ -33,6 +33,7 @@ pub struct Models {
 
 /// A model that is usable with the current settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SuggestedModel {
     /// The model name.
     pub name: &'static str,
@@ -41,7 +42,7 @@ pub struct SuggestedModel {
 }
 
 impl Models {
-    /// Creates models that are configured by the environment.
+    /// Creates models that are configured by environment variables.
     pub fn from_env() -> Result<Models, BuildError> {
         Models::new(ModelSettings::from_env())
     }
@@ -59,7 +60,7 @@ impl Models {
 
     /// Returns the model for `name`. If its API key is missing, the error names the variable.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
-        match ModelName::of(name) {
+        match ModelName::from_name(name) {
             Some(ModelName::Gemini(_) | ModelName::GeminiOnVertex(_)) => {
                 Ok(Arc::new(self.gemini(name)?))
             }
@@ -75,7 +76,7 @@ impl Models {
 
     /// Returns the Gemini model with this name, on the Gemini API or Vertex AI.
     pub(crate) fn gemini(&self, name: &str) -> Result<Gemini, BuildError> {
-        match ModelName::of(name) {
+        match ModelName::from_name(name) {
             Some(ModelName::GeminiOnVertex(model)) => self.gemini_at(&model, true),
             Some(ModelName::Gemini(model)) => self.gemini_at(&model, false),
             _ => self.gemini_at(name, false),
@@ -84,7 +85,7 @@ impl Models {
 
     /// Returns the Claude model with this name, at Anthropic or on Vertex AI.
     pub(crate) fn claude(&self, name: &str) -> Result<Claude, BuildError> {
-        match ModelName::of(name) {
+        match ModelName::from_name(name) {
             Some(ModelName::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
             Some(ModelName::Claude(model)) => self.claude_at(name, &model),
             _ => self.claude_at(name, name),
@@ -94,7 +95,7 @@ impl Models {
     /// Returns the model with this name on an OpenAI-compatible server. A name without a server
     /// prefix means OpenAI, or the server at `OPENAI_BASE_URL`.
     pub(crate) fn openai(&self, name: &str) -> Result<OpenAi, BuildError> {
-        match ModelName::of(name) {
+        match ModelName::from_name(name) {
             Some(ModelName::Compatible(server, model)) => self.compatible(name, server, &model),
             Some(ModelName::Azure(model)) => self.azure(name, &model),
             Some(ModelName::Ollama(model)) => Ok(self.ollama(name, &model)),
@@ -135,7 +136,7 @@ impl Models {
         }
     }
 
-    /// Returns the best model with an API key; `None` without any API key.
+    /// Returns the preferred model among those whose API key is set; `None` if no API key is set.
     pub fn suggested(&self) -> Option<SuggestedModel> {
         const KEYS: [(&str, &str); 4] = [
             ("GOOGLE_API_KEY", "gemini-3.5-flash"),
@@ -144,13 +145,13 @@ impl Models {
             ("OPENAI_API_KEY", "gpt-4o"),
         ];
         let found = KEYS.iter().find(|(variable, name)| {
-            // The models of a custom server are unknown.
-            let is_elsewhere = name.starts_with("gpt-")
+            // The server at a custom URL might not have this model.
+            let has_custom_url = name.starts_with("gpt-")
                 && self
                     .settings
                     .first_of(SERVERS[0].base_url_variables)
                     .is_some();
-            self.settings.has(variable) && !is_elsewhere
+            self.settings.has(variable) && !has_custom_url
         });
         found.map(|(variable, name)| SuggestedModel { name, variable })
     }
@@ -158,20 +159,21 @@ impl Models {
     fn gemini_at(&self, model: &str, on_vertex: bool) -> Result<Gemini, BuildError> {
         let env = |variable: &str| match variable {
             "GOOGLE_GENAI_USE_ENTERPRISE" if on_vertex => Some("true".to_owned()),
-            variable => self.google(variable),
+            variable => self.google_variable(variable),
         };
         let settings = GeminiSettings::from_env(model, &env)?;
         Gemini::new(model, settings, &self.http)
     }
 
-    /// Returns the value of a Google variable, or of LiteLLM's variable for it.
-    fn google(&self, variable: &str) -> Option<String> {
-        let other = match variable {
+    /// Returns the value of one of Google's variables, or of the LiteLLM variable with the same
+    /// meaning.
+    fn google_variable(&self, variable: &str) -> Option<String> {
+        let litellm = match variable {
             "GOOGLE_CLOUD_PROJECT" => "VERTEXAI_PROJECT",
             "GOOGLE_CLOUD_LOCATION" => "VERTEXAI_LOCATION",
             variable => variable,
         };
-        self.settings.first_of(&[variable, other])
+        self.settings.first_of(&[variable, litellm])
     }
 
     fn claude_at(&self, name: &str, model: &str) -> Result<Claude, BuildError> {
@@ -188,47 +190,47 @@ impl Models {
     }
 
     fn claude_on_vertex(&self, name: &str, model: &str) -> Result<Claude, BuildError> {
-        let Some((project, location)) = self.vertex_place(model) else {
-            return Err(missing(
+        let Some((project, location)) = self.vertex_project_and_location(model) else {
+            return Err(missing_api_key(
                 name,
                 "ANTHROPIC_API_KEY (or, for Claude on Vertex AI, GOOGLE_CLOUD_PROJECT and \
                  GOOGLE_CLOUD_LOCATION)",
             ));
         };
-        check_place(&project, &location)
+        check_project_and_location(&project, &location)
             .map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
-        let credentials = GoogleCredentials::find(&|variable| self.google(variable))?;
+        let credentials = GoogleCredentials::find(&|variable| self.google_variable(variable))?;
         let base_url = self.settings.get("ANTHROPIC_VERTEX_BASE_URL");
         let base_url = base_url.unwrap_or_else(|| format!("{}/v1", vertex_url(&location)));
-        let place = format!("projects/{project}/locations/{location}");
+        let path = format!("projects/{project}/locations/{location}");
         Ok(Claude::on_vertex(
-            format!("{}/{place}", base_url.trim_end_matches('/')),
-            own_name(model),
-            by_token(credentials),
+            format!("{}/{path}", base_url.trim_end_matches('/')),
+            wire_model_name(model),
+            token_auth(credentials),
             self.http.clone(),
         ))
     }
 
-    /// Returns project and location of a model on Vertex AI, from its name or else from the
+    /// Returns the project and location of a model on Vertex AI: from its name, or else from the
     /// settings.
-    fn vertex_place(&self, model: &str) -> Option<(String, String)> {
+    fn vertex_project_and_location(&self, model: &str) -> Option<(String, String)> {
         let steps: Vec<&str> = model.split('/').collect();
         if let ["projects", project, "locations", location, ..] = steps[..] {
             return Some((project.to_owned(), location.to_owned()));
         }
-        let project = self.google("GOOGLE_CLOUD_PROJECT")?;
-        Some((project, self.google("GOOGLE_CLOUD_LOCATION")?))
+        let project = self.google_variable("GOOGLE_CLOUD_PROJECT")?;
+        Some((project, self.google_variable("GOOGLE_CLOUD_LOCATION")?))
     }
 
     fn compatible(&self, name: &str, server: &Server, model: &str) -> Result<OpenAi, BuildError> {
-        let elsewhere = self.settings.first_of(server.base_url_variables);
+        let custom_url = self.settings.first_of(server.base_url_variables);
         let key = self.settings.first_of(server.key_variables);
-        if key.is_none() && elsewhere.is_none() && !server.is_own {
-            return Err(missing(name, server.key_variables[0]));
+        if key.is_none() && custom_url.is_none() && !server.is_self_hosted {
+            return Err(missing_api_key(name, server.key_variables[0]));
         }
-        let base_url = elsewhere.or_else(|| server.base_url.map(str::to_owned));
+        let base_url = custom_url.or_else(|| server.base_url.map(str::to_owned));
         let Some(base_url) = base_url else {
-            return Err(missing_address(name, server.base_url_variables[0]));
+            return Err(missing_url(name, server.base_url_variables[0]));
         };
         let server = OpenAiServer::at(&base_url, key.map(Secret::from));
         Ok(self.openai_at(name, model, server))
@@ -238,11 +240,11 @@ impl Models {
         let settings = &self.settings;
         let endpoint = settings.first_of(&["AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"]);
         let Some(endpoint) = endpoint else {
-            return Err(missing_address(name, "AZURE_OPENAI_ENDPOINT"));
+            return Err(missing_url(name, "AZURE_OPENAI_ENDPOINT"));
         };
         let key = settings.first_of(&["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"]);
         let Some(key) = key else {
-            return Err(missing(name, "AZURE_OPENAI_API_KEY"));
+            return Err(missing_api_key(name, "AZURE_OPENAI_API_KEY"));
         };
         let versions = [
             "OPENAI_API_VERSION",
@@ -268,7 +270,7 @@ impl Models {
     }
 }
 
-/// Creates a registry in which `make` handles all names of providers.
+/// Creates a registry that calls `make` for every model name of a provider.
 fn registry_of(
     make: impl Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Clone + Send + Sync + 'static,
 ) -> ModelRegistry {
@@ -280,14 +282,14 @@ fn registry_of(
     registry
 }
 
-fn missing(name: &str, variables: &str) -> BuildError {
+fn missing_api_key(name: &str, variables: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
         format!("needs an API key: set {variables}"),
     )
 }
 
-fn missing_address(name: &str, variable: &str) -> BuildError {
+fn missing_url(name: &str, variable: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
         format!("has no URL: set {variable}"),
@@ -319,16 +321,17 @@ mod tests {
     use super::*;
     use crate::testing::{Server, answer};
 
-    /// The file never overrides the environment, whatever the variable's name.
+    /// A fallback never overrides the environment, not even through a variable that is looked up
+    /// first.
     #[tokio::test]
-    async fn token_in_the_environment_overrides_the_api_key_in_the_file() {
-        let said = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
-        let server = Server::playing([answer(said)]).await;
-        let settings = ModelSettings::by(|name| {
-            (name == "ANTHROPIC_AUTH_TOKEN").then(|| "of-the-environment".to_owned())
+    async fn token_in_the_environment_overrides_a_fallback_api_key() {
+        let body = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
+        let server = Server::playing([answer(body)]).await;
+        let settings = ModelSettings::from_lookup(|name| {
+            (name == "ANTHROPIC_AUTH_TOKEN").then(|| "environment-token".to_owned())
         });
         let settings = settings
-            .with_fallback("ANTHROPIC_API_KEY", "of-the-file")
+            .with_fallback("ANTHROPIC_API_KEY", "fallback-key")
             .with_fallback("ANTHROPIC_BASE_URL", server.url());
         let model = Models::new(settings).unwrap().model("claude-x").unwrap();
         let answers: Vec<_> = model.generate(Arc::default(), false).collect().await;
@@ -336,14 +339,15 @@ mod tests {
         let sent = &server.received()[0];
         assert_eq!(
             sent.header("authorization"),
-            Some("Bearer of-the-environment")
+            Some("Bearer environment-token")
         );
         assert_eq!(sent.header("x-api-key"), None);
     }
 
-    /// A name must not send a Google token to another host.
+    /// The location becomes part of the host name, so an invalid one could send a Google token to
+    /// another host.
     #[test]
-    fn invalid_location_is_refused() {
+    fn invalid_location_is_rejected() {
         let models = |location: &str| {
             let project = ("GOOGLE_CLOUD_PROJECT", "example.com:my-project");
             let settings = [project, ("GOOGLE_CLOUD_LOCATION", location)];
@@ -365,7 +369,7 @@ mod tests {
 
     /// A URL may contain a password, and models are printed with their agents.
     #[test]
-    fn password_of_a_models_address_is_never_printed() {
+    fn debug_output_of_a_model_hides_the_password_of_its_url() {
         let address = "https://me:canary-5b1c9f@models.example/v1";
         let variables = [
             "ANTHROPIC_BASE_URL",

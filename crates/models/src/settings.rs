@@ -15,8 +15,8 @@ use crate::names::{SERVERS, Server};
 /// ```
 #[derive(Clone)]
 pub struct ModelSettings {
-    first: Variables,
-    otherwise: BTreeMap<String, String>,
+    environment: Variables,
+    fallbacks: BTreeMap<String, String>,
 }
 
 type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -28,50 +28,51 @@ impl Default for ModelSettings {
 }
 
 impl ModelSettings {
-    /// Reads the environment.
+    /// Creates settings that read the environment of this process.
     pub fn from_env() -> ModelSettings {
-        ModelSettings::by(|name| std::env::var(name).ok())
+        ModelSettings::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// Reads variables with this function.
-    pub(crate) fn by(
+    /// Creates settings that look up variables with this function instead of in the environment.
+    pub(crate) fn from_lookup(
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> ModelSettings {
         ModelSettings {
-            first: Arc::new(variables),
-            otherwise: BTreeMap::new(),
+            environment: Arc::new(variables),
+            fallbacks: BTreeMap::new(),
         }
     }
 
-    /// Uses only these variables.
+    /// Creates settings with only these variables, without the environment.
     pub fn from_variables<N: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> ModelSettings {
         let variables = variables.into_iter();
         ModelSettings {
-            first: Arc::new(|_| None),
-            otherwise: variables
+            environment: Arc::new(|_| None),
+            fallbacks: variables
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
         }
     }
 
-    /// Sets the value of a variable, in case the environment does not have it.
+    /// Sets the value that a variable has if the environment does not set it. An earlier fallback
+    /// for the variable is not replaced.
     #[must_use]
     pub fn with_fallback(
         mut self,
         variable: impl Into<String>,
         value: impl Into<String>,
     ) -> ModelSettings {
-        self.otherwise
+        self.fallbacks
             .entry(variable.into())
             .or_insert(value.into());
         self
     }
 
     /// Returns the variable for a setting of a provider, e.g. `ANTHROPIC_API_KEY` for `api-key` of
-    /// `anthropic`. Of several variables it is the one with the lowest precedence, so that a file
-    /// never overrides the environment.
+    /// `anthropic`. If a setting has several variables, this is the one with the lowest precedence,
+    /// so that a value from a file never overrides the environment.
     ///
     /// | provider | settings |
     /// |---|---|
@@ -118,8 +119,8 @@ impl ModelSettings {
         self.first_of(&[variable])
     }
 
-    /// Returns the value of the first of these variables that is set. Any of them in the
-    /// environment takes precedence over all in the file.
+    /// Returns the value of the first of these variables that is set. A variable in the environment
+    /// takes precedence over all fallbacks.
     pub(crate) fn first_of(&self, variables: &[&str]) -> Option<String> {
         let found = self.first_with_name(variables);
         found.map(|(_, value)| value)
@@ -127,13 +128,15 @@ impl ModelSettings {
 
     /// Like `first_of`, with the variable's name.
     pub(crate) fn first_with_name<'a>(&self, variables: &[&'a str]) -> Option<(&'a str, String)> {
-        let says = |value: &String| !value.trim().is_empty();
-        let set = |name: &str| (self.first)(name).filter(says);
-        let written = |name: &str| self.otherwise.get(name).cloned().filter(says);
-        let first = variables.iter().find_map(|name| Some((*name, set(name)?)));
+        let is_set = |value: &String| !value.trim().is_empty();
+        let in_environment = |name: &str| (self.environment)(name).filter(is_set);
+        let in_fallbacks = |name: &str| self.fallbacks.get(name).cloned().filter(is_set);
+        let first = variables
+            .iter()
+            .find_map(|name| Some((*name, in_environment(name)?)));
         first.or_else(|| {
             let mut names = variables.iter();
-            names.find_map(|name| Some((*name, written(name)?)))
+            names.find_map(|name| Some((*name, in_fallbacks(name)?)))
         })
     }
 }
@@ -141,7 +144,7 @@ impl ModelSettings {
 impl fmt::Debug for ModelSettings {
     /// Prints names, never values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.otherwise.keys()).finish()
+        f.debug_set().entries(self.fallbacks.keys()).finish()
     }
 }
 
@@ -150,28 +153,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environment_overrides_the_file_and_empty_variable_counts_as_unset() {
-        let settings = ModelSettings::by(|name| match name {
+    fn environment_overrides_fallbacks_and_empty_variable_counts_as_unset() {
+        let settings = ModelSettings::from_lookup(|name| match name {
             "A" => Some("environment".to_owned()),
             "B" => Some("  ".to_owned()),
             _ => None,
         });
         let settings = settings
-            .with_fallback("A", "file")
-            .with_fallback("B", "file")
+            .with_fallback("A", "fallback")
+            .with_fallback("B", "fallback")
             .with_fallback("C", "")
             .with_fallback("B", "later");
         assert_eq!(settings.get("A").as_deref(), Some("environment"));
-        assert_eq!(settings.get("B").as_deref(), Some("file"));
+        assert_eq!(settings.get("B").as_deref(), Some("fallback"));
         assert!(!settings.has("C") && !settings.has("D"));
-        // The environment takes precedence over the file, whatever the variable's name.
+        // `B` is set only by a fallback, so `A` in the environment takes precedence although `B`
+        // comes first.
         let first = settings.first_with_name(&["D", "B", "A"]);
         assert_eq!(first, Some(("A", "environment".to_owned())));
-        assert_eq!(settings.first_of(&["D", "B"]).as_deref(), Some("file"));
+        assert_eq!(settings.first_of(&["D", "B"]).as_deref(), Some("fallback"));
     }
 
     #[test]
-    fn file_settings_replace_variables() {
+    fn variable_of_names_the_variable_with_the_lowest_precedence() {
         let of = ModelSettings::variable_of;
         assert_eq!(of("openai", "api-key"), Some("OPENAI_API_KEY"));
         assert_eq!(of("openai", "base-url"), Some("OPENAI_API_BASE"));

@@ -1,12 +1,12 @@
-//! Determines which provider signed a thought. A provider requires its own signatures back and
-//! rejects others, so a session that changes its model continues without the earlier thoughts.
+//! Determines which provider signed a thought. A provider rejects thoughts that another provider
+//! signed, so a session that switches its provider continues without the earlier thoughts.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::openai::reasoning_details;
 
-/// Minimum length of Claude's signatures. Shorter texts may be anything.
-const CLAUDES_SHORTEST: usize = 24;
+/// Minimum length of Claude's signatures. A shorter base64 text is not recognized as one.
+const CLAUDE_SIGNATURE_MIN: usize = 24;
 
 /// Returns the signature as text if it may be Claude's.
 pub(crate) fn may_be_claudes(signature: &[u8]) -> Option<&str> {
@@ -18,7 +18,7 @@ pub(crate) fn may_be_claudes(signature: &[u8]) -> Option<&str> {
 /// Whether a signature is certainly not Gemini's, which are raw bytes: it is Claude's base64, or
 /// the JSON of OpenAI-compatible servers.
 pub(crate) fn is_not_geminis(signature: &[u8]) -> bool {
-    let is_claudes = signature.len() >= CLAUDES_SHORTEST && STANDARD.decode(signature).is_ok();
+    let is_claudes = signature.len() >= CLAUDE_SIGNATURE_MIN && STANDARD.decode(signature).is_ok();
     is_claudes || !reasoning_details(signature).is_empty()
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn is_not_openais(signature: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Shortened real signatures: of Claude, Gemini and OpenRouter.
+    /// Shortened real signatures of Claude, Gemini and OpenRouter.
     const CLAUDES: &[u8] = b"EqQBCgIYAhIM1gbcDa9GJwZA2b3h";
     const GEMINIS: &[u8] = &[0x0a, 0xc3, 0x28, 0x01, 0xfe, 0x12, 0x99, 0x80, 0x77];
     const OPENROUTERS: &[u8] = br#"[{"type":"reasoning.encrypted","data":"gAAAA"}]"#;

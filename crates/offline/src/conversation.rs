@@ -1,4 +1,5 @@
-//! A request as the offline model reads it: the last message, known passages, and available memory.
+//! A request as the offline model reads it: the last message, the passages that an answer may
+//! quote, and the state of memory search.
 
 use retain_core::{
     Content, GenerateContentConfig, Json,
@@ -7,7 +8,7 @@ use retain_core::{
 
 use crate::{
     intent::is_question,
-    passages::{Passage, Passages, Speaker, Told, is_of_load_memory, is_recalled},
+    passages::{Passage, Passages, Source, Speaker, is_of_load_memory, is_recalled},
     words::sentences,
 };
 
@@ -18,20 +19,21 @@ pub(super) struct Conversation<'a> {
     pub(super) message: Option<Message<'a>>,
     /// Passages that an answer may quote.
     pub(super) passages: Vec<Passage<'a>>,
-    pub(super) memory: Memory<'a>,
+    /// The state of memory search.
+    pub(super) memory: MemorySearch<'a>,
     /// Whether the agent has spoken before.
     pub(super) has_spoken: bool,
 }
 
 /// The state of memory search.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Memory<'a> {
-    /// `load_memory` is not declared.
-    Absent,
-    /// `load_memory` is declared and was not called in this turn.
-    Unasked,
-    /// `load_memory` was called in this turn; holds the error if the search failed.
-    Asked(Option<&'a str>),
+pub(super) enum MemorySearch<'a> {
+    /// The request does not declare `load_memory`.
+    Undeclared,
+    /// The request declares `load_memory`, and the model has not called it in this turn.
+    NotCalled,
+    /// The model called `load_memory` in this turn. Holds the error if the search failed.
+    Called(Option<&'a str>),
 }
 
 /// The texts of a message; empty if it has only media.
@@ -50,26 +52,28 @@ impl<'a> Conversation<'a> {
         for (at, content) in contents.iter().enumerate() {
             for response in content.function_responses() {
                 if is_of_load_memory(response) {
-                    passages.add_found(response);
+                    passages.add_search_results(response);
                 }
             }
             if texts(content).next().is_some_and(is_recalled) {
-                texts(content).for_each(|text| passages.add_recalled(text));
+                texts(content).for_each(|text| passages.add_recalled_block(text));
             } else if is_message(content) && Some(at) != current {
-                texts(content).for_each(|text| passages.add_turn(text, Speaker::User, Told::Here));
+                let source = Source::Conversation;
+                texts(content).for_each(|text| passages.add_message(text, Speaker::User, source));
             } else if is_model(content) {
                 has_spoken |= texts(content).next().is_some();
-                texts(content).for_each(|text| passages.add_turn(text, Speaker::Agent, Told::Here));
+                let source = Source::Conversation;
+                texts(content).for_each(|text| passages.add_message(text, Speaker::Agent, source));
             }
         }
         let message = current.map(|at| Message(texts(contents[at]).collect()));
         for text in message.iter().flat_map(|message| &message.0) {
-            passages.add_turn(text, Speaker::User, Told::JustNow);
+            passages.add_message(text, Speaker::User, Source::CurrentMessage);
         }
         Conversation {
             message,
             passages: passages.all,
-            memory: memory(config, &contents[current.unwrap_or(0)..]),
+            memory: memory_search(config, &contents[current.unwrap_or(0)..]),
             has_spoken,
         }
     }
@@ -94,8 +98,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Returns the state of memory search after the events of this turn.
-fn memory<'a>(config: &GenerateContentConfig, turn: &[&'a Content]) -> Memory<'a> {
+/// Returns the state of memory search after the contents of this turn.
+fn memory_search<'a>(config: &GenerateContentConfig, turn: &[&'a Content]) -> MemorySearch<'a> {
     let mut calls = turn.iter().flat_map(|content| content.function_calls());
     if calls.any(|call| call.name.as_deref() == Some(LOAD_MEMORY)) {
         let responses = turn.iter().flat_map(|content| content.function_responses());
@@ -104,11 +108,11 @@ fn memory<'a>(config: &GenerateContentConfig, turn: &[&'a Content]) -> Memory<'a
             .last();
         let response = response.and_then(|response| response.response.as_ref());
         let error = response.and_then(|response| response.get("error"));
-        return Memory::Asked(error.and_then(Json::as_str));
+        return MemorySearch::Called(error.and_then(Json::as_str));
     }
     match is_declared(config, LOAD_MEMORY) {
-        true => Memory::Unasked,
-        false => Memory::Absent,
+        true => MemorySearch::NotCalled,
+        false => MemorySearch::Undeclared,
     }
 }
 
@@ -118,14 +122,14 @@ fn is_declared(config: &GenerateContentConfig, name: &str) -> bool {
     declared.any(|declaration| declaration.name.as_deref() == Some(name))
 }
 
-/// Whether a content is a message of the user.
+/// Whether a content is a message of the user, and not a text that the runtime inserted.
 fn is_message(content: &Content) -> bool {
-    let is_put_there =
+    let is_inserted =
         |text| is_recalled(text) || is_own_instruction(text) || text == QUOTED_AGENT_PREAMBLE;
     !is_model(content)
         && !content.parts().is_empty()
         && content.function_responses().next().is_none()
-        && !texts(content).next().is_some_and(is_put_there)
+        && !texts(content).next().is_some_and(is_inserted)
 }
 
 fn is_model(content: &Content) -> bool {
@@ -134,8 +138,8 @@ fn is_model(content: &Content) -> bool {
 
 /// Returns the non-blank texts of a content, without thoughts.
 fn texts(content: &Content) -> impl Iterator<Item = &str> {
-    let spoken = content.parts().iter();
-    let spoken = spoken.filter(|part| part.thought != Some(true));
-    let texts = spoken.filter_map(|part| part.text.as_deref());
+    let parts = content.parts().iter();
+    let parts = parts.filter(|part| part.thought != Some(true));
+    let texts = parts.filter_map(|part| part.text.as_deref());
     texts.filter(|text| !text.trim().is_empty())
 }

@@ -10,8 +10,8 @@ pub(super) enum Courtesy {
     Farewell,
 }
 
-/// Words that start a question even without a question mark. Words that start statements as often
-/// are not listed.
+/// Words that start a question even without a question mark. The list omits words that start
+/// statements as often.
 const ASKING_WORDS: [&str; 36] = [
     "what", "which", "who", "whom", "whose", "why", "wer", "wann", "warum", "wieso", "weshalb",
     "welche", "welcher", "welches", "welchen", "quel", "quelle", "quels", "quelles", "pourquoi",
@@ -42,7 +42,8 @@ const ASKING_PHRASES: [&[&str]; 19] = [
     &["qu", "est", "ce"],
 ];
 
-/// Words that start a question only before a verb or a measure: "when I was young" does not ask.
+/// Words that start a question only before a verb or a measure: "When I was young" is not a
+/// question.
 const ASKING_BEFORE_VERB: [&str; 3] = ["when", "where", "how"];
 const VERBS: &str = "is are was were am do does did can could will would should has have had s many much \
     old long far often about big tall";
@@ -54,10 +55,10 @@ const FAREWELLS: &str = "bye goodbye tschüss ciao adieu adiós arrivederci tcha
 
 /// Whether the sentence is a question.
 pub(super) fn is_question(sentence: &str) -> bool {
-    let told = sentence.trim_end_matches(|letter: char| {
+    let trimmed = sentence.trim_end_matches(|letter: char| {
         letter.is_whitespace() || "\"'’”\u{bb})]}*_!".contains(letter)
     });
-    if told.ends_with(['?', '？', '؟']) {
+    if trimmed.ends_with(['?', '？', '؟']) {
         return true;
     }
     let first: Vec<String> = words(sentence).take(4).collect();
@@ -86,7 +87,7 @@ pub(super) fn is_you(word: &str) -> bool {
     )
 }
 
-/// Returns the courtesy if the whole message is one.
+/// Returns the kind of courtesy if the whole message is a courtesy.
 pub(super) fn courtesy(message: &str) -> Option<Courtesy> {
     let words: Vec<String> = words(message).take(5).collect();
     let [first, rest @ ..] = words.as_slice() else {
@@ -107,11 +108,11 @@ pub(super) fn courtesy(message: &str) -> Option<Courtesy> {
         return Some(Courtesy::Greeting);
     }
     let parts = (first.as_str(), next);
-    let leaves = matches!(
+    let is_farewell = matches!(
         parts,
         ("good", "bye" | "night") | ("see", "you") | ("au", "revoir")
     );
-    (leaves || is_listed(FAREWELLS, first)).then_some(Courtesy::Farewell)
+    (is_farewell || is_listed(FAREWELLS, first)).then_some(Courtesy::Farewell)
 }
 
 fn is_listed(list: &str, word: &str) -> bool {

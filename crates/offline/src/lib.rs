@@ -1,15 +1,15 @@
-//! The offline model: answers without a network or an API key by quoting what it was told. The
-//! runtime wraps it as `OfflineModel`.
+//! The offline model: answers without a network or an API key, by quoting messages and memories.
+//! The runtime wraps it as `OfflineModel`.
 //!
-//! `conversation` parses a request into passages, `finding` searches for the passage that answers
-//! the question, and `sayings` formats the answer.
+//! `conversation` parses a request into passages, `search` finds the passage that answers the
+//! question, and `answers` formats the answer.
 
+mod answers;
 mod conversation;
-mod finding;
 mod intent;
 mod passages;
-mod sayings;
 mod schema;
+mod search;
 mod stop_words;
 #[cfg(test)]
 mod tests;
@@ -20,95 +20,98 @@ use retain_core::{
     prompt_text::LOAD_MEMORY,
 };
 
-use conversation::{Conversation, Memory, Message};
-use finding::Topic;
+use conversation::{Conversation, MemorySearch, Message};
 use passages::{Passage, Speaker};
+use search::Topic;
 
 /// The error code if the answer does not fit the requested schema.
-const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
+const SCHEMA_ERROR: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
 
-/// The model's reaction to a request.
+/// The model's reply to a request.
 #[derive(Debug, PartialEq)]
 enum Reply {
-    Says(String),
-    Calls(FunctionCall),
+    Text(String),
+    Call(FunctionCall),
 }
 
-/// Returns the responses to a request: with `stream`, first its words as partial responses. The same
-/// request always has the same responses.
+/// Returns the response to a request. With `stream`, partial responses with single words come
+/// first. Equal requests have equal responses.
 pub fn respond(
     contents: &[&Content],
     config: &GenerateContentConfig,
     stream: bool,
 ) -> Vec<LlmResponse> {
-    let whole = match reply(contents, config) {
-        Reply::Calls(call) => LlmResponse::of(Content::new("model", vec![call.into()])),
-        Reply::Says(text) => in_form(config, text),
+    let response = match choose_reply(contents, config) {
+        Reply::Call(call) => LlmResponse::of(Content::new("model", vec![call.into()])),
+        Reply::Text(text) => apply_schema(config, text),
     };
-    let content = whole.content.as_ref();
-    let said = content.map(Content::text_concat).unwrap_or_default();
-    let pieces = said.split_inclusive(' ').filter(|_| stream).map(piece);
-    let mut responses: Vec<_> = pieces.collect();
-    responses.push(finished(contents, config, &said, whole));
+    let content = response.content.as_ref();
+    let text = content.map(Content::text_concat).unwrap_or_default();
+    let words = text.split_inclusive(' ').filter(|_| stream);
+    let mut responses: Vec<_> = words.map(partial_response).collect();
+    responses.push(with_metadata(contents, config, &text, response));
     responses
 }
 
-/// Chooses the reaction to a request.
-fn reply(contents: &[&Content], config: &GenerateContentConfig) -> Reply {
+/// Chooses the reply to a request.
+fn choose_reply(contents: &[&Content], config: &GenerateContentConfig) -> Reply {
     let conversation = Conversation::read(contents, config);
     match &conversation.message {
-        Some(message) if !message.is_empty() => to_message(&conversation, message),
-        message => Reply::Says(sayings::no_text(message.is_some())),
+        Some(message) if !message.is_empty() => reply_to_message(&conversation, message),
+        message => Reply::Text(answers::no_text(message.is_some())),
     }
 }
 
-fn to_message(conversation: &Conversation<'_>, message: &Message<'_>) -> Reply {
+fn reply_to_message(conversation: &Conversation<'_>, message: &Message<'_>) -> Reply {
     let (questions, statements) = message.questions_and_statements();
     if questions.is_empty() {
         let text = message.text();
-        let said = match intent::courtesy(&text) {
-            Some(courtesy) => sayings::courtesy(courtesy, conversation.has_spoken),
-            None => sayings::noted(&text, conversation.has_spoken),
+        let answer = match intent::courtesy(&text) {
+            Some(courtesy) => answers::courtesy(courtesy, conversation.has_spoken),
+            None => answers::acknowledgment(&text, conversation.has_spoken),
         };
-        return Reply::Says(said);
+        return Reply::Text(answer);
     }
     let statements = statements.join(" ");
-    match to_question(conversation, &questions.join(" ")) {
-        Reply::Says(said) if !statements.is_empty() && intent::courtesy(&statements).is_none() => {
+    match reply_to_question(conversation, &questions.join(" ")) {
+        Reply::Text(answer)
+            if !statements.is_empty() && intent::courtesy(&statements).is_none() =>
+        {
             // The answer already identifies the model, so omit the introduction.
-            Reply::Says(format!("{} {said}", sayings::noted(&statements, true)))
+            let acknowledgment = answers::acknowledgment(&statements, true);
+            Reply::Text(format!("{acknowledgment} {answer}"))
         }
         reply => reply,
     }
 }
 
-fn to_question(conversation: &Conversation<'_>, question: &str) -> Reply {
-    let topic = Topic::of(question);
+fn reply_to_question(conversation: &Conversation<'_>, question: &str) -> Reply {
+    let topic = Topic::from_question(question);
     let found = topic.find(&conversation.passages);
     if let Some(found) = found.filter(|found| found.is_sure) {
-        return Reply::Says(sayings::answered(&found));
+        return Reply::Text(answers::quotation(&found));
     }
     if is_about_the_model(&topic, question) {
-        return Reply::Says(sayings::introduction());
+        return Reply::Text(answers::introduction());
     }
-    if conversation.memory == Memory::Unasked {
+    if conversation.memory == MemorySearch::NotCalled {
         let query = match topic.words.is_empty() {
             true => question.to_owned(),
             false => topic.words.join(" "),
         };
         let args = JsonMap::from([("query", query)]);
-        return Reply::Calls(FunctionCall::new(LOAD_MEMORY, args));
+        return Reply::Call(FunctionCall::new(LOAD_MEMORY, args));
     }
     let failure = match conversation.memory {
-        Memory::Asked(failure) => failure,
+        MemorySearch::Called(failure) => failure,
         _ => None,
     };
-    Reply::Says(match found {
-        Some(found) => sayings::answered(&found),
+    Reply::Text(match found {
+        Some(found) => answers::quotation(&found),
         None if is_about_everything(&topic, question) => {
-            sayings::overview(&latest_first(&conversation.passages))
+            answers::overview(&latest_first(&conversation.passages))
         }
-        None => sayings::unknown(failure),
+        None => answers::unknown(failure),
     })
 }
 
@@ -118,7 +121,7 @@ fn is_about_the_model(topic: &Topic, question: &str) -> bool {
     says_you && topic.words.is_empty() && !is_about_everything(topic, question)
 }
 
-/// Whether the question asks for everything known, such as "What do you remember?".
+/// Whether the question asks for all that the model can quote, such as "What do you remember?".
 fn is_about_everything(topic: &Topic, question: &str) -> bool {
     topic.words.is_empty() && words::words(question).any(|word| stop_words::is_asking(&word))
 }
@@ -133,12 +136,12 @@ fn latest_first<'p, 'a>(passages: &'p [Passage<'a>]) -> Vec<(&'p Passage<'a>, &'
         let statements = words::sentences(passage.text).into_iter().rev();
         let statements = statements.map(|(_, sentence)| sentence);
         for statement in statements {
-            let is_new = || all.iter().all(|(_, known)| *known != statement);
+            let is_new = || all.iter().all(|(_, earlier)| *earlier != statement);
             if !intent::is_question(statement) && intent::courtesy(statement).is_none() && is_new()
             {
                 all.push((passage, statement));
             }
-            if all.len() == sayings::OVERVIEW_MAX {
+            if all.len() == answers::OVERVIEW_MAX {
                 return all;
             }
         }
@@ -147,7 +150,7 @@ fn latest_first<'p, 'a>(passages: &'p [Passage<'a>]) -> Vec<(&'p Passage<'a>, &'
 }
 
 /// Converts the answer to the output schema of the request, if it has one.
-fn in_form(config: &GenerateContentConfig, text: String) -> LlmResponse {
+fn apply_schema(config: &GenerateContentConfig, text: String) -> LlmResponse {
     let schema = config
         .response_schema
         .as_ref()
@@ -155,10 +158,10 @@ fn in_form(config: &GenerateContentConfig, text: String) -> LlmResponse {
     let Some(schema) = schema else {
         return LlmResponse::of(Content::model(text));
     };
-    match schema::filled(schema, &text) {
-        Ok(filled) => LlmResponse::of(Content::model(filled)),
+    match schema::fill(schema, &text) {
+        Ok(json) => LlmResponse::of(Content::model(json)),
         Err(why) => LlmResponse {
-            error_code: Some(REFUSED.to_owned()),
+            error_code: Some(SCHEMA_ERROR.to_owned()),
             error_message: Some(format!(
                 "the offline model cannot fill this output schema: {why}"
             )),
@@ -167,7 +170,7 @@ fn in_form(config: &GenerateContentConfig, text: String) -> LlmResponse {
     }
 }
 
-fn piece(text: &str) -> LlmResponse {
+fn partial_response(text: &str) -> LlmResponse {
     LlmResponse {
         partial: Some(true),
         model_version: Some("offline".to_owned()),
@@ -175,17 +178,17 @@ fn piece(text: &str) -> LlmResponse {
     }
 }
 
-/// Returns the complete response with the metadata that a provider adds.
-fn finished(
+/// Adds the metadata that a provider adds to a complete response with `text`.
+fn with_metadata(
     contents: &[&Content],
     config: &GenerateContentConfig,
-    said: &str,
-    whole: LlmResponse,
+    text: &str,
+    response: LlmResponse,
 ) -> LlmResponse {
     let texts = contents.iter().flat_map(|content| content.parts());
     let texts = texts.filter_map(|part| part.text.as_deref());
     let prompt = texts.chain(config.system_instruction.as_deref());
-    let (prompt, answer) = (tokens(prompt), tokens([said]));
+    let (prompt, answer) = (estimate_tokens(prompt), estimate_tokens([text]));
     LlmResponse {
         model_version: Some("offline".to_owned()),
         finish_reason: Some("STOP".to_owned()),
@@ -195,12 +198,12 @@ fn finished(
             total_token_count: Some(prompt.saturating_add(answer)),
             ..UsageMetadata::default()
         }),
-        ..whole
+        ..response
     }
 }
 
 /// Estimates the number of tokens at four characters per token.
-fn tokens<'t>(texts: impl IntoIterator<Item = &'t str>) -> i64 {
+fn estimate_tokens<'t>(texts: impl IntoIterator<Item = &'t str>) -> i64 {
     let letters: usize = texts.into_iter().map(|text| text.chars().count()).sum();
     i64::try_from(letters.div_ceil(4)).unwrap_or(i64::MAX)
 }

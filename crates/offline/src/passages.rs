@@ -1,4 +1,4 @@
-//! Passages that the offline model was told, each with its speaker and time.
+//! The passages that the offline model may quote, each with its speaker and time.
 //!
 //! They come from three sources: the block of recalled memories that `preload_memory` inserts into
 //! the contents, the results of `load_memory`, and the conversation itself.
@@ -11,14 +11,14 @@ use retain_core::{
     },
 };
 
-use crate::sayings::is_own;
+use crate::answers::is_own;
 
 /// A passage of text, with its speaker and time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Passage<'a> {
     pub(super) text: &'a str,
     pub(super) speaker: Speaker<'a>,
-    pub(super) told: Told<'a>,
+    pub(super) source: Source<'a>,
     /// Sort key: later passages compare greater.
     pub(super) recency: Recency,
 }
@@ -34,15 +34,15 @@ pub(super) enum Speaker<'a> {
     Unknown,
 }
 
-/// Where and when a passage was said.
+/// The source of a passage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told<'a> {
-    /// In the message that is being answered.
-    JustNow,
-    /// Earlier in this conversation.
-    Here,
-    /// In another session, according to memory.
-    Elsewhere {
+pub(super) enum Source<'a> {
+    /// The message that the model answers.
+    CurrentMessage,
+    /// An earlier message of this conversation.
+    Conversation,
+    /// A memory, usually of another session.
+    Memory {
         time: Option<&'a str>,
         session: Option<&'a str>,
     },
@@ -51,16 +51,17 @@ pub(super) enum Told<'a> {
 /// Orders the conversation after memory, then by time, then by position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Recency {
-    is_here: bool,
+    is_conversation: bool,
     seconds: f64,
-    place: i64,
+    index: i64,
 }
 
 impl Recency {
     pub(super) fn cmp(&self, other: &Recency) -> std::cmp::Ordering {
-        let here = self.is_here.cmp(&other.is_here);
-        here.then(self.seconds.total_cmp(&other.seconds))
-            .then(self.place.cmp(&other.place))
+        let source = self.is_conversation.cmp(&other.is_conversation);
+        source
+            .then(self.seconds.total_cmp(&other.seconds))
+            .then(self.index.cmp(&other.index))
     }
 }
 
@@ -72,54 +73,54 @@ pub(super) struct Passages<'a> {
 
 impl<'a> Passages<'a> {
     /// Adds a text of this conversation.
-    pub(super) fn add_turn(&mut self, text: &'a str, speaker: Speaker<'a>, told: Told<'a>) {
-        // The offline model's own texts are quotations or contain no facts.
+    pub(super) fn add_message(&mut self, text: &'a str, speaker: Speaker<'a>, source: Source<'a>) {
+        // The offline model's own texts only quote others or contain no facts.
         if speaker == Speaker::Agent && is_own(text) {
             return;
         }
         let recency = Recency {
-            is_here: true,
+            is_conversation: true,
             seconds: 0.0,
-            place: self.place(),
+            index: self.next_index(),
         };
         self.all.push(Passage {
             text,
             speaker,
-            told,
+            source,
             recency,
         });
     }
 
     /// Adds the block of recalled memories, if `text` is one.
-    pub(super) fn add_recalled(&mut self, text: &'a str) {
+    pub(super) fn add_recalled_block(&mut self, text: &'a str) {
         let inside = text
             .split_once(RECALL_OPENING)
             .map_or("", |(_, inside)| inside);
         let inside = inside
             .rsplit_once(RECALL_CLOSING)
             .map_or(inside, |(it, _)| it);
-        let (mut time, mut begun) = (None, None);
+        let (mut time, mut entry_start) = (None, None);
         let mut at = 0;
         for line in inside.split_inclusive('\n') {
             // An indented or empty line continues the text before it.
-            let goes_on = line.starts_with(RECALL_INDENT) || line.trim().is_empty();
-            if !goes_on && let Some(from) = begun.take() {
-                self.add_line_entry(time.take(), &inside[from..at]);
+            let continues = line.starts_with(RECALL_INDENT) || line.trim().is_empty();
+            if !continues && let Some(from) = entry_start.take() {
+                self.add_recalled_entry(time.take(), &inside[from..at]);
             }
             match line.strip_prefix("Time: ") {
-                Some(told) => time = Some(told.trim()),
-                None if begun.is_none() && !line.trim().is_empty() => begun = Some(at),
+                Some(text) => time = Some(text.trim()),
+                None if entry_start.is_none() && !line.trim().is_empty() => entry_start = Some(at),
                 None => {}
             }
             at += line.len();
         }
-        if let Some(from) = begun {
-            self.add_line_entry(time, &inside[from..]);
+        if let Some(from) = entry_start {
+            self.add_recalled_entry(time, &inside[from..]);
         }
     }
 
     /// Adds an entry of the block: `author: text`, or only text.
-    fn add_line_entry(&mut self, time: Option<&'a str>, entry: &'a str) {
+    fn add_recalled_entry(&mut self, time: Option<&'a str>, entry: &'a str) {
         let entry = entry.trim();
         let is_name = |name: &str| {
             let name = name.strip_suffix(" (tool)").unwrap_or(name);
@@ -133,7 +134,7 @@ impl<'a> Passages<'a> {
     }
 
     /// Adds the results of `load_memory`.
-    pub(super) fn add_found(&mut self, response: &'a FunctionResponse) {
+    pub(super) fn add_search_results(&mut self, response: &'a FunctionResponse) {
         let answer = response.response.as_ref();
         let result = answer.and_then(|answer| answer.get("result").and_then(Json::as_object));
         let found = result.or(answer).and_then(|found| found.get("memories"));
@@ -166,20 +167,20 @@ impl<'a> Passages<'a> {
             return;
         }
         let recency = Recency {
-            is_here: false,
+            is_conversation: false,
             seconds: time.and_then(seconds_of).unwrap_or(f64::NEG_INFINITY),
             // Memory returns the best match first, so earlier entries win among equals.
-            place: -self.place(),
+            index: -self.next_index(),
         };
         self.all.push(Passage {
             text,
             speaker,
-            told: Told::Elsewhere { time, session },
+            source: Source::Memory { time, session },
             recency,
         });
     }
 
-    fn place(&self) -> i64 {
+    fn next_index(&self) -> i64 {
         i64::try_from(self.all.len()).unwrap_or(i64::MAX)
     }
 }
@@ -210,10 +211,10 @@ mod tests {
         let block = format!("{RECALL_INTRODUCTION}\n{RECALL_OPENING}\n{lines}\n{RECALL_CLOSING}\n");
         assert!(is_recalled(&block));
         let mut passages = Passages::default();
-        passages.add_recalled(&block);
-        let told = |passage: &Passage<'_>| {
-            let Told::Elsewhere { time, .. } = passage.told else {
-                panic!("recalled things are from elsewhere");
+        passages.add_recalled_block(&block);
+        let entry = |passage: &Passage<'_>| {
+            let Source::Memory { time, .. } = passage.source else {
+                panic!("the source of a recalled passage must be memory");
             };
             let speaker = format!("{:?}", passage.speaker);
             (
@@ -222,7 +223,7 @@ mod tests {
                 time.map(ToOwned::to_owned),
             )
         };
-        passages.all.iter().map(told).collect()
+        passages.all.iter().map(entry).collect()
     }
 
     fn entry(speaker: &str, text: &str, time: Option<&str>) -> (String, String, Option<String>) {
@@ -266,9 +267,9 @@ mod tests {
     #[test]
     fn truncated_block_is_read_to_its_end() {
         let mut passages = Passages::default();
-        passages.add_recalled("<PAST_CONVERSATIONS>\nTime: \nuser: x");
-        passages.add_recalled("<PAST_CONVERSATIONS>");
-        passages.add_recalled("");
+        passages.add_recalled_block("<PAST_CONVERSATIONS>\nTime: \nuser: x");
+        passages.add_recalled_block("<PAST_CONVERSATIONS>");
+        passages.add_recalled_block("");
         assert_eq!(passages.all.len(), 1);
     }
 
@@ -282,18 +283,18 @@ mod tests {
         let response =
             FunctionResponse::new("1", "load_memory", answer.as_object().unwrap().clone());
         let mut passages = Passages::default();
-        passages.add_found(&response);
+        passages.add_search_results(&response);
         let [found] = passages.all.as_slice() else {
-            panic!("one memory has a text");
+            panic!("exactly one memory must have a text");
         };
         assert_eq!((found.text, found.speaker), ("I like tea.", Speaker::User));
-        let told = Told::Elsewhere {
+        let source = Source::Memory {
             time: Some("then"),
             session: Some("s1"),
         };
-        assert_eq!(found.told, told);
+        assert_eq!(found.source, source);
         let empty = FunctionResponse::default();
-        passages.add_found(&empty);
+        passages.add_search_results(&empty);
         assert_eq!(passages.all.len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use retain_core::{Json, JsonMap};
 /// Returns the answer as JSON that follows `schema`, or the reason why it does not fit.
 ///
 /// A text fits a string schema, or an object schema that requires no other field.
-pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
+pub(super) fn fill(schema: &Json, answer: &str) -> Result<String, String> {
     if is_text(schema) {
         return Ok(Json::from(answer).to_string());
     }
@@ -43,20 +43,20 @@ fn is_text(schema: &Json) -> bool {
         kind.is_some_and(|kind| kind.eq_ignore_ascii_case("string"))
     };
     let kind = &schema["type"];
-    let may_be = is_string(kind)
+    let allows_string = is_string(kind)
         || kind
             .as_array()
             .is_some_and(|kinds| kinds.iter().any(is_string));
     let limits = ["enum", "const", "format", "pattern", "maxLength"];
-    may_be && limits.iter().all(|limit| schema.get(limit).is_none())
+    allows_string && limits.iter().all(|limit| schema.get(limit).is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fill(schema: &str) -> Result<String, String> {
-        filled(&Json::parse(schema).unwrap(), "tea")
+    fn fill_schema(schema: &str) -> Result<String, String> {
+        fill(&Json::parse(schema).unwrap(), "tea")
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
                 r#"{"a":"tea"}"#,
             ),
         ] {
-            assert_eq!(fill(schema).as_deref(), Ok(expected));
+            assert_eq!(fill_schema(schema).as_deref(), Ok(expected));
         }
     }
 
@@ -94,8 +94,8 @@ mod tests {
             ),
             ("7", "a type other than string or object"),
         ] {
-            let refused = fill(schema).unwrap_err();
-            assert!(refused.contains(why), "{refused}");
+            let error = fill_schema(schema).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Stop words of questions, in several languages.
 //!
-//! Only questions are filtered. A word has different meanings in different languages (`hat`, `son`,
-//! `war`), so only the list of the question's apparent language applies.
+//! Only the words of questions are filtered. A stop word of one language can be a content word of
+//! another (`hat`, `son`, `war`), so only the list of the question's apparent language applies.
 
 /// Words that ask about knowledge or earlier statements. They do not belong to the topic.
 const ASKING: &str = "remember recall know knew tell told say said mention mentioned remind \
@@ -52,13 +52,13 @@ const LANGUAGES: [&str; 7] = [ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGU
 /// Returns the content words of a question, in order.
 pub(super) fn content_words(words: Vec<String>) -> Vec<String> {
     let is_listed = |list: &str, word: &str| list.split(' ').any(|listed| listed == word);
-    // A sample determines the language; the first list wins among equals.
+    // A sample of the words determines the language. Among equals the first list wins.
     let sample = &words[..words.len().min(40)];
     let hits = |list: &&str| sample.iter().filter(|word| is_listed(list, word)).count();
     let language = LANGUAGES.iter().rev().max_by_key(|list| hits(list));
     let language = language.copied().unwrap_or(ENGLISH);
-    let says_something = |word: &String| !is_listed(language, word) && !is_asking(word);
-    words.into_iter().filter(says_something).collect()
+    let is_content = |word: &String| !is_listed(language, word) && !is_asking(word);
+    words.into_iter().filter(is_content).collect()
 }
 
 /// Whether the word is one of [`ASKING`].
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn topic_of_a_question_is_its_content_words() {
-        for (question, about) in [
+        for (question, topic) in [
             ("What is my favorite project?", &["favorite", "project"][..]),
             (
                 "Do you remember where my son bought the hat?",
@@ -94,7 +94,7 @@ mod tests {
             ("Waar woont mijn zus?", &["woont", "zus"]),
             ("What did I tell you?", &[]),
         ] {
-            assert_eq!(content(question), about, "{question}");
+            assert_eq!(content(question), topic, "{question}");
         }
     }
 

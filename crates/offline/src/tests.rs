@@ -11,10 +11,10 @@ use retain_testkit::random::Random;
 use super::*;
 
 const MARK: &str = "(offline model: I only quote what I was told)";
-const ALPHA: &str = "My favorite project is Project Alpha.";
-const WHICH: &str = "What is my favorite project?";
+const STATEMENT: &str = "My favorite project is Project Alpha.";
+const QUESTION: &str = "What is my favorite project?";
 
-/// Builds a conversation turn by turn.
+/// Builds a conversation, message by message.
 #[derive(Default)]
 struct Talk {
     contents: Vec<Content>,
@@ -35,7 +35,8 @@ impl Talk {
         self
     }
 
-    fn recalled(self, lines: &str) -> Talk {
+    /// Adds the block of recalled memories.
+    fn recalled_block(self, lines: &str) -> Talk {
         self.user(&format!(
             "{RECALL_INTRODUCTION}\n{RECALL_OPENING}\n{lines}\n{RECALL_CLOSING}\n"
         ))
@@ -53,18 +54,19 @@ impl Talk {
         self
     }
 
-    /// Adds a call of `load_memory` with the result `answer`.
-    fn loaded(self, answer: &str) -> Talk {
+    /// Adds a call of `load_memory` with the result `result`.
+    fn load_memory_result(self, result: &str) -> Talk {
         let call = FunctionCall::new("load_memory", JsonMap::from([("query", "x")]));
-        let answer = Json::parse(answer).unwrap().as_object().unwrap().clone();
-        let response = FunctionResponse::new("1", "load_memory", answer);
+        let result = Json::parse(result).unwrap().as_object().unwrap().clone();
+        let response = FunctionResponse::new("1", "load_memory", result);
         self.content(Content::new("model", vec![call.into()]))
             .content(Content::new("user", vec![response.into()]))
     }
 
-    fn found(self, text: &str) -> Talk {
+    /// Adds a call of `load_memory` that finds one memory with `text`.
+    fn memory(self, text: &str) -> Talk {
         let metadata = r#"{"session_id": "s1"}"#;
-        self.loaded(&format!(
+        self.load_memory_result(&format!(
             r#"{{"result": {{"memories": [{{"content": {{"parts": [{{"text": "{text}"}}]}},
             "author": "user", "timestamp": "2026-11-16T08:00:00", "custom_metadata": {metadata}}}]}}}}"#
         ))
@@ -85,12 +87,12 @@ impl Talk {
         response
     }
 
-    fn says(self) -> String {
+    fn answer(self) -> String {
         self.response().content.unwrap().text_concat()
     }
 
     /// Returns the query of the model's `load_memory` call, if it makes one.
-    fn asks_memory(self) -> Option<String> {
+    fn memory_query(self) -> Option<String> {
         let content = self.response().content?;
         let call = content.function_calls().next()?.clone();
         assert_eq!(call.name.as_deref(), Some("load_memory"));
@@ -99,129 +101,159 @@ impl Talk {
 }
 
 #[test]
-fn first_statement_is_confirmed_with_an_introduction() {
+fn first_statement_is_acknowledged_with_an_introduction() {
     let introduction = "I am the offline model: ask me, and I quote what I was told.";
-    let first = format!("Noted: \"{ALPHA}\" {introduction}");
-    assert_eq!(Talk::default().user(ALPHA).says(), first);
-    let later = Talk::default().user("Hi").agent("Hello!").user(ALPHA);
-    assert_eq!(later.says(), format!("Noted: \"{ALPHA}\""));
+    let first = format!("Noted: \"{STATEMENT}\" {introduction}");
+    assert_eq!(Talk::default().user(STATEMENT).answer(), first);
+    let later = Talk::default().user("Hi").agent("Hello!").user(STATEMENT);
+    assert_eq!(later.answer(), format!("Noted: \"{STATEMENT}\""));
 }
 
 #[test]
 fn greetings_and_thanks_are_answered() {
-    let talk = || Talk::default().user(ALPHA).agent("Noted.");
-    assert_eq!(talk().user("Hello there!").says(), "Hello!");
-    assert_eq!(talk().user("Thank you!").says(), "You are welcome.");
-    assert_eq!(talk().user("Bye").says(), "Good bye!");
+    let talk = || Talk::default().user(STATEMENT).agent("Noted.");
+    assert_eq!(talk().user("Hello there!").answer(), "Hello!");
+    assert_eq!(talk().user("Thank you!").answer(), "You are welcome.");
+    assert_eq!(talk().user("Bye").answer(), "Good bye!");
     assert!(
         Talk::default()
             .user("Hi")
-            .says()
+            .answer()
             .starts_with("Hello! I am the offline model")
     );
 }
 
 #[test]
 fn question_is_answered_from_the_conversation() {
-    let talk = Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
-    let expected = format!("You told me earlier in this conversation: \"{ALPHA}\" {MARK}");
-    assert_eq!(talk.says(), expected);
+    let talk = Talk::default()
+        .user(STATEMENT)
+        .agent("Noted.")
+        .user(QUESTION);
+    let expected = format!("You told me earlier in this conversation: \"{STATEMENT}\" {MARK}");
+    assert_eq!(talk.answer(), expected);
 }
 
 #[test]
 fn question_is_answered_from_recalled_memories() {
-    let lines =
-        format!("Time: 2026-11-16T08:00:00\nuser: {ALPHA}\nTime: 2026-11-16T08:00:01\nbot: Ok.");
-    let expected = format!("You told me on 2026-11-16: \"{ALPHA}\" {MARK}");
+    let lines = format!(
+        "Time: 2026-11-16T08:00:00\nuser: {STATEMENT}\nTime: 2026-11-16T08:00:01\nbot: Ok."
+    );
+    let expected = format!("You told me on 2026-11-16: \"{STATEMENT}\" {MARK}");
     assert_eq!(
-        Talk::default().recalled(&lines).user(WHICH).says(),
+        Talk::default()
+            .recalled_block(&lines)
+            .user(QUESTION)
+            .answer(),
         expected
     );
-    // After tool results the block comes last.
+    // The block of recalled memories comes last after tool results.
     assert_eq!(
-        Talk::default().user(WHICH).recalled(&lines).says(),
+        Talk::default()
+            .user(QUESTION)
+            .recalled_block(&lines)
+            .answer(),
         expected
     );
 }
 
 #[test]
 fn unanswered_question_searches_memory_and_quotes_it() {
-    let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
-    assert_eq!(asked().asks_memory().as_deref(), Some("favorite project"));
-    let expected = format!("You told me on 2026-11-16 in session s1: \"{ALPHA}\" {MARK}");
-    assert_eq!(asked().found(ALPHA).says(), expected);
-    // Search results stay known in later turns.
-    let later = asked()
-        .found(ALPHA)
+    let talk = || Talk::default().with_tool(LOAD_MEMORY).user(QUESTION);
+    assert_eq!(talk().memory_query().as_deref(), Some("favorite project"));
+    let expected = format!("You told me on 2026-11-16 in session s1: \"{STATEMENT}\" {MARK}");
+    assert_eq!(talk().memory(STATEMENT).answer(), expected);
+    // The model can quote search results in later turns too.
+    let later = talk()
+        .memory(STATEMENT)
         .agent(&expected)
         .user("And my project?");
-    assert_eq!(later.says(), expected);
+    assert_eq!(later.answer(), expected);
 }
 
 #[test]
 fn memory_is_searched_once_per_turn() {
-    let asked = || Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
+    let talk = || Talk::default().with_tool(LOAD_MEMORY).user(QUESTION);
     let nothing = r#"{"result": {"memories": []}}"#;
-    let says = asked().loaded(nothing).says();
-    assert!(says.starts_with("I know nothing about that yet"), "{says}");
-    let again = asked()
-        .loaded(nothing)
-        .agent(&says)
+    let answer = talk().load_memory_result(nothing).answer();
+    assert!(
+        answer.starts_with("I know nothing about that yet"),
+        "{answer}"
+    );
+    let again = talk()
+        .load_memory_result(nothing)
+        .agent(&answer)
         .user("Where do I live?");
-    assert_eq!(again.asks_memory().as_deref(), Some("live"));
+    assert_eq!(again.memory_query().as_deref(), Some("live"));
 }
 
 #[test]
 fn memory_is_not_searched_without_need_or_tool() {
-    let known = Talk::default().with_tool(LOAD_MEMORY);
+    let talk = Talk::default().with_tool(LOAD_MEMORY);
     assert_eq!(
-        known.user(ALPHA).agent("Ok.").user(WHICH).asks_memory(),
+        talk.user(STATEMENT)
+            .agent("Ok.")
+            .user(QUESTION)
+            .memory_query(),
         None
     );
-    let statement = Talk::default().with_tool(LOAD_MEMORY).user(ALPHA);
-    assert_eq!(statement.asks_memory(), None);
-    let says = Talk::default().user(WHICH).says();
-    assert!(says.starts_with("I know nothing about that yet"), "{says}");
-    assert!(says.ends_with(MARK), "{says}");
+    let statement = Talk::default().with_tool(LOAD_MEMORY).user(STATEMENT);
+    assert_eq!(statement.memory_query(), None);
+    let answer = Talk::default().user(QUESTION).answer();
+    assert!(
+        answer.starts_with("I know nothing about that yet"),
+        "{answer}"
+    );
+    assert!(answer.ends_with(MARK), "{answer}");
 }
 
 #[test]
 fn failed_search_is_reported() {
-    let asked = Talk::default().with_tool(LOAD_MEMORY).user(WHICH);
-    let says = asked.loaded(r#"{"error": "no service"}"#).says();
+    let talk = Talk::default().with_tool(LOAD_MEMORY).user(QUESTION);
+    let answer = talk
+        .load_memory_result(r#"{"error": "no service"}"#)
+        .answer();
     assert!(
-        says.contains("memory could not be searched: no service"),
-        "{says}"
+        answer.contains("memory could not be searched: no service"),
+        "{answer}"
     );
 }
 
 #[test]
 fn other_tools_are_not_called() {
-    let asked = Talk::default()
+    let talk = Talk::default()
         .with_tool("weather")
         .user("What is the weather?");
-    assert!(asked.says().starts_with("I know nothing about that yet"));
+    assert!(talk.answer().starts_with("I know nothing about that yet"));
 }
 
 #[test]
 fn near_match_is_not_presented_as_an_answer() {
-    let talk = Talk::default().user(ALPHA).agent("Noted.");
-    let says = talk.user("What is my favorite color?").says();
+    let talk = Talk::default().user(STATEMENT).agent("Noted.");
+    let answer = talk.user("What is my favorite color?").answer();
     assert!(
-        says.starts_with("I know nothing exact about that."),
-        "{says}"
+        answer.starts_with("I know nothing exact about that."),
+        "{answer}"
     );
-    assert!(says.contains(ALPHA), "{says}");
+    assert!(answer.contains(STATEMENT), "{answer}");
 }
 
 #[test]
 fn own_answers_are_not_quoted_as_sources() {
-    let noted = format!("Noted: \"{ALPHA}\"");
-    let says = Talk::default().agent(&noted).user(WHICH).says();
-    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+    let noted = format!("Noted: \"{STATEMENT}\"");
+    let answer = Talk::default().agent(&noted).user(QUESTION).answer();
+    assert!(
+        answer.starts_with("I know nothing about that yet"),
+        "{answer}"
+    );
     let lines = format!("Time: now\nbot: {noted}");
-    let says = Talk::default().recalled(&lines).user(WHICH).says();
-    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+    let answer = Talk::default()
+        .recalled_block(&lines)
+        .user(QUESTION)
+        .answer();
+    assert!(
+        answer.starts_with("I know nothing about that yet"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -229,27 +261,30 @@ fn conversation_overrides_memory_and_newer_memories_override_older() {
     let lines = "Time: 2026-11-16T08:00:00\nuser: I live in Oslo.\n\
                  Time: 2026-11-17T08:00:00\nuser: I live in Bergen.\n\
                  Time: 2026-11-15T08:00:00\nuser: I live in Paris.";
-    let asked = "Where do I live?";
-    let says = Talk::default().recalled(lines).user(asked).says();
+    let question = "Where do I live?";
+    let answer = Talk::default()
+        .recalled_block(lines)
+        .user(question)
+        .answer();
     assert!(
-        says.contains("on 2026-11-17: \"I live in Bergen.\""),
-        "{says}"
+        answer.contains("on 2026-11-17: \"I live in Bergen.\""),
+        "{answer}"
     );
     let moved = Talk::default()
         .user("I live in Rome.")
         .agent("Ok.")
-        .recalled(lines);
-    let says = moved.user(asked).says();
-    assert!(says.contains("\"I live in Rome.\""), "{says}");
+        .recalled_block(lines);
+    let answer = moved.user(question).answer();
+    assert!(answer.contains("\"I live in Rome.\""), "{answer}");
 }
 
 #[test]
 fn message_with_statement_and_question_gets_both_answers() {
-    let says = Talk::default()
+    let answer = Talk::default()
         .user("I live in Oslo. Where do I live?")
-        .says();
+        .answer();
     let expected = "Noted: \"I live in Oslo.\" You told me just now: \"I live in Oslo.\"";
-    assert!(says.starts_with(expected), "{says}");
+    assert!(answer.starts_with(expected), "{answer}");
 }
 
 #[test]
@@ -258,20 +293,23 @@ fn summary_question_lists_only_the_latest_statements() {
         .user("Hi!")
         .agent("Hello!")
         .user("I live in Oslo. I like tea.");
-    let says = talk.agent("Ok.").user("What do you know about me?").says();
+    let answer = talk
+        .agent("Ok.")
+        .user("What do you know about me?")
+        .answer();
     let here = "earlier in this conversation";
     let expected = format!(
         "The latest that you told me: \"I like tea.\" {here}; \"I live in Oslo.\" {here}. {MARK}"
     );
-    assert_eq!(says, expected);
+    assert_eq!(answer, expected);
 }
 
 #[test]
 fn question_about_the_model_is_answered_with_an_introduction() {
     for question in ["How are you?", "Who are you", "Wer bist du?"] {
-        let asked = Talk::default().with_tool(LOAD_MEMORY).user(question);
+        let talk = Talk::default().with_tool(LOAD_MEMORY).user(question);
         assert!(
-            asked.says().starts_with("I am the offline model"),
+            talk.answer().starts_with("I am the offline model"),
             "{question}"
         );
     }
@@ -281,36 +319,44 @@ fn question_about_the_model_is_answered_with_an_introduction() {
 fn statements_of_other_agents_are_not_attributed_to_the_user() {
     let parts = vec![
         Part::text(QUOTED_AGENT_PREAMBLE),
-        Part::text(format!("[other] said:\n{ALPHA}")),
+        Part::text(format!("[other] said:\n{STATEMENT}")),
     ];
-    let says = Talk::default()
-        .user(WHICH)
+    let answer = Talk::default()
+        .user(QUESTION)
         .content(Content::new("user", parts))
-        .says();
-    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+        .answer();
+    assert!(
+        answer.starts_with("I know nothing about that yet"),
+        "{answer}"
+    );
 }
 
 #[test]
 fn message_without_text_is_answered_with_the_reason() {
     assert!(
         Talk::default()
-            .says()
+            .answer()
             .starts_with("Nobody has said anything")
     );
     let media = Content::new("user", vec![Part::bytes(vec![1, 2], "image/png")]);
     assert!(
         Talk::default()
             .content(media)
-            .says()
+            .answer()
             .starts_with("I can only read text")
     );
     let empty = Talk::default().content(Content::default()).user("");
-    assert!(empty.says().starts_with("I can only read text"));
+    assert!(empty.answer().starts_with("I can only read text"));
 }
 
 #[test]
 fn stream_yields_words_and_then_the_full_text() {
-    let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
+    let talk = || {
+        Talk::default()
+            .user(STATEMENT)
+            .agent("Noted.")
+            .user(QUESTION)
+    };
     let mut responses = talk().responses(true);
     let whole = responses.pop().unwrap();
     assert_eq!(whole, talk().response());
@@ -337,15 +383,20 @@ fn answer_reports_token_usage() {
 
 #[test]
 fn output_schema_is_filled_or_rejected() {
-    let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
+    let talk = || {
+        Talk::default()
+            .user(STATEMENT)
+            .agent("Noted.")
+            .user(QUESTION)
+    };
     let text = r#"{"properties": {"answer": {"type": "string"}}, "required": ["answer"]}"#;
-    let answer = Json::parse(&talk().schema(text).says()).unwrap();
-    assert!(answer["answer"].as_str().unwrap().contains(ALPHA));
+    let answer = Json::parse(&talk().schema(text).answer()).unwrap();
+    assert!(answer["answer"].as_str().unwrap().contains(STATEMENT));
     let number = r#"{"properties": {"n": {"type": "number"}}, "required": ["n"]}"#;
-    let refused = talk().schema(number).response();
-    assert_eq!(refused.error_code.as_deref(), Some(REFUSED));
-    assert!(refused.error_message.unwrap().contains("requires n"));
-    assert_eq!(refused.content, None);
+    let error = talk().schema(number).response();
+    assert_eq!(error.error_code.as_deref(), Some(SCHEMA_ERROR));
+    assert!(error.error_message.unwrap().contains("requires n"));
+    assert_eq!(error.content, None);
 }
 
 #[test]
@@ -364,16 +415,16 @@ fn large_texts_are_answered() {
     ];
     for unit in units {
         let text = unit.repeat(100_000 / unit.len());
-        let talk = || Talk::default().recalled(&text).user(&text);
-        assert!(!talk().agent(&text).user(&text).says().is_empty());
-        assert!(!talk().user("What is a?").says().is_empty());
+        let talk = || Talk::default().recalled_block(&text).user(&text);
+        assert!(!talk().agent(&text).user(&text).answer().is_empty());
+        assert!(!talk().user("What is a?").answer().is_empty());
     }
     let speech = "My dog is old, isn't it? The vet said so. ".repeat(25_000);
-    let says = Talk::default()
+    let answer = Talk::default()
         .user(&speech)
         .user("What did the vet say?")
-        .says();
-    assert!(says.contains("\"The vet said so.\""), "{says}");
+        .answer();
+    assert!(answer.contains("\"The vet said so.\""), "{answer}");
 }
 
 #[test]
@@ -413,10 +464,10 @@ fn random_texts_are_answered() {
         };
         let talk = Talk::default()
             .user(&text())
-            .recalled(&text())
+            .recalled_block(&text())
             .agent(&text());
-        let says = talk.found("x").user(&text()).says();
-        assert!(!says.is_empty(), "seed {seed}, round {round}");
+        let answer = talk.memory("x").user(&text()).answer();
+        assert!(!answer.is_empty(), "seed {seed}, round {round}");
     }
 }
 
@@ -426,5 +477,5 @@ fn instruction_of_the_agent_is_not_quoted() {
     let talk = Talk::default()
         .user(&instruction)
         .user("What is the secret code?");
-    assert!(!talk.says().contains("ALPHA7"));
+    assert!(!talk.answer().contains("ALPHA7"));
 }

@@ -1,7 +1,7 @@
 //! Splits a text into words and sentences for passage search.
 //!
-//! Simple on purpose: lower case, with English suffixes removed. Questions and passages are stemmed
-//! alike, so a stem need not be a real word.
+//! Simple on purpose: words are in lower case and lose their English suffixes. Questions and
+//! passages are stemmed alike, so a stem need not be a real word.
 
 /// A period after one of these does not end a sentence.
 const ABBREVIATIONS: [&str; 12] = [
@@ -44,9 +44,9 @@ pub(super) fn stem(word: &str) -> String {
             stem = format!("{head}y");
         }
     } else if let Some(head) = stem.strip_suffix("ing").filter(|head| long(head, 3)) {
-        stem = undoubled(head);
+        stem = remove_doubled_consonant(head);
     } else if let Some(head) = stem.strip_suffix("ed").filter(|head| long(head, 3)) {
-        stem = undoubled(head);
+        stem = remove_doubled_consonant(head);
     } else if let Some(head) = stem.strip_suffix('s')
         && long(head, 3)
         && !head.ends_with(['s', 'u', 'i'])
@@ -59,8 +59,8 @@ pub(super) fn stem(word: &str) -> String {
     }
 }
 
-/// Removes a doubled final consonant: `plann` of `planned` becomes `plan`; `fill` is unchanged.
-fn undoubled(stem: &str) -> String {
+/// Shortens a doubled final consonant: `plann` of `planned` becomes `plan`; `fill` is unchanged.
+fn remove_doubled_consonant(stem: &str) -> String {
     let mut letters = stem.chars().rev();
     let (last, before) = (letters.next(), letters.next());
     match last {
@@ -97,9 +97,9 @@ pub(super) fn sentences(text: &str) -> Vec<(usize, &str)> {
 /// Returns the sentence between two byte offsets, if it contains a word.
 fn sentence(text: &str, start: usize, end: usize) -> Option<(usize, &str)> {
     let untrimmed = &text[start..end];
-    let begun = untrimmed.trim_start();
-    let has_word = begun.chars().any(char::is_alphanumeric);
-    has_word.then(|| (end - begun.len(), begun.trim_end()))
+    let sentence = untrimmed.trim_start();
+    let has_word = sentence.chars().any(char::is_alphanumeric);
+    has_word.then(|| (end - sentence.len(), sentence.trim_end()))
 }
 
 fn is_end(follows: Option<char>) -> bool {
@@ -107,7 +107,7 @@ fn is_end(follows: Option<char>) -> bool {
 }
 
 fn is_abbreviation(text: &str) -> bool {
-    // An abbreviation is short; scanning further back for every period would be slow.
+    // An abbreviation is short; scanning to the start of the text for every period would be slow.
     let end = text.char_indices().rev().take(5).last();
     let end = end.map_or("", |(at, _)| &text[at..]);
     let word = end.rsplit(char::is_whitespace).next().unwrap_or(end);

@@ -1,4 +1,4 @@
-//! Finds differences between two values and formats them for people.
+//! Finds the differences between two values and formats them for people.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use retain_core::Json;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// The request, call or event that differs.
-    place: String,
+    location: String,
     /// The JSON path of the difference.
     path: String,
     expected: String,
@@ -17,21 +17,21 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}", self.place, self.path)?;
+        writeln!(f, "{}: {}", self.location, self.path)?;
         writeln!(f, "  expected: {}", self.expected)?;
         write!(f, "  found:    {}", self.found)
     }
 }
 
 impl Difference {
-    /// Creates a difference that is described in words.
+    /// Creates a difference that words describe instead of a JSON path.
     pub fn in_words(
-        place: impl Into<String>,
+        location: impl Into<String>,
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Difference {
         Difference {
-            place: place.into(),
+            location: location.into(),
             path: "as a whole".to_owned(),
             expected: expected.into(),
             found: found.into(),
@@ -39,13 +39,13 @@ impl Difference {
     }
 }
 
-/// Returns the differences between two values.
-pub fn differences(place: &str, expected: &Json, found: &Json) -> Vec<Difference> {
+/// Returns the differences between two values. `location` names the request, call or event.
+pub fn differences(location: &str, expected: &Json, found: &Json) -> Vec<Difference> {
     let mut all = Vec::new();
     walk(expected, found, "$", &mut |path, expected, found| {
         let (expected, found) = excerpts(expected, found);
         all.push(Difference {
-            place: place.to_owned(),
+            location: location.to_owned(),
             path: path.to_owned(),
             expected,
             found,
@@ -88,10 +88,10 @@ fn walk(expected: &Json, found: &Json, path: &str, report: Report<'_>) {
 fn excerpts(expected: Option<&Json>, found: Option<&Json>) -> (String, String) {
     let text = |value: Option<&Json>| value.map_or("nothing".to_owned(), Json::to_string);
     let (expected, found) = (text(expected), text(found));
-    let same = expected.chars().zip(found.chars());
-    let same = same.take_while(|(a, b)| a == b).count();
+    let pairs = expected.chars().zip(found.chars());
+    let common = pairs.take_while(|(a, b)| a == b).count();
     let excerpt = |text: String| -> String {
-        let from = if same > 80 { same - 40 } else { 0 };
+        let from = if common > 80 { common - 40 } else { 0 };
         let lead = if from > 0 { "…" } else { "" };
         let shown: String = text.chars().skip(from).take(300).collect();
         format!("{lead}{shown}")

@@ -2,7 +2,7 @@
 //! protocol of ADK's conformance tests.
 //!
 //! ```text
-//! a run begins → Scripts (is the run replayed, and from which recordings) → Replay
+//! run begins   → Scripts decides whether to replay the run, and from which recordings → Replay
 //! model call   → model.rs: compare the request, return the recorded answers
 //! tool call    → plugin.rs: compare the call, run the tool, return the recorded result
 //! ```
@@ -15,11 +15,13 @@ mod plugin;
 mod request;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
+use lru::LruCache;
 use retain_core::{BoxError, Json, LlmResponse, State};
 
 pub use difference::{Difference, differences};
@@ -29,8 +31,8 @@ use plugin::ReplayPlugin;
 use request::{comparable_request, recorded_request, request_json};
 use retain_runtime::{LlmRequest, Model, Plugin, yaml_to_json};
 
-/// Maximum number of tracked runs. An aborted run is not removed until newer runs evict it.
-const RUNS_MAX: usize = 256;
+/// Maximum number of tracked runs. An aborted run stays until newer runs evict it.
+const RUNS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
 /// Recorded model and tool calls, in order.
 #[derive(Debug, Clone, Default)]
@@ -80,15 +82,13 @@ pub trait Scripts: std::fmt::Debug + Send + Sync + 'static {
 pub struct Replay {
     scripts: Arc<dyn Scripts>,
     checks_results: bool,
-    keeps_differences: bool,
+    records_differences: bool,
     runs: Arc<Mutex<Runs>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Runs {
-    by_id: HashMap<String, Run>,
-    /// The run IDs, oldest first.
-    order: VecDeque<String>,
+    by_id: LruCache<String, Run>,
     /// The differences of all runs, if the replay records them.
     differences: Vec<Difference>,
 }
@@ -99,7 +99,7 @@ struct Run {
     script: Script,
     /// Number of recordings used, by agent and kind.
     used: HashMap<(String, Kind), usize>,
-    /// Recorded results of the running tool calls, by call ID.
+    /// The location and the recorded result of each running tool call, by call ID.
     running: HashMap<String, (String, Json)>,
 }
 
@@ -125,8 +125,11 @@ impl Replay {
         Replay {
             scripts: Arc::new(scripts),
             checks_results: false,
-            keeps_differences: false,
-            runs: Arc::default(),
+            records_differences: false,
+            runs: Arc::new(Mutex::new(Runs {
+                by_id: LruCache::new(RUNS_MAX),
+                differences: Vec::new(),
+            })),
         }
     }
 
@@ -137,11 +140,11 @@ impl Replay {
         self
     }
 
-    /// Sets whether differences are kept for [`differences`](Self::differences). The list grows
-    /// with every run that differs: do not use this in a server, whose clients receive the error
-    /// anyway.
-    pub fn with_recorded_differences(mut self, keep: bool) -> Replay {
-        self.keeps_differences = keep;
+    /// Sets whether to record differences for [`differences`](Self::differences). The list grows
+    /// with every run that differs: do not use this in a server, whose clients receive the
+    /// differences as errors.
+    pub fn with_recorded_differences(mut self, record: bool) -> Replay {
+        self.records_differences = record;
         self
     }
 
@@ -150,16 +153,16 @@ impl Replay {
         Arc::new(ReplayPlugin(self.clone()))
     }
 
-    /// Returns a model with this name. Runs that are not replayed go to `otherwise`.
+    /// Returns a model with this name. Requests of runs that are not replayed go to `fallback`.
     pub fn model(
         &self,
         name: impl Into<String>,
-        otherwise: Option<Arc<dyn Model>>,
+        fallback: Option<Arc<dyn Model>>,
     ) -> Arc<dyn Model> {
         Arc::new(ReplayModel {
             name: name.into(),
             replay: self.clone(),
-            otherwise,
+            fallback,
         })
     }
 
@@ -176,43 +179,33 @@ impl Replay {
     /// Whether a run is replayed; `state` is the state of its session. A replayed run that newer
     /// runs have evicted fails: it must never reach the real model or tools.
     async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
-        if self.lock().by_id.contains_key(run) {
+        if self.lock().by_id.contains(run) {
             return Ok(true);
         }
         match self.scripts.script(state).await? {
             None => Ok(false),
             Some(_) => Err(format!(
                 "the recording of this run was evicted: more than {RUNS_MAX} runs are replayed at \
-                 once"
+                 once; replay fewer runs at once"
             )
             .into()),
         }
     }
 
+    /// Starts to track a run, or restarts a resumed one, which has the same ID. If there are too
+    /// many, evicts the least recently used run.
     fn begin(&self, id: &str, script: Script) {
-        let mut runs = self.lock();
         let run = Run {
             script,
             used: HashMap::new(),
             running: HashMap::new(),
         };
-        // A resumed run has the same ID.
-        if runs.by_id.insert(id.to_owned(), run).is_some() {
-            return;
-        }
-        runs.order.push_back(id.to_owned());
-        if runs.order.len() > RUNS_MAX
-            && let Some(oldest) = runs.order.pop_front()
-        {
-            runs.by_id.remove(&oldest);
-        }
+        self.lock().by_id.put(id.to_owned(), run);
     }
 
-    /// Removes a run.
+    /// Stops tracking a run and returns its progress.
     fn end(&self, id: &str) -> Option<Run> {
-        let mut runs = self.lock();
-        runs.order.retain(|known| known != id);
-        runs.by_id.remove(id)
+        self.lock().by_id.pop(id)
     }
 
     /// Returns the next recording of `kind` for this agent, and its location.
@@ -224,26 +217,26 @@ impl Replay {
         let message = run.script.message;
         let number = run.used.entry((agent.to_owned(), kind)).or_default();
         let key = kind.key();
-        let place = format!("message {message}, agent {agent}, {key} {number}");
-        let is_ours = |recording: &&Json| {
+        let location = format!("message {message}, agent {agent}, {key} {number}");
+        let is_of_agent = |recording: &&Json| {
             recording["agent_name"] == *agent
                 && recording["user_message_index"] == message
                 && !recording[key].is_null()
         };
-        let mut recordings = run.script.recordings.entries().iter().filter(is_ours);
+        let mut recordings = run.script.recordings.entries().iter().filter(is_of_agent);
         let recording = recordings.nth(*number).map(|found| found[key].clone());
         if recording.is_some() {
             *number += 1;
         }
-        (place, recording)
+        (location, recording)
     }
 
-    /// Returns an error if there are differences, and keeps them if configured.
+    /// Returns the first difference as an error, and records all of them if configured.
     fn report(&self, found: Vec<Difference>) -> Result<(), String> {
         let Some(first) = found.first().map(Difference::to_string) else {
             return Ok(());
         };
-        if self.keeps_differences {
+        if self.records_differences {
             self.lock().differences.extend(found);
         }
         Err(first)
@@ -252,14 +245,14 @@ impl Replay {
     /// Reports one difference.
     fn report_one<T>(
         &self,
-        place: String,
+        location: String,
         expected: &str,
         found: impl Into<String>,
     ) -> Result<T, String> {
-        let found = Difference::in_words(place, expected, found);
-        let told = found.to_string();
+        let found = Difference::in_words(location, expected, found);
+        let error = found.to_string();
         self.report(vec![found])?;
-        Err(told)
+        Err(error)
     }
 
     /// Returns the recorded responses to a request, if the request equals the recorded one.
@@ -269,14 +262,15 @@ impl Replay {
         agent: &str,
         request: &LlmRequest,
     ) -> Result<Vec<LlmResponse>, String> {
-        let (place, recording) = self.next_recording(run, agent, Kind::Model);
+        let (location, recording) = self.next_recording(run, agent, Kind::Model);
         let ours = comparable_request(request_json(request)?);
         let Some(recording) = recording else {
-            return self.report_one(place, "no model call", ours.to_string());
+            return self.report_one(location, "no model call", ours.to_string());
         };
         let theirs = recorded_request(&recording["llm_request"]);
-        let theirs = comparable_request(theirs.map_err(|problem| format!("{place}: {problem}"))?);
-        self.report(differences(&place, &theirs, &ours))?;
+        let theirs =
+            comparable_request(theirs.map_err(|problem| format!("{location}: {problem}"))?);
+        self.report(differences(&location, &theirs, &ours))?;
         let read = |response: &Json| LlmResponse::from_json(&response.to_string());
         // ADK recorders before 2.x stored only one response per request.
         let responses = match recording["llm_responses"].as_array() {
@@ -284,10 +278,10 @@ impl Replay {
             None if recording["llm_response"].is_null() => Ok(Vec::new()),
             None => read(&recording["llm_response"]).map(|response| vec![response]),
         };
-        responses.map_err(|problem: retain_core::JsonError| format!("{place}: {problem}"))
+        responses.map_err(|problem: retain_core::JsonError| format!("{location}: {problem}"))
     }
 
-    /// Reports recordings for the message of a run that were never used.
+    /// Returns a difference if a run has not used all recordings of its message.
     fn unused_recordings(&self, run: &Run) -> Option<Difference> {
         let message = run.script.message;
         let recordings = run.script.recordings.entries().iter();
@@ -295,10 +289,10 @@ impl Replay {
             .filter(|recording| recording["user_message_index"] == message)
             .count();
         let used: usize = run.used.values().sum();
-        let place = format!("message {message}, recordings");
+        let location = format!("message {message}, recordings");
         (used != expected).then(|| {
             let expected = format!("{expected} used");
-            Difference::in_words(place, expected, used.to_string())
+            Difference::in_words(location, expected, used.to_string())
         })
     }
 }
@@ -316,44 +310,56 @@ mod tests {
     #[async_trait]
     impl Scripts for ScriptedByState {
         async fn script(&self, state: &State) -> Result<Option<Script>, BoxError> {
-            Ok(state.get("replay").map(|_| nothing()))
+            Ok(state.get("replay").map(|_| empty_script()))
         }
     }
 
-    fn nothing() -> Script {
+    fn empty_script() -> Script {
         Script {
             recordings: Recordings::default(),
             message: 0,
         }
     }
 
-    fn asking() -> State {
+    fn replayed_state() -> State {
         State::from(JsonMap::from([("replay", true)]))
     }
 
     #[tokio::test]
     async fn evicted_replay_fails_without_calling_the_real_model() {
         let replay = Replay::new(ScriptedByState);
-        for run in 0..=RUNS_MAX {
-            replay.begin(&format!("e-{run}"), nothing());
+        for run in 0..=RUNS_MAX.get() {
+            replay.begin(&format!("e-{run}"), empty_script());
         }
-        let state = asking();
+        let state = replayed_state();
         assert!(replay.is_replayed("e-1", &state).await.unwrap());
-        let lost = replay.is_replayed("e-0", &state).await.unwrap_err();
-        assert!(lost.to_string().contains("256 runs"), "{lost}");
-        let plain = replay.is_replayed("e-x", &State::default()).await;
-        assert!(!plain.unwrap(), "a run like any other");
+        let error = replay.is_replayed("e-0", &state).await.unwrap_err();
+        assert!(error.to_string().contains("256 runs"), "{error}");
+        let is_replayed = replay.is_replayed("e-x", &State::default()).await;
+        assert!(!is_replayed.unwrap(), "a run without a script is replayed");
+    }
+
+    #[test]
+    fn run_that_makes_calls_is_not_evicted_by_newer_runs() {
+        let replay = Replay::new(ScriptedByState);
+        replay.begin("e-active", empty_script());
+        for run in 0..RUNS_MAX.get() {
+            replay.begin(&format!("e-{run}"), empty_script());
+            replay.next_recording("e-active", "a", Kind::Model);
+        }
+        assert!(replay.end("e-active").is_some());
+        assert!(replay.end("e-0").is_none());
     }
 
     #[test]
     fn differences_are_recorded_only_if_enabled() {
-        for keep in [false, true] {
-            let replay = Replay::new(ScriptedByState).with_recorded_differences(keep);
+        for record in [false, true] {
+            let replay = Replay::new(ScriptedByState).with_recorded_differences(record);
             for _ in 0..3 {
                 let found = Difference::in_words("here".to_owned(), "a", "b");
                 assert!(replay.report(vec![found]).is_err());
             }
-            assert_eq!(replay.differences().len(), if keep { 3 } else { 0 });
+            assert_eq!(replay.differences().len(), if record { 3 } else { 0 });
         }
     }
 }

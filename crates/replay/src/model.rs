@@ -8,8 +8,8 @@ use retain_core::Json;
 use super::Replay;
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-/// Labels by which the plugin tells the model which run and agent send a request. Requests are
-/// compared without labels.
+/// Labels with which the plugin names the run and the agent of a request. The comparison of
+/// requests ignores labels.
 pub(super) const RUN_LABEL: &str = "retain_replay_run";
 pub(super) const AGENT_LABEL: &str = "retain_replay_agent";
 
@@ -18,7 +18,7 @@ pub(super) const AGENT_LABEL: &str = "retain_replay_agent";
 pub(super) struct ReplayModel {
     pub(super) name: String,
     pub(super) replay: Replay,
-    pub(super) otherwise: Option<Arc<dyn Model>>,
+    pub(super) fallback: Option<Arc<dyn Model>>,
 }
 
 impl Model for ReplayModel {
@@ -34,7 +34,7 @@ impl Model for ReplayModel {
                 .and_then(Json::as_str)
         };
         let (Some(run), Some(agent)) = (label(RUN_LABEL), label(AGENT_LABEL)) else {
-            return match &self.otherwise {
+            return match &self.fallback {
                 Some(model) => model.generate(request, stream),
                 None => failed_stream(format!(
                     "model {:?} does not exist; this run is not replayed from a recording",
@@ -49,13 +49,13 @@ impl Model for ReplayModel {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        let otherwise = self.otherwise.as_ref();
-        otherwise
+        let fallback = self.fallback.as_ref();
+        fallback
             .map(|model| model.capabilities())
             .unwrap_or_default()
     }
 }
 
-fn failed_stream(why: String) -> ModelStream {
-    Box::pin(stream::iter([Err(ModelError::new(why))]))
+fn failed_stream(error: String) -> ModelStream {
+    Box::pin(stream::iter([Err(ModelError::new(error))]))
 }

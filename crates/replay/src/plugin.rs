@@ -70,15 +70,17 @@ impl Plugin for ReplayPlugin {
         if !self.0.is_replayed(run, &ctx.readonly().state()).await? {
             return Ok(None);
         }
-        let (place, recording) = self.0.next_recording(run, ctx.agent_name(), Kind::Tool);
+        let (location, recording) = self.0.next_recording(run, ctx.agent_name(), Kind::Tool);
         let ours = call_json(tool.name().into(), args.clone());
         let Some(recording) = recording else {
-            return Ok(self.0.report_one(place, "no tool call", ours.to_string())?);
+            return Ok(self
+                .0
+                .report_one(location, "no tool call", ours.to_string())?);
         };
         let call = &recording["tool_call"];
         let recorded_args = call["args"].as_object().cloned().unwrap_or_default();
         let theirs = call_json(call["name"].clone(), recorded_args);
-        self.0.report(differences(&place, &theirs, &ours))?;
+        self.0.report(differences(&location, &theirs, &ours))?;
         let response = recording["tool_response"]["response"].clone();
         // The inner run of an `AgentTool` was not recorded: use its recorded result without running
         // it.
@@ -86,7 +88,7 @@ impl Plugin for ReplayPlugin {
             return Ok(Some(response));
         }
         if let (Some(id), Some(run)) = (ctx.function_call_id(), self.0.lock().by_id.get_mut(run)) {
-            run.running.insert(id.to_owned(), (place, response));
+            run.running.insert(id.to_owned(), (location, response));
         }
         Ok(None)
     }
@@ -103,7 +105,7 @@ impl Plugin for ReplayPlugin {
             Some(run) => run.running.remove(id),
             None => None,
         };
-        let Some((place, recorded)) = running else {
+        let Some((location, recorded)) = running else {
             return Ok(None);
         };
         if self.0.checks_results {
@@ -112,8 +114,8 @@ impl Plugin for ReplayPlugin {
                 Json::Object(_) => result.clone(),
                 plain => JsonMap::from([("result", plain.clone())]).into(),
             };
-            let place = format!("{place}, result");
-            self.0.report(differences(&place, &recorded, &ours))?;
+            let location = format!("{location}, result");
+            self.0.report(differences(&location, &recorded, &ours))?;
         }
         Ok((!recorded.is_null()).then_some(recorded))
     }

@@ -4,44 +4,44 @@ use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 
 use retain_runtime::LlmRequest;
 
-fn text(problem: impl ToString) -> String {
-    problem.to_string()
+fn error_text(error: impl ToString) -> String {
+    error.to_string()
 }
 
 /// Converts a request to the format of the recordings.
 pub(super) fn request_json(request: &LlmRequest) -> Result<Json, String> {
-    let contents = request.contents.iter().map(|content| snake(content));
+    let contents = request.contents.iter().map(|content| content_json(content));
     let contents = contents.collect::<Result<Vec<Json>, String>>()?;
-    let config = request.config.to_snake_json().map_err(text)?;
+    let config = request.config.to_snake_json().map_err(error_text)?;
     let mut map = JsonMap::from([("model", request.model.as_str())]);
     map.insert("contents", contents);
-    map.insert("config", Json::parse(&config).map_err(text)?);
+    map.insert("config", Json::parse(&config).map_err(error_text)?);
     if let Some(id) = &request.previous_interaction_id {
         map.insert("previous_interaction_id", id.as_str());
     }
     Ok(map.into())
 }
 
-fn snake(content: &Content) -> Result<Json, String> {
-    Json::parse(&content.to_snake_json().map_err(text)?).map_err(text)
+fn content_json(content: &Content) -> Result<Json, String> {
+    Json::parse(&content.to_snake_json().map_err(error_text)?).map_err(error_text)
 }
 
 /// Converts a recorded request to the spelling of `request_json`.
 pub(super) fn recorded_request(recorded: &Json) -> Result<Json, String> {
     let contents = recorded["contents"].as_array().unwrap_or_default().iter();
     let contents = contents.map(|content| {
-        let content = Content::from_json(&content.to_string()).map_err(text)?;
-        snake(&content)
+        let content = Content::from_json(&content.to_string()).map_err(error_text)?;
+        content_json(&content)
     });
     let contents = contents.collect::<Result<Vec<Json>, String>>()?;
     let config = match &recorded["config"] {
         Json::Null => GenerateContentConfig::default(),
-        config => GenerateContentConfig::from_json(&config.to_string()).map_err(text)?,
+        config => GenerateContentConfig::from_json(&config.to_string()).map_err(error_text)?,
     };
-    let config = config.to_snake_json().map_err(text)?;
+    let config = config.to_snake_json().map_err(error_text)?;
     let mut map = recorded.as_object().cloned().unwrap_or_default();
     map.insert("contents", contents);
-    map.insert("config", Json::parse(&config).map_err(text)?);
+    map.insert("config", Json::parse(&config).map_err(error_text)?);
     Ok(map.into())
 }
 
@@ -69,7 +69,7 @@ pub(super) fn comparable_request(mut request: Json) -> Json {
 }
 
 /// Normalizes the schema of a tool declaration, because its details differ between libraries. The
-/// model reads about the parameters in the description of the tool.
+/// description of the tool, which describes the parameters to the model, is compared.
 fn normalize_declaration(declaration: &mut JsonMap) {
     declaration.remove("response");
     declaration.remove("response_json_schema");
@@ -90,7 +90,7 @@ fn comparable_schema(schema: &Json) -> Json {
         }
         plain => return plain.clone(),
     };
-    let mut kept = JsonMap::default();
+    let mut comparable = JsonMap::default();
     for (key, value) in map.iter() {
         match (key, value) {
             ("title" | "default" | "description", _) => {}
@@ -98,12 +98,12 @@ fn comparable_schema(schema: &Json) -> Json {
             ("properties", Json::Object(properties)) => {
                 let properties = properties.iter();
                 let properties = properties.map(|(name, schema)| (name, comparable_schema(schema)));
-                kept.insert(key, properties.collect::<JsonMap>());
+                comparable.insert(key, properties.collect::<JsonMap>());
             }
             _ => {
-                kept.insert(key, comparable_schema(value));
+                comparable.insert(key, comparable_schema(value));
             }
         }
     }
-    kept.into()
+    comparable.into()
 }

@@ -1,4 +1,5 @@
-//! Artifacts: versioned files beside sessions, in memory, in a folder or in the session database.
+//! Artifacts: versioned files of a session or a user, in memory, in a folder or in the session
+//! database.
 
 pub use retain_core::{
     ArtifactError, ArtifactKey, ArtifactReference, ArtifactService, ArtifactVersion,

@@ -1,7 +1,7 @@
 //! Durable sessions, scoped state and long-term memory for AI agents, with the semantics of
 //! Google's Agent Development Kit (ADK).
 //!
-//! A session is an append-only log of events; state, history and everything else is a view of it.
+//! A session is an append-only log of events; state and history are views of it.
 //! An acknowledged event is never lost, changed or reordered.
 //!
 //! ```
@@ -30,7 +30,7 @@
 //! | store sessions, read them, rewind, fork, follow, export | [`session`] |
 //! | read and write state | [`state`] |
 //! | remember beyond one session | [`memory`] |
-//! | store files beside sessions | [`artifact`] |
+//! | store files that belong to a session or a user | [`artifact`] |
 //! | build agents, in Rust or from ADK's YAML | [`agent`] |
 //! | give agents tools, including those of MCP servers | [`tool`] |
 //! | call Gemini, OpenAI, Claude, Ollama or your own model | [`model`] |
@@ -49,7 +49,7 @@
 //! | `mcp` | tools of MCP servers |
 //! | `server` | the HTTP server |
 //! | `otel` | export of spans over OTLP |
-//! | `testing` | tests of the promises that stores keep; a clock and ids for tests |
+//! | `testing` | contract tests for stores; a clock and ids for tests |
 //! | `full` | all of these except `testing` |
 
 pub mod agent;

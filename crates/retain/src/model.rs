@@ -30,6 +30,6 @@ pub use retain_models::{
     UserCredentials,
 };
 pub use retain_runtime::{
-    LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSpec, ModelStream,
-    OfflineModel, SharedContent, StreamAggregator,
+    IntoModel, LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSpec,
+    ModelStream, OfflineModel, SharedContent, StreamAggregator,
 };

@@ -1,4 +1,4 @@
-//! The runner, which turns a message into stored events, and its configuration.
+//! The runner runs an agent for a message and stores the events. Also its configuration.
 
 pub use retain_runtime::{
     BlockingRun, CompactionConfig, CompactionError, EventSummarizer, HookResult,

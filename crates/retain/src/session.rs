@@ -5,12 +5,12 @@ mod database;
 
 pub use database::{DatabaseSessionService, SqlSessionService};
 pub use retain_core::{
-    Append, AppendReceipt, BoxError, CancellationToken, Conflict, CreateSession, EraseReceipt,
-    Event, EventActions, EventCompaction, EventStream, Events, ExportScope, GetSessionConfig,
-    IdSet, ImportReceipt, LimitKind, Limits, LineStream, ListCursor, ListSessions,
-    ListSessionsResponse, Origin, Result, Rewind, RunOptions, RunToken, RunUse, Session,
-    SessionError, SessionKey, SessionLog, SessionMeta, SessionService, SharedSession, Sweeper,
-    Window, apply_event_to_session,
+    Append, AppendReceipt, BoxError, CancellationToken, Conflict, CreateSession, EncodedSessions,
+    EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events, ExportScope,
+    GetSessionConfig, IdSet, ImportReceipt, LimitKind, Limits, LineStream, ListCursor,
+    ListSessions, ListSessionsResponse, Origin, PlainSessionLog, Result, Rewind, RunOptions,
+    RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta, SessionService,
+    SharedSession, Sweeper, Window, apply_event_to_session,
 };
 pub use retain_stores::InMemorySessionService;
 #[cfg(feature = "sqlite")]

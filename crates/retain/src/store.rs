@@ -1,8 +1,9 @@
 //! Stores: the traits that a database implements to hold sessions, memories, artifacts and API
 //! keys, the existing stores, and migration between them.
 //!
-//! To write your own, implement [`SessionStore`] and wrap it in a [`StoreSessionService`], which
-//! applies all the rules. `retain::testing` tests the promises that every store must keep.
+//! To write your own store, implement [`SessionStore`] and wrap it in a [`StoreSessionService`],
+//! which applies all the rules. `retain::testing` has the contract tests that every store must
+//! pass.
 
 /// The rules that every store applies in the same way.
 pub use retain_core::store_rules as rules;

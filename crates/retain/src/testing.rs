@@ -1,5 +1,5 @@
-//! For tests: scripted models. The feature `testing` adds tests of the promises that every store
-//! keeps, and a clock and ids that the test controls.
+//! Scripted models for tests. The feature `testing` adds the contract tests for stores, and a clock
+//! and ids that a test controls.
 
 pub use retain_runtime::{ScriptedModel, ScriptedReply};
 #[cfg(feature = "testing")]

@@ -1,5 +1,5 @@
-//! An artifact as a model gets it: media that models accept unchanged, else its text, else a line
-//! that describes it. Used by `load_artifacts` and by templates.
+//! Converts an artifact for a model: media that models accept stay unchanged, text files become
+//! text, and a line describes any other file. Used by `load_artifacts` and by templates.
 
 use retain_core::Part;
 
@@ -31,7 +31,7 @@ pub fn safe_part(mut part: Part, name: &str) -> Part {
     })
 }
 
-/// The line that replaces data that cannot be shown.
+/// Returns ADK's line for a file whose data models cannot read.
 pub(crate) fn describe_artifact(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
     let Some(data) = data else {
         return format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]");
@@ -51,14 +51,14 @@ pub(crate) fn normalize_mime_type(mime_type: &str) -> String {
 
 /// Whether models accept the type unchanged. SVG and XML images are read as text instead.
 pub(crate) fn is_media(mime_type: &str) -> bool {
-    const DRAWINGS: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
+    const TEXT_IMAGES: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
     let is_media = ["image/", "audio/", "video/"]
         .iter()
         .any(|kind| mime_type.starts_with(kind));
-    (is_media && !DRAWINGS.contains(&mime_type)) || mime_type == "application/pdf"
+    (is_media && !TEXT_IMAGES.contains(&mime_type)) || mime_type == "application/pdf"
 }
 
-/// Whether the data is text, by its media type or its name.
+/// Whether the data is text, according to its media type or its file extension.
 pub(crate) fn is_textual(mime_type: &str, name: &str) -> bool {
     const TYPES: [&str; 7] = [
         "application/csv",

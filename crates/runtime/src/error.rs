@@ -15,7 +15,8 @@ pub enum RunError {
     /// The session could not be read or written; see the cause for what to do.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The message is invalid. Nothing was stored. Correct it.
+    /// The message is invalid. Correct it. Nothing was stored, unless the message confirms a tool
+    /// call: the agent checks a confirmation after the message is stored.
     #[error("the message {reason}")]
     InvalidMessage {
         /// What is wrong with it.
@@ -137,7 +138,8 @@ impl RunError {
         }
     }
 
-    /// The message of the model, the tool or the callback itself, which is stored, as in ADK.
+    /// The message of the underlying error, without the name of the model, tool or agent. As in
+    /// ADK, the event of the failure stores this message.
     pub fn cause(&self) -> String {
         match self {
             RunError::Model { source, .. } => source.to_string(),
@@ -151,8 +153,8 @@ impl RunError {
     }
 }
 
-/// The kind of an error: the first identifier of its `Debug` output. For logs, which must not
-/// contain names or texts of users.
+/// The kind of an error: the first identifier of its `Debug` output. Logs record it instead of the
+/// message, because they must not contain names or texts of users.
 pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
     let written = format!("{error:?}");
     let name = written.split(|c: char| !c.is_ascii_alphanumeric()).next();

@@ -16,8 +16,8 @@ const RESTORED: &str = "__adk_internal_restored_event";
 
 /// Whether an event was imported: its calls are history and must not run.
 pub(crate) fn is_restored(event: &Event) -> bool {
-    let notes = event.response.custom_metadata.as_ref();
-    let mark = notes.and_then(|notes| notes.get(RESTORED));
+    let metadata = event.response.custom_metadata.as_ref();
+    let mark = metadata.and_then(|metadata| metadata.get(RESTORED));
     mark.is_some_and(|mark| mark.as_bool() != Some(false))
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     marked.chain(asking.filter_map(|call| call.id.as_deref()))
 }
 
-/// The calls of an event that wait.
+/// The calls of an event that wait for an answer.
 pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
     let ids: HashSet<&str> = waiting_ids(event).collect();
     let mut calls = event.function_calls();
@@ -77,14 +77,14 @@ pub(crate) fn opens_branch(call: &FunctionCall, event: &Event) -> bool {
 
 /// Whether a call of `author` among these events still waits for the user's answer.
 pub(crate) fn is_waiting(events: &[&Event], author: &str) -> bool {
-    let said = || events.iter().filter(|event| event.author == "user");
-    let answered: HashSet<&str> = said()
+    let user_events = || events.iter().filter(|event| event.author == "user");
+    let answered: HashSet<&str> = user_events()
         .flat_map(|event| event.function_responses())
         .filter_map(|response| response.id.as_deref())
         .collect();
     let is_open = |call: &&FunctionCall| {
         let id = call.id.as_deref().unwrap_or_default();
-        !answered.contains(id) && !said().any(|event| opens_branch(call, event))
+        !answered.contains(id) && !user_events().any(|event| opens_branch(call, event))
     };
     let own = events.iter().filter(|event| event.author == author);
     own.flat_map(|event| waiting_calls(event))

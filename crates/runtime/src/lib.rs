@@ -29,9 +29,9 @@ mod tools;
 
 pub use agents::{
     Agent, AgentCallbacks, BeforeModel, BeforeTool, BuiltInPlanner, FinishedCall, IncludeContents,
-    Instruction, IntoAgent, LlmAgent, LlmAgentBuilder, LoopAgent, LoopAgentBuilder, OutputSchema,
-    ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
-    ToolCall,
+    Instruction, InstructionProvider, IntoAgent, LlmAgent, LlmAgentBuilder, LoopAgent,
+    LoopAgentBuilder, OutputSchema, ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent,
+    SequentialAgentBuilder, ToolCall,
 };
 pub use artifact_parts::safe_part;
 pub use compaction::{
@@ -46,8 +46,8 @@ pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError, error_kind};
 pub use models::{
-    LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
-    ScriptedModel, ScriptedReply, StreamAggregator,
+    IntoModel, LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream,
+    OfflineModel, ScriptedModel, ScriptedReply, StreamAggregator,
 };
 pub use plugins::{HookResult, Plugin, ReadMessage, SaveFilesAsArtifactsPlugin};
 pub use runner::{
@@ -58,7 +58,7 @@ pub use telemetry::Telemetry;
 pub use template::{Template, TemplateError};
 pub use tools::{
     AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, LoadArtifactsTool,
-    ModelSideTool, PreloadMemoryTool, Tool, ToolConfirmation, ToolMap, ToolOutput, ToolSource,
-    Toolset, code_execution, exit_loop_tool, get_user_choice_tool, google_search,
-    load_artifacts_tool, load_memory_tool, preload_memory_tool, request_input_tool, url_context,
+    ModelSideTool, PreloadMemoryTool, Tool, ToolMap, ToolOutput, ToolSource, Toolset,
+    code_execution, exit_loop_tool, get_user_choice_tool, google_search, load_artifacts_tool,
+    load_memory_tool, preload_memory_tool, request_input_tool, url_context,
 };

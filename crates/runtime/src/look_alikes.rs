@@ -5,35 +5,36 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 /// How a character counts in the search for a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Looks {
+pub(crate) enum Glyph {
     /// An opening angle bracket.
     Bracket,
     /// A letter, as an ASCII capital if it resembles one.
     Letter(char),
-    /// May occur between the letters of a marker: blanks, slashes, lines, invisible characters.
-    Nothing,
+    /// May occur between the letters of a marker: blanks, slashes, dashes, invisible characters.
+    Ignored,
 }
 
-/// What a character looks like. A ligature gives several letters.
-pub(crate) fn looks(character: char) -> impl Iterator<Item = Looks> {
-    std::iter::once(character).nfkd().map(single_look)
+/// The glyphs that a character looks like. A ligature gives several.
+pub(crate) fn glyphs(character: char) -> impl Iterator<Item = Glyph> {
+    std::iter::once(character).nfkd().map(glyph)
 }
 
-fn single_look(character: char) -> Looks {
+fn glyph(character: char) -> Glyph {
     match character {
         '<' | '\u{ab}' | '\u{2c2}' | '\u{1438}' | '\u{2039}' | '\u{226a}' | '\u{276c}'
         | '\u{276e}' | '\u{2770}' | '\u{27e8}' | '\u{27ea}' | '\u{3008}' | '\u{300a}' => {
-            Looks::Bracket
+            Glyph::Bracket
         }
         '/' | '\\' | '\u{2044}' | '\u{2215}' | '\u{2571}' | '\u{27cb}' | '\u{29f5}'
-        | '\u{29f8}' => Looks::Nothing,
-        '_' | '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => Looks::Nothing,
-        it if it.is_whitespace() || is_invisible(it) || is_combining_mark(it) => Looks::Nothing,
-        it => Looks::Letter(to_look_alike_capital(it)),
+        | '\u{29f8}' => Glyph::Ignored,
+        '_' | '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => Glyph::Ignored,
+        it if it.is_whitespace() || is_invisible(it) || is_combining_mark(it) => Glyph::Ignored,
+        it => Glyph::Letter(to_look_alike_capital(it)),
     }
 }
 
-/// Maps letters that resemble one of `PAST_CONVERSATIONS` to it.
+/// Maps a character that resembles a letter of `PAST_CONVERSATIONS` to that letter, and any other
+/// to ASCII upper case.
 fn to_look_alike_capital(letter: char) -> char {
     match letter {
         'А' | 'а' | 'Α' | 'α' | 'Ꭺ' | 'ᴀ' => 'A',
@@ -71,11 +72,11 @@ mod tests {
     use super::*;
 
     fn letters(text: &str) -> String {
-        let looks = text.chars().flat_map(looks);
-        let letters = looks.filter_map(|it| match it {
-            Looks::Letter(letter) => Some(letter),
-            Looks::Bracket => Some('<'),
-            Looks::Nothing => None,
+        let glyphs = text.chars().flat_map(glyphs);
+        let letters = glyphs.filter_map(|it| match it {
+            Glyph::Letter(letter) => Some(letter),
+            Glyph::Bracket => Some('<'),
+            Glyph::Ignored => None,
         });
         letters.collect()
     }

@@ -2,7 +2,8 @@
 //!
 //! The runner calls plugins in the order of their registration, before an agent's own callbacks.
 //! The first answer wins, and the remaining plugins are skipped. A failing plugin fails the run
-//! with an error that names it.
+//! with an error that names it, except in `on_agent_error` and `on_run_error`, where the failure is
+//! logged.
 
 mod save_files;
 
@@ -28,7 +29,7 @@ use crate::{
 /// The result of a hook: its answer, or `None` to continue without one.
 pub type HookResult<T> = std::result::Result<Option<T>, BoxError>;
 
-/// Hooks around a run. By default each does nothing.
+/// Hooks around a run. By default each hook does nothing.
 #[async_trait]
 #[allow(
     unused_variables,
@@ -43,7 +44,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before the run. An answer ends it.
+    /// Called before the run. An answer is emitted, and the agent does not run.
     async fn before_run(&self, ctx: &InvocationContext) -> HookResult<Content> {
         Ok(None)
     }
@@ -64,7 +65,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called after an agent. An answer is added.
+    /// Called after an agent. An answer is emitted as another event.
     async fn after_agent(&self, ctx: &CallbackContext) -> HookResult<Content> {
         Ok(None)
     }
@@ -129,7 +130,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called when an agent failed. The hook cannot change that.
+    /// Called when an agent failed. The hook cannot replace the error.
     async fn on_agent_error(
         &self,
         ctx: &CallbackContext,
@@ -138,7 +139,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called when a run failed. The hook cannot change that.
+    /// Called when a run failed. The hook cannot replace the error.
     async fn on_run_error(
         &self,
         ctx: &InvocationContext,
@@ -231,7 +232,7 @@ pub(crate) fn plugin_error(
     }
 }
 
-/// Returns the result of a hook and turns a panic into an error.
+/// Returns the result of a hook. Converts a panic to an error.
 pub(crate) async fn catch_panic<T>(
     hook: impl Future<Output = std::result::Result<T, BoxError>>,
 ) -> std::result::Result<T, BoxError> {

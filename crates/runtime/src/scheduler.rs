@@ -1,15 +1,19 @@
 //! `Scheduler`: polls the tasks of one run, so that the same order of completions gives the same
 //! log.
 //!
-//! A task is one child of a parallel agent, or an agent that needs its own stack. Three rules make
-//! the order of events independent of threads, load and stores:
+//! A task is one child of a parallel agent, or an agent that needs its own stack. The concurrent
+//! tool calls of an agent are subtasks of its task. Three rules make the order of events independent
+//! of threads, load and stores:
 //!
 //! 1. A task that can continue without an outside completion (a model, a tool, a timer) continues
-//!    before the runner takes the next event. Tasks that continue together go in listed order.
+//!    before the runner takes the next event. Several such tasks continue in the order in which
+//!    they were started or woken.
 //! 2. Outside completions wait until the run is at rest: no task can continue and no event waits
 //!    to be stored. Then they enter one at a time, in their order of arrival.
 //! 3. While a task waits for a store, no other task continues, so the speed of a store has no
 //!    effect.
+//!
+//! A nested run has its own scheduler, which runs inside a task of the outermost one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,7 +39,7 @@ const EVENTS_BEFORE_ENTRY: usize = 100;
 type TaskId = u64;
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Stands for the runner where a task is expected.
+/// The id that stands for the runner, which is not a task.
 const RUNNER: TaskId = 0;
 
 /// The tasks of one run and the order in which they continue.
@@ -52,10 +56,17 @@ struct Tasks {
     woken: Vec<TaskId>,
     /// Tasks with an outside completion, in order of arrival.
     completed: VecDeque<TaskId>,
+    /// The number of completions that may enter in this poll. `None` means all of them.
+    entries_left: Option<usize>,
+    /// The poll of the outermost scheduler in which `entries_left` was set.
+    host_poll: Option<u64>,
+    /// The number of polls of tasks.
+    polls: u64,
     /// The task being polled, and by which thread: a wake from another thread comes from outside.
     polled: Option<(TaskId, ThreadId)>,
     /// The task that waits for a store, and its number of pending store calls.
     store_wait: Option<(TaskId, usize)>,
+    /// Whether a task has yielded the thread: no task is polled before the runner is polled again.
     must_yield: bool,
     /// Events that were stored since an outside completion last entered.
     events: usize,
@@ -63,10 +74,14 @@ struct Tasks {
 }
 
 struct Task {
-    /// `None` while it is polled.
+    /// `None` while it is polled, and for a subtask.
     future: Option<TaskFuture>,
     waker: Waker,
     queue: Queue,
+    /// The task that polls this subtask.
+    owner: Option<TaskId>,
+    /// Whether the owner may poll this subtask now.
+    may_continue: bool,
 }
 
 /// The queue that a task is in.
@@ -102,7 +117,7 @@ impl Scheduler {
         self: &Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, RunError> {
-        let _tasks = CancelAll(self);
+        let _tasks = CancelAllGuard(self);
         let mut first = pin!(self.start(future));
         poll_fn(|cx| {
             if let Poll::Ready(done) = first.as_mut().poll(cx) {
@@ -126,18 +141,55 @@ impl Scheduler {
     ) -> Result<T, RunError> {
         let (done, result) = oneshot::channel();
         let task = async move {
-            let ran = AssertUnwindSafe(future).catch_unwind().await;
+            let outcome = AssertUnwindSafe(future).catch_unwind().await;
             // A cancelled task has no receiver.
-            let _ = done.send(ran);
+            let _ = done.send(outcome);
         };
         // Tokio's cooperative budget would suspend a task at a place that depends on the load.
         let task = unconstrained(Box::pin(task.in_current_span()));
-        let _cancel = Cancel(self, self.lock().add(self, Box::pin(task)));
+        let id = self.lock().add(self, Some(Box::pin(task)), None);
+        let _cancel = CancelGuard(self, id);
         match result.await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             Err(_) => Err(RunError::Cancelled),
         }
+    }
+
+    /// Runs futures as subtasks of the current task, until all are done or the output of one is the
+    /// last that is wanted; then the others get one chance to finish without an outside completion.
+    /// Returns the outputs in the order of the futures, and the number of the last.
+    pub(crate) async fn join<F: Future>(
+        self: &Arc<Self>,
+        futures: impl IntoIterator<Item = F>,
+        is_last: impl Fn(&F::Output) -> bool,
+    ) -> (Vec<Option<F::Output>>, Option<usize>) {
+        let futures = futures.into_iter();
+        let mut subtasks: Vec<_> = futures.map(|future| Subtask::new(self, future)).collect();
+        let last = poll_fn(|cx| {
+            for (number, subtask) in subtasks.iter_mut().enumerate() {
+                if subtask.poll(self, cx).is_some_and(&is_last) {
+                    return Poll::Ready(Some(number));
+                }
+            }
+            match subtasks.iter().all(|subtask| subtask.output.is_some()) {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        });
+        let last = last.await;
+        if last.is_some() {
+            poll_fn(|cx| {
+                for subtask in &mut subtasks {
+                    subtask.continue_if_ready(self);
+                    subtask.poll(self, cx);
+                }
+                Poll::Ready(())
+            })
+            .await;
+        }
+        let outputs = subtasks.into_iter().map(|subtask| subtask.output);
+        (outputs.collect(), last)
     }
 
     /// Whether all tasks wait for the runner or for an outside completion.
@@ -146,19 +198,28 @@ impl Scheduler {
         !tasks.must_yield && tasks.store_wait.is_none() && tasks.ready.is_empty()
     }
 
-    /// Lets tasks continue that yielded their thread, now that the runner is polled again.
-    pub(crate) fn end_yield(&self) {
-        self.lock().must_yield = false;
+    /// Begins a poll of the runner: tasks that yielded their thread may continue. In a nested run,
+    /// a completion that arrives during a poll of `host` waits for the next poll, because a
+    /// completion of another task of `host` may have arrived earlier.
+    pub(crate) fn begin_poll(&self, host: Option<&Scheduler>) {
+        let host_poll = host.and_then(|host| host.lock().current_poll());
+        let mut tasks = self.lock();
+        tasks.must_yield = false;
+        if tasks.host_poll != host_poll {
+            tasks.host_poll = host_poll;
+            tasks.entries_left = host_poll.map(|_| tasks.completed.len());
+        }
     }
 
-    /// Lets the oldest outside completion enter. False if there is none.
+    /// Lets the oldest outside completion enter. Returns false if there is none.
     pub(crate) fn enter_completion(&self) -> bool {
         let mut tasks = self.lock();
         tasks.events = 0;
-        while let Some(id) = tasks.completed.pop_front() {
-            if let Some(task) = tasks.tasks.get_mut(&id)
-                && task.queue == Queue::Completed
-            {
+        while tasks.entries_left != Some(0)
+            && let Some(id) = tasks.completed.pop_front()
+        {
+            tasks.entries_left = tasks.entries_left.map(|left| left - 1);
+            if let Some(task) = tasks.tasks.get_mut(&id) {
                 task.queue = Queue::Ready;
                 tasks.ready.push_back(id);
                 return true;
@@ -167,7 +228,7 @@ impl Scheduler {
         false
     }
 
-    /// Lets an outside completion enter that has waited for too many events.
+    /// Lets the oldest outside completion enter if too many events were stored since the last one.
     pub(crate) fn enter_overdue(&self) -> bool {
         self.lock().events >= EVENTS_BEFORE_ENTRY && self.enter_completion()
     }
@@ -177,8 +238,8 @@ impl Scheduler {
         self.lock().events += 1;
     }
 
-    /// Answers a task on behalf of the runner: the task continues at once, as nothing outside has
-    /// completed.
+    /// Calls `answer`, which wakes a task on behalf of the runner. The task continues at once,
+    /// because this is not an outside completion.
     pub(crate) fn answer(&self, answer: impl FnOnce()) {
         self.lock().polled = Some((RUNNER, thread::current().id()));
         answer();
@@ -195,7 +256,7 @@ impl Scheduler {
     /// Lets earlier outside completions enter, in their order.
     pub(crate) async fn after_completions(&self) {
         let must_wait = self.lock().has_earlier_completions();
-        // Once: tasks that wait here must not wait for one another.
+        // Yield only once: tasks that wait here must not wait for one another.
         if must_wait {
             self.yield_until_rest().await;
         }
@@ -217,7 +278,7 @@ impl Scheduler {
         .await;
     }
 
-    /// The next task to poll. None if no task can continue, or if one has yielded the thread.
+    /// The next task to poll; `None` if no task can continue, or if one has yielded the thread.
     fn next_ready(&self, cx: &mut Context<'_>) -> Option<(TaskId, TaskFuture, Waker)> {
         let mut tasks = self.lock();
         if !tasks
@@ -239,18 +300,22 @@ impl Scheduler {
                     tasks.ready.remove(place)?
                 }
             };
-            if let Some(task) = tasks.tasks.get_mut(&id)
+            let Some(owner) = tasks.let_continue(id) else {
+                continue;
+            };
+            if let Some(task) = tasks.tasks.get_mut(&owner)
                 && let Some(future) = task.future.take()
             {
-                task.queue = Queue::None;
                 let waker = task.waker.clone();
-                tasks.polled = Some((id, thread::current().id()));
-                return Some((id, future, waker));
+                tasks.polled = Some((owner, thread::current().id()));
+                tasks.polls += 1;
+                return Some((owner, future, waker));
             }
         }
     }
 
-    /// Ends a poll. Returns the future of a task that is done or cancelled, to be dropped unlocked.
+    /// Ends a poll. Returns the future of a task that is done or cancelled, so that the caller
+    /// drops it without holding the lock.
     fn finish_poll(&self, id: TaskId, future: TaskFuture, is_done: bool) -> Option<TaskFuture> {
         let mut tasks = self.lock();
         tasks.end_poll();
@@ -271,7 +336,13 @@ impl Scheduler {
 }
 
 impl Tasks {
-    fn add(&mut self, scheduler: &Arc<Scheduler>, future: TaskFuture) -> TaskId {
+    /// Adds a task or a subtask, which can continue. The owner polls a subtask in its own poll.
+    fn add(
+        &mut self,
+        scheduler: &Arc<Scheduler>,
+        future: Option<TaskFuture>,
+        owner: Option<TaskId>,
+    ) -> TaskId {
         self.last_id += 1;
         let id = self.last_id;
         let waker = TaskWaker {
@@ -279,19 +350,55 @@ impl Tasks {
             scheduler: Arc::downgrade(scheduler),
         };
         let task = Task {
-            future: Some(future),
+            future,
             waker: Arc::new(waker).into(),
-            queue: Queue::None,
+            queue: Queue::Ready,
+            owner,
+            may_continue: owner.is_some(),
         };
         self.tasks.insert(id, task);
-        self.wake(id);
+        match self.current() {
+            Some(_) => self.woken.push(id),
+            None => self.ready.push_back(id),
+        }
         id
+    }
+
+    /// Takes a task out of its queue. Returns the task to poll for it: the owner of a subtask.
+    fn let_continue(&mut self, id: TaskId) -> Option<TaskId> {
+        let task = self.tasks.get_mut(&id)?;
+        task.queue = Queue::None;
+        task.may_continue = true;
+        Some(task.owner.unwrap_or(id))
     }
 
     /// The task that this thread polls.
     fn current(&self) -> Option<TaskId> {
         let (id, thread) = self.polled?;
         (thread == thread::current().id()).then_some(id)
+    }
+
+    /// Makes a subtask current if it may continue. Returns its waker and the current task.
+    fn begin_subtask(&mut self, id: TaskId) -> Option<(Waker, (TaskId, ThreadId))> {
+        let polled = self.polled?;
+        if self.store_wait.is_some_and(|(waiting, _)| waiting != id) {
+            return None;
+        }
+        let task = self.tasks.get_mut(&id)?;
+        if !std::mem::take(&mut task.may_continue) {
+            return None;
+        }
+        if task.queue == Queue::Ready {
+            task.queue = Queue::None;
+            self.woken.retain(|woken| *woken != id);
+        }
+        self.polled = Some((id, polled.1));
+        Some((task.waker.clone(), polled))
+    }
+
+    /// The number of the poll in which this thread is. `None` outside the scheduler's tasks.
+    fn current_poll(&self) -> Option<u64> {
+        self.current().map(|_| self.polls)
     }
 
     /// Whether the current task comes after outside completions that have not entered.
@@ -304,7 +411,8 @@ impl Tasks {
         let current = self.current();
         let waits_for_store = self.store_wait.is_some_and(|(waiting, _)| waiting == id);
         let task = self.tasks.get_mut(&id)?;
-        match (task.queue, current) {
+        let queue = task.queue;
+        match (queue, current) {
             (Queue::Ready, _) | (Queue::Completed, None) if !waits_for_store => return None,
             (Queue::Ready, _) => return self.runner.clone(),
             (_, Some(current)) => {
@@ -319,11 +427,25 @@ impl Tasks {
             (_, None) => {
                 task.queue = Queue::Completed;
                 self.completed.push_back(id);
+                return self.runner.clone();
             }
+        }
+        if queue == Queue::Completed {
+            self.remove_completion(id);
         }
         match current {
             Some(_) => None,
             None => self.runner.clone(),
+        }
+    }
+
+    /// Removes the completion of a task that continues without it. A later one has its own place.
+    fn remove_completion(&mut self, id: TaskId) {
+        let place = self.completed.iter().position(|it| *it == id);
+        let Some(place) = place else { return };
+        self.completed.remove(place);
+        if let Some(left) = self.entries_left.filter(|left| place < *left) {
+            self.entries_left = Some(left - 1);
         }
     }
 
@@ -392,21 +514,74 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Cancels a task when its awaiter is dropped.
-struct Cancel<'a>(&'a Scheduler, TaskId);
+/// A future that a task polls together with others. Its outside completions have their own place in
+/// the order.
+struct Subtask<'a, F: Future> {
+    future: Option<Pin<Box<F>>>,
+    output: Option<F::Output>,
+    /// `None` outside the scheduler's tasks.
+    id: Option<CancelGuard<'a>>,
+}
 
-impl Drop for Cancel<'_> {
+impl<'a, F: Future> Subtask<'a, F> {
+    fn new(scheduler: &'a Arc<Scheduler>, future: F) -> Subtask<'a, F> {
+        let mut tasks = scheduler.lock();
+        let owner = tasks.current();
+        let id = owner.map(|owner| tasks.add(scheduler, None, Some(owner)));
+        Subtask {
+            future: Some(Box::pin(future)),
+            output: None,
+            id: id.map(|id| CancelGuard(scheduler, id)),
+        }
+    }
+
+    /// Polls the future if it may continue. Returns its output if it is done now.
+    fn poll(&mut self, scheduler: &Scheduler, cx: &mut Context<'_>) -> Option<&F::Output> {
+        let future = self.future.as_mut()?;
+        let polled = match &self.id {
+            None => future.as_mut().poll(cx),
+            Some(CancelGuard(_, id)) => {
+                let (waker, owner) = scheduler.lock().begin_subtask(*id)?;
+                let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+                scheduler.lock().polled = Some(owner);
+                polled
+            }
+        };
+        if let Poll::Ready(output) = polled {
+            (self.future, self.id) = (None, None);
+            self.output = Some(output);
+            return self.output.as_ref();
+        }
+        None
+    }
+
+    /// Lets the future continue if that needs no outside completion.
+    fn continue_if_ready(&self, scheduler: &Scheduler) {
+        if let Some(CancelGuard(_, id)) = self.id {
+            let mut tasks = scheduler.lock();
+            let task = tasks.tasks.get(&id);
+            if task.is_some_and(|task| task.queue == Queue::Ready) {
+                tasks.let_continue(id);
+            }
+        }
+    }
+}
+
+/// Cancels a task when its awaiter is dropped.
+struct CancelGuard<'a>(&'a Scheduler, TaskId);
+
+impl Drop for CancelGuard<'_> {
     fn drop(&mut self) {
-        // The guard ends first: dropping an agent may cancel the agents below it.
+        // Release the lock before dropping the task, which may cancel the agents below it.
         let task = self.0.lock().tasks.remove(&self.1);
         drop(task);
     }
 }
 
-/// Cancels all tasks, which would otherwise keep their own run alive.
-struct CancelAll<'a>(&'a Scheduler);
+/// Cancels all tasks when it is dropped. Otherwise they would keep their own run alive.
+struct CancelAllGuard<'a>(&'a Scheduler);
 
-impl Drop for CancelAll<'_> {
+impl Drop for CancelAllGuard<'_> {
     fn drop(&mut self) {
         let tasks = std::mem::take(&mut *self.0.lock());
         drop(tasks);

@@ -18,7 +18,7 @@ pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     normalize(&schema)
 }
 
-/// Keywords whose values are user data, and not schemas.
+/// Keywords whose values are data rather than schemas.
 const DATA: [&str; 5] = ["default", "enum", "const", "example", "examples"];
 
 /// Keywords whose values map names to schemas.
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
 
     #[derive(schemars::JsonSchema)]
-    #[allow(dead_code, reason = "it has a schema")]
-    struct Place {
+    #[allow(dead_code, reason = "only its schema is used")]
+    struct SearchArea {
         /// Where to look.
         city: Option<String>,
         radius: f64,
@@ -114,6 +114,6 @@ mod tests {
             },
             "required": ["radius", "days"],
         });
-        assert_eq!(json_schema_of::<Place>(), Json::from(expected));
+        assert_eq!(json_schema_of::<SearchArea>(), Json::from(expected));
     }
 }

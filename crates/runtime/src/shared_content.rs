@@ -22,7 +22,7 @@ pub struct SharedContent(Source);
 #[derive(Clone)]
 enum Source {
     Own(Arc<Content>),
-    /// The event is known to have a content.
+    /// An event that has a content.
     Event(Arc<Event>),
 }
 

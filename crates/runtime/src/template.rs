@@ -83,7 +83,10 @@ pub enum TemplateError {
         reason: String,
     },
     /// The artifact does not exist.
-    #[error("{placeholder} in the instruction: there is no artifact `{name}`")]
+    #[error(
+        "{placeholder} in the instruction: artifact `{name}` not found; save it before the run, or \
+         write the name with `?` to make it optional"
+    )]
     MissingArtifact {
         /// The file name.
         name: String,
@@ -159,7 +162,7 @@ fn braced_ranges(text: &str) -> Vec<(usize, usize)> {
         let run = bytes[from..].iter().take_while(|byte| **byte == brace);
         from + run.count()
     };
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     let mut at = 0;
     while let Some(next) = text[at..].find('{') {
         let start = at + next;
@@ -173,10 +176,10 @@ fn braced_ranges(text: &str) -> Vec<(usize, usize)> {
         };
         at = run_end(name + length, b'}');
         if at > name + length {
-            found.push((start, at));
+            ranges.push((start, at));
         }
     }
-    found
+    ranges
 }
 
 impl Placeholder {
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_value_is_named_as_in_the_template() {
+    fn error_quotes_the_placeholder_of_a_missing_value() {
         let error = render("Hi {{ user:x }}").unwrap_err();
         let expected = TemplateError::MissingKey {
             key: "user:x".into(),

@@ -1,4 +1,4 @@
-//! The apps: agents by name, each with one runner.
+//! The apps: named agents, each with one runner.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use std::{
 use futures_util::{FutureExt as _, future::join_all};
 use retain_core::SessionKey;
 use retain_runtime::{
-    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner, Telemetry,
-    error_kind,
+    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, IntoAgent, Plugin, Runner,
+    Telemetry, error_kind,
 };
 use tokio::time::{sleep, timeout};
 
@@ -22,11 +22,11 @@ use crate::{
     services::{Server, Services},
 };
 
-/// Why an app is unavailable, by what a caller can do next.
+/// The error of an app that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
-    /// The app does not exist. Ask for the list.
+    /// The app does not exist.
     #[error("app {app:?} not found; available apps: {known}")]
     NotFound {
         /// The requested app.
@@ -34,14 +34,14 @@ pub enum AppError {
         /// The existing apps.
         known: String,
     },
-    /// Its configuration is invalid. Correct the named file.
+    /// The app's configuration is invalid. The error names the file to correct.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its agent is invalid.
+    /// The app's agent is invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Reading it was interrupted. Try again.
-    #[error("app {app:?} failed to load: {reason}")]
+    /// Loading the app, or listing the apps, was interrupted. Try again.
+    #[error("{} failed to load: {reason}", load_subject(.app))]
     BrokenOff {
         /// The requested app; empty for the list.
         app: String,
@@ -50,11 +50,20 @@ pub enum AppError {
     },
 }
 
-/// The served apps: those of a folder and those of the program.
+/// What failed to load: an app, or the list of apps if the name is empty.
+fn load_subject(app: &str) -> String {
+    match app {
+        "" => "the list of apps".to_owned(),
+        app => format!("app {app:?}"),
+    }
+}
+
+/// The served apps: agents from a folder and agents built in code.
 pub struct Apps {
     services: Services,
     dir: Option<AgentsDir>,
-    given: BTreeMap<String, Arc<dyn Agent>>,
+    /// The agents built in code.
+    agents: BTreeMap<String, Arc<dyn Agent>>,
     plugins: Vec<Arc<dyn Plugin>>,
     telemetry: Telemetry,
     ingests_turns: bool,
@@ -63,39 +72,40 @@ pub struct Apps {
     runs: Runs,
     default_app: Option<String>,
     dev: Option<Dev>,
-    /// The only app to serve, if the given folder is itself an app; its sibling folders are ignored.
+    /// The only app of `dir` to serve: set if the configured folder is an app and not a folder of
+    /// apps.
     only: Option<String>,
     is_resumable: bool,
     max_llm_calls: Option<Option<u32>>,
     runners: Mutex<Runners>,
 }
 
-/// The runners.
+/// The runners of all apps.
 #[derive(Debug, Default)]
 struct Runners {
     by_app: BTreeMap<String, Runner>,
-    /// Runners whose app was reloaded. Their runs continue, and a request may be about to start
-    /// one.
+    /// Runners of earlier versions of reloaded apps. Their runs continue, and a request that
+    /// already holds one may still start a run.
     replaced: Vec<Runner>,
 }
 
-/// Timeout for ingestion and for closing toolsets at shutdown. An unresponsive store must not keep
-/// the process alive.
-const CLOSING: Duration = Duration::from_secs(60);
+/// Timeout for ingestion and for closing toolsets at shutdown, so that an unresponsive store does
+/// not keep the process alive.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of idle replaced runners.
-const REPLACED_KEPT: usize = 16;
+/// Maximum number of replaced runners. Beyond it, idle ones are dropped.
+const REPLACED_MAX: usize = 16;
 
 impl Runners {
-    /// Replace a runner. The old one is kept while it is busy.
+    /// Replace a runner. The old one is kept at least until it is idle.
     fn replace(&mut self, app: &str, runner: Runner) {
         self.replaced
             .extend(self.by_app.insert(app.to_owned(), runner));
-        let mut spare = self.replaced.len().saturating_sub(REPLACED_KEPT);
+        let mut spare = self.replaced.len().saturating_sub(REPLACED_MAX);
         self.replaced.retain(|runner| {
-            let goes = spare > 0 && is_idle(runner);
-            spare -= usize::from(goes);
-            !goes
+            let is_dropped = spare > 0 && is_idle(runner);
+            spare -= usize::from(is_dropped);
+            !is_dropped
         });
     }
 
@@ -123,7 +133,7 @@ async fn close(runner: &Runner) {
 impl fmt::Debug for Apps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Apps");
-        shown.field("dir", &self.dir).field("given", &self.given);
+        shown.field("dir", &self.dir).field("agents", &self.agents);
         shown.finish_non_exhaustive()
     }
 }
@@ -134,7 +144,7 @@ impl Apps {
         Apps {
             services,
             dir: None,
-            given: BTreeMap::new(),
+            agents: BTreeMap::new(),
             plugins: Vec::new(),
             telemetry: Telemetry::from_env(),
             ingests_turns: false,
@@ -162,20 +172,20 @@ impl Apps {
         if !path.join("root_agent.yaml").is_file() {
             return Ok(self.with_dir(AgentsDir::open(path, registry)?));
         }
-        // `.` has a name too.
-        let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let name = whole.file_name().and_then(|name| name.to_str());
+        // Resolve `.`, which has no file name.
+        let folder = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let name = folder.file_name().and_then(|name| name.to_str());
         let name = name.unwrap_or_default().to_owned();
-        let folder = whole.parent().unwrap_or(&whole);
-        let mut apps = self.with_dir(AgentsDir::open(folder, registry)?);
+        let parent = folder.parent().unwrap_or(&folder);
+        let mut apps = self.with_dir(AgentsDir::open(parent, registry)?);
         apps.only = Some(name.clone());
         apps.default_app.get_or_insert(name);
         Ok(apps)
     }
 
     /// Serve `agent`, built in code, as `app`.
-    pub fn with_agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
-        self.given.insert(app.into(), agent);
+    pub fn with_agent(mut self, app: impl Into<String>, agent: impl IntoAgent) -> Apps {
+        self.agents.insert(app.into(), agent.into_agent());
         self
     }
 
@@ -211,17 +221,17 @@ impl Apps {
         let dir = self.dir.as_ref()?;
         let is_name = !app.is_empty() && app.chars().all(is_word);
         let is_served = self.only.as_ref().is_none_or(|only| only == app);
-        let is_of_folder = is_name && is_served && !self.given.contains_key(app);
+        let is_of_folder = is_name && is_served && !self.agents.contains_key(app);
         is_of_folder.then(|| dir.root().join(app))
     }
 
-    /// Set whether each run is ingested into memory.
+    /// Set whether the events of each run are ingested into memory when it ends.
     pub fn with_ingest_after_turns(mut self, ingest: bool) -> Apps {
         self.ingests_turns = ingest;
         self
     }
 
-    /// Set whether changed files are reloaded when an app is used.
+    /// Set whether an app is reloaded on its next use after its files changed.
     pub fn with_reload_agents(mut self, reload: bool) -> Apps {
         self.reloads = reload;
         self
@@ -258,25 +268,25 @@ impl Apps {
         &self.runs
     }
 
-    /// Wait up to `patience` until runs without a client are stored as interrupted, and up to a
-    /// minute for ingestion.
+    /// Wait up to `patience` until interrupted runs are stored as such, and then up to a minute
+    /// until ingestion has ended and toolsets are closed.
     pub async fn close(&self, patience: Duration) {
         let runners = self.runners().all();
-        let sealed = async {
+        let recorded = async {
             while runners.iter().any(|runner| runner.unfinished() > 0) {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        if timeout(patience, sealed).await.is_err() {
-            tracing::warn!("failed to record a run as interrupted in time; its lease will expire");
+        if timeout(patience, recorded).await.is_err() {
+            tracing::warn!("timed out storing runs as interrupted; their leases will expire");
         }
         let closed = join_all(runners.iter().map(close));
-        if timeout(CLOSING, closed).await.is_err() {
-            tracing::warn!("runners did not close in time");
+        if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+            tracing::warn!("timed out ingesting events and closing toolsets");
         }
     }
 
-    /// Set the default app: paths that start with `/users/` belong to it.
+    /// Set the default app, for requests that name none, such as paths that start with `/users/`.
     pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
         self.default_app = Some(app.into());
         self
@@ -289,7 +299,7 @@ impl Apps {
 
     /// The sorted names of all apps. Reads the folder.
     pub fn names(&self) -> Result<Vec<String>, AppError> {
-        let mut names: Vec<String> = self.given.keys().cloned().collect();
+        let mut names: Vec<String> = self.agents.keys().cloned().collect();
         if let Some(dir) = &self.dir {
             let is_served = |app: &String| self.only.as_ref().is_none_or(|only| only == app);
             names.extend(dir.apps()?.into_iter().filter(is_served));
@@ -308,44 +318,45 @@ impl Apps {
         if let Some(runner) = self.runner_for(&self.runners(), app, &agent) {
             return Ok(runner);
         }
-        let made = self.make_runner(app, Arc::clone(&agent))?;
-        Ok(self.adopt(app, &agent, made))
+        let runner = self.make_runner(app, Arc::clone(&agent))?;
+        Ok(self.store_runner(app, &agent, runner))
     }
 
-    /// Store a new runner, unless another request stored one first; return the stored one.
-    fn adopt(&self, app: &str, agent: &Arc<dyn Agent>, made: Runner) -> Runner {
+    /// Store a new runner unless another request stored one first, and return the stored one.
+    fn store_runner(&self, app: &str, agent: &Arc<dyn Agent>, new: Runner) -> Runner {
         let mut runners = self.runners();
         if let Some(runner) = self.runner_for(&runners, app, agent) {
             return runner;
         }
-        runners.replace(app, made.clone());
-        made
+        runners.replace(app, new.clone());
+        new
     }
 
-    /// The existing runner, if it fits this agent; without reloading, any fits.
+    /// The existing runner of an app, if it runs this agent. Without reloading, the agent never
+    /// changes.
     fn runner_for(&self, runners: &Runners, app: &str, agent: &Arc<dyn Agent>) -> Option<Runner> {
         let runner = runners.by_app.get(app)?;
-        let is_good = !self.reloads || Arc::ptr_eq(runner.agent(), agent);
-        is_good.then(|| runner.clone())
+        let is_current = !self.reloads || Arc::ptr_eq(runner.agent(), agent);
+        is_current.then(|| runner.clone())
     }
 
-    /// Drop the cached state of a deleted session.
-    pub(crate) fn forget_session(&self, session: &SessionKey) {
+    /// Delete the recorded traces of a deleted session.
+    pub(crate) fn delete_traces_of_session(&self, session: &SessionKey) {
         if let Some(dev) = &self.dev {
-            dev.traces().forget_session(session);
+            dev.traces().delete_session(session);
         }
     }
 
-    /// Drop the cached state of an erased user.
-    pub(crate) fn forget_user(&self, app: &str, user: &str) {
+    /// Delete the recorded traces of an erased user.
+    pub(crate) fn delete_traces_of_user(&self, app: &str, user: &str) {
         if let Some(dev) = &self.dev {
-            dev.traces().forget_user(app, user);
+            dev.traces().delete_user(app, user);
         }
     }
 
-    /// The runner of an app, if no file must be read.
+    /// The runner of an app, if it can be returned without reading files.
     fn ready_runner(&self, app: &str) -> Option<Runner> {
-        let reads = self.reloads && !self.given.contains_key(app);
+        let reads = self.reloads && !self.agents.contains_key(app);
         match reads {
             true => None,
             false => self.runners().by_app.get(app).cloned(),
@@ -353,7 +364,7 @@ impl Apps {
     }
 
     fn agent_of(&self, app: &str) -> Result<Arc<dyn Agent>, AppError> {
-        if let Some(agent) = self.given.get(app) {
+        if let Some(agent) = self.agents.get(app) {
             return Ok(Arc::clone(agent));
         }
         let known = self.names()?;
@@ -400,7 +411,7 @@ impl Apps {
 }
 
 impl Server {
-    /// The runner of an app. Files are read off the executor.
+    /// The runner of an app. Files are read on a blocking thread.
     pub(crate) async fn runner(self: &Arc<Self>, app: &str) -> Result<Runner, AppError> {
         if let Some(runner) = self.apps.ready_runner(app) {
             return Ok(runner);
@@ -443,17 +454,17 @@ mod tests {
             long_term_memory: None,
             artifacts: Arc::new(InMemoryArtifactService::new()),
         };
-        Apps::new(services).with_agent("desk", Arc::new(agent.build().unwrap()))
+        Apps::new(services).with_agent("desk", agent.build().unwrap())
     }
 
     #[test]
     fn concurrent_first_requests_share_one_runner() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
-        // Both found none, and each created one.
+        // Two requests found no runner, and each created one.
         let make = |_| apps.make_runner("desk", Arc::clone(&agent)).unwrap();
-        for made in [1, 2].map(make) {
-            apps.adopt("desk", &agent, made);
+        for runner in [1, 2].map(make) {
+            apps.store_runner("desk", &agent, runner);
         }
         assert_eq!(apps.runners().all().len(), 1);
     }
@@ -462,11 +473,11 @@ mod tests {
     fn number_of_replaced_runners_is_limited() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
-        for made in 1..=2 * REPLACED_KEPT {
+        for count in 1..=2 * REPLACED_MAX {
             let runner = apps.make_runner("desk", Arc::clone(&agent)).unwrap();
             apps.runners().replace("desk", runner);
             let kept = apps.runners().all().len();
-            assert_eq!(kept, made.min(REPLACED_KEPT + 1));
+            assert_eq!(kept, count.min(REPLACED_MAX + 1));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Log failures: the kind at error level, the details at debug level.
 //!
-//! Errors of models and tools may quote users, and session keys name users. Only the store's errors
-//! are safe: they name files and disks, which the operator needs.
+//! Errors of models and tools may quote users, and session keys name users. Errors of a store are
+//! logged in full: they name only files and disks, which the operator needs to know.
 
 use std::{error::Error, iter::successors};
 
@@ -28,9 +28,9 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// Find the store's error in a failure of sessions, artifacts or a memory service.
+/// Find the store's error among the causes of an error.
 fn find_store_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    // A run's error is transparent: it shows the text of these.
+    // `RunError` is transparent: its `source` skips the wrapped error.
     let error: &(dyn Error + 'static) = match error.downcast_ref::<RunError>() {
         Some(RunError::Session(error)) => error,
         Some(RunError::Memory(error)) => error,
@@ -60,33 +60,36 @@ mod tests {
     }
 
     #[test]
-    fn only_store_errors_are_shown_even_if_wrapped() {
+    fn only_store_errors_are_found_even_if_wrapped() {
         let sessions = || SessionError::Store {
             store: "sqlite",
             operation: "read",
             source: BoxError::from("the disk is on fire"),
         };
-        let words = Some("sqlite failed to read: the disk is on fire".to_owned());
-        assert_eq!(store_error_text(&sessions()), words);
-        assert_eq!(store_error_text(&RunError::Session(sessions())), words);
-        assert_eq!(store_error_text(&MemoryError::backend(sessions())), words);
+        let expected = Some("sqlite failed to read: the disk is on fire".to_owned());
+        assert_eq!(store_error_text(&sessions()), expected);
+        assert_eq!(store_error_text(&RunError::Session(sessions())), expected);
+        assert_eq!(
+            store_error_text(&MemoryError::backend(sessions())),
+            expected
+        );
         let of_run = RunError::Memory(MemoryError::backend(sessions()));
-        assert_eq!(store_error_text(&of_run), words);
+        assert_eq!(store_error_text(&of_run), expected);
         let artifacts = ArtifactError::Store {
             store: "file",
             operation: "save",
             source: BoxError::from("no such device"),
         };
-        let words = Some("file failed to save: no such device".to_owned());
-        assert_eq!(store_error_text(&artifacts), words);
+        let expected = Some("file failed to save: no such device".to_owned());
+        assert_eq!(store_error_text(&artifacts), expected);
         // An embedder may quote its input.
         let embedder = MemoryError::backend("cannot embed: Grete's IBAN");
         assert_eq!(store_error_text(&embedder), None);
-        let damaged = ArtifactError::Corrupt {
+        let corrupt = ArtifactError::Corrupt {
             address: "shop/ada/s1/note.txt".to_owned(),
             version: 1,
             source: BoxError::from("no"),
         };
-        assert_eq!(store_error_text(&damaged), None);
+        assert_eq!(store_error_text(&corrupt), None);
     }
 }

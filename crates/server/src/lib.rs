@@ -1,11 +1,11 @@
-//! Retain's HTTP server. It does not name a database: the program passes the services.
+//! Retain's HTTP server. It depends on no database: the program passes the services.
 //!
 //! ```text
 //! request → guard/ (authentication, origin, limits) → adk/ | api/ | ops.rs → services, Runner
 //! ```
 //!
-//! [`Server`] has what all requests share; [`Server::router`] combines the APIs, and [`serve`]
-//! listens.
+//! [`Server`] holds the state that all requests share; [`Server::router`] combines the APIs, and
+//! [`serve`] listens.
 
 mod adk;
 mod api;

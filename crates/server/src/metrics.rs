@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// Upper bounds of the histogram's buckets, in microseconds and as text.
+/// Upper bounds of the histogram's buckets: in microseconds, and in seconds as the label's text.
 const RANGES: [(u64, &str); 12] = [
     (500, "0.0005"),
     (1_000, "0.001"),
@@ -40,17 +40,17 @@ type SeriesKey = (&'static str, String, u16);
 /// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    answers: RwLock<BTreeMap<SeriesKey, Arc<Series>>>,
+    responses: RwLock<BTreeMap<SeriesKey, Arc<Series>>>,
     streams: Arc<AtomicI64>,
     connections: Arc<AtomicI64>,
 }
 
-/// Counts one item until it is dropped.
+/// Counts one stream or connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(Arc<AtomicI64>);
 
 impl GaugeGuard {
-    fn one(count: &Arc<AtomicI64>) -> GaugeGuard {
+    fn new(count: &Arc<AtomicI64>) -> GaugeGuard {
         count.fetch_add(1, Ordering::Relaxed);
         GaugeGuard(Arc::clone(count))
     }
@@ -63,7 +63,14 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+    /// Count a response and the time until its headers.
+    pub(crate) fn record_response(
+        &self,
+        method: &'static str,
+        route: &str,
+        status: u16,
+        took: Duration,
+    ) {
         let series = self.series(method, route, status);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         if let Some(range) = RANGES.iter().position(|(end, _)| micros <= *end) {
@@ -75,59 +82,68 @@ impl Metrics {
 
     fn series(&self, method: &'static str, route: &str, status: u16) -> Arc<Series> {
         let name = (method, route.to_owned(), status);
-        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(series) = answers.get(&name) {
+        let responses = self
+            .responses
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = responses.get(&name) {
             return Arc::clone(series);
         }
-        drop(answers);
-        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(answers.entry(name).or_default())
+        drop(responses);
+        let mut responses = self
+            .responses
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(responses.entry(name).or_default())
     }
 
     /// Count an open stream until the result is dropped.
     pub(crate) fn stream(&self) -> GaugeGuard {
-        GaugeGuard::one(&self.streams)
+        GaugeGuard::new(&self.streams)
     }
 
     /// Count a connection until the result is dropped.
     pub(crate) fn connection(&self) -> GaugeGuard {
-        GaugeGuard::one(&self.connections)
+        GaugeGuard::new(&self.connections)
     }
 
-    /// Write all counters as text, including external ones.
+    /// Write all metrics as text. `others` are further ones: name, type, help and value.
     pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
         let mut text = String::new();
-        let now = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
+        let current = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
         let streams = ("retain_streams_active", "gauge", "Open event streams.");
         let connections = ("retain_connections_active", "gauge", "Open connections.");
         let own = [
-            (streams.0, streams.1, streams.2, now(&self.streams)),
+            (streams.0, streams.1, streams.2, current(&self.streams)),
             (
                 connections.0,
                 connections.1,
                 connections.2,
-                now(&self.connections),
+                current(&self.connections),
             ),
         ];
         for (name, kind, help, value) in own.iter().chain(others) {
-            head(&mut text, name, kind, help);
+            write_header(&mut text, name, kind, help);
             // Writing to a string does not fail.
             let _ = writeln!(text, "{name} {value}");
         }
-        self.write_answers(&mut text);
+        self.write_responses(&mut text);
         text
     }
 
-    fn write_answers(&self, text: &mut String) {
-        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+    fn write_responses(&self, text: &mut String) {
+        let responses = self
+            .responses
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let name = "retain_http_request_seconds";
-        head(
+        write_header(
             text,
             name,
             "histogram",
             "Time until the response headers, by route and status.",
         );
-        for ((method, route, status), series) in answers.iter() {
+        for ((method, route, status), series) in responses.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
             let mut so_far = 0;
             for (range, (_, end)) in series.ranges.iter().zip(RANGES) {
@@ -141,13 +157,13 @@ impl Metrics {
             let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
         }
         let name = "retain_http_requests_total";
-        head(
+        write_header(
             text,
             name,
             "counter",
             "Responses sent, by route and status.",
         );
-        for ((method, route, status), series) in answers.iter() {
+        for ((method, route, status), series) in responses.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
             let count = series.count.load(Ordering::Relaxed);
             let _ = writeln!(text, "{name}{{{labels}}} {count}");
@@ -155,7 +171,7 @@ impl Metrics {
     }
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
@@ -168,7 +184,7 @@ mod tests {
         let metrics = Metrics::default();
         for micros in [400, 500, 501, 200_000_000] {
             let took = Duration::from_micros(micros);
-            metrics.answered("GET", "/a/{b}", 200, took);
+            metrics.record_response("GET", "/a/{b}", 200, took);
         }
         let stream = metrics.stream();
         let text = metrics.text(&[("retain_x_total", "counter", "Xs.", 7)]);

@@ -32,17 +32,18 @@ pub enum Access {
     /// Requires the scope. App and user are in the body or query, and the handler calls
     /// `Caller::check_owner`.
     Body(Scope),
-    /// Requires the scope, whatever user the key is bound to: the response contains no user data. A
-    /// key bound to an app must match `{app}` of the path, if there is one.
+    /// Requires the scope, whatever user the key is bound to, because the response contains no user
+    /// data. A key bound to an app must match `{app}` of the path, if there is one.
     Anybody(Scope),
 }
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RouteInfo {
     /// The method.
     pub method: Method,
-    /// The path, with names in braces.
+    /// The path pattern, with parameters in braces.
     pub path: &'static str,
     /// Its access rule.
     pub access: Access,
@@ -120,7 +121,8 @@ async fn check_access(
     if caller.is_unauthenticated() && access != Access::Public {
         return unauthorized(
             request.uri().path(),
-            "authentication required: send Authorization: Bearer …",
+            "authentication required: send an API key as `Authorization: Bearer KEY` or \
+             `x-api-key: KEY`",
         );
     }
     let checked = match access {

@@ -19,14 +19,14 @@ use tokio::{
 
 use crate::{guard::Guards, services::Server, shutdown::Phase, timed_socket::TimedSocket};
 
-/// How long interrupted streams have to send their last frame.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to wait until interrupted streams have sent their last frame.
+const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long interrupted runs have to be stored as interrupted.
-const SEALING: Duration = Duration::from_secs(5);
+/// How long to wait until interrupted runs are stored as interrupted.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait before accepting again after an error, such as too many open files.
-const OUT_OF_BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serve until `stop` completes, without API keys and with default limits.
 pub async fn serve(
@@ -56,15 +56,15 @@ pub async fn serve_guarded(
     guards.shutdown.enter(Phase::Over);
     if !is_done {
         let ended = async { while connections.join_next().await.is_some() {} };
-        // Clients that do not read miss the last frame.
-        let _ = timeout(LAST_WORDS, ended).await;
+        // A client that does not read in time misses the last frame.
+        let _ = timeout(LAST_FRAME_TIMEOUT, ended).await;
         connections.shutdown().await;
     }
-    server.apps.close(SEALING).await;
+    server.apps.close(RECORD_TIMEOUT).await;
     Ok(())
 }
 
-/// Accept connections, each in its own task.
+/// Accept connections until `stop` completes. Each connection has its own task.
 async fn accept_until(
     stop: impl Future<Output = ()>,
     listener: &TcpListener,
@@ -72,18 +72,18 @@ async fn accept_until(
     guards: &Arc<Guards>,
     connections: &mut JoinSet<()>,
 ) {
-    let places = Arc::new(Semaphore::new(guards.limits.connections));
+    let permits = Arc::new(Semaphore::new(guards.limits.connections));
     let mut stop = std::pin::pin!(stop);
     loop {
         let next = async {
             // The semaphore is never closed, so a permit always arrives.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (listener.accept().await, place)
+            let permit = Arc::clone(&permits).acquire_owned().await.ok();
+            (listener.accept().await, permit)
         };
-        let (accepted, place) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             biased;
             () = &mut stop => return,
-            // Reap finished connections.
+            // Remove the tasks of closed connections.
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             next = next => next,
         };
@@ -94,13 +94,13 @@ async fn accept_until(
                     peer,
                     router: router.clone(),
                     guards: Arc::clone(guards),
-                    place,
+                    permit,
                 };
                 connections.spawn(connection.run());
             }
             Err(error) => {
                 tracing::warn!(error = ?error.to_string(), "failed to accept a connection");
-                sleep(OUT_OF_BREATH).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -112,7 +112,7 @@ struct Connection {
     peer: SocketAddr,
     router: Router,
     guards: Arc<Guards>,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
@@ -122,10 +122,10 @@ impl Connection {
             peer,
             router,
             guards,
-            place: _place,
+            permit: _permit,
         } = self;
         let _counted = guards.metrics.connection();
-        // Send events without delay.
+        // Without Nagle's algorithm, which would delay events.
         let _ = socket.set_nodelay(true);
         let limits = guards.limits;
         let socket = TokioIo::new(TimedSocket::new(

@@ -1,4 +1,4 @@
-//! What all requests share: the services, the apps and the settings.
+//! The state that all requests share: the services and the apps.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::{
 
 /// The services behind the server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Services {
     /// Sessions.
     pub sessions: Arc<dyn SessionLog>,
@@ -32,18 +33,39 @@ pub struct Services {
 }
 
 impl Services {
+    /// Services whose memory has ADK's methods alone.
+    pub fn new(
+        sessions: Arc<dyn SessionLog>,
+        memory: Arc<dyn MemoryService>,
+        artifacts: Arc<dyn ArtifactService>,
+    ) -> Services {
+        Services {
+            sessions,
+            memory,
+            long_term_memory: None,
+            artifacts,
+        }
+    }
+
+    /// Sets the service for Retain's own memory operations, over the same memories.
+    pub fn with_long_term_memory(mut self, memory: Arc<dyn LongTermMemory>) -> Services {
+        self.long_term_memory = Some(memory);
+        self
+    }
+
     /// The session service as ADK sees it.
     pub fn session_service(&self) -> Arc<dyn SessionService> {
         Arc::clone(&self.sessions) as Arc<dyn SessionService>
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Server {
     /// The services.
     pub services: Services,
-    /// The agents.
+    /// The apps, each with an agent.
     pub apps: Apps,
 }
 
@@ -51,6 +73,11 @@ pub struct Server {
 pub(crate) type Shared = Arc<Server>;
 
 impl Server {
+    /// A server of these apps.
+    pub fn new(services: Services, apps: Apps) -> Server {
+        Server { services, apps }
+    }
+
     /// All routes, without API keys and with default limits.
     pub fn router(self: &Arc<Self>) -> Router {
         self.guarded_router(&Arc::new(Guards::default()))
@@ -60,13 +87,13 @@ impl Server {
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
         let router = Server::all_routes().into_router(self);
         adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
-            // Around the fallbacks too: below /api/ they return problems.
+            // Applied after the fallbacks, so that unknown paths below `/api/` return problems.
             .layer(from_fn(api::refusals_as_problems))
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), guard_request))
     }
 
-    /// The routes, for tests that visit all of them.
+    /// All routes with their access rules.
     pub fn routes() -> Vec<RouteInfo> {
         Server::all_routes().list()
     }

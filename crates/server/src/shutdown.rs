@@ -1,7 +1,7 @@
 //! Shutdown in phases: stop listening, wait for running requests, interrupt the rest.
 //!
-//! Live tails end at once. Streams of runs end after the grace period with a line that says why;
-//! dropping them stops the run, and the runner stores that it was interrupted.
+//! Live tails end at once. Streams of runs end after the grace period, with a frame that gives the
+//! reason; this cancels the run, and the runner stores it as interrupted.
 
 use std::{
     pin::Pin,
@@ -21,12 +21,12 @@ use crate::metrics::{GaugeGuard, Metrics};
 /// The phase of a shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Serving.
+    /// The server accepts connections.
     #[default]
     Open,
-    /// Not accepting connections; running requests may finish.
+    /// The server accepts no more connections; running requests may finish.
     Draining,
-    /// Running requests are interrupted.
+    /// The server interrupts running requests.
     Over,
 }
 
@@ -67,7 +67,8 @@ impl Shutdown {
         PhaseWatcher(self.phase.subscribe())
     }
 
-    /// Wrap an event stream so that it ends with the server.
+    /// Wrap an event stream so that it ends when the server shuts down. Other responses stay
+    /// unchanged.
     pub(crate) fn end_with_server(
         &self,
         response: Response,
@@ -79,9 +80,9 @@ impl Shutdown {
         if !content_type.is_some_and(|value| is_events(value.as_bytes())) {
             return response;
         }
-        let (phase, last_words) = match is_run {
-            true => (Phase::Over, LAST_WORDS),
-            false => (Phase::Draining, END_OF_TAIL),
+        let (phase, last_frame) = match is_run {
+            true => (Phase::Over, INTERRUPTED_RUN),
+            false => (Phase::Draining, RESTART),
         };
         let mut follower = self.follow();
         let end = Box::pin(async move { follower.reached(phase).await });
@@ -90,7 +91,7 @@ impl Shutdown {
             Body::new(EndingBody {
                 body: Some(body),
                 end,
-                last_words: Bytes::from_static(last_words),
+                last_frame: Bytes::from_static(last_frame),
                 _counted: counted,
             })
         })
@@ -98,18 +99,18 @@ impl Shutdown {
 }
 
 /// The last frame of an interrupted run's stream, in ADK's format for late errors.
-const LAST_WORDS: &[u8] =
+const INTERRUPTED_RUN: &[u8] =
     b"data: {\"error\": \"the server is shutting down; the run was interrupted\"}\n\n";
 
-/// The last frame of a live tail. Not `end`, which means that the session was deleted: the client
-/// may reconnect.
-const END_OF_TAIL: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
+/// The last frame of a live tail. It is not `end`, which means that the session was deleted,
+/// because the client may reconnect.
+const RESTART: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
 
-/// A body that ends with the server.
+/// A body that ends when the server shuts down.
 struct EndingBody {
     body: Option<Body>,
     end: Pin<Box<dyn Future<Output = ()> + Send>>,
-    last_words: Bytes,
+    last_frame: Bytes,
     _counted: GaugeGuard,
 }
 
@@ -134,8 +135,8 @@ impl HttpBody for EndingBody {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
                 self.body = None;
-                let last_words = std::mem::take(&mut self.last_words);
-                Poll::Ready(Some(Ok(Frame::data(last_words))))
+                let last_frame = std::mem::take(&mut self.last_frame);
+                Poll::Ready(Some(Ok(Frame::data(last_frame))))
             }
         }
     }

@@ -15,31 +15,34 @@ use crate::stall_timer::StallTimer;
 #[derive(Debug)]
 pub(crate) struct TimedSocket<S> {
     socket: S,
-    /// Used up while the client reads nothing.
-    patience: StallTimer,
+    /// Runs while the client reads nothing.
+    timer: StallTimer,
 }
 
 impl<S> TimedSocket<S> {
-    /// Allow `most` without progress, and more for each byte at this rate.
-    pub(crate) fn new(socket: S, most: Duration, bytes_per_second: u64) -> TimedSocket<S> {
+    /// Time out after `budget` of waiting for the client. Written bytes earn more time at this
+    /// rate.
+    pub(crate) fn new(socket: S, budget: Duration, bytes_per_second: u64) -> TimedSocket<S> {
         TimedSocket {
             socket,
-            patience: StallTimer::new(most, bytes_per_second),
+            timer: StallTimer::new(budget, bytes_per_second),
         }
     }
 
-    /// Return the result of a write, or time out. `bytes` counts what was written.
-    fn watched<T>(
+    /// Return the result of a write, or an error if the client read too little for too long.
+    /// `bytes` returns the number of written bytes.
+    fn with_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
         bytes: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
         if let Poll::Ready(written) = written {
-            self.patience.note(written.as_ref().map_or(0, bytes));
+            self.timer
+                .record_progress(written.as_ref().map_or(0, bytes));
             return Poll::Ready(written);
         }
-        self.patience.poll_end(cx).map(|()| {
+        self.timer.poll_expired(cx).map(|()| {
             let what = "timed out: the client reads nothing, or too slowly";
             Err(io::Error::new(io::ErrorKind::TimedOut, what))
         })
@@ -63,7 +66,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedSocket<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        self.watched(cx, written, |bytes| *bytes)
+        self.with_timeout(cx, written, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
@@ -72,7 +75,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedSocket<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
-        self.watched(cx, written, |bytes| *bytes)
+        self.with_timeout(cx, written, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -81,7 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedSocket<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(cx);
-        self.watched(cx, flushed, |()| 0)
+        self.with_timeout(cx, flushed, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -98,8 +101,9 @@ mod tests {
 
     use super::*;
 
-    /// Send 100,000 bytes to a client that reads this many at a time, with a budget of one minute.
-    async fn sent(bytes: usize, every: Duration) -> io::Result<()> {
+    /// Send 100,000 bytes, with a budget of one minute, to a client that reads `bytes` at a time
+    /// and then pauses for `every`.
+    async fn send_to_slow_reader(bytes: usize, every: Duration) -> io::Result<()> {
         let (here, mut there) = duplex(10);
         let reader = tokio::spawn(async move {
             let mut buffer = vec![0; bytes];
@@ -115,12 +119,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_reader_is_disconnected_and_steady_reader_is_not() {
-        let drops = sent(1, Duration::from_secs(10)).await.unwrap_err();
-        assert_eq!(drops.kind(), io::ErrorKind::TimedOut);
-        let nothing = sent(1, Duration::from_secs(61)).await.unwrap_err();
-        assert_eq!(nothing.kind(), io::ErrorKind::TimedOut);
+        let few_bytes = send_to_slow_reader(1, Duration::from_secs(10))
+            .await
+            .unwrap_err();
+        assert_eq!(few_bytes.kind(), io::ErrorKind::TimedOut);
+        let too_long_a_pause = send_to_slow_reader(1, Duration::from_secs(61))
+            .await
+            .unwrap_err();
+        assert_eq!(too_long_a_pause.kind(), io::ErrorKind::TimedOut);
         // Slow but steady: takes more than 15 minutes.
-        sent(2000, Duration::from_secs(19)).await.unwrap();
+        send_to_slow_reader(2000, Duration::from_secs(19))
+            .await
+            .unwrap();
     }
 
     #[tokio::test(start_paused = true)]

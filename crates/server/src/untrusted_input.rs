@@ -1,29 +1,29 @@
 //! Sanitize events and state that clients send before they are stored.
 //!
-//! A user-bound API key is in that user's hands. Events that it appends are marked, so that no
-//! agent executes calls in them, and it cannot change what other users see.
+//! The holder of a user-bound API key is not trusted: events that it appends are marked, so that no
+//! agent executes calls in them, and it cannot set state that all users of the app share.
 
 use retain_core::{Event, JsonMap, StateScope};
 
 use crate::guard::{AccessDenied, Caller};
 
-/// Entries of `customMetadata` with this prefix are set by programs for themselves.
+/// The prefix of internal `customMetadata` entries, which ADK and Retain set for their own use.
 pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
 
-/// ADK's mark of events that a client sent: calls in them are history and are never executed.
+/// ADK's mark of events that a client sent. Agents never execute calls in marked events.
 pub(crate) const RESTORED: &str = "__adk_internal_restored_event";
 
-/// Mark an event and remove internal metadata.
+/// Mark an event as sent by a client, and remove its other internal metadata.
 pub(crate) fn mark_restored(mut event: Event) -> Event {
-    let notes = event.response.custom_metadata.take();
-    let mut notes: JsonMap = notes.and_then(public_notes).unwrap_or_default();
-    notes.insert(RESTORED, true);
-    event.response.custom_metadata = Some(notes);
+    let metadata = event.response.custom_metadata.take();
+    let mut metadata: JsonMap = metadata.and_then(public_metadata).unwrap_or_default();
+    metadata.insert(RESTORED, true);
+    event.response.custom_metadata = Some(metadata);
     event
 }
 
-/// Mark events of a user-bound key. Programs that run their own agents use unbound keys, and their
-/// events stay unchanged.
+/// Mark the events if the caller's key is bound to a user. Programs that run their own agents use
+/// unbound keys, and their events stay unchanged.
 pub(crate) fn mark_events_of_user_keys(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     match caller.user {
         Some(_) => events.into_iter().map(mark_restored).collect(),
@@ -47,8 +47,8 @@ pub(crate) fn check_state<'a>(
     }
 }
 
-/// Remove the state keys that the caller may not set.
-pub(crate) fn settable(caller: &Caller, mut state: JsonMap) -> JsonMap {
+/// Remove the state keys that the caller must not set.
+pub(crate) fn without_forbidden_keys(caller: &Caller, mut state: JsonMap) -> JsonMap {
     if caller.user.is_some() {
         state.retain(|key, _| StateScope::of(key) != StateScope::App);
     }
@@ -56,7 +56,7 @@ pub(crate) fn settable(caller: &Caller, mut state: JsonMap) -> JsonMap {
 }
 
 /// Remove internal metadata; `None` if nothing is left.
-pub(crate) fn public_notes(mut notes: JsonMap) -> Option<JsonMap> {
-    notes.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));
-    (!notes.is_empty()).then_some(notes)
+pub(crate) fn public_metadata(mut metadata: JsonMap) -> Option<JsonMap> {
+    metadata.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));
+    (!metadata.is_empty()).then_some(metadata)
 }

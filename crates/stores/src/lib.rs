@@ -1,5 +1,5 @@
-//! Stores for sessions, memories, artifacts and API keys. Each backend has its own folder, with the
-//! same file names in each.
+//! Stores for sessions, memories, artifacts and API keys. Each backend has its own folder, and all
+//! backends have the same file names.
 //!
 //! A backend implements [`retain_core::SessionStore`], which only stores data; the rules are in
 //! [`retain_core::StoreSessionService`].

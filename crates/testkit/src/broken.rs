@@ -52,7 +52,7 @@ impl Fault {
 pub struct FaultInjector {
     fault: Fault,
     every: u64,
-    chances: AtomicU64,
+    opportunities: AtomicU64,
     past: Mutex<Option<Snapshot>>,
 }
 
@@ -62,19 +62,20 @@ impl FaultInjector {
         FaultInjector {
             fault,
             every,
-            chances: AtomicU64::new(0),
+            opportunities: AtomicU64::new(0),
             past: Mutex::new(None),
         }
     }
 
     /// Whether to inject `fault` now; counts the opportunity if it is one.
-    fn strikes(&self, fault: Fault, is_chance: bool) -> bool {
-        let is_chance = self.fault == fault && is_chance;
-        is_chance && self.chances.fetch_add(1, Ordering::SeqCst) % self.every == self.every - 1
+    fn should_inject(&self, fault: Fault, is_opportunity: bool) -> bool {
+        let is_opportunity = self.fault == fault && is_opportunity;
+        is_opportunity
+            && self.opportunities.fetch_add(1, Ordering::SeqCst) % self.every == self.every - 1
     }
 
-    /// Return the first complete snapshot of the session once a later one has been read.
-    fn past_of(&self, snapshot: &Snapshot) -> Option<Snapshot> {
+    /// Return the snapshot recorded for this session. If there is none, record `snapshot`.
+    fn earlier_snapshot(&self, snapshot: &Snapshot) -> Option<Snapshot> {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let known = past
             .clone()
@@ -91,15 +92,15 @@ impl StoreInterceptor for FaultInjector {
         let mut broken = batch.clone();
         let last = broken.events.len().checked_sub(1)?;
         let changes = &batch.events[last].changes;
-        if self.strikes(Fault::DropsAnEvent, last > 0) {
+        if self.should_inject(Fault::DropsAnEvent, last > 0) {
             broken.events.pop();
-        } else if self.strikes(Fault::SwapsTwoEvents, last > 0) {
+        } else if self.should_inject(Fault::SwapsTwoEvents, last > 0) {
             broken.events.swap(0, last);
-        } else if self.strikes(Fault::ForgetsAStateKey, !changes.session.is_empty()) {
+        } else if self.should_inject(Fault::ForgetsAStateKey, !changes.session.is_empty()) {
             broken.events[last].changes.session.clear();
-        } else if self.strikes(Fault::ForgetsASharedKey, !changes.user.is_empty()) {
+        } else if self.should_inject(Fault::ForgetsASharedKey, !changes.user.is_empty()) {
             broken.events[last].changes.user = Default::default();
-        } else if self.strikes(Fault::IgnoresThePosition, batch.expected.is_some()) {
+        } else if self.should_inject(Fault::IgnoresThePosition, batch.expected.is_some()) {
             broken.expected = None;
         } else {
             return None;
@@ -112,11 +113,11 @@ impl StoreInterceptor for FaultInjector {
             return written;
         };
         while events.len() < batch.events.len() {
-            // A dropped append still gets a position.
+            // Acknowledge a dropped event with the next position.
             let position = events.last().map_or(1, |(last, _)| last + 1);
             events.push((position, batch.events[events.len()].event.clone()));
         }
-        if self.strikes(Fault::TellsAnotherPosition, !events.is_empty()) {
+        if self.should_inject(Fault::TellsAnotherPosition, !events.is_empty()) {
             events[0].0 += 1;
         }
         written
@@ -125,7 +126,7 @@ impl StoreInterceptor for FaultInjector {
     fn after_read(&self, mut snapshot: Snapshot) -> Snapshot {
         let len = snapshot.events.len();
         let first = snapshot.events.first().map_or(0, |(position, _)| *position);
-        if self.strikes(Fault::DoublesAnEvent, len > 3 && first == 1) {
+        if self.should_inject(Fault::DoublesAnEvent, len > 3 && first == 1) {
             let twice = snapshot.events[2].1.clone();
             snapshot.events.insert(2, (3, twice));
             for (place, (position, _)) in snapshot.events.iter_mut().enumerate() {
@@ -137,11 +138,11 @@ impl StoreInterceptor for FaultInjector {
             && len > 3
             && first == 1
             && !snapshot.state.session.is_empty();
-        if let Some(past) = old.then(|| self.past_of(&snapshot)).flatten() {
-            if self.strikes(Fault::ShowsThePast, true) {
+        if let Some(past) = old.then(|| self.earlier_snapshot(&snapshot)).flatten() {
+            if self.should_inject(Fault::ShowsThePast, true) {
                 return past;
             }
-            if self.strikes(Fault::TearsReads, true) {
+            if self.should_inject(Fault::TearsReads, true) {
                 snapshot.state = past.state;
             }
         }

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use tracing::{Dispatch, subscriber::NoSubscriber};
 
-/// A second dispatcher, which lives as long as the process beside the subscriber of a test.
+/// A second dispatcher in addition to the subscriber of a test. It is never dropped.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// Call this before a test sets a subscriber for its thread.
 ///
-/// `tracing` caches per callsite whether it is enabled. With a single dispatcher it asks only that
-/// of the first thread that reaches the callsite, so a thread without a subscriber would disable it
-/// for the test too. With two dispatchers it asks all of them.
+/// `tracing` caches whether a callsite is enabled. With a single dispatcher it asks only the
+/// subscriber of the thread that reaches the callsite first. If that thread has none, the callsite
+/// is disabled for the test too. With two dispatchers `tracing` asks all of them.
 pub fn enable_for_all_threads() {
     LazyLock::force(&SECOND);
 }
@@ -39,19 +39,19 @@ mod tests {
         }
     }
 
-    fn tell() {
+    fn emit_event() {
         tracing::info!("something happened");
     }
 
     #[test]
     fn callsite_is_enabled_on_every_thread() {
         super::enable_for_all_threads();
-        let heard = EventCounter::default();
+        let counter = EventCounter::default();
         let _guard = tracing_subscriber::registry()
-            .with(heard.clone())
+            .with(counter.clone())
             .set_default();
-        std::thread::spawn(tell).join().unwrap();
-        tell();
-        assert_eq!(heard.0.load(Ordering::SeqCst), 1);
+        std::thread::spawn(emit_event).join().unwrap();
+        emit_event();
+        assert_eq!(counter.0.load(Ordering::SeqCst), 1);
     }
 }

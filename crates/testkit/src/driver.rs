@@ -20,7 +20,7 @@ const APPS: [&str; 2] = ["app", "app2"];
 const USERS: [&str; 2] = ["ada", "grace"];
 const IDS: [&str; 3] = ["s", "t", "fork"];
 /// Number of operations that a failure prints.
-const SHOWN: usize = 12;
+const PRINTED_OPERATIONS: usize = 12;
 
 /// One operation on the store and the model.
 #[derive(Debug, Clone)]
@@ -87,14 +87,14 @@ pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
     };
     for step in 0..operations {
         let operation = driver.choose();
-        driver.recent.truncate(SHOWN - 1);
+        driver.recent.truncate(PRINTED_OPERATIONS - 1);
         driver.recent.push_front(operation.to_string());
         driver.model.now_us = driver.harness.clock.now_us();
-        let touched = operation.key().cloned();
-        let (mut found, mut expected) = driver.ask(operation).await;
-        if let (Some(key), true) = (touched, found == expected) {
-            // Read at once: an unnoticed change would surface much later and be hard to explain.
-            (found, expected) = driver.ask(Operation::Read(key, Window::ALL)).await;
+        let changed_key = operation.key().cloned();
+        let (mut found, mut expected) = driver.run_both(operation).await;
+        if let (Some(key), true) = (changed_key, found == expected) {
+            // Read at once, because a wrong change that surfaces much later is hard to explain.
+            (found, expected) = driver.run_both(Operation::Read(key, Window::ALL)).await;
         }
         assert!(
             found == expected,
@@ -203,15 +203,12 @@ impl Driver {
 
     fn list(&mut self) -> ListSessions {
         let user_id = self.random.chance(50).then(|| self.random.pick(&USERS));
-        ListSessions {
-            app_name: self.random.pick(&APPS).to_owned(),
-            user_id: user_id.map(str::to_owned),
-            with_state: true,
-            ..ListSessions::default()
-        }
+        let mut query = ListSessions::new(self.random.pick(&APPS)).include_state();
+        query.user_id = user_id.map(str::to_owned);
+        query
     }
 
-    /// A new event, an old one again, or a different one under an old id.
+    /// A new event, a stored event again, or a different event with the id of a stored one.
     fn event(&mut self, key: &SessionKey) -> Event {
         let last = self.model.position(key).unwrap_or(0);
         if last > 0 && self.random.chance(15) {
@@ -260,15 +257,14 @@ impl Driver {
         }
         let count = [0, 1, 1, 1, 1, 2, 3][self.random.below(7) as usize];
         let last = self.model.position(&key).unwrap_or(0);
-        let append = Append {
-            events: (0..count).map(|_| self.event(&key)).collect(),
-            expected: match self.random.below(10) {
-                0..=2 => Some(last),
-                3 => Some(self.random.below(10)),
-                _ => None,
-            },
-            run,
+        let events: Vec<Event> = (0..count).map(|_| self.event(&key)).collect();
+        let mut append = Append::from(events);
+        append.expected = match self.random.below(10) {
+            0..=2 => Some(last),
+            3 => Some(self.random.below(10)),
+            _ => None,
         };
+        append.run = run;
         Operation::Append(key, Box::new(append))
     }
 
@@ -282,7 +278,7 @@ impl Driver {
     }
 
     /// Run the operation on the store and on the model and return both answers.
-    async fn ask(&mut self, operation: Operation) -> (Answer, Answer) {
+    async fn run_both(&mut self, operation: Operation) -> (Answer, Answer) {
         let log = self.random.pick(&self.logs);
         match operation {
             Operation::Create(key, initial, ttl) => {
@@ -291,43 +287,49 @@ impl Driver {
             }
             Operation::Read(key, window) => {
                 let found = log.read(&key, window).await;
-                let found = found.map(|found| found.map_or("none".to_owned(), whole_text));
-                (kind(found), self.model.read(&key, window))
+                let found = found.map(|found| found.map_or("none".to_owned(), loaded_session_text));
+                (with_error_kind(found), self.model.read(&key, window))
             }
             Operation::List(query, limit) => {
                 let found = list(&log, &query, limit).await;
-                (kind(found), self.model.list(&query))
+                (with_error_kind(found), self.model.list(&query))
             }
             Operation::Delete(key) => {
                 let found = log.delete_session(&key.app, &key.user, &key.id).await;
-                (kind(found.map(|()| String::new())), self.model.delete(&key))
+                (
+                    with_error_kind(found.map(|()| String::new())),
+                    self.model.delete(&key),
+                )
             }
-            Operation::Append(key, append) => self.ask_append(&log, key, *append).await,
-            Operation::Renew(key, run, goes_on) => {
-                let found = match goes_on {
+            Operation::Append(key, append) => self.append_both(&log, key, *append).await,
+            Operation::Renew(key, run, continues) => {
+                let found = match continues {
                     true => log.renew_run(&key, run).await,
                     false => log.end_run(&key, run).await,
                 };
-                let expected = self.model.renew(&key, run, goes_on);
-                (kind(found.map(|()| String::new())), expected)
+                let expected = self.model.renew(&key, run, continues);
+                (with_error_kind(found.map(|()| String::new())), expected)
             }
             Operation::StateAt(key, position) => {
                 let found = log.state_at(&key, position).await;
                 let expected = self.model.state_at(&key, position);
-                (kind(found.map(|state| state_text(&state))), expected)
+                (
+                    with_error_kind(found.map(|state| state_text(&state))),
+                    expected,
+                )
             }
-            Operation::Rewind(key, invocation) => self.ask_rewind(&log, &key, &invocation).await,
+            Operation::Rewind(key, invocation) => self.rewind_both(&log, &key, &invocation).await,
             Operation::Fork(key, position, id) => {
                 let found = log.fork(&key, position, Some(id)).await;
                 let expected = self.model.fork(&key, position, id);
-                (kind(found.map(whole_text)), expected)
+                (with_error_kind(found.map(loaded_session_text)), expected)
             }
-            other => self.ask_around(&log, other).await,
+            other => self.run_both_shared(&log, other).await,
         }
     }
 
-    /// Operations that concern more than one session.
-    async fn ask_around(
+    /// Run an operation that is not limited to one session, or that moves one.
+    async fn run_both_shared(
         &mut self,
         log: &Arc<dyn SessionLog>,
         operation: Operation,
@@ -336,12 +338,12 @@ impl Driver {
             Operation::AppState(app) => {
                 let found = log.get_app_state(app).await;
                 let found = found.map(|state| state_text(&state.into()));
-                (kind(found), self.model.app_state(app))
+                (with_error_kind(found), self.model.app_state(app))
             }
             Operation::UserState(app, user) => {
                 let found = log.get_user_state(app, user).await;
                 let found = found.map(|state| state_text(&state.into()));
-                (kind(found), self.model.user_state(app, user))
+                (with_error_kind(found), self.model.user_state(app, user))
             }
             Operation::Tick(by) => {
                 self.harness.clock.tick(by);
@@ -349,22 +351,22 @@ impl Driver {
             }
             Operation::Sweep => {
                 let found = log.sweep().await.map(|count| count.to_string());
-                (kind(found), self.model.sweep())
+                (with_error_kind(found), self.model.sweep())
             }
             Operation::Erase(app, user) => {
                 // Whether expired sessions count is unspecified, so sweep them first.
                 let swept = log.sweep().await.map(|count| count.to_string());
-                assert_eq!(kind(swept), self.model.sweep());
+                assert_eq!(with_error_kind(swept), self.model.sweep());
                 let found = log.erase_user(app, user).await.map(|receipt| {
                     let (sessions, events) = (receipt.sessions, receipt.events);
                     let keys = receipt.state_keys;
                     format!("{sessions} sessions, {events} events, {keys} keys")
                 });
-                (kind(found), self.model.erase(app, user))
+                (with_error_kind(found), self.model.erase(app, user))
             }
             Operation::Move(key) => {
                 let found = move_session(log, &key).await;
-                (kind(found), self.model.moved(&key))
+                (with_error_kind(found), self.model.export_and_import(&key))
             }
             _ => {
                 self.reopen().await;
@@ -373,7 +375,7 @@ impl Driver {
         }
     }
 
-    async fn ask_append(
+    async fn append_both(
         &mut self,
         log: &Arc<dyn SessionLog>,
         key: SessionKey,
@@ -389,10 +391,10 @@ impl Driver {
             let positions: Vec<u64> = appended.events.iter().map(|(at, _)| *at).collect();
             appended_text(&positions, appended.run.is_some())
         });
-        (kind(found), expected)
+        (with_error_kind(found), expected)
     }
 
-    async fn ask_rewind(
+    async fn rewind_both(
         &mut self,
         log: &Arc<dyn SessionLog>,
         key: &SessionKey,
@@ -411,7 +413,7 @@ impl Driver {
         let event = found.as_ref().ok().map(|appended| &appended.events[0].1);
         let expected = match (expected, event) {
             (Ok(delta), Some(event)) => {
-                let position = self.model.rewound(key, Event::clone(event));
+                let position = self.model.apply_rewind(key, Event::clone(event));
                 Ok(text(position, &delta))
             }
             (expected, _) => expected.map(|delta| text(0, &delta)),
@@ -420,7 +422,7 @@ impl Driver {
             let (position, event) = &appended.events[0];
             text(*position, &event.actions.state_delta)
         });
-        (kind(found), expected)
+        (with_error_kind(found), expected)
     }
 
     async fn reopen(&mut self) {
@@ -432,11 +434,11 @@ impl Driver {
     }
 }
 
-fn kind<T>(answer: Result<T>) -> std::result::Result<T, String> {
+fn with_error_kind<T>(answer: Result<T>) -> std::result::Result<T, String> {
     answer.map_err(|error| error_kind(&error))
 }
 
-fn whole_text(session: Session) -> String {
+fn loaded_session_text(session: Session) -> String {
     let events = session.events.iter_with_positions();
     session_text(
         &session.key(),
@@ -453,23 +455,17 @@ async fn create(
     initial: &JsonMap,
     ttl: Option<Duration>,
 ) -> Answer {
-    let new = CreateSession {
-        app_name: key.app.clone(),
-        user_id: key.user.clone(),
-        session_id: Some(key.id.clone()),
-        state: Some(initial.clone().into()),
-        ttl,
-    };
-    kind(log.create(new).await.map(whole_text))
+    let mut new = CreateSession::new(&key.app, &key.user)
+        .with_session_id(&key.id)
+        .with_state(initial.clone().into());
+    new.ttl = ttl;
+    with_error_kind(log.create(new).await.map(loaded_session_text))
 }
 
 /// A session list as text, read in pages of `limit`.
 async fn list(log: &Arc<dyn SessionLog>, query: &ListSessions, limit: usize) -> Result<String> {
     let mut lines = Vec::new();
-    let mut query = ListSessions {
-        limit: Some(limit),
-        ..query.clone()
-    };
+    let mut query = query.clone().with_limit(limit);
     loop {
         let page = log.list(query.clone()).await?;
         lines.extend(page.sessions.iter().map(|meta| {
@@ -489,7 +485,7 @@ async fn list(log: &Arc<dyn SessionLog>, query: &ListSessions, limit: usize) -> 
     }
 }
 
-/// Exports, deletes and imports a session.
+/// Export, delete and import a session.
 async fn move_session(log: &Arc<dyn SessionLog>, key: &SessionKey) -> Result<String> {
     let lines = log.export(ExportScope::Session(key.clone()));
     let lines: Vec<String> = lines.try_collect().await?;
@@ -497,5 +493,5 @@ async fn move_session(log: &Arc<dyn SessionLog>, key: &SessionKey) -> Result<Str
     let lines: LineStream = Box::pin(futures_util::stream::iter(lines.into_iter().map(Ok)));
     log.import(lines).await?;
     let read = log.read(key, Window::ALL).await?;
-    Ok(read.map_or("none".to_owned(), whole_text))
+    Ok(read.map_or("none".to_owned(), loaded_session_text))
 }

@@ -24,8 +24,9 @@ pub enum Persistence {
     Volatile,
 }
 
-/// The settings of a service beside its store.
+/// The settings of a service, apart from its store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Settings {
     /// Limits on stored data.
     pub limits: Limits,
@@ -50,7 +51,7 @@ static HARNESSES: AtomicU64 = AtomicU64::new(0);
 
 type Open = Box<dyn Fn(Settings) -> BoxFuture<'static, Arc<dyn SessionLog>> + Send + Sync>;
 type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn TransferStore>> + Send + Sync>;
-type Another = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
+type OpenAnother = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
 
 /// One fresh store under test. Store and services share one clock and one source of ids.
 pub struct Harness {
@@ -60,7 +61,7 @@ pub struct Harness {
     open: Open,
     open_store: OpenStore,
     service: Option<Arc<dyn SessionLog>>,
-    another: Option<Another>,
+    another: Option<OpenAnother>,
 }
 
 impl fmt::Debug for Harness {
@@ -130,13 +131,13 @@ impl Harness {
 
     /// Create another store of the same kind, empty and with its own clock.
     pub async fn another(&self) -> Harness {
-        let another = self.another.as_ref().expect("a way to make another store");
+        let another = self.another.as_ref().expect("`with_another` was called");
         another().await
     }
 
     /// The service under test.
     pub fn service(&self) -> Arc<dyn SessionLog> {
-        Arc::clone(self.service.as_ref().expect("open between two calls"))
+        Arc::clone(self.service.as_ref().expect("the service is open"))
     }
 
     /// Open the store itself again, for operations that no service offers.

@@ -1,7 +1,7 @@
-//! The history checker: concurrent writers and readers whose operations are recorded and judged.
+//! The history checker records the operations of concurrent writers and readers and checks them.
 //!
-//! They use two instances and several sessions. Each operation is recorded with the moments of its
-//! call and its return. The final log of each session is then the truth that every answer must
+//! The tasks use two instances and several sessions. Each operation is recorded with the times of
+//! its call and its return. The final log of each session is then the truth that every answer must
 //! match; see `judge.rs`.
 
 use std::{
@@ -22,9 +22,9 @@ use crate::{harness::Harness, judge, random::Random};
 
 /// Sessions per round.
 const SESSIONS: usize = 3;
-/// Writer tasks, alternating between the instances.
+/// Number of writer tasks; half of them use each instance.
 const WRITERS: u64 = 6;
-/// Reader tasks.
+/// Number of reader tasks.
 const READERS: u64 = 3;
 /// Operations per round, few enough that reading the whole log again and again stays cheap.
 const ROUND: usize = 1000;
@@ -59,7 +59,7 @@ pub struct Report {
 pub(crate) enum Outcome {
     /// Stored at these positions.
     Stored(Vec<u64>),
-    /// Rejected: no event of it may be in the log.
+    /// Rejected: the log must have none of its events.
     Refused,
     /// The outcome is unknown.
     Unknown,
@@ -142,12 +142,12 @@ async fn play_round(logs: &[Arc<dyn SessionLog>; 2], round: usize, seed: u64, re
             all.reads.extend(own.reads);
         }
     }
-    count(report, &histories);
+    count_operations(report, &histories);
     let shared: Vec<Write> = (histories.iter().flat_map(|h| h.writes.clone())).collect();
     for ((key, history), mut tail) in keys.iter().zip(&histories).zip(tails) {
         let end = logs[0].read(key, Window::ALL).await;
         let end = end.expect("a read").expect("a session");
-        let mut wrong = judge::judge(&end, history, &shared);
+        let mut wrong = judge::find_anomalies(&end, history, &shared);
         let mut tailed = Vec::new();
         while tailed.len() < end.events.len() {
             let next = tokio::time::timeout(Duration::from_secs(60), tail.next()).await;
@@ -157,7 +157,7 @@ async fn play_round(logs: &[Arc<dyn SessionLog>; 2], round: usize, seed: u64, re
             };
             tailed.push((position, event.id.clone()));
         }
-        wrong.extend(judge::judge_tail(&end, &tailed));
+        wrong.extend(judge::find_tail_anomalies(&end, &tailed));
         let wrong = wrong.into_iter();
         report
             .anomalies
@@ -165,7 +165,7 @@ async fn play_round(logs: &[Arc<dyn SessionLog>; 2], round: usize, seed: u64, re
     }
 }
 
-fn count(report: &mut Report, histories: &[History]) {
+fn count_operations(report: &mut Report, histories: &[History]) {
     for history in histories {
         report.reads += history.reads.len();
         report.operations += history.reads.len() + history.writes.len();
@@ -179,7 +179,7 @@ fn count(report: &mut Report, histories: &[History]) {
     }
 }
 
-/// One task.
+/// A writer or reader task.
 struct Player {
     log: Arc<dyn SessionLog>,
     keys: Vec<SessionKey>,
@@ -229,7 +229,7 @@ impl Player {
     }
 
     /// An event that sets one of the contended state keys and the writer's own user state key.
-    fn marked(&mut self) -> Event {
+    fn marked_event(&mut self) -> Event {
         let (name, number) = (self.name.clone(), self.written + 1);
         let contested = format!("k{}", self.random.below(3));
         self.event(JsonMap::from([
@@ -240,7 +240,7 @@ impl Player {
 
     async fn write_some(&mut self, session: usize) {
         let count = self.random.pick(&[1, 1, 2, 3]);
-        let events: Vec<Event> = (0..count).map(|_| self.marked()).collect();
+        let events: Vec<Event> = (0..count).map(|_| self.marked_event()).collect();
         self.append(session, events.into(), false).await;
     }
 
@@ -277,10 +277,10 @@ impl Player {
     /// A short run, if the session is free.
     async fn run(&mut self, session: usize) {
         let options = RunOptions::default().with_wait(Duration::ZERO);
-        let begin = Append::from(self.marked()).beginning_run(options);
+        let begin = Append::from(self.marked_event()).beginning_run(options);
         if let Some(run) = self.append(session, begin, false).await {
             tokio::task::yield_now().await;
-            let last = Append::from(self.marked()).ending_run(run);
+            let last = Append::from(self.marked_event()).ending_run(run);
             self.append(session, last, false).await;
         }
     }

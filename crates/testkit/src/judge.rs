@@ -1,4 +1,4 @@
-//! Judges a history: every answer must match the final log.
+//! Checks a history: every answer must match the final log.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,25 +9,25 @@ use crate::{
     history::{History, Outcome, Read, Write},
 };
 
-/// Return the anomalies. `end` is the final session, `shared` holds every write of the user.
-pub(crate) fn judge(end: &Session, history: &History, shared: &[Write]) -> Vec<String> {
-    let judge = Judge {
+/// Return the anomalies. `end` is the final session, `shared` has the user's writes to any session.
+pub(crate) fn find_anomalies(end: &Session, history: &History, shared: &[Write]) -> Vec<String> {
+    let checker = LogChecker {
         end,
         log: end.events.iter().map(|event| event.id.as_str()).collect(),
         states: states_by_position(&JsonMap::new(), end.events.iter()),
     };
-    let mut wrong = judge.the_log_itself(history);
-    wrong.extend(history.writes.iter().filter_map(|w| judge.write(w)));
-    wrong.extend(judge.order_of(&history.writes));
-    wrong.extend(history.reads.iter().flat_map(|r| judge.read(r)));
-    wrong.extend(judge.freshness(history));
+    let mut wrong = checker.check_log(history);
+    wrong.extend(history.writes.iter().filter_map(|w| checker.check_write(w)));
+    wrong.extend(checker.check_order(&history.writes));
+    wrong.extend(history.reads.iter().flat_map(|r| checker.check_read(r)));
+    wrong.extend(checker.check_freshness(history));
     let marks = Marks::of(shared);
-    wrong.extend(history.reads.iter().filter_map(|read| marks.judge(read)));
+    wrong.extend(history.reads.iter().filter_map(|read| marks.check(read)));
     wrong
 }
 
 /// Return the anomalies of the events that a tail returned.
-pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String> {
+pub(crate) fn find_tail_anomalies(end: &Session, tailed: &[(u64, String)]) -> Vec<String> {
     let expected = end.events.iter_with_positions();
     let expected: Vec<(u64, String)> = expected.map(|(at, e)| (at, e.id.clone())).collect();
     let same = tailed.iter().zip(&expected).take_while(|(a, b)| a == b);
@@ -42,7 +42,7 @@ pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String>
     )]
 }
 
-struct Judge<'a> {
+struct LogChecker<'a> {
     end: &'a Session,
     /// The event ids, by position.
     log: Vec<&'a str>,
@@ -50,21 +50,22 @@ struct Judge<'a> {
     states: Vec<JsonMap>,
 }
 
-impl Judge<'_> {
-    /// The log is dense and has no duplicate or unknown event; counter and state equal the fold.
-    fn the_log_itself(&self, history: &History) -> Vec<String> {
+impl LogChecker<'_> {
+    /// The log is dense and has no duplicate or unknown event. The counter grows by 1 each time,
+    /// and the state equals the fold of the events.
+    fn check_log(&self, history: &History) -> Vec<String> {
         let mut wrong = Vec::new();
         let positions = self.end.events.iter_with_positions().map(|(at, _)| at);
         if !positions.eq(1..=self.log.len() as u64) || self.end.position != self.log.len() as u64 {
             wrong.push("positions are not dense".to_owned());
         }
         let mut seen = HashSet::new();
-        let doubled = self.log.iter().filter(|id| !seen.insert(**id));
-        wrong.extend(doubled.map(|id| format!("{id} is stored twice")));
+        let duplicates = self.log.iter().filter(|id| !seen.insert(**id));
+        wrong.extend(duplicates.map(|id| format!("{id} is stored twice")));
         let tried = history.writes.iter().flat_map(|write| &write.ids);
         let tried: HashSet<&str> = tried.map(String::as_str).collect();
-        let strange = self.log.iter().filter(|id| !tried.contains(**id));
-        wrong.extend(strange.map(|id| format!("{id} was never appended")));
+        let unknown = self.log.iter().filter(|id| !tried.contains(**id));
+        wrong.extend(unknown.map(|id| format!("{id} was never appended")));
         let mut counter = 0;
         for event in self.end.events.iter() {
             if let Some(count) = event.actions.state_delta.get("counter") {
@@ -74,12 +75,12 @@ impl Judge<'_> {
                 }
             }
         }
-        wrong.extend(self.state(self.end, "the end"));
+        wrong.extend(self.check_state(self.end, "the end"));
         wrong
     }
 
     /// The state of a session must equal the fold of the events up to its position.
-    fn state(&self, seen: &Session, who: &str) -> Option<String> {
+    fn check_state(&self, seen: &Session, who: &str) -> Option<String> {
         let own = ScopedDelta::of(&seen.state.to_delta()).session;
         let expected = self.states.get(seen.position as usize)?;
         (own != *expected).then(|| {
@@ -91,23 +92,25 @@ impl Judge<'_> {
     }
 
     /// Acknowledged events are at the reported positions; rejected ones are not in the log.
-    fn write(&self, write: &Write) -> Option<String> {
+    fn check_write(&self, write: &Write) -> Option<String> {
         match &write.outcome {
             Outcome::Unknown => None,
-            Outcome::Refused if write.is_repeat => Some(format!("{:?} was refused", write.ids)),
+            Outcome::Refused if write.is_repeat => {
+                Some(format!("the repeat of {:?} was rejected", write.ids))
+            }
             Outcome::Refused => {
-                let ghost = write.ids.iter().find(|id| self.log.contains(&id.as_str()));
-                ghost.map(|id| format!("{id} was rejected but is stored"))
+                let stored = write.ids.iter().find(|id| self.log.contains(&id.as_str()));
+                stored.map(|id| format!("{id} was rejected but is stored"))
             }
             Outcome::Stored(positions) => {
-                let stands = |(at, id): (&u64, &String)| {
+                let is_at = |(at, id): (&u64, &String)| {
                     self.log.get(*at as usize - 1).copied() == Some(id.as_str())
                 };
-                let together = positions.windows(2).all(|two| two[0] + 1 == two[1]);
-                let fits = positions.len() == write.ids.len()
-                    && together
-                    && positions.iter().zip(&write.ids).all(stands);
-                (!fits).then(|| {
+                let is_dense = positions.windows(2).all(|two| two[0] + 1 == two[1]);
+                let is_stored = positions.len() == write.ids.len()
+                    && is_dense
+                    && positions.iter().zip(&write.ids).all(is_at);
+                (!is_stored).then(|| {
                     format!(
                         "{:?} was acknowledged at {positions:?} but is not stored",
                         write.ids
@@ -118,7 +121,7 @@ impl Judge<'_> {
     }
 
     /// An append that began after another had returned has a higher position.
-    fn order_of(&self, writes: &[Write]) -> Option<String> {
+    fn check_order(&self, writes: &[Write]) -> Option<String> {
         let mut placed: Vec<(u64, &Write)> = Vec::new();
         for write in writes.iter().filter(|write| !write.is_repeat) {
             if let Outcome::Stored(positions) = &write.outcome {
@@ -137,7 +140,7 @@ impl Judge<'_> {
     }
 
     /// A read returns a prefix of the log, or the end of one, and the state that belongs to it.
-    fn read(&self, read: &Read) -> Vec<String> {
+    fn check_read(&self, read: &Read) -> Vec<String> {
         let seen = &read.seen;
         let position = seen.position as usize;
         let from = read.newest.map_or(0, |n| position.saturating_sub(n));
@@ -154,25 +157,25 @@ impl Judge<'_> {
                 "a read at position {position} returned {events:?}, but the log has {expected:?}"
             ));
         }
-        wrong.extend(self.state(seen, "a read"));
+        wrong.extend(self.check_state(seen, "a read"));
         wrong
     }
 
     /// A read includes everything that was acknowledged or read before its call.
-    fn freshness(&self, history: &History) -> Vec<String> {
-        // The positions known to be stored, by the moment they became known.
+    fn check_freshness(&self, history: &History) -> Vec<String> {
+        // The last position known to be stored, by the time at which it became known.
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut learn = |moment: u64, position: u64| {
+        let mut record = |moment: u64, position: u64| {
             let at = known.entry(moment).or_default();
             *at = (*at).max(position);
         };
         for write in &history.writes {
             if let Outcome::Stored(positions) = &write.outcome {
-                learn(write.returned, positions.iter().copied().max().unwrap_or(0));
+                record(write.returned, positions.iter().copied().max().unwrap_or(0));
             }
         }
         for read in &history.reads {
-            learn(read.returned, read.seen.position);
+            record(read.returned, read.seen.position);
         }
         let mut most = 0;
         for position in known.values_mut() {
@@ -193,7 +196,7 @@ impl Judge<'_> {
     }
 }
 
-/// The values to which each writer set its user state key, with the writes.
+/// For each writer, the values to which it set its own user state key, with the writes.
 struct Marks<'a>(HashMap<&'a str, Vec<(i64, &'a Write)>>);
 
 impl Marks<'_> {
@@ -209,7 +212,7 @@ impl Marks<'_> {
 
     /// For each writer, a read shows at least the value acknowledged before its call and at most
     /// the value attempted before its return.
-    fn judge(&self, read: &Read) -> Option<String> {
+    fn check(&self, read: &Read) -> Option<String> {
         for (name, writes) in &self.0 {
             let found = read.seen.state.get(name).and_then(|n| n.as_i64());
             let found = found.unwrap_or(0);

@@ -72,10 +72,10 @@ impl Model {
         seconds(self.now_us)
     }
 
-    fn alive(&self, key: &SessionKey) -> Result<&ModelSession, String> {
+    fn live(&self, key: &SessionKey) -> Result<&ModelSession, String> {
         let session = self.sessions.get(key);
-        let alive = session.filter(|session| self.is_alive(session));
-        alive.ok_or_else(|| "NotFound".to_owned())
+        let live = session.filter(|session| self.is_alive(session));
+        live.ok_or_else(|| "NotFound".to_owned())
     }
 
     fn is_alive(&self, session: &ModelSession) -> bool {
@@ -83,17 +83,19 @@ impl Model {
     }
 
     fn live_mut(&mut self, key: &SessionKey) -> &mut ModelSession {
-        self.sessions.get_mut(key).expect("looked for before")
+        self.sessions
+            .get_mut(key)
+            .expect("the caller has checked that the session exists")
     }
 
-    fn make_room(&mut self, key: &SessionKey) -> Result<(), String> {
-        match self.alive(key) {
+    fn ensure_absent(&mut self, key: &SessionKey) -> Result<(), String> {
+        match self.live(key) {
             Ok(_) => Err("AlreadyExists".to_owned()),
             Err(_) => Ok(()),
         }
     }
 
-    fn share(&mut self, key: &SessionKey, delta: &JsonMap) {
+    fn set_shared_state(&mut self, key: &SessionKey, delta: &JsonMap) {
         let scoped = ScopedDelta::of(delta);
         let app = self.apps.entry(key.app.clone()).or_default();
         app.extend(scoped.app);
@@ -129,9 +131,9 @@ impl Model {
         initial: &JsonMap,
         ttl: Option<Duration>,
     ) -> Answer {
-        self.make_room(key)?;
+        self.ensure_absent(key)?;
         let initial = State::trim_temp_keys(initial);
-        self.share(key, &initial);
+        self.set_shared_state(key, &initial);
         let session = ModelSession {
             initial,
             create_time: self.now(),
@@ -145,7 +147,7 @@ impl Model {
     }
 
     pub(crate) fn read(&self, key: &SessionKey, window: Window) -> Answer {
-        let Ok(session) = self.alive(key) else {
+        let Ok(session) = self.live(key) else {
             return Ok("none".to_owned());
         };
         let places = (1..).zip(&session.events);
@@ -209,8 +211,8 @@ impl Model {
         if events.is_empty() && matches!(append.run, RunUse::Outside) {
             return Ok(appended_text(&[], false));
         }
-        let session = self.alive(key)?;
-        let (positions, fresh) = place(session, &events)?;
+        let session = self.live(key)?;
+        let (positions, fresh) = locate_events(session, &events)?;
         let is_repeat = fresh.is_empty() && !events.is_empty();
         let held = session.held_until_us > self.now_us;
         let refused = match append.run {
@@ -249,7 +251,7 @@ impl Model {
             if event.timestamp == 0.0 {
                 event.timestamp = now;
             }
-            self.share(key, &event.actions.state_delta);
+            self.set_shared_state(key, &event.actions.state_delta);
             let session = self.live_mut(key);
             session.last_update_time = event.timestamp;
             session.events.push(event);
@@ -267,11 +269,11 @@ impl Model {
         match run {
             RunUse::Outside => return Ok(false),
             RunUse::Begin(_) => {
-                let token = given.ok_or("a run that begins gets a token")?;
+                let token = given.ok_or("expected a token for the new run")?;
                 let known = (key.clone(), token);
                 if self.tokens.contains(&known) {
                     return Err(format!(
-                        "another token than {token:?}, which was given before"
+                        "expected a new token, but {token:?} was issued before"
                     ));
                 }
                 self.tokens.push(known);
@@ -284,22 +286,22 @@ impl Model {
                 self.live_mut(key).ended = Some(run);
             }
         }
-        let goes_on = !matches!(run, RunUse::End(_));
-        self.live_mut(key).held_until_us = if goes_on { until_us } else { 0 };
-        Ok(goes_on)
+        let continues = !matches!(run, RunUse::End(_));
+        self.live_mut(key).held_until_us = if continues { until_us } else { 0 };
+        Ok(continues)
     }
 
-    /// Renew or end a run without writing.
-    pub(crate) fn renew(&mut self, key: &SessionKey, run: RunToken, goes_on: bool) -> Answer {
-        let session = self.alive(key)?;
-        if session.ended == Some(run) && !goes_on {
+    /// Renew the lease of a run without an append, or end the run if `continues` is false.
+    pub(crate) fn renew(&mut self, key: &SessionKey, run: RunToken, continues: bool) -> Answer {
+        let session = self.live(key)?;
+        if session.ended == Some(run) && !continues {
             // Ending a run twice is allowed.
             return Ok(String::new());
         }
         if session.holder != Some(run) {
             return Err("RunLost".to_owned());
         }
-        let run = match goes_on {
+        let run = match continues {
             true => RunUse::Within(run),
             false => RunUse::End(run),
         };
@@ -307,7 +309,7 @@ impl Model {
     }
 
     pub(crate) fn state_at(&self, key: &SessionKey, position: u64) -> Answer {
-        let session = self.alive(key)?;
+        let session = self.live(key)?;
         let last = session.position();
         let Some(own) = session.states().get(position as usize).cloned() else {
             return Err(format!("PositionNotFound({position}, {last})"));
@@ -321,7 +323,7 @@ impl Model {
         key: &SessionKey,
         invocation: &str,
     ) -> Result<JsonMap, String> {
-        let session = self.alive(key)?;
+        let session = self.live(key)?;
         let of_it = |event: &Event| event.invocation_id == invocation;
         let first = session.events.iter().position(of_it);
         let first = first.ok_or_else(|| format!("InvocationNotFound({invocation})"))?;
@@ -337,8 +339,8 @@ impl Model {
         Ok(delta)
     }
 
-    /// Applies the stored event of a rewind.
-    pub(crate) fn rewound(&mut self, key: &SessionKey, event: Event) -> u64 {
+    /// Apply the event that a rewind has stored; return its position.
+    pub(crate) fn apply_rewind(&mut self, key: &SessionKey, event: Event) -> u64 {
         self.write(key, vec![event]);
         // The rewind was a run of its own, so the token of an earlier run is outdated.
         let session = self.live_mut(key);
@@ -349,14 +351,14 @@ impl Model {
     }
 
     pub(crate) fn fork(&mut self, key: &SessionKey, position: Option<u64>, id: &str) -> Answer {
-        let origin = self.alive(key)?.clone();
+        let origin = self.live(key)?.clone();
         let last = origin.position();
         let position = position.unwrap_or(last);
         if position > last {
             return Err(format!("PositionNotFound({position}, {last})"));
         }
         let fork_key = SessionKey::new(&key.app, &key.user, id);
-        self.make_room(&fork_key)?;
+        self.ensure_absent(&fork_key)?;
         let fork = ModelSession {
             events: origin.events[..position as usize].to_vec(),
             create_time: self.now(),
@@ -399,9 +401,9 @@ impl Model {
     }
 
     /// Export, delete, import: the session is equal, but has no lease and a new expiry time.
-    pub(crate) fn moved(&mut self, key: &SessionKey) -> Answer {
+    pub(crate) fn export_and_import(&mut self, key: &SessionKey) -> Answer {
         let now_us = self.now_us;
-        self.alive(key)?;
+        self.live(key)?;
         let session = self.live_mut(key);
         session.holder = None;
         session.ended = None;
@@ -410,14 +412,14 @@ impl Model {
         self.read(key, Window::ALL)
     }
 
-    /// The position of an existing session, for choosing among sessions.
+    /// The position of the last event, if the session exists.
     pub(crate) fn position(&self, key: &SessionKey) -> Option<u64> {
-        self.alive(key).ok().map(ModelSession::position)
+        self.live(key).ok().map(ModelSession::position)
     }
 
     /// An event of the session, to append it again.
     pub(crate) fn event(&self, key: &SessionKey, position: u64) -> Option<Event> {
-        let session = self.alive(key).ok()?;
+        let session = self.live(key).ok()?;
         session.events.get(position as usize - 1).cloned()
     }
 }
@@ -428,8 +430,11 @@ fn without_temp(event: &Event) -> Event {
     event
 }
 
-/// The position of each event, and the new events.
-fn place(session: &ModelSession, events: &[Event]) -> Result<(Vec<u64>, Vec<Event>), String> {
+/// The position of each event after the append, and the events that are new.
+fn locate_events(
+    session: &ModelSession,
+    events: &[Event],
+) -> Result<(Vec<u64>, Vec<Event>), String> {
     let mut log = session.events.clone();
     let mut positions = Vec::new();
     for event in events {
@@ -459,7 +464,7 @@ pub(crate) fn state_text(state: &State) -> String {
     format!("{sorted:?}")
 }
 
-/// A session as a text.
+/// A session as text.
 pub(crate) fn session_text<'a>(
     key: &SessionKey,
     position: u64,

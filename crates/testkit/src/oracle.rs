@@ -1,4 +1,5 @@
-//! Ask a reference implementation, most often google-adk: its Python, one process, one request per line.
+//! Asks a reference implementation, usually google-adk, in a Python process. Each line of JSON that
+//! the process reads is a request, and each line that it writes is an answer.
 
 use std::{
     ffi::OsStr,
@@ -25,6 +26,8 @@ pub enum Reference {
     AdkModels,
     /// google-adk 2.13.0 with the MCP library.
     AdkMcp,
+    /// google-adk 2.12.0 with the MCP library; `scripts/test` creates it with `--long`.
+    AdkMcpPrevious,
     /// The package `tokenizers`.
     Tokenizers,
 }
@@ -39,6 +42,9 @@ impl Reference {
                 "google-adk with anthropic and litellm",
             ),
             Reference::AdkMcp => ("RETAIN_ADK_MCP_PYTHON", "google-adk with mcp"),
+            Reference::AdkMcpPrevious => {
+                ("RETAIN_ADK_2_12_MCP_PYTHON", "google-adk 2.12.0 with mcp")
+            }
             Reference::Tokenizers => ("RETAIN_TOKENIZERS_PYTHON", "the package tokenizers"),
         };
         variable_or_skip(variable, test, missing).map(PathBuf::from)
@@ -55,12 +61,13 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Start `script`. If the environment is missing, return `None` and record that `test` was skipped.
+    /// Start `script`. If the environment is missing, return `None` and record that `test` was
+    /// skipped.
     pub fn start(reference: Reference, test: &str, script: impl AsRef<OsStr>) -> Option<Oracle> {
         Oracle::start_with(reference, test, script, |_| ())
     }
 
-    /// The same, with arguments or variables that `configure` adds.
+    /// Like [`start`](Self::start), with arguments or variables that `configure` adds.
     pub fn start_with(
         reference: Reference,
         test: &str,
@@ -75,10 +82,11 @@ impl Oracle {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("Python can be started");
+            .expect("a Python process");
         let (sender, answers) = channel();
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
-        // A thread reads all the time, so that the process never blocks while requests are being written.
+        // A thread reads each answer immediately, so that the process never blocks while the test
+        // still writes requests.
         thread::spawn(move || {
             for line in output.lines() {
                 if sender.send(line.expect("the oracle writes UTF-8")).is_err() {
@@ -118,9 +126,9 @@ impl Oracle {
 
     /// Send a request whose answers are read with [`answer`](Self::answer).
     pub fn send(&mut self, request: &Json) {
-        let mut line = request.to_json().expect("requests are JSON");
+        let mut line = request.to_json().expect("a JSON request");
         line.push('\n');
-        let input = self.input.as_mut().expect("the oracle runs");
+        let input = self.input.as_mut().expect("the input is open");
         if let Err(error) = input.write_all(line.as_bytes()) {
             self.fail(&format!("does not accept input: {error}"));
         }
@@ -144,10 +152,10 @@ impl Oracle {
             match self.answers.recv_timeout(ANSWER_TIMEOUT) {
                 Ok(line) => left.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => self.fail("did not end in time"),
+                Err(RecvTimeoutError::Timeout) => self.fail("did not exit in time"),
             }
         }
-        let status = self.process.wait().expect("the oracle ends");
+        let status = self.process.wait().expect("the exit status of the oracle");
         if !status.success() {
             self.fail(&status.to_string());
         }
@@ -168,7 +176,8 @@ impl Drop for Oracle {
     }
 }
 
-/// The value of an environment variable that `scripts/test` sets. Without it, record that `test` was skipped.
+/// The value of an environment variable that `scripts/test` sets. If it is not set, record that
+/// `test` was skipped.
 pub fn variable_or_skip(variable: &str, test: &str, missing: &str) -> Option<String> {
     let value = std::env::var(variable).ok();
     if value.is_none() {
@@ -190,7 +199,8 @@ pub fn skip(line: &str) {
 /// A number from the environment, e.g. `RETAIN_SEED`.
 pub fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number in the environment"))
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}")))
 }
 
 /// Whether to run the long variants of tests.

@@ -13,8 +13,8 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{oracle::skip, scratch};
 
-/// The URI of a superuser of the server, from `TEST_POSTGRES_URL`. Without one, record that tests
-/// were skipped.
+/// The URI of the server, from `TEST_POSTGRES_URL`, with a superuser. If the variable is not set,
+/// record that tests were skipped.
 pub fn server() -> Option<String> {
     let server = std::env::var("TEST_POSTGRES_URL").ok();
     let server = server.filter(|server| !server.is_empty());
@@ -39,7 +39,7 @@ pub async fn connect(uri: &str) -> Client {
 }
 
 /// Number of databases created in this process.
-static MADE: AtomicU64 = AtomicU64::new(0);
+static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// An empty database. Dropping this drops it, even with open connections. If test leftovers are
 /// scanned, its rows are first dumped as text.
@@ -52,8 +52,8 @@ pub struct TestDatabase {
 impl TestDatabase {
     /// Create a database on the server that [`server`] names.
     pub async fn new() -> TestDatabase {
-        let server = server().expect("asked for only where there is a server");
-        let number = MADE.fetch_add(1, Ordering::SeqCst);
+        let server = server().expect("TEST_POSTGRES_URL is set");
+        let number = CREATED.fetch_add(1, Ordering::SeqCst);
         let random = RandomState::new().hash_one(number);
         let name = format!("retain_test_{random:016x}");
         let client = connect(&server).await;
@@ -89,21 +89,21 @@ impl Drop for TestDatabase {
                 .enable_all()
                 .build();
             runtime.expect("a runtime").block_on(async {
-                let kept = match scratch::is_kept() {
-                    true => keep(&uri, &mut scratch::file_named(".postgres")).await,
+                let dump = match scratch::is_kept() {
+                    true => dump_tables(&uri, &mut scratch::file_named(".postgres")).await,
                     false => Ok(()),
                 };
                 let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 let client = connect(&server).await;
-                client.batch_execute(&sql).await.map(|()| kept)
+                client.batch_execute(&sql).await.map(|()| dump)
             })
         });
         match dropped.join() {
-            Ok(Ok(kept)) => {
-                let is_lost = kept.is_err() && !std::thread::panicking();
+            Ok(Ok(dump)) => {
+                let has_failed = dump.is_err() && !std::thread::panicking();
                 assert!(
-                    !is_lost,
-                    "cannot search the database for API keys: {kept:?}"
+                    !has_failed,
+                    "failed to dump the database for the scan for API keys: {dump:?}"
                 );
             }
             // If the server is gone, so is the database.
@@ -114,8 +114,8 @@ impl Drop for TestDatabase {
 
 /// Dump the content of all tables to a file, as text.
 ///
-/// The server's own files do not work, because the server compresses long values.
-async fn keep(uri: &str, file: &mut File) -> Result<(), BoxError> {
+/// A scan of the server's own files would miss long values, which the server compresses.
+async fn dump_tables(uri: &str, file: &mut File) -> Result<(), BoxError> {
     let (client, connection) = tokio_postgres::connect(uri, NoTls).await?;
     tokio::spawn(connection);
     // Write bytes as text, and end other connections, which may hold table locks.
@@ -143,25 +143,26 @@ mod tests {
 
     use super::*;
 
-    /// If canaries are scanned for, the scan must find this one in the dump.
+    /// `scripts/test` sets the variable and fails if its scan does not find the value in the dump.
     #[tokio::test]
     async fn database_dump_contains_stored_bytes_and_text() {
         if !is_there() {
             return;
         }
         let control = std::env::var("RETAIN_CONTROL_MARK");
-        let control = control.unwrap_or_else(|_| "a-word-that-is-looked-for".to_owned());
+        let control = control.unwrap_or_else(|_| "control-mark".to_owned());
         let database = TestDatabase::new().await;
         let client = database.client().await;
-        let made = "CREATE SCHEMA \"Of its own\"; CREATE TABLE \"Of its own\".t (a bytea, b text)";
-        client.batch_execute(made).await.unwrap();
-        let written = "INSERT INTO \"Of its own\".t VALUES ($1, $2)";
+        let create =
+            "CREATE SCHEMA \"Of its own\"; CREATE TABLE \"Of its own\".t (a bytea, b text)";
+        client.batch_execute(create).await.unwrap();
+        let insert = "INSERT INTO \"Of its own\".t VALUES ($1, $2)";
         // Long enough for the server to compress it.
         let long = format!("{}{control}", "x".repeat(100_000));
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&long.as_bytes(), &long];
-        client.execute(written, &values).await.unwrap();
+        client.execute(insert, &values).await.unwrap();
         let mut file = scratch::file_named(".rows");
-        keep(&database.uri(), &mut file).await.unwrap();
+        dump_tables(&database.uri(), &mut file).await.unwrap();
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();

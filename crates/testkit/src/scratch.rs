@@ -1,16 +1,16 @@
-//! Folders and files for one test. They are deleted with it, unless `RETAIN_KEEP_SCRATCH` is set:
-//! then `scripts/test` scans the leftovers for API keys and deletes them.
+//! Folders and files for one test. They are deleted when the test ends, unless
+//! `RETAIN_KEEP_SCRATCH` is set: then `scripts/test` scans them for API keys and deletes them.
 
 use std::{env, fs::File};
 
 use tempfile::{Builder, TempDir};
 
-/// The variable that keeps test leftovers for a scan.
-const KEEP: &str = "RETAIN_KEEP_SCRATCH";
+/// If this variable is set, folders and files of tests are kept for the scan for API keys.
+const KEEP_VARIABLE: &str = "RETAIN_KEEP_SCRATCH";
 
-/// Whether test leftovers are kept for a scan.
+/// Whether folders and files of tests are kept for the scan for API keys.
 pub fn is_kept() -> bool {
-    env::var_os(KEEP).is_some()
+    env::var_os(KEEP_VARIABLE).is_some()
 }
 
 fn builder() -> Builder<'static, 'static> {
@@ -21,7 +21,7 @@ fn builder() -> Builder<'static, 'static> {
 
 /// Create a folder.
 pub fn folder() -> TempDir {
-    builder().tempdir().expect("a temporary folder can be made")
+    builder().tempdir().expect("a temporary folder")
 }
 
 /// Create a file open for reading and writing, for example for the output of a child process.
@@ -31,6 +31,6 @@ pub fn file() -> File {
 
 /// Create a file whose name ends with `end`.
 pub fn file_named(end: &str) -> File {
-    let made = builder().suffix(end).tempfile();
-    made.expect("a temporary file can be made").into_file()
+    let file = builder().suffix(end).tempfile();
+    file.expect("a temporary file").into_file()
 }

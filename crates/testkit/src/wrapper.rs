@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
     ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
@@ -12,11 +13,11 @@ use retain_core::{
 /// One store that several services share.
 pub type SharedStore<S> = WrappedStore<S, NoChange>;
 
-/// A store behind a meddler that may change writes and reads.
+/// A store behind an interceptor that may change writes and reads.
 #[derive(Debug)]
 pub struct WrappedStore<S, M> {
     store: Arc<S>,
-    meddler: Arc<M>,
+    interceptor: Arc<M>,
 }
 
 /// Changes the input and output of a store. The default methods change nothing.
@@ -29,6 +30,11 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
     /// The answer to return instead of `written`.
     fn after_append(&self, _batch: &Batch, written: AppendOutcome) -> AppendOutcome {
         written
+    }
+
+    /// Awaited before the store returns an answer.
+    fn before_answer(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// Called after each renewal of a lease that succeeded.
@@ -54,11 +60,11 @@ impl<S> SharedStore<S> {
 }
 
 impl<S, M> WrappedStore<S, M> {
-    /// Share `store` behind `meddler`.
-    pub fn with(store: S, meddler: M) -> WrappedStore<S, M> {
+    /// Share `store`; `interceptor` may change its writes and reads.
+    pub fn with(store: S, interceptor: M) -> WrappedStore<S, M> {
         WrappedStore {
             store: Arc::new(store),
-            meddler: Arc::new(meddler),
+            interceptor: Arc::new(interceptor),
         }
     }
 }
@@ -67,8 +73,17 @@ impl<S, M> Clone for WrappedStore<S, M> {
     fn clone(&self) -> WrappedStore<S, M> {
         WrappedStore {
             store: Arc::clone(&self.store),
-            meddler: Arc::clone(&self.meddler),
+            interceptor: Arc::clone(&self.interceptor),
         }
+    }
+}
+
+impl<S, M: StoreInterceptor> WrappedStore<S, M> {
+    /// Waits for the answer of a call and for the interceptor.
+    async fn answer<T>(&self, call: impl Future<Output = T>) -> T {
+        let answer = call.await;
+        self.interceptor.before_answer().await;
+        answer
     }
 }
 
@@ -79,7 +94,7 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
     }
 
     async fn create(&self, new: NewSession) -> Result<Snapshot> {
-        self.store.create(new).await
+        self.answer(self.store.create(new)).await
     }
 
     async fn read(
@@ -88,34 +103,35 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         window: Window,
         want: ReadDetail,
     ) -> Result<Option<Snapshot>> {
-        let read = self.store.read(key, window, want).await?;
-        Ok(read.map(|snapshot| self.meddler.after_read(snapshot)))
+        let read = self.answer(self.store.read(key, window, want)).await?;
+        Ok(read.map(|snapshot| self.interceptor.after_read(snapshot)))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
-        self.store.list(query).await
+        self.answer(self.store.list(query)).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
-        self.store.delete(key).await
+        self.answer(self.store.delete(key)).await
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
-        let other = self.meddler.before_append(batch).map(Arc::new);
+        let other = self.interceptor.before_append(batch).map(Arc::new);
         let written = self.store.append(key, other.as_ref().unwrap_or(batch));
-        Ok(self.meddler.after_append(batch, written.await?))
+        let written = self.answer(written).await?;
+        Ok(self.interceptor.after_append(batch, written))
     }
 
     async fn update_lease(&self, key: &SessionKey, update: &LeaseUpdate) -> Result<()> {
-        self.store.update_lease(key, update).await?;
+        self.answer(self.store.update_lease(key, update)).await?;
         if matches!(update, LeaseUpdate::Renew { .. }) {
-            self.meddler.after_renew();
+            self.interceptor.after_renew();
         }
         Ok(())
     }
 
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
-        self.store.shared_state(app, user).await
+        self.answer(self.store.shared_state(app, user)).await
     }
 
     async fn find_events(
@@ -123,7 +139,7 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         key: &SessionKey,
         lookup: &EventLookup,
     ) -> Result<Vec<Option<u64>>> {
-        self.store.find_events(key, lookup).await
+        self.answer(self.store.find_events(key, lookup)).await
     }
 
     async fn fork(
@@ -133,23 +149,24 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
         id: &str,
         create_time: f64,
     ) -> Result<Head> {
-        self.store.fork(origin, position, id, create_time).await
+        self.answer(self.store.fork(origin, position, id, create_time))
+            .await
     }
 
     async fn sweep(&self, limit: usize) -> Result<u64> {
-        self.store.sweep(limit).await
+        self.answer(self.store.sweep(limit)).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
-        self.store.erase_user(app, user).await
+        self.answer(self.store.erase_user(app, user)).await
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
-        self.store.changed(key, position).await
+        self.answer(self.store.changed(key, position)).await
     }
 
     async fn flush(&self) -> Result<()> {
-        self.store.flush().await
+        self.answer(self.store.flush()).await
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
@@ -160,15 +177,15 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
 #[async_trait]
 impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M> {
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
-        self.store.log_header(key).await
+        self.answer(self.store.log_header(key)).await
     }
 
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
-        self.store.begin_draft(key).await
+        self.answer(self.store.begin_draft(key)).await
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
-        self.store.extend_draft(draft, events).await
+        self.answer(self.store.extend_draft(draft, events)).await
     }
 
     async fn finish_draft(
@@ -177,11 +194,12 @@ impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M>
         header: &LogHeader,
         shared: &ScopedState,
     ) -> Result<Head> {
-        self.store.finish_draft(draft, header, shared).await
+        self.answer(self.store.finish_draft(draft, header, shared))
+            .await
     }
 
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
-        self.store.addresses(after, limit).await
+        self.answer(self.store.addresses(after, limit)).await
     }
 
     async fn state_owners(
@@ -189,18 +207,19 @@ impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M>
         after: Option<&StateOwner>,
         limit: usize,
     ) -> Result<Vec<StateOwner>> {
-        self.store.state_owners(after, limit).await
+        self.answer(self.store.state_owners(after, limit)).await
     }
 
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
-        self.store.add_shared_keys(app, user, shared).await
+        self.answer(self.store.add_shared_keys(app, user, shared))
+            .await
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        self.store.check().await
+        self.answer(self.store.check()).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {
-        self.store.identity().await
+        self.answer(self.store.identity()).await
     }
 }

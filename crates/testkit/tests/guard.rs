@@ -1,29 +1,33 @@
-//! Fails when a promise is written down but not in a list: then no store would be asked for it.
+//! Fails if a promise function is missing from its macro list, because then no store runs it.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The folders of promises, and how many there are at least: fewer found means that their form has
-/// changed.
+/// The folders of promises, each with a lower bound for the number of promises. If the parser finds
+/// fewer, the form of the source has changed.
 const FOLDERS: [(&str, usize); 3] = [
     ("src/promises", 100),
     ("src/artifacts", 15),
     ("src/memory", 25),
 ];
 
-/// The names behind `pub async fn` at the start of a line.
+/// The names of the functions that a line with `pub async fn` defines.
 fn promises_in(source: &str) -> impl Iterator<Item = &str> {
     let lines = source.lines();
     let heads = lines.filter_map(|line| line.strip_prefix("pub async fn "));
     heads.filter_map(|head| head.split('(').next())
 }
 
-/// Where a list begins.
+/// The line of a macro after which its list of promises begins.
 const LIST: &str = "@each $open, [$($needs)?];\n";
 
-/// The names between each beginning of a list and its end.
+/// The names of the promises in all lists of a source.
 fn listed_in(source: &str) -> Vec<&str> {
     let lists = source.split(LIST).skip(1);
-    let lists = lists.map(|list| list.split_once("        }\n").expect("its end").0);
+    let lists = lists.map(|list| {
+        list.split_once("        }\n")
+            .expect("the end of the list")
+            .0
+    });
     let lines = lists.flat_map(str::lines).map(str::trim);
     let names = lines.filter(|line| !line.starts_with("//") && !line.is_empty());
     names.map(|line| line.trim_end_matches(',')).collect()
@@ -33,28 +37,31 @@ fn listed_in(source: &str) -> Vec<&str> {
 fn every_promise_is_listed_in_its_macro() {
     for (folder, least) in FOLDERS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        let mut written = BTreeSet::new();
+        let mut defined = BTreeSet::new();
         let mut count = 0;
         for entry in fs::read_dir(&folder).expect("the folder of promises") {
             let path = entry.expect("an entry").path();
             let source = fs::read_to_string(path).expect("a source file");
             for name in promises_in(&source) {
                 count += 1;
-                written.insert(name.to_owned());
+                defined.insert(name.to_owned());
             }
         }
-        assert_eq!(written.len(), count, "two promises have the same name");
+        assert_eq!(defined.len(), count, "two promises have the same name");
         assert!(count > least, "only {count} promises in {folder:?}");
-        let list = fs::read_to_string(folder.join("mod.rs")).expect("the list");
+        let list = fs::read_to_string(folder.join("mod.rs")).expect("the file with the list");
         let list = listed_in(&list);
         let listed: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(listed.len(), list.len(), "a promise is listed twice");
-        let unlisted: Vec<_> = written.difference(&listed).collect();
-        assert!(unlisted.is_empty(), "not in the list: {unlisted:?}");
-        let unwritten: Vec<_> = listed.difference(&written).collect();
+        let unlisted: Vec<_> = defined.difference(&listed).collect();
         assert!(
-            unwritten.is_empty(),
-            "listed but not written: {unwritten:?}"
+            unlisted.is_empty(),
+            "missing from the macro list: {unlisted:?}"
+        );
+        let undefined: Vec<_> = listed.difference(&defined).collect();
+        assert!(
+            undefined.is_empty(),
+            "listed but not defined: {undefined:?}"
         );
     }
 }

@@ -11,10 +11,10 @@ use retain::{
 
 use crate::tables::{Entry, SessionLog};
 
-/// One change, with every decision made: replaying it needs no clock and no rules.
+/// One change. All decisions are already made, so replaying it needs no clock and no rules.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    /// Stores a whole session. Creating, forking and importing end with it.
+    /// Stores a complete session. A create, a fork and an import write this change.
     Put {
         key: SessionKey,
         log: Box<SessionLog>,
@@ -47,7 +47,7 @@ pub(crate) fn encode(transaction: &[Change]) -> String {
     format!("{}\n", Json::from(changes))
 }
 
-/// Reads the line of a transaction.
+/// Parses the line of a transaction.
 pub(crate) fn decode(line: &str) -> Result<Vec<Change>, BoxError> {
     let line = Json::parse(line)?;
     let changes = line.as_array().ok_or("the line is not a list of changes")?;
@@ -207,8 +207,8 @@ fn decode_entry(json: &Json) -> Result<Entry, BoxError> {
     })
 }
 
-/// State values are JSON texts inside JSON: a value may be as deep as JSON is allowed to be, and
-/// would be too deep inside a line.
+/// Encodes each state value as a string of JSON. A value may be nested as deeply as JSON may be, so
+/// inside the JSON of a line it would be nested too deeply.
 fn encode_map(map: &JsonMap) -> Json {
     let texts = map
         .iter()
@@ -261,7 +261,7 @@ fn text(json: &Json, field: &str) -> Result<String, BoxError> {
 
 fn unsigned(json: &Json, field: &str) -> Result<u64, BoxError> {
     let found = json[field].as_u64();
-    found.ok_or_else(|| format!("{field} is not a positive integer").into())
+    found.ok_or_else(|| format!("{field} is not a non-negative integer").into())
 }
 
 fn signed(json: &Json, field: &str) -> Result<i64, BoxError> {

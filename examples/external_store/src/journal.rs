@@ -1,7 +1,7 @@
-//! The journal file: every transaction is one line, appended under a lock that all processes respect.
+//! The journal file. Every transaction is one line, appended under a lock between processes.
 //!
 //! The first line is a header. An erase or a compaction writes a new file with another header and
-//! renames it over the old one, so that a reader notices and replays it from the start.
+//! renames it over the old one. A reader that finds another header replays the file from the start.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,7 +23,7 @@ pub(crate) struct Journal {
     file: File,
     /// The header of the file that `tables` come from; `None` if they must be built again.
     header: Option<Header>,
-    /// `tables` have everything before this byte.
+    /// `tables` contain all lines before this byte offset.
     end: u64,
     tables: Tables,
 }
@@ -66,12 +66,12 @@ impl Journal {
         })
     }
 
-    /// The data as of the last [`catch_up`](Self::catch_up) or [`commit`](Self::commit).
+    /// The data as of the last [`refresh`](Self::refresh) or [`commit`](Self::commit).
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// Drops the data; the next [`catch_up`](Self::catch_up) builds it again.
+    /// Drops the data; the next [`refresh`](Self::refresh) builds it again.
     pub(crate) fn invalidate(&mut self) {
         self.header = None;
     }
@@ -82,9 +82,9 @@ impl Journal {
     }
 
     /// Applies the lines that other stores have appended.
-    pub(crate) fn catch_up(&mut self) -> Result<(), BoxError> {
-        // After an error, the next call starts again.
-        let known = self.header.take();
+    pub(crate) fn refresh(&mut self) -> Result<(), BoxError> {
+        // After an error, the next call replays the file from the start.
+        let known_header = self.header.take();
         self.file = open_file(&self.path)?;
         let length = self.file.metadata()?.len();
         let mut reader = BufReader::new(&self.file);
@@ -96,7 +96,7 @@ impl Journal {
             return self.rewrite();
         }
         let header = Header::decode(&line)?;
-        if known != Some(header) || length < self.end {
+        if known_header != Some(header) || length < self.end {
             self.end = header_length;
             self.tables = Tables {
                 last_incarnation: header.last_incarnation,
@@ -108,7 +108,7 @@ impl Journal {
             line.clear();
             let read = reader.read_line(&mut line)? as u64;
             if !line.ends_with('\n') {
-                // A writer died in the middle of a line. It was not acknowledged: drop it.
+                // A writer died in the middle of this line, so it was not acknowledged. Remove it.
                 self.file.set_len(self.end)?;
                 break;
             }
@@ -121,8 +121,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a transaction, then applies it. After an error the line may be in the file or not;
-    /// [`catch_up`](Self::catch_up) finds out.
+    /// Writes a transaction, then applies it. After an error the line might be in the file; the
+    /// next [`refresh`](Self::refresh) then applies it.
     pub(crate) fn commit(&mut self, transaction: Vec<Change>) -> Result<(), BoxError> {
         if transaction.is_empty() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces the data with what `edit` leaves of it, and the file with one that has nothing else.
+    /// Edits the data, then replaces the file with one that contains only this data.
     pub(crate) fn rewrite_with<T>(
         &mut self,
         edit: impl FnOnce(&mut Tables) -> T,
@@ -153,7 +153,7 @@ impl Journal {
             rewrites: self.rewrites() + 1,
             last_incarnation: self.tables.last_incarnation,
         };
-        let new = beside(&self.path, ".new");
+        let new = sibling_path(&self.path, ".new");
         let mut writer = BufWriter::new(File::create(&new)?);
         writer.write_all(header.encode().as_bytes())?;
         for transaction in self.tables.snapshot() {
@@ -196,8 +196,8 @@ impl Header {
     }
 }
 
-/// Returns the path of a file beside `path`: the same name with `suffix` appended.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// Returns the path of a file in the same folder: the name of `path` with `suffix` appended.
+pub(crate) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(suffix);
     name.into()

@@ -24,7 +24,7 @@ use retain::{
 
 use crate::{
     change::Change,
-    journal::{FileLock, Journal, beside},
+    journal::{FileLock, Journal, sibling_path},
     tables::{Entry, SessionLog, Tables, set_keys},
     transfer::Drafts,
 };
@@ -32,13 +32,13 @@ use crate::{
 /// The name of the store in errors.
 const NAME: &str = "journal";
 
-/// How long a waiter sleeps before it looks for changes of other processes.
-const POLL: Duration = Duration::from_millis(50);
+/// Interval at which a waiter checks for changes of other processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Sessions in memory, with every change in a journal file. Several processes may open one file.
 ///
-/// The methods block their thread while they write a line. A store with a slower medium would use an
-/// async driver, or `tokio::task::spawn_blocking`.
+/// The methods block their thread while they write a line. A store on a slower medium should use an
+/// async driver or `tokio::task::spawn_blocking`.
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> retain::Result<()> {
@@ -51,7 +51,8 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct JournalStore {
     pub(crate) path: PathBuf,
-    /// Locked during each transaction. The journal itself cannot be: a rewrite replaces it.
+    /// Locked during each transaction. The journal itself cannot be locked, because a rewrite
+    /// replaces it.
     lock_file: File,
     journal: Mutex<Journal>,
     pub(crate) drafts: Mutex<Drafts>,
@@ -79,7 +80,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Tells a full disk from other failures, because callers can act on it.
+/// Converts an error of the journal. A full disk gets its own error, because callers can act on it.
 pub(crate) fn failure(operation: &'static str, source: BoxError) -> SessionError {
     let cause = source.downcast_ref::<io::Error>().map(io::Error::kind);
     match cause {
@@ -104,14 +105,14 @@ impl JournalStore {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false);
             let store = JournalStore {
-                lock_file: options.open(beside(&path, ".lock"))?,
+                lock_file: options.open(sibling_path(&path, ".lock"))?,
                 journal: Mutex::new(Journal::open(&path)?),
                 path,
                 drafts: Mutex::default(),
                 hub: ChangeHub::default(),
                 clock: Arc::new(SystemClock),
             };
-            // A corrupt journal is reported now, not by the first request.
+            // Read the journal now, so that opening a corrupt one fails and not the first request.
             store.transact("read the journal", |_| Ok(()))?;
             Ok(store)
         };
@@ -137,15 +138,15 @@ impl JournalStore {
         })
     }
 
-    /// Runs `work` alone among all threads and processes, on the newest data. `work` decides first
-    /// and commits last, so an error leaves everything as it was.
+    /// Runs `work` on the newest data, while no other thread or process runs a transaction. `work`
+    /// decides first and commits last, so an error changes nothing.
     pub(crate) fn transact<T>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut journal = self.journal.lock().unwrap_or_else(|poisoned| {
-            // A thread panicked in a transaction: build the data again.
+            // A thread panicked in a transaction, so rebuild the data from the file.
             self.journal.clear_poison();
             let mut journal = poisoned.into_inner();
             journal.invalidate();
@@ -153,8 +154,8 @@ impl JournalStore {
         });
         let lock = FileLock::acquire(&self.lock_file);
         let _lock = lock.map_err(|source| failure(operation, source.into()))?;
-        let caught_up = journal.catch_up();
-        caught_up.map_err(|source| failure(operation, source))?;
+        let refreshed = journal.refresh();
+        refreshed.map_err(|source| failure(operation, source))?;
         work(&mut Transaction {
             journal: &mut journal,
             operation,
@@ -239,7 +240,7 @@ impl SessionStore for JournalStore {
                 sessions: metas.collect(),
                 ..Listing::default()
             };
-            // The states of sessions have their own keys; shared keys are listed once.
+            // Each listed state has only the session's own keys; shared keys are listed once.
             if query.fields.have_state() {
                 listing.app = tables.shared(&StateOwner::app(&query.app));
                 let users = listed_users(query, found.iter().map(|(key, _)| &*key.user));
@@ -275,7 +276,7 @@ impl SessionStore for JournalStore {
                 _ => None,
             };
             // Recognizes repeats, compares the expected position, and decides about the lease.
-            let plan = plan_append(log.standing(key, now_us), batch, |id| {
+            let plan = plan_append(log.status(key, now_us), batch, |id| {
                 let position = log.positions.get(id);
                 Ok(position.and_then(|position| log.event(*position)))
             })?;
@@ -308,7 +309,7 @@ impl SessionStore for JournalStore {
             let limit = batch.state_bytes_max;
             check_growth(LimitKind::SessionState, before, after, limit)?;
 
-            // Everything is decided. What follows becomes one line.
+            // All decisions are made. The changes below become one line.
             let mut changes = plan_shared(tables, key, &deltas, limit)?;
             if lease != log.lease {
                 changes.push(Change::SetLease {
@@ -344,9 +345,9 @@ impl SessionStore for JournalStore {
             let (tables, now_us) = (transaction.tables(), transaction.now_us);
             let change = match update {
                 LeaseUpdate::Renew { token, ttl } => {
-                    let standing = tables.get(key, now_us)?.standing(key, now_us);
+                    let status = tables.get(key, now_us)?.status(key, now_us);
                     let (token, ttl) = (*token, *ttl);
-                    let lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+                    let lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
                     Change::SetLease {
                         key: key.clone(),
                         lease,
@@ -443,8 +444,8 @@ impl SessionStore for JournalStore {
         Ok(swept.len() as u64)
     }
 
-    /// A deleted line would stay in the file, so an erase rewrites the file without the user's data,
-    /// even if the user has no session left.
+    /// A deleted line would stay in the file, so an erase rewrites the file without the user's
+    /// data, even if the user has no session left.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let operation = "erase a user";
         let (receipt, keys) = self.transact(operation, |transaction| {
@@ -472,17 +473,17 @@ impl SessionStore for JournalStore {
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
-        // Listen first and look second: a change in between is not missed.
-        let ring = self.hub.listen(key);
-        let here = self.transact("look for changes", |transaction| {
+        // Listen before reading the position, so that no change in between is missed.
+        let notification = self.hub.listen(key);
+        let current = self.transact("look for changes", |transaction| {
             let log = transaction.tables().find(key, transaction.now_us);
             Ok(log.map(SessionLog::position))
         });
-        if let Ok(Some(here)) = here
-            && here <= position
+        if let Ok(Some(current)) = current
+            && current <= position
         {
             // Other processes and expiry do not notify the hub, so the wait is bounded.
-            let _ = tokio::time::timeout(POLL, ring).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, notification).await;
         }
     }
 
@@ -508,7 +509,7 @@ fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     events
 }
 
-/// Returns the changes of the app's and the user's keys, if they stay within the limit.
+/// Plans the writes to app and user state. Fails if either would exceed the limit.
 fn plan_shared(
     tables: &Tables,
     key: &SessionKey,

@@ -15,7 +15,7 @@ use retain::{
 
 use crate::change::Change;
 
-/// A ticket in the queue for a lease expires after this time, unless its owner asks again.
+/// Time after which a ticket in the queue for a lease expires, unless its owner renews it.
 const TICKET_TTL_US: i64 = 1_000_000;
 
 /// All sessions and shared state.
@@ -28,10 +28,10 @@ pub(crate) struct Tables {
     pub(crate) last_incarnation: u64,
 }
 
-/// The log of one session, with the views that make reads cheap.
+/// The log of one session, with views that make reads fast.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionLog {
-    /// Tells this session from an earlier one with the same address.
+    /// Distinguishes this session from an earlier one with the same address.
     pub(crate) incarnation: u64,
     /// The state given at creation, with prefixes: position 0 of the log.
     pub(crate) initial: JsonMap,
@@ -40,13 +40,13 @@ pub(crate) struct SessionLog {
     pub(crate) create_time: f64,
     pub(crate) last_update_time: f64,
     pub(crate) ttl: Option<Duration>,
-    /// The time of the last write by the store's clock: the time to live starts here.
+    /// The time of the last write by the store's clock. The time to live starts then.
     pub(crate) touched_us: i64,
     pub(crate) origin: Option<Origin>,
     pub(crate) lease: Lease,
     /// The queue for the lease: each ticket and its expiry, oldest first.
     pub(crate) tickets: Vec<(String, i64)>,
-    /// A view: the session's own state keys now.
+    /// A view: the session's own state after the last event.
     pub(crate) state: JsonMap,
     /// A view: the position of each event id.
     pub(crate) positions: HashMap<String, u64>,
@@ -78,7 +78,7 @@ impl Tables {
         self.sessions.get(key).filter(|log| log.is_alive(now_us))
     }
 
-    /// As [`find`](Self::find), or fails with `NotFound`.
+    /// Like [`find`](Self::find), but fails with `NotFound` if there is no such session.
     pub(crate) fn get(&self, key: &SessionKey, now_us: i64) -> Result<&SessionLog> {
         let found = self.find(key, now_us);
         found.ok_or_else(|| SessionError::NotFound { key: key.clone() })
@@ -106,7 +106,7 @@ impl Tables {
         }
     }
 
-    /// Applies a change that was decided and written. It fails only if the journal is corrupt.
+    /// Applies a change from the journal. This fails only if the journal is corrupt.
     pub(crate) fn apply(&mut self, change: Change) -> Result<(), BoxError> {
         match change {
             Change::Put { key, log } => {
@@ -119,7 +119,7 @@ impl Tables {
                 entries,
                 now_us,
             } => {
-                let log = self.stored(&key)?;
+                let log = self.existing_log(&key)?;
                 entries.into_iter().for_each(|entry| log.push(entry));
                 log.touched_us = now_us;
             }
@@ -129,26 +129,26 @@ impl Tables {
                     state.insert(key, value.clone());
                 }
             }
-            Change::SetLease { key, lease } => self.stored(&key)?.lease = lease,
+            Change::SetLease { key, lease } => self.existing_log(&key)?.lease = lease,
             Change::Queue {
                 key,
                 ticket,
                 now_us,
-            } => self.stored(&key)?.queue(ticket, now_us),
+            } => self.existing_log(&key)?.queue(ticket, now_us),
             Change::Withdraw { key, ticket } => {
-                let log = self.stored(&key)?;
+                let log = self.existing_log(&key)?;
                 log.tickets.retain(|(queued, _)| *queued != ticket);
             }
         }
         Ok(())
     }
 
-    fn stored(&mut self, key: &SessionKey) -> Result<&mut SessionLog, BoxError> {
+    fn existing_log(&mut self, key: &SessionKey) -> Result<&mut SessionLog, BoxError> {
         let log = self.sessions.get_mut(key);
-        log.ok_or_else(|| format!("it changes session {key}, which does not exist").into())
+        log.ok_or_else(|| format!("a change of session {key}, which does not exist").into())
     }
 
-    /// Returns transactions that build the same data from nothing.
+    /// Returns transactions that build the same data from an empty store.
     pub(crate) fn snapshot(&self) -> impl Iterator<Item = Vec<Change>> {
         let shared = self.shared.iter().map(|(owner, keys)| {
             vec![Change::SetShared {
@@ -260,8 +260,8 @@ impl SessionLog {
         }
     }
 
-    /// Returns what `plan_append` and `plan_renewal` must know about the session.
-    pub(crate) fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
+    /// Returns the status of the session for `plan_append` and `plan_renewal`.
+    pub(crate) fn status<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> SessionStatus<'a> {
         let mut tickets = self.tickets.iter();
         let first = tickets.find(|(_, until_us)| *until_us > now_us);
         SessionStatus {

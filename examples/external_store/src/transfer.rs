@@ -1,6 +1,7 @@
 //! The methods of `TransferStore`: import, export, migration, sessions with a history, and checks.
 //!
-//! The trait is optional. Without it, `SessionStore::transfer` keeps its default and these and `check` fail.
+//! The trait is optional. Without it, `SessionStore::transfer` returns its default error, so that
+//! these operations and `check` fail.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use crate::{
     tables::{Entry, SessionLog, Tables},
 };
 
-/// Imports under way. They live in memory, because only a finished one must survive.
+/// Imports in progress. They are in memory, because only finished imports must survive a crash.
 #[derive(Debug, Default)]
 pub(crate) struct Drafts {
     last_id: u64,
@@ -35,7 +36,8 @@ pub(crate) struct Drafts {
 #[derive(Debug)]
 struct Draft {
     entries: Vec<Entry>,
-    /// The draft ends if the journal is rewritten: its user may have been erased.
+    /// Number of rewrites of the journal at the start. After a rewrite the draft is invalid,
+    /// because its user might have been erased.
     rewrites: u64,
     until_us: i64,
 }
@@ -54,7 +56,7 @@ impl TransferStore for JournalStore {
         self.transact(operation, |transaction| {
             let replayed = Journal::open(&self.path);
             let mut replayed = replayed.map_err(|source| failure(operation, source.into()))?;
-            if let Err(problem) = replayed.catch_up() {
+            if let Err(problem) = replayed.refresh() {
                 return Ok(vec![problem.to_string()]);
             }
             let mut problems = Vec::new();
@@ -127,7 +129,7 @@ impl TransferStore for JournalStore {
             log.last_update_time = head.last_update_time;
             log.ttl = head.ttl;
             log.origin = head.origin.clone();
-            // The session expires when its header says.
+            // The session keeps the expiry time in its header.
             log.touched_us = imported_touched_us(head, now_us);
             if !log.is_alive(now_us) {
                 return Err(SessionError::NotFound { key: key.clone() });
@@ -146,8 +148,8 @@ impl TransferStore for JournalStore {
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
         self.transact("list addresses", |transaction| {
             let sessions = transaction.tables().sessions.iter();
-            let behind = sessions.filter(|(key, _)| after.is_none_or(|after| *key > after));
-            let alive = behind.filter(|(_, log)| log.is_alive(transaction.now_us));
+            let after_cursor = sessions.filter(|(key, _)| after.is_none_or(|after| *key > after));
+            let alive = after_cursor.filter(|(_, log)| log.is_alive(transaction.now_us));
             Ok(alive.map(|(key, _)| key.clone()).take(limit).collect())
         })
     }
@@ -159,8 +161,8 @@ impl TransferStore for JournalStore {
     ) -> Result<Vec<StateOwner>> {
         self.transact("list owners of shared state", |transaction| {
             let owners = transaction.tables().shared.keys();
-            let behind = owners.filter(|owner| after.is_none_or(|after| *owner > after));
-            Ok(behind.take(limit).cloned().collect())
+            let after_cursor = owners.filter(|owner| after.is_none_or(|after| *owner > after));
+            Ok(after_cursor.take(limit).cloned().collect())
         })
     }
 
@@ -178,7 +180,7 @@ impl TransferStore for JournalStore {
     }
 }
 
-/// Returns the changes that set the keys which the app or the user does not have yet.
+/// Returns the changes that set the shared keys which the app or the user does not have yet.
 fn plan_missing_shared(
     tables: &Tables,
     app: &str,

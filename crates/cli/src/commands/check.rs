@@ -22,6 +22,7 @@ impl Check {
         }
         match problems.len() {
             0 => say!("no corruption found"),
+            1 => anyhow::bail!("1 problem found"),
             count => anyhow::bail!("{count} problems found"),
         }
         Ok(())

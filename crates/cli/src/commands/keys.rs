@@ -95,7 +95,7 @@ impl Keys {
             }
             Command::List => {
                 for key in keys.keys().await? {
-                    say!("{}", line(&key, now_us));
+                    say!("{}", key_line(&key, now_us));
                 }
             }
             Command::Revoke { id } => {
@@ -116,7 +116,7 @@ impl Create {
             let all = KeyScope::ALL.into_iter();
             all.filter(|scope| *scope != KeyScope::Admin).collect()
         };
-        let lives_us = |lives: Duration| i64::try_from(lives.as_micros()).unwrap_or(i64::MAX);
+        let micros = |lifetime: Duration| i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
         ApiKey {
             id: text.id.clone(),
             name: self.name,
@@ -130,7 +130,7 @@ impl Create {
             created_us: now_us,
             expires_us: self
                 .expires
-                .map(|lives| now_us.saturating_add(lives_us(lives))),
+                .map(|lifetime| now_us.saturating_add(micros(lifetime))),
             revoked_us: None,
             last_used_us: None,
         }
@@ -138,7 +138,7 @@ impl Create {
 }
 
 /// Describes an API key in one line.
-fn line(key: &ApiKey, now_us: i64) -> String {
+fn key_line(key: &ApiKey, now_us: i64) -> String {
     let time = |us: i64| timestamp_text(us as f64 / 1e6).unwrap_or_else(|| us.to_string());
     let state = match (key.revoked_us, key.expires_us) {
         (Some(us), _) => format!("revoked {}", time(us)),
@@ -164,16 +164,19 @@ fn line(key: &ApiKey, now_us: i64) -> String {
     )
 }
 
+/// Parses a duration. clap prints the option and the value before the error.
 fn duration(text: &str) -> anyhow::Result<Duration> {
+    const EXPECTED: &str = "expected a whole number with a unit, such as 90d, 12h, 30m or 45s";
     let unit = text.chars().last().unwrap_or_default();
     let seconds = match unit {
         'd' => 86_400,
         'h' => 3_600,
         'm' => 60,
         's' => 1,
-        _ => anyhow::bail!("expected a number with a unit: 90d, 12h, 30m or 45s"),
+        _ => anyhow::bail!(EXPECTED),
     };
-    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse()?;
+    let number = text.strip_suffix(unit).unwrap_or_default();
+    let number: u64 = number.parse().map_err(|_| anyhow::anyhow!(EXPECTED))?;
     let seconds = number
         .checked_mul(seconds)
         .context("the duration is too long")?;

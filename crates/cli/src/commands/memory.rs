@@ -58,7 +58,7 @@ impl UserOptions {
     }
 }
 
-/// Filters.
+/// Filters of memories.
 #[derive(Debug, Args)]
 struct FilterOptions {
     /// Only memories of this session
@@ -74,12 +74,11 @@ struct FilterOptions {
 
 impl FilterOptions {
     fn filter(self) -> MemoryFilter {
-        MemoryFilter {
-            session: self.session,
-            author: self.author,
-            tool: self.tool,
-            ..MemoryFilter::default()
-        }
+        let mut filter = MemoryFilter::default();
+        filter.session = self.session;
+        filter.author = self.author;
+        filter.tool = self.tool;
+        filter
     }
 }
 
@@ -105,7 +104,7 @@ struct Search {
     #[arg(long)]
     json: bool,
     /// Search query
-    question: String,
+    query: String,
 }
 
 #[derive(Debug, Args)]
@@ -190,7 +189,7 @@ impl Search {
     async fn run(self) -> anyhow::Result<()> {
         let UserOptions { app, user, .. } = &self.user;
         let memory = self.user.open().await?;
-        let search = MemoryQuery::new(self.question).with_limit(self.limit);
+        let search = MemoryQuery::new(self.query).with_limit(self.limit);
         let search = search.with_filter(self.filters.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
@@ -209,10 +208,7 @@ impl List {
         let UserOptions { app, user, .. } = &self.user;
         let memory = self.user.open().await?;
         let mut left = self.limit.unwrap_or(usize::MAX);
-        let mut list = ListMemories {
-            filter: self.filters.filter(),
-            ..ListMemories::default()
-        };
+        let mut list = ListMemories::default().with_filter(self.filters.filter());
         while left > 0 {
             list.limit = left.min(500);
             let page = memory.list(app, user, list.clone()).await?;
@@ -273,17 +269,22 @@ async fn stats(user: &UserOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a memory in two lines: its source and its text.
+/// Prints a memory in two lines: its source, which is `direct` without a session, and its text.
 fn print_memory(info: &MemoryInfo, entry: &MemoryEntry, score: Option<f32>) -> anyhow::Result<()> {
     let score = score
         .map(|score| format!("{score:.2} "))
         .unwrap_or_default();
-    let place = match &info.session {
+    let source = match &info.session {
         Some(session) => format!("{session}:{}", info.position),
-        None => "given".to_owned(),
+        None => "direct".to_owned(),
     };
     let (time, author) = (entry.timestamp.as_deref(), entry.author.as_deref());
-    let head = [time.unwrap_or("-"), author.unwrap_or("-"), &place, &info.id];
+    let head = [
+        time.unwrap_or("-"),
+        author.unwrap_or("-"),
+        &source,
+        &info.id,
+    ];
     say!("{score}{}", head.map(visible).join("  "));
     say!("    {}", visible(&entry.content.text_concat()));
     Ok(())
@@ -305,11 +306,11 @@ fn explain(found: &MemoryHit) -> String {
         ("embedder", explanation.embedding),
         ("time", explanation.time),
     ];
-    let given = signals.into_iter().filter(|(_, gave)| *gave > 0.0);
-    let given: Vec<String> = given
-        .map(|(name, gave)| format!("{name} {gave:.2}"))
+    let used = signals.into_iter().filter(|(_, score)| *score > 0.0);
+    let used: Vec<String> = used
+        .map(|(name, score)| format!("{name} {score:.2}"))
         .collect();
-    format!("why: [{}] {}", words.join(" "), given.join(" + "))
+    format!("why: [{}] {}", words.join(" "), used.join(" + "))
 }
 
 /// Escapes control characters and characters that change the text direction.

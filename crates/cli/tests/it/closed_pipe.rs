@@ -1,4 +1,5 @@
-//! Every command whose reader closes the pipe, as `head` does: it ends quietly and claims nothing.
+//! A command whose reader closes the pipe, as `head` does, exits without an error message and
+//! without claiming success.
 
 use std::{
     collections::BTreeSet,
@@ -110,18 +111,23 @@ fn command(folder: &Path, file: &Path, name: &str, arguments: &str) -> Command {
     command
 }
 
-fn file_with(bytes: &[u8]) -> File {
+fn input_file(bytes: &[u8]) -> File {
     let mut file = retain_testkit::scratch::file();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
     file
 }
 
-/// Runs a command whose reader reads one line or nothing, and closes.
-fn run_unread(mut command: Command, input: &[u8], reads_a_line: bool) -> (ExitStatus, String) {
+/// Runs a command whose reader reads one line or nothing and then closes the pipe. Returns the exit
+/// status and standard error.
+fn run_with_closed_output(
+    mut command: Command,
+    input: &[u8],
+    reads_a_line: bool,
+) -> (ExitStatus, String) {
     let (reader, writer) = pipe().unwrap();
     let mut stderr = retain_testkit::scratch::file();
-    command.stdin(file_with(input)).stdout(writer);
+    command.stdin(input_file(input)).stdout(writer);
     command.stderr(stderr.try_clone().unwrap());
     let mut reader = Some(BufReader::with_capacity(16, reader));
     if !reads_a_line {
@@ -136,19 +142,20 @@ fn run_unread(mut command: Command, input: &[u8], reads_a_line: bool) -> (ExitSt
         assert!(line.ends_with(b"\n"), "it printed {line:?}");
     }
     let status = child.wait().unwrap();
-    let mut complaint = String::new();
+    let mut message = String::new();
     stderr.rewind().unwrap();
-    stderr.read_to_string(&mut complaint).unwrap();
-    (status, complaint)
+    stderr.read_to_string(&mut message).unwrap();
+    (status, message)
 }
 
-fn assert_quiet(name: &str, complaint: &str) {
+fn assert_quiet(name: &str, message: &str) {
     for noise in ["panicked", "Broken pipe", "error"] {
-        assert!(!complaint.contains(noise), "{name}: {complaint}");
+        assert!(!message.contains(noise), "{name}: {message}");
     }
 }
 
-/// Every command that clap knows, `keys create` for a nested one.
+/// The names of all commands in the help. The name of a nested command has two words: `keys
+/// create`.
 fn known_commands(parent: &str) -> BTreeSet<String> {
     let folder = retain_testkit::scratch::folder();
     let mut help = retain(folder.path());
@@ -186,9 +193,9 @@ async fn command_exits_quietly_when_its_output_is_closed() {
     for (name, arguments, input) in fixture.commands() {
         let (folder, file) = fixture.copy();
         let command = command(folder.path(), &file, name, &arguments);
-        let (status, complaint) = run_unread(command, input, false);
-        assert_quiet(name, &complaint);
-        assert_eq!(status.code(), Some(CLOSED_PIPE), "{name}: {complaint}");
+        let (status, message) = run_with_closed_output(command, input, false);
+        assert_quiet(name, &message);
+        assert_eq!(status.code(), Some(CLOSED_PIPE), "{name}: {message}");
         let left = std::fs::read_dir(folder.path().join("tmp")).unwrap();
         assert_eq!(left.count(), 0, "{name} leaves temporary files");
     }
@@ -200,12 +207,15 @@ async fn command_exits_quietly_when_its_output_is_closed_after_one_line() {
     for (name, arguments, input) in fixture.commands() {
         let (folder, file) = fixture.copy();
         let command = command(folder.path(), &file, name, &arguments);
-        let (status, complaint) = run_unread(command, input, true);
-        assert_quiet(name, &complaint);
+        let (status, message) = run_with_closed_output(command, input, true);
+        assert_quiet(name, &message);
         let is_cut_off = status.code() == Some(CLOSED_PIPE);
-        assert!(is_cut_off || status.success(), "{name}: {complaint}");
+        assert!(is_cut_off || status.success(), "{name}: {message}");
         if matches!(name, "export" | "memory list") {
-            assert!(is_cut_off, "{name} claims that all was read");
+            assert!(
+                is_cut_off,
+                "{name} exits with success although its output was cut off"
+            );
         }
     }
 }
@@ -216,8 +226,8 @@ fn help_and_version_exit_quietly_when_their_output_is_closed() {
     for option in ["--help", "--version", "serve --help", "keys create --help"] {
         let mut command = retain(folder.path());
         command.args(option.split(' '));
-        let (status, complaint) = run_unread(command, b"", false);
-        assert_eq!(complaint, "", "{option}");
+        let (status, message) = run_with_closed_output(command, b"", false);
+        assert_eq!(message, "", "{option}");
         assert_eq!(status.code(), Some(CLOSED_PIPE), "{option}");
     }
 }
@@ -231,7 +241,7 @@ async fn command_does_not_panic_when_both_outputs_are_closed() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
         command.stderr(writer.try_clone().unwrap()).stdout(writer);
-        let status = command.stdin(file_with(input)).status().unwrap();
+        let status = command.stdin(input_file(input)).status().unwrap();
         assert_eq!(status.code(), Some(CLOSED_PIPE), "{name}");
     }
 }
@@ -244,10 +254,10 @@ fn command_reports_a_full_disk_under_standard_output() {
         let mut command = retain(folder.path());
         let ran = command.args(arguments).stdout(full).stderr(Stdio::piped());
         let ran = ran.spawn().unwrap().wait_with_output().unwrap();
-        let complaint = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{complaint}");
+        let message = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{message}");
         let expected = "error: cannot write to standard output";
-        assert!(complaint.starts_with(expected), "{complaint}");
+        assert!(message.starts_with(expected), "{message}");
     }
 }
 
@@ -277,7 +287,7 @@ async fn append_stops_when_its_output_is_closed_and_keeps_acknowledged_events() 
     assert_eq!(events.first().unwrap().id, "read");
 }
 
-/// Nobody needs to read the lines of a server: it serves also if its log has no reader.
+/// A server answers requests even if its startup lines and its log have no reader.
 #[test]
 fn server_keeps_serving_when_its_outputs_are_closed() {
     let folder = retain_testkit::scratch::folder();

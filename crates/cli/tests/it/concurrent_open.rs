@@ -5,7 +5,7 @@ use std::{process::Command, sync::Barrier};
 
 use crate::{
     ledger::{Ledger, compare_all},
-    program::{RETAIN, Running, append_arguments, uri},
+    program::{ChildProgram, RETAIN, append_arguments, uri},
     times,
 };
 
@@ -16,7 +16,7 @@ async fn new_database_opens_in_many_processes_at_once() {
     for round in 0..times(15, 300) {
         let folder = retain_testkit::scratch::folder();
         let store = uri(&folder.path().join("sessions.db"));
-        // Twice: a new database, and then one that no process has open.
+        // The first time the database is new; the second time no process has it open.
         let names = (0..PROCESSES).map(|number| format!("client{number}"));
         let mut clients: Vec<Ledger> = names.map(|name| Ledger::new(&name, 1)).collect();
         for _ in 0..2 {
@@ -37,10 +37,10 @@ async fn new_database_opens_in_many_processes_at_once() {
 fn append_two(store: &str, client: &mut Ledger) {
     let mut command = Command::new(RETAIN);
     append_arguments(&mut command, store, client);
-    let ended = Running::start(command, client.outbox(2)).wait();
-    assert!(ended.status.success(), "{}", ended.stderr);
-    for line in &ended.lines {
+    let exit = ChildProgram::start(command, client.outbox(2)).wait();
+    assert!(exit.status.success(), "{}", exit.stderr);
+    for line in &exit.lines {
         client.acknowledge_line(line);
     }
-    assert_eq!(ended.lines.len(), 2);
+    assert_eq!(exit.lines.len(), 2);
 }

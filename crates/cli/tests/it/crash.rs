@@ -9,17 +9,17 @@ use tempfile::TempDir;
 
 use crate::{
     ledger::{Fault, Ledger, compare_all, compare_open},
-    program::{RETAIN, Running, append_arguments, uri},
+    program::{ChildProgram, RETAIN, append_arguments, uri},
     seed, times,
 };
 
 /// Events that a client sends per process.
 const LINES: usize = 40;
 
-/// Processes per session; then a new session, or reading it back would get slower each time.
+/// Number of processes per session. A longer session would take longer to read each time.
 const LIVES: usize = 25;
 
-/// Cycles per database; then a new database, for the same reason.
+/// Number of cycles per database, limited for the same reason.
 const CYCLES: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn acknowledged_events_survive_when_four_processes_are_killed() {
 /// Run one client per name, each with its own process, all on one database.
 async fn kill_repeatedly(seed: u64, names: &[&str], in_flight: usize) {
     let mut random = Random::new(seed);
-    let (mut acknowledged, mut unheard) = (0, 0);
+    let (mut acknowledged, mut lost_acknowledgements) = (0, 0);
     let mut left = times(50, 1000);
     while left > 0 {
         let cycles = left.min(CYCLES);
@@ -58,13 +58,15 @@ async fn kill_repeatedly(seed: u64, names: &[&str], in_flight: usize) {
             .iter()
             .map(Ledger::acknowledged)
             .sum::<usize>();
-        unheard += database.unheard;
+        lost_acknowledgements += database.lost_acknowledgements;
     }
-    println!("{acknowledged} events acknowledged; {unheard} were stored but cut off before that");
+    println!(
+        "{acknowledged} events acknowledged; {lost_acknowledgements} stored without an acknowledgement"
+    );
     // Only stored events whose acknowledgement was lost show that a retry stores nothing twice.
     assert!(
-        unheard > 0,
-        "the test does not bite: no kill between storing and acknowledging"
+        lost_acknowledgements > 0,
+        "the test proves nothing: no process was killed between storing and acknowledging an event"
     );
 }
 
@@ -75,7 +77,7 @@ struct CrashedDatabase<'a> {
     in_flight: usize,
     clients: Vec<Ledger>,
     done: Vec<Ledger>,
-    unheard: usize,
+    lost_acknowledgements: usize,
 }
 
 impl CrashedDatabase<'_> {
@@ -86,7 +88,7 @@ impl CrashedDatabase<'_> {
             in_flight,
             clients: Vec::new(),
             done: Vec::new(),
-            unheard: 0,
+            lost_acknowledgements: 0,
         }
     }
 
@@ -105,13 +107,13 @@ impl CrashedDatabase<'_> {
                 .collect();
         }
         run_and_kill(&store, &mut self.clients, random);
-        // Now and then, the next process starts with the files that the last one left.
+        // In the other cases, the next process starts with the files that the killed one left.
         if random.chance(70) {
             let sessions = SqliteSessionService::connect(&store).await.unwrap();
             let faults = compare_open(&sessions, &self.clients).await;
             assert_eq!(faults, [], "cycle {cycle}");
             for client in &self.clients {
-                self.unheard += client.unheard(&sessions).await;
+                self.lost_acknowledgements += client.lost_acknowledgements(&sessions).await;
             }
         }
     }
@@ -132,11 +134,12 @@ impl CrashedDatabase<'_> {
 fn run_and_kill(store: &str, clients: &mut [Ledger], random: &mut Random) {
     std::thread::scope(|scope| {
         for client in clients {
-            let lives_for = random.below(LINES as u64 + 1) as usize;
-            // Opening takes longer than an append; an immediate kill should not always precede it.
-            let longest_us = if lives_for == 0 { 30_000 } else { 3_000 };
+            let lines = random.below(LINES as u64 + 1) as usize;
+            // Opening takes longer than an append. Without this, a kill at line 0 would almost
+            // always come before the database is open.
+            let longest_us = if lines == 0 { 30_000 } else { 3_000 };
             let then = Duration::from_micros(random.below(longest_us));
-            scope.spawn(move || run_until_killed(store, client, lives_for, then));
+            scope.spawn(move || run_until_killed(store, client, lines, then));
         }
     });
 }
@@ -151,35 +154,35 @@ fn run_until_killed(store: &str, client: &mut Ledger, lines: usize, then: Durati
         }
     }
     wait(then);
-    let ended = running.kill();
-    for line in &ended.lines {
+    let exit = running.kill();
+    for line in &exit.lines {
         client.acknowledge_line(line);
     }
-    let was_killed = ended.status.signal() == Some(9);
-    assert!(was_killed || ended.status.success(), "{}", ended.stderr);
+    let was_killed = exit.status.signal() == Some(9);
+    assert!(was_killed || exit.status.success(), "{}", exit.stderr);
 }
 
 /// Send the remaining events and let the program exit by itself: every line is acknowledged.
 fn finish(store: &str, clients: &mut [Ledger]) {
     for client in clients {
-        let ended = start(store, client).wait();
-        assert!(ended.status.success(), "{}", ended.stderr);
-        for line in &ended.lines {
+        let exit = start(store, client).wait();
+        assert!(exit.status.success(), "{}", exit.stderr);
+        for line in &exit.lines {
             client.acknowledge_line(line);
         }
-        assert_eq!(ended.lines.len(), LINES);
+        assert_eq!(exit.lines.len(), LINES);
     }
 }
 
-fn start(store: &str, client: &mut Ledger) -> Running {
+fn start(store: &str, client: &mut Ledger) -> ChildProgram {
     let mut command = Command::new(RETAIN);
     append_arguments(&mut command, store, client);
-    Running::start(command, client.outbox(LINES))
+    ChildProgram::start(command, client.outbox(LINES))
 }
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "a thread of its own, and no executor on it"
+    reason = "this thread has no async executor"
 )]
 pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
@@ -210,7 +213,7 @@ async fn ledger_finds_a_lost_event() {
     assert!(
         !faults
             .iter()
-            .any(|fault| matches!(fault, Fault::Damaged(_)))
+            .any(|fault| matches!(fault, Fault::Corrupt(_)))
     );
 
     // Remove an event in the middle: the database itself detects it.
@@ -218,7 +221,7 @@ async fn ledger_finds_a_lost_event() {
     assert!(
         faults
             .iter()
-            .any(|fault| matches!(fault, Fault::Damaged(_)))
+            .any(|fault| matches!(fault, Fault::Corrupt(_)))
     );
 }
 
@@ -230,7 +233,7 @@ async fn ledger_finds_a_repeated_event() {
                UPDATE sessions SET position = 41";
     let faults = after_tampering(sql).await;
     assert!(
-        faults.contains(&Fault::Doubled("s-39".into())),
+        faults.contains(&Fault::Duplicate("s-39".into())),
         "{faults:?}"
     );
 }
@@ -251,12 +254,12 @@ async fn ledger_finds_reordered_events() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger_finds_a_changed_state_or_event() {
     let sql = "UPDATE state SET value = '1' WHERE key = 'count'; DELETE FROM shared_state; \
-               UPDATE events SET body = replace(body, 'turn 3 ', 'turn 4 ')";
+               UPDATE events SET body = replace(body, 'event 3 ', 'event 4 ')";
     let faults = after_tampering(sql).await;
     for fault in [
         Fault::State("count".into()),
         Fault::State("user:s".into()),
-        Fault::Strange("s-3".into()),
+        Fault::Unexpected("s-3".into()),
     ] {
         assert!(faults.contains(&fault), "{fault} in {faults:?}");
     }
@@ -268,8 +271,11 @@ async fn ledger_finds_an_event_that_was_never_sent() {
     let store = uri(&folder.path().join("sessions.db"));
     let mut clients = [Ledger::new("s", 1)];
     finish(&store, &mut clients);
-    let forgetful = [Ledger::new("s", 1)];
-    let faults = compare_all(&store, &forgetful).await;
+    let without_sent_events = [Ledger::new("s", 1)];
+    let faults = compare_all(&store, &without_sent_events).await;
     assert!(faults.contains(&Fault::TooMany(LINES)), "{faults:?}");
-    assert!(faults.contains(&Fault::Strange("s-0".into())), "{faults:?}");
+    assert!(
+        faults.contains(&Fault::Unexpected("s-0".into())),
+        "{faults:?}"
+    );
 }

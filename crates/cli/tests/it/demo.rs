@@ -1,4 +1,4 @@
-//! `retain demo`: the first command that people run must work everywhere, and print facts.
+//! `retain demo` prints what is stored, and does not overwrite a database.
 
 use std::process::{Command, Output};
 
@@ -18,9 +18,9 @@ fn demo(folder: &std::path::Path) -> Output {
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_recalls_across_sessions_and_prints_stored_events() {
     let folder = retain_testkit::scratch::folder();
-    let told = demo(folder.path());
-    assert!(told.status.success(), "{told:?}");
-    let text = String::from_utf8(told.stdout).unwrap();
+    let output = demo(folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
     for line in [
         "recall   calls load_memory({\"query\":\"favorite project\"})",
         "recall   load_memory found 2, first \"My favorite project is Project Alpha.\"",
@@ -43,7 +43,7 @@ async fn demo_recalls_across_sessions_and_prints_stored_events() {
     let authors: Vec<_> = friday.events.iter().map(|event| &event.author).collect();
     assert_eq!(authors, ["user", "recall", "recall", "recall"]);
     assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
-    // Another program finds in the file what the demo printed.
+    // Another program that opens the file finds what the demo printed.
     let memory = SqliteMemoryService::over(sessions.store().memory());
     let search = MemoryQuery::new("favorite project");
     let found = memory.search_memory_with("assistant", "ada", search).await;
@@ -58,7 +58,7 @@ fn demo_refuses_an_existing_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("demo.db");
     std::fs::write(&file, "mine").unwrap();
-    let told = demo(folder.path());
-    assert!(!told.status.success());
+    let output = demo(folder.path());
+    assert!(!output.status.success());
     assert_eq!(std::fs::read(&file).unwrap(), b"mine");
 }

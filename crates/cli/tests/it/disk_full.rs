@@ -13,15 +13,15 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::{
-    ledger::{Ledger, compare_all, compare_open, in_full},
-    program::{RETAIN, Running, append_arguments, uri},
+    ledger::{Ledger, compare_all, compare_open, error_chain},
+    program::{ChildProgram, RETAIN, append_arguments, uri},
     skip,
 };
 
 /// Number of full-disk errors after which a client stops.
 const FULL: usize = 10;
 
-/// More appends than fit in any case.
+/// More appends than fit on any of the disks.
 const MANY: usize = 5000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,14 +48,14 @@ async fn fill_and_free(test: &str, clients: Vec<Ledger>) {
 }
 
 async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
-    disk.weigh_down();
+    disk.occupy_half();
     let sessions = SqliteSessionService::connect(&disk.uri()).await.unwrap();
     for client in &clients {
         let (app, user, id) = (&client.key.app, &client.key.user, &client.key.id);
         let created = sessions.create_session(app, user, None, Some(id)).await;
         created.unwrap();
     }
-    let mut clients = all_at_once(&sessions, clients, FULL, MANY).await;
+    let mut clients = append_concurrently(&sessions, clients, FULL, MANY).await;
     let acknowledged: usize = clients.iter().map(Ledger::acknowledged).sum();
     println!("{test}: full after {acknowledged} events");
     assert!(acknowledged > 0);
@@ -66,9 +66,9 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
         assert_eq!(session.unwrap().position, client.acknowledged() as u64);
     }
 
-    disk.relieve();
+    disk.free_space();
     let more = 40 / clients.len();
-    clients = all_at_once(&sessions, clients, 1, more).await;
+    clients = append_concurrently(&sessions, clients, 1, more).await;
     let later: usize = clients.iter().map(Ledger::acknowledged).sum();
     assert_eq!(later, acknowledged + 40);
     assert_eq!(compare_open(&sessions, &clients).await, []);
@@ -77,7 +77,7 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
 }
 
 /// Let every client append concurrently with [`append_until_full`].
-async fn all_at_once(
+async fn append_concurrently(
     sessions: &SqliteSessionService,
     clients: Vec<Ledger>,
     full: usize,
@@ -102,8 +102,8 @@ async fn append_until_full(
     full: usize,
     most: usize,
 ) {
-    let (mut told, mut stored) = (0, 0);
-    while told < full && stored < most {
+    let (mut failures, mut stored) = (0, 0);
+    while failures < full && stored < most {
         let event = client.outbox(1)[0].as_ref().clone();
         match sessions.append(&client.key, event.into()).await {
             Ok(appended) => {
@@ -111,12 +111,12 @@ async fn append_until_full(
                 client.acknowledge(*position, &event.id);
                 stored += 1;
             }
-            Err(SessionError::Full { .. }) => told += 1,
-            Err(other) => panic!("expected a full disk: {}", in_full(&other)),
+            Err(SessionError::Full { .. }) => failures += 1,
+            Err(other) => panic!("expected a full disk: {}", error_chain(&other)),
         }
-        // Reads continue all the while, including first reads of a session.
+        // Reads succeed on a full disk too.
         let read = sessions.read(&client.key, Window::newest(3)).await;
-        read.unwrap_or_else(|error| panic!("cannot read: {}", in_full(&error)));
+        read.unwrap_or_else(|error| panic!("cannot read: {}", error_chain(&error)));
     }
 }
 
@@ -127,27 +127,27 @@ async fn append_command_reports_a_full_disk() {
         return skip(test, "mounting a small disk needs root");
     };
     let mut client = Ledger::new("program", 8);
-    disk.weigh_down();
+    disk.occupy_half();
     let mut command = Command::new(RETAIN);
     append_arguments(&mut command, &disk.uri(), &client);
-    let ended = Running::start(command, client.outbox(MANY)).wait();
-    for line in &ended.lines {
+    let exit = ChildProgram::start(command, client.outbox(MANY)).wait();
+    for line in &exit.lines {
         client.acknowledge_line(line);
     }
-    assert!(!ended.status.success());
-    assert!(ended.stderr.contains("no space left"), "{}", ended.stderr);
+    assert!(!exit.status.success());
+    assert!(exit.stderr.contains("no space left"), "{}", exit.stderr);
     let mut clients = [client];
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 
-    disk.relieve();
+    disk.free_space();
     let [client] = &mut clients;
     let mut command = Command::new(RETAIN);
     append_arguments(&mut command, &disk.uri(), client);
     let events = &client.outbox(1)[..20];
-    let ended = Running::start(command, events).wait();
-    assert!(ended.status.success(), "{}", ended.stderr);
-    assert_eq!(ended.lines.len(), 20);
-    for line in &ended.lines {
+    let exit = ChildProgram::start(command, events).wait();
+    assert!(exit.status.success(), "{}", exit.stderr);
+    assert_eq!(exit.lines.len(), 20);
+    for line in &exit.lines {
         client.acknowledge_line(line);
     }
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
@@ -181,18 +181,18 @@ impl SmallDisk {
         uri(&self.path().join("sessions.db"))
     }
 
-    fn weight(&self) -> PathBuf {
-        self.path().join("weight")
+    fn ballast(&self) -> PathBuf {
+        self.path().join("ballast")
     }
 
     /// Occupy half of the space.
-    fn weigh_down(&self) {
-        std::fs::write(self.weight(), vec![1; self.megabytes * 512 * 1024]).unwrap();
+    fn occupy_half(&self) {
+        std::fs::write(self.ballast(), vec![1; self.megabytes * 512 * 1024]).unwrap();
     }
 
-    /// Frees the space.
-    fn relieve(&self) {
-        std::fs::remove_file(self.weight()).unwrap();
+    /// Free the space that [`occupy_half`](Self::occupy_half) takes.
+    fn free_space(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
     }
 }
 

@@ -1,5 +1,6 @@
-//! The kernel reports a failed write or sync: the client gets an error, never a false
-//! acknowledgement. Appends succeed after a restart, even if the power fails then.
+//! When the kernel reports a failed write or sync, the client gets an error and never a false
+//! acknowledgement. Appends succeed after a restart, and acknowledged events survive a later power
+//! failure.
 
 use retain::{
     Event, SessionError, SessionLog as _, SessionService as _, SqliteSessionService,
@@ -11,12 +12,12 @@ use retain_testkit::{
 };
 
 use crate::{
-    ledger::{Ledger, in_full},
+    ledger::{Ledger, error_chain},
     power_simulation::PowerSimulation,
     seed, skip, times,
 };
 
-/// The calls that fail, with their errors. Only calls that change data.
+/// The system calls that fail, with their errors. All of them change data.
 const FAULTS: [&str; 6] = [
     "fdatasync:error=EIO",
     "fdatasync:error=ENOSPC",
@@ -43,9 +44,9 @@ async fn failed_write_or_sync_is_never_acknowledged() {
         let mut clients = [Ledger::new("calm", 1), Ledger::new("eager", 8)];
         for life in 0..12 {
             let client = &mut clients[life % 2];
-            let fault = any_fault(&mut random);
-            let went_well = simulation.append(client, LINES, Some(&fault));
-            failed += usize::from(!went_well);
+            let fault = random_fault(&mut random);
+            let succeeded = simulation.append(client, LINES, Some(&fault));
+            failed += usize::from(!succeeded);
             let faults = simulation.compare().await;
             assert_eq!(
                 faults,
@@ -54,8 +55,8 @@ async fn failed_write_or_sync_is_never_acknowledged() {
             );
         }
         for client in &mut clients {
-            let went_well = simulation.append(client, LINES, None);
-            assert!(went_well && client.acknowledged() >= LINES);
+            let succeeded = simulation.append(client, LINES, None);
+            assert!(succeeded && client.acknowledged() >= LINES);
         }
         assert_eq!(
             simulation.compare().await,
@@ -71,7 +72,10 @@ async fn failed_write_or_sync_is_never_acknowledged() {
         assert_eq!(outcome.lossy, 0, "seed {seed}, round {round}");
     }
     println!("{test}: {failed} lives ended in an error");
-    assert!(failed > 0, "the test does not bite: no fault was noticed");
+    assert!(
+        failed > 0,
+        "the test proves nothing: no process noticed a fault"
+    );
 }
 
 /// A process that continues after a failure, like a server, retries each event until it is stored.
@@ -86,18 +90,18 @@ async fn retrying_process_never_acknowledges_a_lost_event_after_an_io_error() {
     let mut failed = 0;
     for round in 0..times(3, 60) {
         let mut simulation = PowerSimulation::new("");
-        let mut client = Ledger::new("stubborn", 1);
+        let mut client = Ledger::new("retrying", 1);
         simulation.append(&mut client, LINES, None);
         for life in 0..4 {
-            let fault = inject_any_fault_repeatedly(&mut random);
+            let fault = random_repeated_fault(&mut random);
             let itself = std::env::current_exe().unwrap();
-            let went_well =
+            let succeeded =
                 simulation.append_with(&mut client, LINES, &fault, &itself, |child, uri| {
-                    child.args([STUBBORN, "--exact", "--nocapture"]);
-                    child.env(STUBBORN_STORE, uri);
+                    child.args([RETRYING_CLIENT, "--exact", "--nocapture"]);
+                    child.env(RETRYING_CLIENT_STORE, uri);
                 });
             assert!(
-                went_well,
+                succeeded,
                 "seed {seed}, round {round}, life {life}: {fault}"
             );
             let faults = simulation.compare().await;
@@ -118,40 +122,40 @@ async fn retrying_process_never_acknowledges_a_lost_event_after_an_io_error() {
         failed += ends.filter(|end| *end == Stage::End(-1)).count();
     }
     println!("{test}: {failed} calls failed");
-    assert!(failed > 0, "the test does not bite: no call failed");
+    assert!(failed > 0, "the test proves nothing: no call failed");
 }
 
-/// Let every Nth write or sync fail, rarely enough that appends succeed in between.
-fn inject_any_fault_repeatedly(random: &mut Random) -> String {
+/// A fault of every Nth write or sync, rare enough that appends succeed in between.
+fn random_repeated_fault(random: &mut Random) -> String {
     let fault = FAULTS[random.below(4) as usize];
     let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };
     let (first, step) = (1 + random.below(rest), rest + random.below(rest));
     format!("{fault}:when={first}+{step}")
 }
 
-/// The name of the test below, and the variable without which it does nothing.
-const STUBBORN: &str = "io_error::retrying_client";
-const STUBBORN_STORE: &str = "RETAIN_TEST_STUBBORN_STORE";
+/// The name of the test function below, and the variable without which it does nothing.
+const RETRYING_CLIENT: &str = "io_error::retrying_client";
+const RETRYING_CLIENT_STORE: &str = "RETAIN_TEST_RETRYING_STORE";
 
-/// Not a test: the process that the test above runs. It opens a database, reads events and appends
-/// each until that succeeds.
+/// Not a test, but the process that the test above runs. It opens a database, reads events and
+/// retries each append until it succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn retrying_client() {
-    let Ok(uri) = std::env::var(STUBBORN_STORE) else {
+    let Ok(uri) = std::env::var(RETRYING_CLIENT_STORE) else {
         return;
     };
     let sessions = loop {
         match SqliteSessionService::connect(&uri).await {
             Ok(sessions) => break sessions,
-            Err(error) => eprintln!("{}", in_full(&error)),
+            Err(error) => eprintln!("{}", error_chain(&error)),
         }
     };
-    let key = Ledger::new("stubborn", 1).key;
+    let key = Ledger::new("retrying", 1).key;
     loop {
         let created = sessions.create_session(&key.app, &key.user, None, Some(&key.id));
         match created.await {
             Ok(_) | Err(SessionError::AlreadyExists { .. }) => break,
-            Err(error) => eprintln!("{}", in_full(&error)),
+            Err(error) => eprintln!("{}", error_chain(&error)),
         }
     }
     println!();
@@ -172,13 +176,13 @@ async fn append_with_retries(
                 let (position, event) = &appended.events[0];
                 return format!("{{\"position\":{position},\"id\":\"{}\"}}", event.id);
             }
-            Err(error) => eprintln!("{}", in_full(&error)),
+            Err(error) => eprintln!("{}", error_chain(&error)),
         }
     }
 }
 
-/// The n-th call of a thread fails; sometimes all later ones do too.
-fn any_fault(random: &mut Random) -> String {
+/// A fault of the n-th call of a thread, and sometimes of all its later calls.
+fn random_fault(random: &mut Random) -> String {
     let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
     let most = if fault.starts_with("pwrite64") { 40 } else { 4 };
     let when = 1 + random.below(most);

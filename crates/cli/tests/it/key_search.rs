@@ -1,6 +1,6 @@
 //! Counterpart of `scripts/canary_keys.py`: `scripts/test` runs all tests with canary API keys in
-//! the environment and then searches their leftovers. A canary that must be found proves that the
-//! search covers the right places.
+//! the environment and then searches their output and files for these keys. This test writes a
+//! control mark that the search must find, which proves that the search covers the right places.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use retain_testkit::scratch;
 
 const CONTROL: &str = "RETAIN_CONTROL_MARK";
 
-/// Without canaries in the environment there is nothing to check.
+/// Does nothing without canary keys in the environment.
 #[tokio::test]
 async fn marker_reaches_every_output_that_the_key_search_reads() {
     let Ok(control) = std::env::var(CONTROL) else {

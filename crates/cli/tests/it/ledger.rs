@@ -11,7 +11,7 @@ use retain::{
     session::{SessionKey, Window},
 };
 
-/// What is wrong with a database.
+/// A difference between a database and what a client sent and got acknowledged.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// An acknowledged event is missing.
@@ -19,9 +19,9 @@ pub(crate) enum Fault {
     /// An acknowledged event is not at the acknowledged position.
     Moved(String),
     /// An event is stored more than once.
-    Doubled(String),
+    Duplicate(String),
     /// An event was never sent, or differs from the one sent.
-    Strange(String),
+    Unexpected(String),
     /// Events are not in the order in which they were sent.
     OutOfOrder(String),
     /// Positions are not 1, 2, 3, …
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     /// A state key differs from the fold of the events.
     State(String),
     /// The database does not open or read, or reports corruption.
-    Damaged(String),
+    Corrupt(String),
 }
 
 impl fmt::Display for Fault {
@@ -70,8 +70,8 @@ impl Ledger {
         &self.sent[first..]
     }
 
-    /// Record an acknowledgement. They arrive in the order of the events; the last one may repeat
-    /// if a client missed it and sent the event again.
+    /// Record an acknowledgement. Acknowledgements arrive in the order of the events. The last one
+    /// may repeat, if a client missed it and sent the event again.
     pub(crate) fn acknowledge(&mut self, position: u64, id: &str) {
         if let Some(last) = self.acknowledged.last()
             && last.1 == id
@@ -80,7 +80,7 @@ impl Ledger {
             return;
         }
         let next = &self.sent[self.acknowledged.len()];
-        assert_eq!(id, next.id, "acknowledged out of turn");
+        assert_eq!(id, next.id, "acknowledged out of order");
         self.acknowledged.push((position, id.to_owned()));
     }
 
@@ -95,8 +95,8 @@ impl Ledger {
         self.acknowledged.len()
     }
 
-    /// The same client before its first acknowledgement.
-    pub(crate) fn before_any_answer(&self) -> Ledger {
+    /// This client as it was before its first acknowledgement.
+    pub(crate) fn without_acknowledgements(&self) -> Ledger {
         Ledger {
             acknowledged: Vec::new(),
             ..self.clone()
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Number of stored events whose acknowledgement never arrived.
-    pub(crate) async fn unheard(&self, sessions: &SqliteSessionService) -> usize {
+    pub(crate) async fn lost_acknowledgements(&self, sessions: &SqliteSessionService) -> usize {
         let session = sessions.read(&self.key, Window::NONE).await.unwrap();
         let stored = session.map_or(0, |session| session.position as usize);
         stored - self.acknowledged.len()
@@ -120,7 +120,7 @@ impl Ledger {
         let session = match sessions.read(&self.key, Window::ALL).await {
             Ok(Some(session)) => session,
             Ok(None) => Session::new(&self.key.app, &self.key.user, &self.key.id),
-            Err(error) => return vec![Fault::Damaged(in_full(&error))],
+            Err(error) => return vec![Fault::Corrupt(error_chain(&error))],
         };
         let mut faults = Vec::new();
         self.compare_acknowledged(&session, &mut faults);
@@ -138,7 +138,7 @@ impl Ledger {
             places.entry(&event.id).or_default().push(position);
         }
         let doubled = places.iter().filter(|(_, found)| found.len() > 1);
-        faults.extend(doubled.map(|(id, _)| Fault::Doubled((*id).to_owned())));
+        faults.extend(doubled.map(|(id, _)| Fault::Duplicate((*id).to_owned())));
         for (position, id) in &self.acknowledged {
             match places.get(id.as_str()) {
                 None => faults.push(Fault::Lost(id.clone())),
@@ -149,20 +149,21 @@ impl Ledger {
     }
 
     fn compare_sent(&self, session: &Session, faults: &mut Vec<Fault>) {
-        let turns = self.sent.iter().enumerate();
-        let turns: HashMap<&str, usize> = turns.map(|(turn, e)| (e.id.as_str(), turn)).collect();
+        let indexes = self.sent.iter().enumerate();
+        let indexes: HashMap<&str, usize> =
+            indexes.map(|(index, e)| (e.id.as_str(), index)).collect();
         let acknowledged = self.acknowledged.iter().map(|(_, id)| id.as_str());
         let acknowledged: HashSet<&str> = acknowledged.collect();
         let (mut last, mut extra) = (None, 0);
         for event in &session.events {
-            let turn = turns.get(event.id.as_str()).copied();
-            if turn.is_none_or(|turn| *self.sent[turn] != *event) {
-                faults.push(Fault::Strange(event.id.clone()));
+            let index = indexes.get(event.id.as_str()).copied();
+            if index.is_none_or(|index| *self.sent[index] != *event) {
+                faults.push(Fault::Unexpected(event.id.clone()));
             }
-            if self.in_flight == 1 && turn <= last {
+            if self.in_flight == 1 && index <= last {
                 faults.push(Fault::OutOfOrder(event.id.clone()));
             }
-            last = turn;
+            last = index;
             extra += usize::from(!acknowledged.contains(event.id.as_str()));
         }
         if extra > self.in_flight {
@@ -197,7 +198,7 @@ fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
 pub(crate) async fn compare_all(uri: &str, ledgers: &[Ledger]) -> Vec<Fault> {
     let sessions = match SqliteSessionService::connect(uri).await {
         Ok(sessions) => sessions,
-        Err(error) => return vec![Fault::Damaged(in_full(&error))],
+        Err(error) => return vec![Fault::Corrupt(error_chain(&error))],
     };
     compare_open(&sessions, ledgers).await
 }
@@ -212,14 +213,14 @@ pub(crate) async fn compare_open(
         faults.extend(ledger.compare(sessions).await);
     }
     match sessions.check().await {
-        Ok(problems) => faults.extend(problems.into_iter().map(Fault::Damaged)),
-        Err(error) => faults.push(Fault::Damaged(in_full(&error))),
+        Ok(problems) => faults.extend(problems.into_iter().map(Fault::Corrupt)),
+        Err(error) => faults.push(Fault::Corrupt(error_chain(&error))),
     }
     faults
 }
 
 /// An error with its causes.
-pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -229,20 +230,24 @@ pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The event of a turn: a counter, its own state key (reused in rotation, so that the state stays
-/// small), shared state keys, and sometimes a body larger than a database page.
-fn event(session: &str, turn: usize) -> Event {
-    let words = if turn % 16 == 5 { 800 } else { 1 + turn % 20 };
-    let mut event = Event::user_text(format!("turn {turn} {}", "of many ".repeat(words)));
-    event.id = format!("{session}-{turn}");
-    event.invocation_id = format!("run-{}", turn / 4);
-    event.timestamp = 1_700_000_000.0 + turn as f64;
+/// The event with this number. It sets a counter, one of 64 state keys, so that the state stays
+/// small, and shared state keys. Some bodies are larger than a database page.
+fn event(session: &str, number: usize) -> Event {
+    let words = if number % 16 == 5 {
+        800
+    } else {
+        1 + number % 20
+    };
+    let mut event = Event::user_text(format!("event {number} {}", "of many ".repeat(words)));
+    event.id = format!("{session}-{number}");
+    event.invocation_id = format!("run-{}", number / 4);
+    event.timestamp = 1_700_000_000.0 + number as f64;
     let delta = &mut event.actions.state_delta;
-    delta.insert("count", turn as u64);
-    delta.insert(format!("turn-{}", turn % 64), event.id.as_str());
-    delta.insert(format!("user:{session}"), turn as u64);
-    if turn % 8 == 3 {
-        delta.insert(format!("app:{session}"), turn as u64);
+    delta.insert("count", number as u64);
+    delta.insert(format!("key-{}", number % 64), event.id.as_str());
+    delta.insert(format!("user:{session}"), number as u64);
+    if number % 8 == 3 {
+        delta.insert(format!("app:{session}"), number as u64);
     }
     event
 }

@@ -1,10 +1,11 @@
-//! Tests of the real program as a process: it is killed, loses power, runs out of disk space or
-//! gets write errors, and everything that it acknowledged must survive. The demo prints facts, and
-//! the commands do what they document.
+//! Tests that run the real program as a process. It is killed, loses power, runs out of disk space
+//! or gets write errors, and every event that it acknowledged must survive. Other tests check the
+//! output of the commands.
 //!
-//! `ledger` records what was sent and acknowledged and compares; `program` is the child process;
-//! `power_simulation` records one and simulates power loss; `replicas` are several servers on one store. A
-//! random test prints its seed; `RETAIN_SEED` sets another one. `RETAIN_LONG` makes the tests long.
+//! `ledger` compares what a client sent and what was acknowledged with the database; `program` runs
+//! `retain append` as a child process; `power_simulation` simulates power loss; `replicas` runs
+//! several servers on one store. A random test prints its seed; `RETAIN_SEED` sets another one.
+//! `RETAIN_LONG` makes the tests long.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,7 +38,7 @@ fn seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// The number of repetitions: few, or many if `RETAIN_LONG` is set.
+/// The number of repetitions: `usually`, or `long` if `RETAIN_LONG` is set.
 fn times(usually: usize, long: usize) -> usize {
     match std::env::var_os("RETAIN_LONG") {
         Some(_) => long,

@@ -1,4 +1,4 @@
-//! `retain migrate`: the real program, killed halfway too.
+//! `retain migrate` as a process, which some tests kill while it copies.
 
 use std::{
     path::Path,
@@ -17,10 +17,10 @@ use retain::{
 use crate::program::{RETAIN, uri};
 
 fn migrate(from: &Path, to: &Path) -> Command {
-    between(&uri(from), &uri(to))
+    migrate_uris(&uri(from), &uri(to))
 }
 
-fn between(from: &str, to: &str) -> Command {
+fn migrate_uris(from: &str, to: &str) -> Command {
     let mut command = Command::new(RETAIN);
     command.args(["migrate", "--from", from, "--to", to]);
     command
@@ -73,7 +73,7 @@ async fn migrate_copies_verifies_and_reports() {
         output.contains("3 sessions, 143 events, 2 shared keys"),
         "{output}"
     );
-    assert!(!to.exists(), "a dry run has made a file");
+    assert!(!to.exists(), "the dry run created a file");
     let output = run(&mut migrate(&from, &to)).unwrap();
     assert!(
         output.contains("copied:   3 sessions, 143 events"),
@@ -102,7 +102,7 @@ async fn migrate_error_names_the_cause() {
     let same = run(&mut migrate(&from, &from)).unwrap_err();
     assert!(same.contains("the same store"), "{same}");
     let missing = run(&mut migrate(&folder.path().join("no.db"), &to)).unwrap_err();
-    assert!(missing.contains("there is no such file"), "{missing}");
+    assert!(missing.contains("the file does not exist"), "{missing}");
     assert!(!to.exists());
     let sessions = fill(&to, 3).await;
     // The ids of the events differ.
@@ -176,7 +176,7 @@ fn size_of_database(file: &Path) -> u64 {
     size(file) + size(&log)
 }
 
-/// Data of one store is copied to several, and back into one.
+/// Copy one kind of data at a time: from one store to several, and from these to one.
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_with_only_copies_one_kind_of_data() {
     let folder = retain_testkit::scratch::folder();
@@ -217,13 +217,13 @@ async fn migrate_with_only_copies_one_kind_of_data() {
         ),
         (uri(&from), uri(&back), "memories", "copied:   nothing\n"),
     ] {
-        let output = run(between(&from, &to).args(["--only", kind])).unwrap();
+        let output = run(migrate_uris(&from, &to).args(["--only", kind])).unwrap();
         assert!(output.contains(count), "{kind}: {output}");
     }
     let whole = run(&mut migrate(&from, &back)).unwrap();
     assert!(whole.contains("copied:   nothing"), "{whole}");
-    let nothing = run(between(&files, &uri(&back)).args(["--only", "keys"])).unwrap_err();
-    assert!(nothing.contains("does not store the kind"), "{nothing}");
+    let nothing = run(migrate_uris(&files, &uri(&back)).args(["--only", "keys"])).unwrap_err();
+    assert!(nothing.contains("stores none of what --only selects"), "{nothing}");
     let again = format!("{}/./from.db", folder.path().display());
     let same = run(migrate(&from, Path::new(&again)).args(["--only", "keys"])).unwrap_err();
     assert!(same.contains("the same store"), "{same}");
@@ -241,7 +241,7 @@ async fn save(file: &Path, versions: usize) {
     }
 }
 
-/// After a kill during a save, the version number that it used is free again.
+/// A save that was killed does not keep its version number, so the next migration can use it.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_migration_to_a_folder_resumes() {
     let folder = retain_testkit::scratch::folder();
@@ -251,12 +251,12 @@ async fn killed_migration_to_a_folder_resumes() {
     for versions in [0, 1, 20, 50] {
         let root = folder.path().join(format!("files-{versions}"));
         let to = format!("file://{}", root.display());
-        let mut command = between(&uri(&from), &to);
+        let mut command = migrate_uris(&uri(&from), &to);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = quiet.spawn().unwrap();
         kill_when(&mut child, || count_files(&root) >= versions).await;
         killed += usize::from(!child.wait().unwrap().success());
-        let output = run(&mut between(&uri(&from), &to)).unwrap();
+        let output = run(&mut migrate_uris(&uri(&from), &to)).unwrap();
         assert!(
             output.contains("verified: 60 artifact versions"),
             "{output}"
@@ -294,18 +294,18 @@ async fn migrate_to_postgresql_and_back_is_lossless() {
     }
     let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
     let server = database.uri();
-    let looked = run(between(&uri(&from), &server).arg("--dry-run")).unwrap();
-    let absent = run(&mut between(&server, &other.uri())).unwrap_err();
-    assert!(absent.contains("holds no database of Retain"), "{absent}");
-    let there = run(&mut between(&uri(&from), &server)).unwrap();
-    let same = run(&mut between(
+    let dry_run = run(migrate_uris(&uri(&from), &server).arg("--dry-run")).unwrap();
+    let absent = run(&mut migrate_uris(&server, &other.uri())).unwrap_err();
+    assert!(absent.contains("has no Retain tables"), "{absent}");
+    let there = run(&mut migrate_uris(&uri(&from), &server)).unwrap();
+    let same = run(&mut migrate_uris(
         &server,
         &format!("{server}?connect_timeout=7"),
     ))
     .unwrap_err();
     assert!(same.contains("the same store"), "{same}");
-    let again = run(&mut between(&server, &uri(&back))).unwrap();
-    for output in [&looked, &there, &again] {
+    let again = run(&mut migrate_uris(&server, &uri(&back))).unwrap();
+    for output in [&dry_run, &there, &again] {
         for count in [
             "3 sessions, 143 events, 2 shared keys",
             "103 memories",

@@ -1,6 +1,6 @@
-//! Power loss: record what the real program wrote and synced, build the possible disk images for
-//! many moments, open each and compare it with what was acknowledged by then.
-//! `retain_testkit::crash` documents which writes survive.
+//! Power loss: record what the real program writes and syncs, build disk images as they could look
+//! after a power failure at many moments, open each image and compare it with what was acknowledged
+//! before that moment. `retain_testkit::crash` documents which writes survive.
 
 use retain_testkit::crash::{Action, Moment, Stage, have_strace};
 
@@ -14,7 +14,7 @@ use crate::{
 async fn acknowledged_events_survive_a_power_failure() {
     let test = "acknowledged_events_survive_a_power_failure";
     let points = times(400, 10_000);
-    if let Some(outcome) = crash_everywhere(test, "full", 4, points).await {
+    if let Some(outcome) = simulate_power_loss(test, "full", 4, points).await {
         assert_eq!(outcome.bad, Vec::<String>::new());
         assert_eq!(outcome.lossy, 0);
     }
@@ -24,8 +24,11 @@ async fn acknowledged_events_survive_a_power_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simulation_detects_lost_events_with_reduced_durability() {
     let test = "simulation_detects_lost_events_with_reduced_durability";
-    if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
-        assert!(outcome.lossy > 0, "the test does not bite: no loss");
+    if let Some(outcome) = simulate_power_loss(test, "normal", 5, times(100, 2000)).await {
+        assert!(
+            outcome.lossy > 0,
+            "the test proves nothing: no event was lost"
+        );
         // Only losses are allowed with this setting: the remaining data must be consistent.
         assert_eq!(outcome.bad, Vec::<String>::new());
     }
@@ -34,12 +37,15 @@ async fn simulation_detects_lost_events_with_reduced_durability() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simulation_detects_corruption_without_syncs() {
     let test = "simulation_detects_corruption_without_syncs";
-    if let Some(outcome) = crash_everywhere(test, "off", 6, times(100, 2000)).await {
-        assert!(!outcome.bad.is_empty(), "the test does not bite: no damage");
+    if let Some(outcome) = simulate_power_loss(test, "off", 6, times(100, 2000)).await {
+        assert!(
+            !outcome.bad.is_empty(),
+            "the test proves nothing: no image was corrupt"
+        );
     }
 }
 
-async fn crash_everywhere(
+async fn simulate_power_loss(
     test: &str,
     synchronous: &str,
     default_seed: u64,
@@ -53,20 +59,23 @@ async fn crash_everywhere(
     // Errors are likely where the WAL restarts, so make many checkpoints.
     let options = format!("?synchronous={synchronous}&checkpoint_pages=1000");
     let mut simulation = PowerSimulation::new(&options);
-    play_everything(&mut simulation);
+    run_clients(&mut simulation);
     let outcome = simulation.crash(seed, points).await;
     let (lossy, bad) = (outcome.lossy, outcome.bad.len());
-    println!("{test}: {points} crash points, {lossy} with losses, {bad} otherwise wrong");
+    println!("{test}: {points} crash points, {lossy} with losses, {bad} with other faults");
     Some(outcome)
 }
 
-/// A slow client, a fast one, one that is killed and restarted, and two concurrent ones.
-fn play_everything(simulation: &mut PowerSimulation) {
+/// Run a slow client, a fast one, one that is killed and restarted, and two concurrent ones.
+fn run_clients(simulation: &mut PowerSimulation) {
     simulation.append(&mut Ledger::new("calm", 1), 420, None);
     simulation.append(&mut Ledger::new("eager", 8), 600, None);
     let mut unlucky = Ledger::new("unlucky", 1);
     simulation.append(&mut unlucky, 60, Some("write:signal=KILL:when=4"));
-    assert!(unlucky.acknowledged() < 60, "it was killed too late");
+    assert!(
+        unlucky.acknowledged() < 60,
+        "the client was killed too late"
+    );
     simulation.append(&mut unlucky, 60, None);
     simulation.append_concurrently([Ledger::new("left", 2), Ledger::new("right", 2)], 40);
     let begun = simulation

@@ -1,5 +1,5 @@
-//! A database that the real program writes under strace, scene by scene, with simulated power loss
-//! at any moment.
+//! Runs the real program under strace, one process after another on one database, and simulates a
+//! power failure at any recorded moment.
 
 use std::{
     collections::HashMap,
@@ -19,27 +19,27 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::{
-    ledger::{Fault, Ledger, compare_open, in_full},
-    program::{RETAIN, Running, append_arguments, uri, write_lines},
+    ledger::{Fault, Ledger, compare_open, error_chain},
+    program::{ChildProgram, RETAIN, append_arguments, uri, write_lines},
 };
 
 /// Number of images checked concurrently.
 const AT_ONCE: usize = 4;
 
-/// The results of all crash points.
+/// The results of all simulated power failures.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Points at which acknowledged events were lost and nothing else was wrong.
+    /// Number of failures after which acknowledged events were lost and nothing else was wrong.
     pub(crate) lossy: usize,
-    /// Other faults, with their points.
+    /// Other faults, each with its moment.
     pub(crate) bad: Vec<String>,
 }
 
-/// A database that the program writes under strace, scene by scene.
+/// A database, the clients that have written it, and the recorded system calls.
 pub(crate) struct PowerSimulation {
     folder: TempDir,
     /// The folder that has only the database.
-    stage: PathBuf,
+    database_folder: PathBuf,
     options: String,
     ledgers: Vec<Ledger>,
     moments: Vec<Moment>,
@@ -49,11 +49,11 @@ impl PowerSimulation {
     pub(crate) fn new(options: &str) -> PowerSimulation {
         let folder = scratch::folder();
         // The canonical path: a symbolic link would hide every file from the trace.
-        let stage = folder.path().canonicalize().unwrap().join("stage");
-        std::fs::create_dir(&stage).unwrap();
+        let database_folder = folder.path().canonicalize().unwrap().join("database");
+        std::fs::create_dir(&database_folder).unwrap();
         PowerSimulation {
             folder,
-            stage,
+            database_folder,
             options: options.to_owned(),
             ledgers: Vec::new(),
             moments: Vec::new(),
@@ -61,7 +61,7 @@ impl PowerSimulation {
     }
 
     fn uri(&self) -> String {
-        let path = uri(&self.stage.join("sessions.db"));
+        let path = uri(&self.database_folder.join("sessions.db"));
         format!("{path}{}", self.options)
     }
 
@@ -75,28 +75,31 @@ impl PowerSimulation {
         let recorder = self.recorder(fault);
         let mut command = recorder.command(RETAIN);
         append_arguments(&mut command, &self.uri(), client);
-        let well = self.run(&recorder, command, client, count);
-        assert!(well || fault.is_some(), "it failed without reason");
-        well
+        let succeeded = self.run(&recorder, command, client, count);
+        assert!(
+            succeeded || fault.is_some(),
+            "the program failed without an injected fault"
+        );
+        succeeded
     }
 
-    /// Like [`append`](Self::append), with another program; `arrange` sets its arguments.
+    /// Like [`append`](Self::append), with another program; `configure` sets its arguments.
     pub(crate) fn append_with(
         &mut self,
         client: &mut Ledger,
         count: usize,
         fault: &str,
         program: &Path,
-        arrange: impl FnOnce(&mut Command, &str),
+        configure: impl FnOnce(&mut Command, &str),
     ) -> bool {
         let recorder = self.recorder(Some(fault));
         let mut command = recorder.command(program);
-        arrange(&mut command, &self.uri());
+        configure(&mut command, &self.uri());
         self.run(&recorder, command, client, count)
     }
 
     fn recorder(&self, fault: Option<&str>) -> Recorder {
-        let recorder = Recorder::new(&self.stage, self.folder.path().join("trace"));
+        let recorder = Recorder::new(&self.database_folder, self.folder.path().join("trace"));
         match fault {
             Some(fault) => recorder.with_fault(fault),
             None => recorder,
@@ -111,25 +114,25 @@ impl PowerSimulation {
         count: usize,
     ) -> bool {
         let before = client.acknowledged();
-        let ended = Running::start(command, client.outbox(count)).wait();
-        for line in ended.lines.iter().filter(|line| is_answer(line)) {
+        let ended = ChildProgram::start(command, client.outbox(count)).wait();
+        for line in ended.lines.iter().filter(|line| is_acknowledgement(line)) {
             client.acknowledge_line(line);
         }
         self.ledgers.retain(|ledger| ledger.key != client.key);
         self.ledgers.push(client.clone());
         self.record(recorder);
-        let well = ended.status.success();
-        // All events are acknowledged exactly if the program reports no error.
+        let succeeded = ended.status.success();
+        // The program reports an error if and only if it has not acknowledged all events.
         let all = client.acknowledged() == before + count;
-        assert_eq!(well, all, "{}", ended.stderr);
-        well
+        assert_eq!(succeeded, all, "{}", ended.stderr);
+        succeeded
     }
 
     /// Compare the current database. This opens a copy, because opening changes the files behind
     /// the recording.
     pub(crate) async fn compare(&self) -> Vec<Fault> {
         let mut image = Image::new();
-        for entry in std::fs::read_dir(&self.stage).unwrap() {
+        for entry in std::fs::read_dir(&self.database_folder).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             if !name.ends_with("-shm") {
@@ -151,7 +154,7 @@ impl PowerSimulation {
             "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$5" <"$6" >"$7" &
             wait
         "#;
-        let recorder = Recorder::new(&self.stage, self.folder.path().join("trace"));
+        let recorder = Recorder::new(&self.database_folder, self.folder.path().join("trace"));
         let mut shell = recorder.command("sh");
         shell.args(["-c", SCRIPT, RETAIN, &self.uri()]);
         let folder = self.folder.path().to_owned();
@@ -224,11 +227,11 @@ impl Outcome {
 }
 
 /// Whether a line is an acknowledgement and not output of the test runner.
-fn is_answer(line: &str) -> bool {
+fn is_acknowledgement(line: &str) -> bool {
     line.starts_with("{\"position\":")
 }
 
-/// The content of the disk and the knowledge of the clients at one moment.
+/// The content of the disk and the acknowledgements that the clients have received at one moment.
 struct Replay {
     disk: Disk,
     ledgers: Vec<Ledger>,
@@ -241,7 +244,10 @@ impl Replay {
     fn new(ledgers: &[Ledger]) -> Replay {
         Replay {
             disk: Disk::default(),
-            ledgers: ledgers.iter().map(Ledger::before_any_answer).collect(),
+            ledgers: ledgers
+                .iter()
+                .map(Ledger::without_acknowledgements)
+                .collect(),
             pending: HashMap::new(),
         }
     }
@@ -254,7 +260,7 @@ impl Replay {
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
                 let line = String::from_utf8(line).unwrap();
-                if is_answer(&line) {
+                if is_acknowledgement(&line) {
                     let client = self.ledgers.iter_mut().find(|ledger| ledger.is_for(&line));
                     client.unwrap().acknowledge_line(&line);
                 }
@@ -272,12 +278,15 @@ async fn compare(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     let opened = SqliteSessionService::connect(&uri(&folder.path().join("sessions.db"))).await;
     let sessions = match opened {
         Ok(sessions) => sessions,
-        Err(error) => return vec![Fault::Damaged(in_full(&error))],
+        Err(error) => return vec![Fault::Corrupt(error_chain(&error))],
     };
     let appended = append_after_crash(&sessions).await;
     let mut faults = compare_open(&sessions, ledgers).await;
     if let Err(error) = appended {
-        faults.push(Fault::Damaged(format!("cannot go on: {}", in_full(&error))));
+        faults.push(Fault::Corrupt(format!(
+            "an append after the crash failed: {}",
+            error_chain(&error)
+        )));
     }
     faults
 }
@@ -293,17 +302,18 @@ async fn append_after_crash(sessions: &SqliteSessionService) -> retain::Result<(
         .map(drop)
 }
 
-/// Number of images kept for the API key search. All consist of the same writes, and there may be
-/// thousands.
+/// Number of images kept for the scan for API keys. There may be thousands of images, but all
+/// consist of the same writes.
 const KEPT: usize = 50;
-static LOOKS: AtomicUsize = AtomicUsize::new(0);
+/// Number of images created in this process, if images are kept.
+static IMAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// A folder in memory if possible: no image needs to outlive its check.
+/// Create a folder for one image, in memory if possible, because the image is needed only once.
 fn fast_folder() -> TempDir {
-    if scratch::is_kept() && LOOKS.fetch_add(1, Ordering::Relaxed) < KEPT {
+    if scratch::is_kept() && IMAGES.fetch_add(1, Ordering::Relaxed) < KEPT {
         return scratch::folder();
     }
     let memory = Path::new("/dev/shm");
-    let made = memory.is_dir().then(|| tempfile::tempdir_in(memory).ok());
-    made.flatten().unwrap_or_else(scratch::folder)
+    let folder = memory.is_dir().then(|| tempfile::tempdir_in(memory).ok());
+    folder.flatten().unwrap_or_else(scratch::folder)
 }

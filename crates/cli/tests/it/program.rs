@@ -1,4 +1,4 @@
-//! The program `retain append` as a child process.
+//! Runs `retain append` as a child process.
 
 use std::{
     fs::File,
@@ -48,7 +48,7 @@ pub(crate) fn write_lines(file: &mut File, events: &[Arc<Event>]) {
 }
 
 /// A running program and the lines it has written.
-pub(crate) struct Running {
+pub(crate) struct ChildProgram {
     child: Child,
     lines: Receiver<String>,
     reader: JoinHandle<()>,
@@ -56,16 +56,16 @@ pub(crate) struct Running {
 }
 
 /// A program that has ended.
-pub(crate) struct Ended {
+pub(crate) struct ProgramExit {
     pub(crate) status: ExitStatus,
     /// The lines that were not read before.
     pub(crate) lines: Vec<String>,
     pub(crate) stderr: String,
 }
 
-impl Running {
+impl ChildProgram {
     /// Start `command` with `events` as its input.
-    pub(crate) fn start(mut command: Command, events: &[Arc<Event>]) -> Running {
+    pub(crate) fn start(mut command: Command, events: &[Arc<Event>]) -> ChildProgram {
         let stderr = retain_testkit::scratch::file();
         command.stdin(input(events)).stdout(Stdio::piped());
         command.stderr(stderr.try_clone().unwrap());
@@ -79,7 +79,7 @@ impl Running {
                 let _ = sender.send(std::mem::take(&mut line));
             }
         });
-        Running {
+        ChildProgram {
             child,
             lines,
             reader,
@@ -93,19 +93,19 @@ impl Running {
     }
 
     /// Kill the process with SIGKILL.
-    pub(crate) fn kill(mut self) -> Ended {
+    pub(crate) fn kill(mut self) -> ProgramExit {
         self.child.kill().unwrap();
         self.wait()
     }
 
     /// Wait until the process exits.
-    pub(crate) fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> ProgramExit {
         let status = self.child.wait().unwrap();
         self.reader.join().unwrap();
         let mut stderr = String::new();
         self.stderr.rewind().unwrap();
         self.stderr.read_to_string(&mut stderr).unwrap();
-        Ended {
+        ProgramExit {
             status,
             lines: self.lines.iter().collect(),
             stderr,

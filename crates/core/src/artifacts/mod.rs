@@ -11,7 +11,7 @@ mod store;
 
 pub use names::{ArtifactAddress, ArtifactNaming, USER_ARTIFACT_PREFIX};
 pub use reference::ArtifactReference;
-pub(crate) use rules::as_kept;
+pub(crate) use rules::to_stored_part;
 pub use rules::{StoreArtifactService, artifact_tombstone};
 pub use service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion};
 pub use store::{ArtifactStore, NewArtifact, StoredArtifact};

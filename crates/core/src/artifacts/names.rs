@@ -13,7 +13,8 @@ pub const USER_ARTIFACT_PREFIX: &str = "user:";
 /// Maximum length of a file name in common file systems, in bytes.
 const SEGMENT_MAX: usize = 255;
 
-/// Maximum length of a path, in bytes; operating systems reject longer ones.
+/// Maximum length of a normalized name, in bytes. Together with the folder of the store, the path
+/// must not exceed the limit of the operating system, e.g. 4096 bytes on Linux.
 const PATH_MAX: usize = 2048;
 
 /// How a store interprets names.
@@ -33,17 +34,17 @@ pub struct ArtifactAddress {
     pub app: String,
     /// The user.
     pub user: String,
-    /// The session; `None` if the artifact is the user's.
+    /// The session; `None` if the artifact belongs to the user.
     pub session: Option<String>,
-    /// Its unique name in the scope. For [`ArtifactNaming::Paths`] the normal form of the
-    /// path, without `user:`; else the name itself.
+    /// The name, unique in its scope. With [`ArtifactNaming::Paths`] the normalized path without
+    /// `user:`; with [`ArtifactNaming::Exact`] the same as `filename`.
     pub name: String,
     /// The name as the caller gave it.
     pub filename: String,
 }
 
 impl ArtifactAddress {
-    /// Validates `key`.
+    /// Validates `key` and finds the scope of its name.
     pub fn from_key(
         key: &ArtifactKey,
         naming: ArtifactNaming,
@@ -76,10 +77,10 @@ impl ArtifactAddress {
         })
     }
 
-    /// Rejects a path that the folder layout itself uses. Only saving checks this: an existing
-    /// artifact of such a name can still be read and deleted.
-    pub(super) fn check_free(&self) -> Result<(), ArtifactError> {
-        let refused = |word: &str| {
+    /// Rejects a path that the folder layout itself uses. Only a save calls this: an existing
+    /// artifact with such a name can still be read and deleted.
+    pub(super) fn check_not_reserved(&self) -> Result<(), ArtifactError> {
+        let reject = |word: &str| {
             let reason = format!(
                 "{:?} contains the reserved path segment `{word}`; choose another name",
                 self.filename
@@ -95,10 +96,10 @@ impl ArtifactAddress {
             .next()
             .is_some_and(|last| is_word(last, "metadata.json"))
         {
-            return refused("metadata.json");
+            return reject("metadata.json");
         }
         if segments.any(|segment| is_word(segment, "versions")) {
-            return refused("versions");
+            return reject("versions");
         }
         Ok(())
     }
@@ -141,7 +142,10 @@ pub(super) fn check_segment(
         return refuse("must not contain `..`");
     }
     if segments().count() > 1 && segments().any(|segment| RESERVED.contains(&&*fold(segment))) {
-        return refuse("must not contain a path segment that is reserved in artifact URIs");
+        return refuse(
+            "must not contain a path segment that artifact URIs reserve: apps, users, sessions, \
+             artifacts or versions",
+        );
     }
     if naming == ArtifactNaming::Paths {
         // On disk, `a//b` and `a/b` are the same path, so two users or apps would share it.
@@ -168,7 +172,7 @@ fn check_lengths(what: &str, path: &str) -> Result<(), ArtifactError> {
     Ok(())
 }
 
-/// The normalized path of a name, relative to its scope.
+/// Returns the normalized path of a name, relative to its scope.
 fn normal_path(filename: &str) -> Result<String, ArtifactError> {
     let refuse = |reason: &str| {
         let reason = format!("{filename:?} {reason}");
@@ -188,12 +192,12 @@ fn normal_path(filename: &str) -> Result<String, ArtifactError> {
         return refuse("must not contain `..`");
     }
     let segments = stripped.split(['/', '\\']);
-    let kept: Vec<&str> = segments
+    let segments: Vec<&str> = segments
         .filter(|segment| !segment.is_empty() && *segment != ".")
         .collect();
-    let path = match kept.is_empty() {
+    let path = match segments.is_empty() {
         true => "artifact".to_owned(),
-        false => kept.join("/"),
+        false => segments.join("/"),
     };
     check_lengths("artifact name", &path)?;
     Ok(path)
@@ -208,7 +212,8 @@ fn is_python_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// Like Python's `casefold`, for texts that are compared with lower-case ASCII words.
+/// Folds the case as Python's `casefold` does. Exact only for comparisons with ASCII words in lower
+/// case.
 fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {

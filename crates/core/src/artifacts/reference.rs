@@ -8,7 +8,8 @@ use crate::content::Part;
 
 const SCHEME: &str = "artifact://";
 
-/// The segments between the names in a URI. No name may contain one of them as a segment.
+/// The segments that separate the names in a URI. App names, user ids and session ids that consist
+/// of several segments must not contain one of them.
 pub(super) const RESERVED: [&str; 5] = ["apps", "users", "sessions", "artifacts", "versions"];
 
 /// One version of an artifact, as in a URI.
@@ -24,7 +25,7 @@ pub(super) const RESERVED: [&str; 5] = ["apps", "users", "sessions", "artifacts"
 pub struct ArtifactReference {
     /// The artifact.
     pub key: ArtifactKey,
-    /// The version of it.
+    /// Its version.
     pub version: u64,
 }
 
@@ -80,30 +81,31 @@ impl ArtifactReference {
     /// Parses `uri` and checks that `key` may refer to it: same app and user, and the same session
     /// or none.
     pub(super) fn within(key: &ArtifactKey, uri: &str) -> Result<ArtifactReference, ArtifactError> {
-        let refused = |reason| ArtifactError::Reference {
+        let reject = |reason| ArtifactError::Reference {
             uri: uri.to_owned(),
             reason,
         };
         let parsed = ArtifactReference::parse(uri);
-        let parsed = parsed.ok_or_else(|| refused("is not a valid artifact URI"))?;
+        let parsed = parsed.ok_or_else(|| reject("is not a valid artifact URI"))?;
         if (&parsed.key.app_name, &parsed.key.user_id) != (&key.app_name, &key.user_id) {
-            return Err(refused("points to another app or user"));
+            return Err(reject("points to another app or user"));
         }
         if parsed.key.session_id.is_some() && parsed.key.session_id != key.session_id {
-            return Err(refused("points to another session"));
+            return Err(reject("points to another session"));
         }
         Ok(parsed)
     }
 }
 
-/// The name before the first reserved word, which must be `word`, and the rest after it.
+/// Splits `text` at its first reserved segment, which must be `word`: returns the name before the
+/// segment and the rest after it.
 fn name_before<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
-    let places = text.match_indices('/').filter_map(|(at, _)| {
+    let separators = text.match_indices('/').filter_map(|(at, _)| {
         let (next, rest) = text[at + 1..].split_once('/')?;
         RESERVED.contains(&next).then_some((at, next, rest))
     });
-    let (at, found, rest) = { places }.next()?;
-    (at > 0 && found == word).then_some((&text[..at], rest))
+    let (at, separator, rest) = { separators }.next()?;
+    (at > 0 && separator == word).then_some((&text[..at], rest))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `StoreArtifactService`: ADK's rules for artifacts, once, over any store.
+//! `StoreArtifactService`: ADK's rules for artifacts, implemented once for all stores.
 
 use std::{fmt, sync::Arc};
 
@@ -20,6 +20,8 @@ use crate::{
 /// Maximum length of a chain of references.
 const REFERENCES_MAX: usize = 5;
 
+const TOO_MANY_REFERENCES: &str = "is part of a cycle, or of a chain of more than 5 references";
+
 const BINARY: &str = "application/octet-stream";
 
 /// The tombstone that a rewind saves as the newest version of an artifact that did not exist at the
@@ -28,7 +30,7 @@ pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
 
-/// Artifacts over a store. Cheap to clone; clones share the store.
+/// An [`ArtifactService`] over an [`ArtifactStore`]. Cheap to clone; clones share the store.
 pub struct StoreArtifactService<S> {
     store: Arc<S>,
     clock: Arc<dyn Clock>,
@@ -97,7 +99,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         custom_metadata: Option<JsonMap>,
     ) -> Result<u64, ArtifactError> {
         let address = self.address(key)?;
-        let (part, mime_type) = as_kept(self.store.naming(), key, &address, artifact)?;
+        let (part, mime_type) = to_stored_part(self.store.naming(), key, &address, artifact)?;
         let new = NewArtifact {
             part,
             mime_type,
@@ -120,13 +122,13 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
                 return Ok(None);
             };
             let Some(uri) = ArtifactReference::uri_of(&found.part) else {
-                let is_there = found.part != artifact_tombstone();
-                return Ok(is_there.then_some(found.part));
+                let exists = found.part != artifact_tombstone();
+                return Ok(exists.then_some(found.part));
             };
             if followed == REFERENCES_MAX {
                 return Err(ArtifactError::Reference {
                     uri: uri.to_owned(),
-                    reason: "is part of a cycle, or of a chain of too many references",
+                    reason: TOO_MANY_REFERENCES,
                 });
             }
             followed += 1;
@@ -176,13 +178,13 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         let mut versions = self.store.versions(&self.address(key)?).await?;
         Ok(match version {
             None => versions.pop(),
-            Some(version) => versions.into_iter().find(|known| known.version == version),
+            Some(version) => versions.into_iter().find(|it| it.version == version),
         })
     }
 
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
-        // A user with a name that is invalid for artifacts may still have sessions, and must be
-        // erasable.
+        // A user whose name is invalid for artifacts can still have sessions, so the erase must
+        // succeed.
         match names::check_owner(app_name, user_id, self.store.naming()) {
             Ok(()) => self.store.erase_user(app_name, user_id).await,
             Err(_) => Ok(0),
@@ -190,8 +192,8 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 }
 
-/// The stored form of a part, and its media type.
-pub(crate) fn as_kept(
+/// Converts a part to its stored form and returns it with its media type.
+pub(crate) fn to_stored_part(
     naming: ArtifactNaming,
     key: &ArtifactKey,
     address: &ArtifactAddress,
@@ -200,7 +202,7 @@ pub(crate) fn as_kept(
     match naming {
         ArtifactNaming::Exact => with_mime_type(key, part),
         ArtifactNaming::Paths => {
-            address.check_free()?;
+            address.check_not_reserved()?;
             file_content(part)
         }
     }
@@ -225,7 +227,7 @@ fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>
     Ok((part, mime_type))
 }
 
-/// The part as a file: bytes with media type and display name, or text.
+/// Reduces a part to what a file can hold: bytes with media type and display name, or text.
 fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
     if let Some(blob) = part.inline_data {
         let Some(data) = blob.data else {

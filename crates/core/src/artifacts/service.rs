@@ -91,7 +91,7 @@ wire_text!(ArtifactVersion);
 ///
 /// ```
 /// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};
-/// async fn keep(artifacts: &dyn ArtifactService) -> Result<(), retain_core::ArtifactError> {
+/// async fn save_note(artifacts: &dyn ArtifactService) -> Result<(), retain_core::ArtifactError> {
 ///     let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a.txt");
 ///     let version = artifacts.save_artifact(&key, Part::text("hello"), None).await?;
 ///     let loaded = artifacts.load_artifact(&key, Some(version)).await?;
@@ -109,7 +109,8 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         custom_metadata: Option<JsonMap>,
     ) -> Result<u64, ArtifactError>;
 
-    /// Loads a version, or the newest; `None` if there is none. A reference is resolved.
+    /// Loads a version, or the newest if `version` is `None`, and resolves references. Returns
+    /// `None` if the version does not exist or is a tombstone.
     async fn load_artifact(
         &self,
         key: &ArtifactKey,
@@ -137,7 +138,7 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         key: &ArtifactKey,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError>;
 
-    /// The metadata of a version, or of the newest.
+    /// The metadata of a version, or of the newest if `version` is `None`.
     async fn get_artifact_version(
         &self,
         key: &ArtifactKey,

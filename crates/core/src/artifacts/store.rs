@@ -38,7 +38,8 @@ pub struct StoredArtifact {
 }
 
 /// A store of artifacts. [`StoreArtifactService`](super::StoreArtifactService) has the rules; a
-/// store decides nothing. Every method is atomic.
+/// store decides nothing. Every method is atomic, except [`erase_user`](Self::erase_user) and the
+/// default implementation of [`put_at`](Self::put_at).
 #[async_trait]
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// How the store interprets names.
@@ -68,7 +69,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// Loads a version, or the newest.
+    /// Loads a version, or the newest if `version` is `None`.
     async fn get(
         &self,
         address: &ArtifactAddress,
@@ -102,9 +103,9 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Vec<ArtifactAddress>, ArtifactError>;
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
-    /// and returns the number of versions. It is not atomic, because it may be large; an
-    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omit artifacts
-    /// must override this.
+    /// and returns the number of versions. An erase may be large, so it is not atomic; an
+    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omit
+    /// artifacts must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.
         let mut after = ArtifactAddress {
@@ -117,11 +118,12 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         let mut erased = 0;
         loop {
             let page = self.addresses(Some(&after), ERASE_PAGE).await?;
-            let is_theirs = |address: &&ArtifactAddress| address.app == app && address.user == user;
-            let Some(last) = page.iter().take_while(is_theirs).last() else {
+            let is_of_user =
+                |address: &&ArtifactAddress| address.app == app && address.user == user;
+            let Some(last) = page.iter().take_while(is_of_user).last() else {
                 return Ok(erased);
             };
-            for address in page.iter().take_while(is_theirs) {
+            for address in page.iter().take_while(is_of_user) {
                 erased += self.versions(address).await?.len() as u64;
                 self.delete(address).await?;
             }

@@ -21,10 +21,10 @@ const INDEXED_FROM: usize = 24;
 #[derive(Clone, Default)]
 pub struct JsonMap {
     entries: Vec<(String, Json)>,
-    /// Indexes by key, for large maps only.
+    /// The position of each key in `entries`; only for large maps.
     #[expect(
         clippy::box_collection,
-        reason = "most maps are small, and a box keeps those smaller still"
+        reason = "most maps have no index, and an absent box is smaller than an absent table"
     )]
     index: Option<Box<HashMap<String, usize>>>,
 }
@@ -50,25 +50,25 @@ impl JsonMap {
 
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Json> {
-        self.place(key).map(|place| &self.entries[place].1)
+        self.position(key).map(|position| &self.entries[position].1)
     }
 
     /// The value under `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
-        let place = self.place(key)?;
-        Some(&mut self.entries[place].1)
+        let position = self.position(key)?;
+        Some(&mut self.entries[position].1)
     }
 
     /// Whether the map has `key`.
     pub fn contains_key(&self, key: &str) -> bool {
-        self.place(key).is_some()
+        self.position(key).is_some()
     }
 
     /// Sets `key` and returns the previous value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
-        if let Some(place) = self.place(&key) {
-            return Some(std::mem::replace(&mut self.entries[place].1, value));
+        if let Some(position) = self.position(&key) {
+            return Some(std::mem::replace(&mut self.entries[position].1, value));
         }
         if let Some(index) = &mut self.index {
             index.insert(key.clone(), self.entries.len());
@@ -82,8 +82,8 @@ impl JsonMap {
 
     /// Removes `key`, keeping the order of the others. Takes time proportional to the map.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
-        let place = self.place(key)?;
-        let (_, value) = self.entries.remove(place);
+        let position = self.position(key)?;
+        let (_, value) = self.entries.remove(position);
         if self.index.is_some() {
             self.build_index();
         }
@@ -115,7 +115,7 @@ impl JsonMap {
         self.entries.iter().map(|(_, value)| value)
     }
 
-    fn place(&self, key: &str) -> Option<usize> {
+    fn position(&self, key: &str) -> Option<usize> {
         match &self.index {
             Some(index) => index.get(key).copied(),
             None => self.entries.iter().position(|(k, _)| k == key),
@@ -123,8 +123,8 @@ impl JsonMap {
     }
 
     fn build_index(&mut self) {
-        let places = self.entries.iter().enumerate();
-        let index = places.map(|(place, (key, _))| (key.clone(), place));
+        let positions = self.entries.iter().enumerate();
+        let index = positions.map(|(position, (key, _))| (key.clone(), position));
         self.index = Some(Box::new(index.collect()));
     }
 }

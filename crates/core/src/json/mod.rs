@@ -19,8 +19,9 @@ pub use read::JsonError;
 pub(crate) use read::Reader;
 pub(crate) use write::{Spelling, Writer};
 
-/// The index of the first quote, backslash or control character, found eight bytes at a time.
-pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {
+/// Returns the index of the first quote, backslash or control character. Scans eight bytes at a
+/// time.
+pub(crate) fn find_special(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     // Sets the high bit of each zero byte. Bits after the first zero byte may be wrong.
@@ -110,7 +111,7 @@ impl Json {
         (*out, _) = writer.into_parts();
     }
 
-    /// Appends `float` to `out`. Appends nothing if it is not finite.
+    /// Appends `float` to `out`. Fails and appends nothing if it is not finite.
     pub fn append_float(out: &mut String, float: f64) -> Result<(), JsonError> {
         let mut writer = Writer::camel();
         if !float.is_finite() {

@@ -11,9 +11,9 @@ pub struct Number(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// Written exactly as Rust prints the integer.
+    /// An integer whose text is what Rust prints for it.
     Int(i64),
-    /// Everything else: its text.
+    /// Any other number, as its text.
     Text(Arc<str>),
 }
 
@@ -94,12 +94,12 @@ impl Number {
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = format!("{whole}{fraction}");
         let power = exponent - fraction.len() as i128;
-        let kept = digits.trim_start_matches('0');
-        let trimmed = kept.trim_end_matches('0');
+        let significant = digits.trim_start_matches('0');
+        let trimmed = significant.trim_end_matches('0');
         if trimmed.is_empty() {
             return (negative, String::new(), 0);
         }
-        let power = power + (kept.len() - trimmed.len()) as i128;
+        let power = power + (significant.len() - trimmed.len()) as i128;
         (negative, trimmed.to_owned(), power)
     }
 }
@@ -236,8 +236,8 @@ mod tests {
         assert!(!Number::from(f64::NEG_INFINITY).is_finite());
     }
 
-    /// If two shortest texts are equally near, ADK writes the even one; Rust's own formatting may
-    /// not.
+    /// If two shortest texts are equally near to the float, ADK writes the one with the even last
+    /// digit. Rust's own formatting does not always choose it.
     #[test]
     fn float_is_written_as_the_shortest_text_that_round_trips() {
         assert_eq!(

@@ -29,10 +29,10 @@ impl JsonError {
         JsonError::new(format!("nested deeper than {depth_max} levels"), offset)
     }
 
-    /// This error with the path of `found`, if both are at the same byte.
-    pub(crate) fn with_path_of(mut self, found: JsonError) -> JsonError {
-        if found.offset == self.offset {
-            self.path = found.path;
+    /// Copies the path of `other`, if both errors are at the same byte.
+    pub(crate) fn with_path_of(mut self, other: JsonError) -> JsonError {
+        if other.offset == self.offset {
+            self.path = other.path;
         }
         self
     }
@@ -357,7 +357,10 @@ impl<'a> Reader<'a> {
         if !valid {
             return Err(match self.rest().starts_with("-I") {
                 true => self.unexpected(expected),
-                false => JsonError::new("malformed number", start),
+                false => {
+                    let number = &self.text[start..at.min(start + 40)];
+                    JsonError::new(format!("malformed number `{number}`"), start)
+                }
             });
         }
         self.at = at;
@@ -368,12 +371,15 @@ impl<'a> Reader<'a> {
     fn plain_run(&mut self) -> Result<&'a str> {
         let bytes = self.text.as_bytes();
         let start = self.at;
-        let Some(run) = super::plain_len(&bytes[start..]) else {
+        let Some(run) = super::find_special(&bytes[start..]) else {
             return Err(JsonError::new("unterminated string", start));
         };
         self.at = start + run;
         if bytes[self.at] < 0x20 {
-            return Err(JsonError::new("control character in a string", self.at));
+            return Err(JsonError::new(
+                "unescaped control character in a string; write it as a \\u escape",
+                self.at,
+            ));
         }
         Ok(&self.text[start..self.at])
     }
@@ -391,7 +397,10 @@ impl<'a> Reader<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => self.unicode_escape()?,
-            _ => return Err(JsonError::new("unknown escape in a string", self.at - 2)),
+            _ => {
+                let message = "unknown escape in a string; expected \\ and one of \"\\/bfnrtu";
+                return Err(JsonError::new(message, self.at - 2));
+            }
         });
         Ok(())
     }
@@ -406,7 +415,10 @@ impl<'a> Reader<'a> {
                 code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
             }
         }
-        char::from_u32(code).ok_or_else(|| JsonError::new("lone surrogate in a \\u escape", start))
+        char::from_u32(code).ok_or_else(|| {
+            let message = "lone surrogate in a \\u escape; write surrogates in pairs";
+            JsonError::new(message, start)
+        })
     }
 
     fn four_hex(&mut self) -> Result<u32> {
@@ -416,7 +428,10 @@ impl<'a> Reader<'a> {
                 Some(code * 16 + (digit as char).to_digit(16)?)
             })
         });
-        let code = code.ok_or_else(|| JsonError::new("malformed \\u escape", self.at))?;
+        let code = code.ok_or_else(|| {
+            let message = "malformed \\u escape; expected four hexadecimal digits";
+            JsonError::new(message, self.at)
+        })?;
         self.at += 4;
         Ok(code)
     }
@@ -426,27 +441,30 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn fails(text: &str) -> String {
+    fn parse_error(text: &str) -> String {
         Json::parse(text).unwrap_err().to_string()
     }
 
     #[test]
     fn parse_error_names_the_expected_token_and_the_position() {
         assert_eq!(
-            fails(r#"{"a": {"b": NaN}}"#),
+            parse_error(r#"{"a": {"b": NaN}}"#),
             "a.b: expected a JSON value, found NaN, which is not valid JSON (write null or a string \
              instead) (byte 12)"
         );
-        assert!(fails("[1, -Infinity]").contains("-Infinity, which is not valid JSON"));
-        assert!(fails("[Infinity]").contains("Infinity, which is not valid JSON"));
+        assert!(parse_error("[1, -Infinity]").contains("-Infinity, which is not valid JSON"));
+        assert!(parse_error("[Infinity]").contains("Infinity, which is not valid JSON"));
         assert_eq!(
-            fails("[1 2]"),
+            parse_error("[1 2]"),
             "expected `,` or `]`, found a number (byte 3)"
         );
-        assert_eq!(fails(r#"{"a" 1}"#), "expected `:`, found a number (byte 5)");
-        assert_eq!(fails("\"a"), "unterminated string (byte 1)");
-        assert!(fails(r#""\ud800""#).contains("surrogate"));
-        assert!(fails(r#""\ud800\u0041""#).contains("surrogate"));
+        assert_eq!(
+            parse_error(r#"{"a" 1}"#),
+            "expected `:`, found a number (byte 5)"
+        );
+        assert_eq!(parse_error("\"a"), "unterminated string (byte 1)");
+        assert!(parse_error(r#""\ud800""#).contains("surrogate"));
+        assert!(parse_error(r#""\ud800\u0041""#).contains("surrogate"));
     }
 
     #[test]
@@ -490,7 +508,7 @@ mod tests {
     fn deep_nesting_is_an_error_without_stack_overflow() {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(Json::parse(&deep(DEPTH_MAX)).is_ok());
-        assert!(fails(&deep(DEPTH_MAX + 1)).contains("nested deeper"));
+        assert!(parse_error(&deep(DEPTH_MAX + 1)).contains("nested deeper"));
         assert!(Json::parse(&"[".repeat(1_000_000)).is_err());
     }
 }

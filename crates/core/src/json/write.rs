@@ -1,8 +1,9 @@
-//! The JSON writer: compact text, in either spelling of ADK's field names.
+//! The JSON writer: compact text with ADK's field names in camelCase or snake_case.
 
 use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX, number::push_float};
 
-const NO_FORM: &str = "NaN and infinity cannot be written as JSON; store null or a string instead";
+const NOT_FINITE: &str =
+    "NaN and infinity cannot be written as JSON; store null or a string instead";
 
 /// The spelling of field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,16 +12,16 @@ pub(crate) enum Spelling {
     Snake,
 }
 
-/// Builds one JSON text and sets the commas.
+/// Builds one JSON text and writes the commas.
 pub(crate) struct Writer {
     out: String,
-    form: Spelling,
+    spelling: Spelling,
     /// Whether a comma must precede the next key or item.
     comma: bool,
     depth: usize,
     depth_max: usize,
-    /// The first error: a value that could not be read back.
-    wrong: Option<JsonError>,
+    /// The first error: JSON cannot represent a value, or a reader would reject it.
+    error: Option<JsonError>,
 }
 
 impl Writer {
@@ -28,9 +29,9 @@ impl Writer {
         Writer::new(Spelling::Camel)
     }
 
-    pub(crate) fn new(form: Spelling) -> Writer {
+    pub(crate) fn new(spelling: Spelling) -> Writer {
         Writer {
-            form,
+            spelling,
             ..Writer::onto(String::with_capacity(512))
         }
     }
@@ -48,35 +49,35 @@ impl Writer {
     pub(crate) fn onto(out: String) -> Writer {
         Writer {
             out,
-            form: Spelling::Camel,
+            spelling: Spelling::Camel,
             comma: false,
             depth: 0,
             depth_max: DEPTH_MAX,
-            wrong: None,
+            error: None,
         }
     }
 
-    /// The text, and its first error.
+    /// Returns the text, and the first error if there is one.
     pub(crate) fn into_parts(self) -> (String, Option<JsonError>) {
-        (self.out, self.wrong)
+        (self.out, self.error)
     }
 
-    pub(crate) fn form(&self) -> Spelling {
-        self.form
+    pub(crate) fn spelling(&self) -> Spelling {
+        self.spelling
     }
 
     pub(crate) fn finish(self) -> Result<String, JsonError> {
-        match self.wrong {
+        match self.error {
             None => Ok(self.out),
             // The reader fails at the same byte and knows the path to it.
-            Some(wrong) => Err(match Json::parse(&self.out) {
-                Err(found) => wrong.with_path_of(found),
-                Ok(_) => wrong,
+            Some(error) => Err(match Json::parse(&self.out) {
+                Err(found) => error.with_path_of(found),
+                Ok(_) => error,
             }),
         }
     }
 
-    /// The text, even if it is invalid JSON; for printing only.
+    /// Returns the text, even if it is invalid JSON. For printing only.
     pub(crate) fn finish_lossy(self) -> String {
         self.out
     }
@@ -116,7 +117,7 @@ impl Writer {
     pub(crate) fn field(&mut self, camel: &str, snake: &str) {
         self.item();
         self.out.push('"');
-        self.out.push_str(match self.form {
+        self.out.push_str(match self.spelling {
             Spelling::Camel => camel,
             Spelling::Snake => snake,
         });
@@ -135,7 +136,7 @@ impl Writer {
     pub(crate) fn number(&mut self, number: &Number) {
         self.item();
         if !number.is_finite() {
-            self.refuse(NO_FORM);
+            self.record_error(NOT_FINITE);
         }
         number.push_to(&mut self.out);
         self.comma = true;
@@ -144,7 +145,7 @@ impl Writer {
     pub(crate) fn float(&mut self, float: f64) {
         self.item();
         if !float.is_finite() {
-            self.refuse(NO_FORM);
+            self.record_error(NOT_FINITE);
         }
         push_float(&mut self.out, float);
         self.comma = true;
@@ -181,9 +182,9 @@ impl Writer {
     }
 
     /// Records an error at the next value.
-    pub(crate) fn refuse(&mut self, message: impl Into<String>) {
+    pub(crate) fn record_error(&mut self, message: impl Into<String>) {
         let error = JsonError::new(message, self.out.len());
-        self.wrong.get_or_insert(error);
+        self.error.get_or_insert(error);
     }
 
     fn open(&mut self, bracket: char) {
@@ -191,7 +192,7 @@ impl Writer {
         self.depth += 1;
         if self.depth > self.depth_max {
             let too_deep = JsonError::too_deep(self.depth_max, self.out.len());
-            self.wrong.get_or_insert(too_deep);
+            self.error.get_or_insert(too_deep);
         }
         self.out.push(bracket);
         self.comma = false;
@@ -218,7 +219,7 @@ impl Writer {
     fn quoted(&mut self, text: &str) {
         self.out.push('"');
         let mut rest = text;
-        while let Some(at) = super::plain_len(rest.as_bytes()) {
+        while let Some(at) = super::find_special(rest.as_bytes()) {
             self.out.push_str(&rest[..at]);
             self.escape(rest.as_bytes()[at]);
             rest = &rest[at + 1..];

@@ -1,8 +1,8 @@
-//! The append that `append_event`, `append_event_locked`, `append` and `append_live` share.
+//! The implementation that `append_event`, `append_event_locked`, `append` and `append_live` share.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{StoreSessionService, appended};
+use super::{StoreSessionService, to_receipt};
 use crate::{
     error::{Result, SessionError},
     event::Event,
@@ -69,19 +69,19 @@ impl<S: SessionStore> StoreSessionService<S> {
         let (ready, temps): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
         let batch = Batch {
             events: ready,
-            // A session that was not read from a store does not know its incarnation.
-            incarnation: Some(incarnation).filter(|known| *known != 0),
+            // A caller without a session that was read from a store does not know the incarnation.
+            incarnation: Some(incarnation).filter(|it| *it != 0),
             expected: append.expected,
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
         };
         let mut batch = Arc::new(batch);
         let written = if has_rewind {
-            self.write_rewinding(key, &mut batch, append.run).await?
+            self.write_with_rewind(key, &mut batch, append.run).await?
         } else {
             self.write(key, &mut batch, append.run).await?
         };
-        let AppendReceipt { events, run } = appended(key, written)?;
+        let AppendReceipt { events, run } = to_receipt(key, written)?;
         self.count_appended(events.len());
         let stored = events.into_iter().zip(&batch.events).zip(temps);
         let stored = stored.map(|(((position, event), new), temp)| StoredEvent {

@@ -57,8 +57,8 @@ impl Fold {
 
     fn state_at(&self, position: u64) -> JsonMap {
         let at = |values: &Vec<(u64, Option<Json>)>| {
-            let known = values.iter().take_while(|(at, _)| *at <= position);
-            known.last().and_then(|(_, value)| value.clone())
+            let earlier = values.iter().take_while(|(at, _)| *at <= position);
+            earlier.last().and_then(|(_, value)| value.clone())
         };
         let keys = self.past.iter();
         keys.filter_map(|(key, values)| Some((key.as_str(), at(values)?)))

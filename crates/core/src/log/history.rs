@@ -1,7 +1,7 @@
 //! Creates a session together with its history, completely or not at all.
 //!
 //! The service checks everything first. It then writes the events to a draft that no reader sees,
-//! and turns the draft into the session. The events do not change state shared with other sessions.
+//! and turns the draft into the session. The events do not change the state of the app or the user.
 
 use std::collections::HashMap;
 
@@ -27,14 +27,14 @@ impl<S: SessionStore> StoreSessionService<S> {
         events: Vec<Event>,
     ) -> Result<Session> {
         let new = self.validate_new(new)?;
-        let events = self.history(&new, events)?;
+        let events = self.prepare_history(&new, events)?;
         let shared = ScopedState {
             app: new.changes.app.clone(),
             user: new.changes.user.clone(),
             ..ScopedState::default()
         };
         self.check_shared(&new.key, &shared).await?;
-        let header = header(new, &events);
+        let header = new_header(new, &events);
         let key = &header.head.key;
         let store = self.store.transfer()?;
         let draft = store.begin_draft(key).await?;
@@ -48,14 +48,18 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Prepares the events for writing and numbers them.
-    fn history(&self, new: &NewSession, events: Vec<Event>) -> Result<Vec<(u64, NewEvent)>> {
+    fn prepare_history(
+        &self,
+        new: &NewSession,
+        events: Vec<Event>,
+    ) -> Result<Vec<(u64, NewEvent)>> {
         let mut fold = Fold::new(&new.initial);
         let mut positions: HashMap<String, u64> = HashMap::new();
         let stored = events.into_iter().filter(|event| !event.is_partial());
         let ready = stored.zip(1..).map(|(event, position)| {
             let (mut ready, _) = self.prepare(event)?;
-            let taken = positions.insert(ready.event.id.clone(), position);
-            if let Some(position) = taken {
+            let earlier = positions.insert(ready.event.id.clone(), position);
+            if let Some(position) = earlier {
                 let id = ready.event.id.clone();
                 return Err(SessionError::Conflict {
                     key: new.key.clone(),
@@ -79,20 +83,20 @@ impl<S: SessionStore> StoreSessionService<S> {
             (LimitKind::UserState, Some(key.user.as_str()), &shared.user),
         ];
         for (what, user, given) in scopes.into_iter().filter(|(_, _, given)| !given.is_empty()) {
-            let known = self.store.shared_state(&key.app, user).await?;
-            let mut after = known.clone();
+            let before = self.store.shared_state(&key.app, user).await?;
+            let mut after = before.clone();
             for (key, value) in given {
-                if !known.contains_key(key) {
+                if !before.contains_key(key) {
                     after.insert(key, value.clone());
                 }
             }
-            limits::check_growth(what, state_bytes(&known), state_bytes(&after), limit)?;
+            limits::check_growth(what, state_bytes(&before), state_bytes(&after), limit)?;
         }
         Ok(())
     }
 }
 
-fn header(new: NewSession, events: &[(u64, NewEvent)]) -> LogHeader {
+fn new_header(new: NewSession, events: &[(u64, NewEvent)]) -> LogHeader {
     let last = events.last();
     LogHeader {
         head: Head {

@@ -1,8 +1,8 @@
 //! The queue for the lease of a session: an append that begins a run waits here.
 //!
-//! Waiters of one process queue in memory, in order. The first of them asks the store, and leaves a
-//! ticket there if another process is ahead. The append of the run's first events takes the lease,
-//! so a run without contention costs no extra write.
+//! Waiters of one process queue in memory, in order. The first of them asks the store for the
+//! lease, and leaves a ticket there if another process is ahead. The append of the run's first
+//! events takes the lease, so a run without contention costs no extra write.
 
 use std::{
     collections::HashMap,
@@ -26,13 +26,13 @@ use crate::{
     store::{AppendOutcome, Batch, LeaseUpdate, SessionStore},
 };
 
-/// How often a waiter asks the store again when this process has seen no change.
+/// Interval at which a waiter asks the store again. A change by another process might not wake it.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Longest possible wait, so that deadlines do not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The queues of this process, one for each session with waiting runs.
+/// The queues of this process: one for each session on which runs wait for the lease.
 #[derive(Debug, Default)]
 pub(super) struct LeaseQueues(Mutex<HashMap<SessionKey, Arc<Semaphore>>>);
 
@@ -68,7 +68,7 @@ impl Drop for QueueHead<'_> {
     fn drop(&mut self) {
         drop(self.permit.take());
         let mut queues = self.queues.lock();
-        // Only the map refers to the queue: it is empty.
+        // Only the map refers to the queue, so no caller waits in it.
         if queues
             .get(&self.key)
             .is_some_and(|queue| Arc::strong_count(queue) == 1)
@@ -83,7 +83,7 @@ struct Ticket<S: SessionStore> {
     store: Arc<S>,
     key: SessionKey,
     id: String,
-    /// Whether the store may have the ticket.
+    /// Whether the store may hold the ticket, so that it must be withdrawn.
     is_queued: bool,
 }
 
@@ -130,7 +130,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             key: key.clone(),
             waited: started.elapsed(),
         };
-        // The first attempt has no ticket, so that a refusal leaves no trace in the store.
+        // The first attempt has no ticket, so that the store writes nothing if the session is busy.
         Arc::make_mut(batch).lease = LeaseUse::Take {
             ticket: String::new(),
             ttl,
@@ -142,7 +142,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             };
         }
         let head = pin!(timeout_at(deadline, self.lease_queues.reach_head(key)));
-        // Cancellation is polled first: a cancelled run must not begin because it is also admitted.
+        // Poll the cancellation first: a run that is both cancelled and admitted must not begin.
         let _head = match select(pin!(options.cancel.cancelled()), head).await {
             Either::Left(_) => return Err(SessionError::Cancelled { key: key.clone() }),
             Either::Right((head, _)) => head.map_err(|_| busy())?,
@@ -151,7 +151,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         written.await?.ok_or_else(busy)
     }
 
-    /// Repeats the write until the session is free. Returns `None` at the deadline.
+    /// Repeats the write until the store grants the lease. Returns `None` at the deadline.
     async fn poll_for_lease(
         &self,
         key: &SessionKey,
@@ -193,7 +193,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             };
             ticket.is_queued = true;
             let until_free = match until_us.saturating_sub(now_us) {
-                // The session is free, but another caller's ticket is older.
+                // The lease is free, but another caller's ticket is older.
                 ..=0 => POLL,
                 us => Duration::from_micros(us.unsigned_abs()).min(POLL),
             };

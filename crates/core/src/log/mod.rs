@@ -1,4 +1,4 @@
-//! The one implementation of the session rules, over any [`SessionStore`].
+//! The session rules, implemented once for all stores, over any [`SessionStore`].
 //!
 //! Users and the runner call it through [`SessionService`] and [`SessionLog`]. Each call applies
 //! ADK's rules (`prepare`), waits for the lease if it begins a run (`lease_queue`), and then makes
@@ -84,7 +84,7 @@ impl<S> Clone for StoreSessionService<S> {
     }
 }
 
-/// A store that is opened by a URI.
+/// A store that a URI opens.
 #[async_trait]
 pub trait ConnectStore: SessionStore + Sized {
     /// Opens the store at `uri` and migrates its schema if necessary.
@@ -173,7 +173,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     /// Creates the session that `new` describes.
     async fn create_new(&self, new: CreateSession) -> Result<Session> {
         let created = self.store.create(self.validate_new(new)?).await?;
-        Ok(session_of(created))
+        Ok(build_session(created))
     }
 
     /// Validates a new session and fills in its id, time and time to live.
@@ -203,7 +203,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         for key in initial.keys() {
             self.settings.limits.check_state_key(key)?;
         }
-        // A value may be nested too deeply, or a float that JSON cannot express.
+        // A value may be nested too deeply, or be a float that JSON cannot represent.
         let text = to_stored_text(initial);
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
@@ -213,10 +213,10 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     async fn read_session(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {
         let snapshot = self.store.read(key, window, ReadDetail::State).await?;
-        Ok(snapshot.map(session_of))
+        Ok(snapshot.map(build_session))
     }
 
-    /// Renews (`Some`) or releases (`None`) the lease of a run.
+    /// Renews the lease of a run for `ttl`, or releases it if `ttl` is `None`.
     async fn renew(&self, key: &SessionKey, run: RunToken, ttl: Option<Duration>) -> Result<()> {
         let update = LeaseUpdate::Renew { token: run.0, ttl };
         self.store.update_lease(key, &update).await
@@ -254,14 +254,14 @@ impl<S: SessionStore> StoreSessionService<S> {
             user: last.user_id.clone(),
             id: last.id.clone(),
         });
-        found.spread_shared();
+        found.merge_shared();
         Ok(ListSessionsResponse {
             sessions: found.sessions,
             next,
         })
     }
 
-    /// Reads the events after the session's position, and replaces the state.
+    /// Reads the events after the session's position, and replaces the state except `temp:` keys.
     async fn refresh_session(&self, session: &mut Session) -> Result<()> {
         let key = session.key();
         self.settings.limits.check_key(&key)?;
@@ -272,14 +272,14 @@ impl<S: SessionStore> StoreSessionService<S> {
         let Some(read) = read.filter(|read| !is_other(&read.head)) else {
             return Err(SessionError::NotFound { key });
         };
-        let known = session.events.iter_with_positions();
-        let known = known.take_while(|(position, _)| *position <= session.position);
-        let known = known.count();
-        session.events.truncate(known);
+        let applied = session.events.iter_with_positions();
+        let applied = applied.take_while(|(position, _)| *position <= session.position);
+        let applied = applied.count();
+        session.events.truncate(applied);
         session.events.extend(read.events);
         session.position = read.head.position;
         session.last_update_time = read.head.last_update_time;
-        let mut state = merged(read.state);
+        let mut state = merge_state(read.state);
         state.apply(&session.state.clear_temp_keys());
         session.state = state;
         Ok(())
@@ -287,7 +287,7 @@ impl<S: SessionStore> StoreSessionService<S> {
 }
 
 /// Converts the result of a write into the result of an append.
-fn appended(key: &SessionKey, written: AppendOutcome) -> Result<AppendReceipt> {
+fn to_receipt(key: &SessionKey, written: AppendOutcome) -> Result<AppendReceipt> {
     match written {
         AppendOutcome::Done { events, token } => Ok(AppendReceipt {
             events,
@@ -315,7 +315,7 @@ pub(crate) async fn read_state_at(
 }
 
 /// Returns the position of the first event of the invocation.
-pub(crate) async fn first_of_invocation(
+pub(crate) async fn find_invocation_start(
     store: &(impl SessionStore + ?Sized),
     key: &SessionKey,
     invocation: &str,
@@ -325,11 +325,11 @@ pub(crate) async fn first_of_invocation(
     Ok(found.into_iter().next().flatten())
 }
 
-fn merged(state: ScopedState) -> State {
+fn merge_state(state: ScopedState) -> State {
     State::merged(state.session, &state.app, &state.user)
 }
 
-fn session_of(snapshot: Snapshot) -> Session {
+fn build_session(snapshot: Snapshot) -> Session {
     let Head {
         key,
         position,
@@ -341,7 +341,7 @@ fn session_of(snapshot: Snapshot) -> Session {
         id: key.id,
         app_name: key.app,
         user_id: key.user,
-        state: merged(snapshot.state),
+        state: merge_state(snapshot.state),
         events: snapshot.events.into_iter().collect::<Events>(),
         last_update_time,
         position,
@@ -358,13 +358,9 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         state: Option<State>,
         session_id: Option<&str>,
     ) -> Result<Session> {
-        let new = CreateSession {
-            app_name: app_name.to_owned(),
-            user_id: user_id.to_owned(),
-            session_id: session_id.map(str::to_owned),
-            state,
-            ttl: None,
-        };
+        let mut new = CreateSession::new(app_name, user_id);
+        new.session_id = session_id.map(str::to_owned);
+        new.state = state;
         self.create_new(new).await
     }
 
@@ -384,12 +380,8 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         app_name: &str,
         user_id: Option<&str>,
     ) -> Result<ListSessionsResponse> {
-        let query = ListSessions {
-            app_name: app_name.to_owned(),
-            user_id: user_id.map(str::to_owned),
-            with_state: true,
-            ..ListSessions::default()
-        };
+        let mut query = ListSessions::new(app_name).include_state();
+        query.user_id = user_id.map(str::to_owned);
         self.list_page(query).await
     }
 
@@ -468,13 +460,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn list_encoded(&self, app_name: &str, user_id: &str) -> Result<EncodedSessions> {
         self.check_owner(app_name, Some(user_id))?;
-        let query = ListQuery {
-            app: app_name.to_owned(),
-            user: Some(user_id.to_owned()),
-            after: None,
-            limit: usize::MAX,
-            fields: ListFields::EncodedState,
-        };
+        let query = ListQuery::new(app_name, ListFields::EncodedState).with_user(user_id);
         EncodedSessions::of_user(user_id, self.store.list(&query).await?)
     }
 
@@ -506,7 +492,9 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn state_at(&self, key: &SessionKey, position: u64) -> Result<State> {
         self.settings.limits.check_key(key)?;
-        read_state_at(&*self.store, key, position).await.map(merged)
+        read_state_at(&*self.store, key, position)
+            .await
+            .map(merge_state)
     }
 
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<AppendReceipt> {

@@ -52,7 +52,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
-/// Converts a delta into changes by key.
+/// Converts a delta into the changes that a store writes.
 pub(super) fn changes(delta: ScopedDelta) -> Changes {
     let session = delta.session.into_iter();
     Changes {

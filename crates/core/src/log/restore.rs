@@ -25,13 +25,15 @@ const PAGE: u64 = 500;
 pub(super) struct ChangedFile {
     filename: String,
     /// The newest version in the log.
-    now: u64,
-    /// The version in the log at the position to restore; `None` if the log had none.
-    then: Option<u64>,
+    newest: u64,
+    /// The version in the log at the position to restore; `None` if no event had named the file.
+    earlier: Option<u64>,
 }
 
 /// The files that a rewind has restored so far. If a concurrent append makes the rewind start over,
 /// a file is saved again only if it has changed again.
+///
+/// Maps a file to the newest version that the rewind replaced, and the version that it saved.
 #[derive(Debug, Default)]
 pub(super) struct RestoredFiles(HashMap<String, (u64, u64)>);
 
@@ -46,16 +48,16 @@ impl RestoredFiles {
         let mut delta = JsonMap::new();
         for file in changed {
             let version = match self.0.get(&file.filename) {
-                Some((now, restored)) if *now == file.now => *restored,
+                Some((newest, restored)) if *newest == file.newest => *restored,
                 _ => {
-                    let restored = save_as_then(artifacts, session, file).await;
+                    let restored = save_earlier_content(artifacts, session, file).await;
                     let restored = restored.map_err(|source| SessionError::Artifact {
                         key: session.clone(),
                         filename: file.filename.clone(),
                         source: Box::new(source),
                     })?;
-                    let known = (file.now, restored);
-                    self.0.insert(file.filename.clone(), known);
+                    let versions = (file.newest, restored);
+                    self.0.insert(file.filename.clone(), versions);
                     restored
                 }
             };
@@ -65,19 +67,19 @@ impl RestoredFiles {
     }
 }
 
-/// Saves a new version with the earlier content. A version that was deleted becomes a tombstone.
-async fn save_as_then(
+/// Saves a new version with the earlier content, or a tombstone if the earlier version was deleted.
+async fn save_earlier_content(
     artifacts: &dyn ArtifactService,
     session: &SessionKey,
     file: &ChangedFile,
 ) -> Result<u64, ArtifactError> {
     let key = ArtifactKey::in_session(session, &file.filename);
-    let was = match file.then {
-        Some(then) => artifacts.load_artifact(&key, Some(then)).await?,
+    let content = match file.earlier {
+        Some(version) => artifacts.load_artifact(&key, Some(version)).await?,
         None => None,
     };
-    let was = was.unwrap_or_else(artifact_tombstone);
-    artifacts.save_artifact(&key, was, None).await
+    let content = content.unwrap_or_else(artifact_tombstone);
+    artifacts.save_artifact(&key, content, None).await
 }
 
 impl<S: SessionStore> StoreSessionService<S> {
@@ -92,20 +94,20 @@ impl<S: SessionStore> StoreSessionService<S> {
         if since.is_empty() {
             return Ok(Vec::new());
         }
-        let then = self.artifact_versions(head, 1, first - 1).await?;
+        let earlier = self.artifact_versions(head, 1, first - 1).await?;
         // ADK orders the files by the first event that names them.
-        let mut now = then.clone();
+        let mut newest = earlier.clone();
         for (filename, version) in &since {
-            now.insert(filename, version.clone());
+            newest.insert(filename, version.clone());
         }
-        let differs = |(filename, version): &(&str, &Json)| then.get(filename) != Some(*version);
-        let changed = now.iter().filter(differs).map(|(filename, version)| {
-            let then = then.get(filename);
+        let differs = |(filename, version): &(&str, &Json)| earlier.get(filename) != Some(*version);
+        let changed = newest.iter().filter(differs).map(|(filename, version)| {
+            let earlier = earlier.get(filename);
             Ok(ChangedFile {
                 filename: filename.to_owned(),
-                now: version_of(&head.key, filename, version)?,
-                then: then
-                    .map(|then| version_of(&head.key, filename, then))
+                newest: parse_version(&head.key, filename, version)?,
+                earlier: earlier
+                    .map(|version| parse_version(&head.key, filename, version))
                     .transpose()?,
             })
         });
@@ -132,14 +134,14 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
-/// Parses the version that an event names. A rewind fails if it is not a number.
-fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> {
-    told.as_u64().ok_or_else(|| SessionError::Artifact {
+/// Parses the version that an event names. The rewind fails if it is not a version number.
+fn parse_version(session: &SessionKey, filename: &str, version: &Json) -> Result<u64> {
+    version.as_u64().ok_or_else(|| SessionError::Artifact {
         key: session.clone(),
         filename: filename.to_owned(),
         source: {
             let reason =
-                format!("an event names version {told}, which is not a valid version number");
+                format!("an event names version {version}, which is not a valid version number");
             Box::new(ArtifactError::invalid("version", reason))
         },
     })

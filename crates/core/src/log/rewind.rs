@@ -11,8 +11,9 @@ use futures_util::future::{Either, select};
 use tokio::time::timeout;
 
 use super::{
-    StoreSessionService, appended, first_of_invocation, read_state_at,
+    StoreSessionService, find_invocation_start, read_state_at,
     restore::{ChangedFile, RestoredFiles},
+    to_receipt,
 };
 use crate::{
     error::{Conflict, Result, SessionError},
@@ -28,11 +29,11 @@ use crate::{
 /// The data from which a rewind is computed.
 struct RewindInput {
     head: Head,
-    /// The session's own state now.
+    /// The session's own current state.
     current: JsonMap,
     /// The session's own state to restore.
     target: JsonMap,
-    /// The files that have changed since, if artifacts must be restored.
+    /// The files that have changed since then; empty unless artifacts must be restored.
     files: Vec<ChangedFile>,
 }
 
@@ -74,8 +75,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Reads, restores and appends, and starts over if another append came in between. Takes the
-    /// lease if it must wait for a run or restore files; the append releases it.
+    /// Reads, restores and appends, and starts over if another append was stored in between. Takes
+    /// the lease if it must wait for a run or restore files; the append releases it.
     async fn rewind_with_lease(
         &self,
         key: &SessionKey,
@@ -91,20 +92,20 @@ impl<S: SessionStore> StoreSessionService<S> {
         let mut restored = RestoredFiles::default();
         loop {
             options.check_not_cancelled(key)?;
-            let looked = self.read_rewind_input(key, rewind).await?;
+            let input = self.read_rewind_input(key, rewind).await?;
             let files = match (&rewind.artifacts, *lease) {
                 (Some(artifacts), Some(run)) => {
-                    let restoring = restored.restore(&**artifacts, key, &looked.files);
+                    let restoring = restored.restore(&**artifacts, key, &input.files);
                     self.renew_while(key, run, rewind, restoring).await?
                 }
-                _ if looked.files.is_empty() => JsonMap::new(),
-                // A run may change files as well, so take the lease first.
+                _ if input.files.is_empty() => JsonMap::new(),
+                // A concurrent run could change the files, so take the lease first.
                 _ => {
                     *lease = Some(self.take_lease(key, options).await?);
                     continue;
                 }
             };
-            let mut batch = Arc::new(self.rewind_batch(rewind, event.clone(), looked, files)?);
+            let mut batch = Arc::new(self.rewind_batch(rewind, event.clone(), input, files)?);
             let written = match *lease {
                 None => {
                     let at_once = options.clone().with_wait(Duration::ZERO);
@@ -113,14 +114,14 @@ impl<S: SessionStore> StoreSessionService<S> {
                 Some(run) => self.write(key, &mut batch, RunUse::End(run)).await,
             };
             match written {
-                // The other run may change the data that this rewind has read, so wait and read
-                // again.
+                // The other run could change what this rewind has read, so wait for the lease and
+                // read again.
                 Err(SessionError::RunBusy { .. }) if lease.is_none() => {
                     *lease = Some(self.take_lease(key, options).await?);
                 }
-                // An append outside any run came in between.
+                // An append outside any run was stored in between.
                 Err(error) if is_position_conflict(&error) => {}
-                written => return appended(key, written?),
+                written => return to_receipt(key, written?),
             }
         }
     }
@@ -133,7 +134,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             .await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
         let invocation = &rewind.before_invocation_id;
-        let first = first_of_invocation(&*self.store, key, invocation).await?;
+        let first = find_invocation_start(&*self.store, key, invocation).await?;
         let first = first.ok_or_else(|| SessionError::InvocationNotFound {
             key: key.clone(),
             invocation_id: invocation.clone(),
@@ -155,12 +156,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self,
         rewind: &Rewind,
         mut event: Event,
-        looked: RewindInput,
+        input: RewindInput,
         files: JsonMap,
     ) -> Result<Batch> {
         let RewindInput {
             current, target, ..
-        } = &looked;
+        } = &input;
         event.actions.rewind_before_invocation_id = Some(rewind.before_invocation_id.clone());
         event.actions.state_delta = adk_delta(current, target);
         event.actions.artifact_delta = files;
@@ -168,8 +169,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         ready.changes.session = changes_to(current, target, &JsonMap::new());
         Ok(Batch {
             events: vec![ready],
-            incarnation: Some(looked.head.incarnation),
-            expected: Some(looked.head.position),
+            incarnation: Some(input.head.incarnation),
+            expected: Some(input.head.position),
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
         })
@@ -210,7 +211,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Writes a batch with a rewind event that another program created, such as ADK.
-    pub(super) async fn write_rewinding(
+    pub(super) async fn write_with_rewind(
         &self,
         key: &SessionKey,
         batch: &mut Arc<Batch>,
@@ -234,7 +235,8 @@ impl<S: SessionStore> StoreSessionService<S> {
                 let changed = Arc::make_mut(batch);
                 changed.expected = Some(expected.unwrap_or(read.head.position));
                 let events = &mut changed.events;
-                self.follow(key, events, read.state.session).await?;
+                self.compute_changes(key, events, read.state.session)
+                    .await?;
                 self.write(key, batch, run.clone()).await
             };
             match written.await {
@@ -246,7 +248,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Computes the changes of each event relative to the state after the previous one.
-    async fn follow(
+    async fn compute_changes(
         &self,
         key: &SessionKey,
         events: &mut [NewEvent],
@@ -254,19 +256,19 @@ impl<S: SessionStore> StoreSessionService<S> {
     ) -> Result<()> {
         let ids = events.iter().map(|new| new.event.id.clone());
         let lookup = EventLookup::Ids(ids.collect());
-        let known = self.store.find_events(key, &lookup).await?;
-        // The state when each invocation of this batch began.
-        let mut begun: HashMap<String, JsonMap> = HashMap::new();
-        for (new, known) in events.iter_mut().zip(known) {
-            if known.is_some() {
-                // A repeat: the state already reflects it.
+        let stored = self.store.find_events(key, &lookup).await?;
+        // The state before the first event of each invocation in this batch.
+        let mut states_before: HashMap<String, JsonMap> = HashMap::new();
+        for (new, stored) in events.iter_mut().zip(stored) {
+            if stored.is_some() {
+                // A repeated event: the state already reflects it.
                 continue;
             }
             let actions = &new.event.actions;
             let target = match &actions.rewind_before_invocation_id {
                 Some(invocation) => match self.state_before(key, invocation).await? {
                     Some(target) => Some(target),
-                    None => begun.get(invocation).cloned(),
+                    None => states_before.get(invocation).cloned(),
                 },
                 None => None,
             };
@@ -279,7 +281,9 @@ impl<S: SessionStore> StoreSessionService<S> {
                     .collect(),
             };
             let invocation = new.event.invocation_id.clone();
-            begun.entry(invocation).or_insert_with(|| state.clone());
+            states_before
+                .entry(invocation)
+                .or_insert_with(|| state.clone());
             apply(&mut state, &new.changes.session);
         }
         Ok(())
@@ -292,7 +296,7 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     /// The session's own state before the first event of the invocation, if the log has one.
     async fn state_before(&self, key: &SessionKey, invocation: &str) -> Result<Option<JsonMap>> {
-        match first_of_invocation(&*self.store, key, invocation).await? {
+        match find_invocation_start(&*self.store, key, invocation).await? {
             Some(first) => self.own_state_at(key, first - 1).await.map(Some),
             None => Ok(None),
         }
@@ -332,12 +336,12 @@ pub(crate) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -
     let differs = |(key, value): &(&str, &Json)| current.get(key) != Some(*value);
     let set = goal.iter().filter(differs);
     let mut changes: KeyChanges = set.map(|(k, v)| (k.to_owned(), Some(v.clone()))).collect();
-    let gone = current.keys().filter(|key| !goal.contains_key(key));
-    changes.extend(gone.map(|key| (key.to_owned(), None)));
+    let removed = current.keys().filter(|key| !goal.contains_key(key));
+    changes.extend(removed.map(|key| (key.to_owned(), None)));
     changes
 }
 
-/// Applies the changes.
+/// Applies the changes to `state`.
 pub(crate) fn apply(state: &mut JsonMap, changes: &KeyChanges) {
     for (key, value) in changes {
         match value {

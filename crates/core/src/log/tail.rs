@@ -1,5 +1,5 @@
-//! Live tail: streams the history and then every new event. Reading by position means that none is
-//! missed or repeated.
+//! Live tail: streams the history and then every new event. It reads by position, so it neither
+//! misses nor repeats an event.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,7 +21,7 @@ struct Tail<S> {
     key: SessionKey,
     /// The last position that was read.
     position: u64,
-    /// The incarnation seen first; a later session with the same id is another one.
+    /// The incarnation of the first read. A later session with the same id has another one.
     incarnation: Option<u64>,
     ready: VecDeque<(u64, Arc<Event>)>,
     ended: bool,
@@ -53,14 +53,14 @@ impl<S: SessionStore> Tail<S> {
             if let Some(next) = self.ready.pop_front() {
                 return Ok(next);
             }
-            self.read_on().await?;
+            self.read_next_page().await?;
             if self.ready.is_empty() {
                 self.store.changed(&self.key, self.position).await;
             }
         }
     }
 
-    async fn read_on(&mut self) -> Result<()> {
+    async fn read_next_page(&mut self) -> Result<()> {
         let window = Window {
             oldest: Some(STEP),
             ..Window::after(self.position)

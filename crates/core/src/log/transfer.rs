@@ -32,63 +32,58 @@ pub(super) fn export<S: SessionStore>(
 ) -> LineStream {
     let lines = stream::once(async move {
         let keys = match &scope {
-            ExportScope::Session(key) => vec![header(&service, key).await?.head.key],
-            ExportScope::User { app, user } => keys(&service, app, Some(user)).await?,
-            ExportScope::App { app } => keys(&service, app, None).await?,
+            ExportScope::Session(key) => vec![load_header(&service, key).await?.head.key],
+            ExportScope::User { app, user } => list_keys(&service, app, Some(user)).await?,
+            ExportScope::App { app } => list_keys(&service, app, None).await?,
         };
-        // Export a user's shared state even if the user has no session.
-        let alone = match &scope {
+        // Export the shared state of a user without sessions too.
+        let lone_user = match &scope {
             ExportScope::User { app, user } if keys.is_empty() => Some((app, user)),
             _ => None,
         };
-        let alone = alone.map(|(app, user)| SessionKey::new(app, user, ""));
-        let is_only_one = matches!(scope, ExportScope::Session(_));
+        let lone_user = lone_user.map(|(app, user)| SessionKey::new(app, user, ""));
+        let must_exist = matches!(scope, ExportScope::Session(_));
         let mut users = HashSet::new();
-        let for_alone = service.clone();
+        let for_lone_user = service.clone();
         let parts = keys.into_iter().map(move |key| {
             let shared = users.insert(key.user.clone()).then(|| key.clone());
             let (for_shared, for_session) = (service.clone(), service.clone());
             let shared = stream::iter(shared);
             let shared = shared.then(move |key| shared_line(for_shared.clone(), key));
-            shared.chain(session_lines(for_session, key, is_only_one))
+            shared.chain(session_lines(for_session, key, must_exist))
         });
-        let alone = match alone {
+        let lone_user = match lone_user {
             Some(key)
-                if !for_alone
+                if !for_lone_user
                     .store
                     .shared_state(&key.app, Some(&key.user))
                     .await?
                     .is_empty() =>
             {
-                Some(shared_line(for_alone, key).await)
+                Some(shared_line(for_lone_user, key).await)
             }
             _ => None,
         };
-        Ok::<_, SessionError>(stream::iter(alone).chain(stream::iter(parts).flatten()))
+        Ok::<_, SessionError>(stream::iter(lone_user).chain(stream::iter(parts).flatten()))
     });
     Box::pin(lines.try_flatten())
 }
 
 /// Returns the addresses of the sessions of a user or an app, sorted, from one snapshot.
-async fn keys<S: SessionStore>(
+async fn list_keys<S: SessionStore>(
     service: &StoreSessionService<S>,
     app: &str,
     user: Option<&str>,
 ) -> Result<Vec<SessionKey>> {
-    let query = ListQuery {
-        app: app.to_owned(),
-        user: user.map(str::to_owned),
-        after: None,
-        limit: usize::MAX,
-        fields: ListFields::Metadata,
-    };
+    let mut query = ListQuery::new(app, ListFields::Metadata);
+    query.user = user.map(str::to_owned);
     let found = service.store.list(&query).await?;
     let mut keys: Vec<_> = found.sessions.iter().map(SessionMeta::key).collect();
     keys.sort();
     Ok(keys)
 }
 
-async fn header<S: SessionStore>(
+async fn load_header<S: SessionStore>(
     service: &StoreSessionService<S>,
     key: &SessionKey,
 ) -> Result<LogHeader> {
@@ -114,18 +109,18 @@ async fn shared_line<S: SessionStore>(
         ("appState", app.into()),
         ("userState", user.into()),
     ]);
-    text(line)
+    encode_line(line)
 }
 
-/// Exports one session. Skips a session that was deleted meanwhile, unless `must_be_there`.
+/// Exports one session. Skips a session that was deleted meanwhile, unless `must_exist`.
 fn session_lines<S: SessionStore>(
     service: StoreSessionService<S>,
     key: SessionKey,
-    must_be_there: bool,
+    must_exist: bool,
 ) -> LineStream {
     let lines = stream::once(async move {
-        let header = match header(&service, &key).await {
-            Err(SessionError::NotFound { .. }) if !must_be_there => None,
+        let header = match load_header(&service, &key).await {
+            Err(SessionError::NotFound { .. }) if !must_exist => None,
             header => Some(header?),
         };
         let head = header.as_ref().map(|header| header.head.clone());
@@ -167,7 +162,7 @@ fn header_line(header: &LogHeader) -> Result<String> {
         ];
         line.insert("origin", JsonMap::from(origin));
     }
-    text(line)
+    encode_line(line)
 }
 
 async fn event_lines<S: SessionStore>(
@@ -197,7 +192,7 @@ async fn event_lines<S: SessionStore>(
     lines.collect()
 }
 
-fn text(line: JsonMap) -> Result<String> {
+fn encode_line(line: JsonMap) -> Result<String> {
     let text = Json::from(line).to_json();
     text.map_err(|e| SessionError::invalid("export", e.to_string()))
 }
@@ -218,11 +213,11 @@ pub(super) async fn import<S: SessionStore>(
         let line = line?;
         import.line += 1;
         if !line.trim().is_empty() {
-            import.take(&line).await?;
+            import.read_line(&line).await?;
         }
     }
-    import.close().await?;
-    import.end_shared().await?;
+    import.finish_session().await?;
+    import.finish_shared().await?;
     Ok(import.receipt)
 }
 
@@ -231,7 +226,9 @@ struct Import<'a, S> {
     receipt: ImportReceipt,
     /// The last shared-state line.
     shared: Option<SharedLine>,
+    /// The session that is being imported.
     open: Option<OpenLog>,
+    /// The number of the current line.
     line: u64,
 }
 
@@ -242,7 +239,7 @@ struct SharedLine {
     user: String,
     keys: ScopedState,
     /// Whether an imported session has written the keys.
-    is_set: bool,
+    is_written: bool,
 }
 
 /// A session whose events are being imported.
@@ -251,7 +248,9 @@ struct OpenLog {
     draft: DraftId,
     fold: Fold,
     ids: HashSet<String>,
-    waiting: Vec<(u64, NewEvent)>,
+    /// Events that are not in the draft yet.
+    pending: Vec<(u64, NewEvent)>,
+    /// The position of the next event.
     next: u64,
 }
 
@@ -262,41 +261,41 @@ impl SharedLine {
 }
 
 impl<S: SessionStore> Import<'_, S> {
-    async fn take(&mut self, line: &str) -> Result<()> {
-        let value = Json::parse(line).map_err(|e| self.wrong(e.to_string()))?;
+    async fn read_line(&mut self, line: &str) -> Result<()> {
+        let value = Json::parse(line).map_err(|e| self.error(e.to_string()))?;
         let Some(map) = value.as_object() else {
-            return Err(self.wrong("not a JSON object"));
+            return Err(self.error("expected a JSON object"));
         };
         match map["retain"].as_str() {
-            _ if map.contains_key("event") => self.event(map).await,
+            _ if map.contains_key("event") => self.add_event(map).await,
             Some(kind @ ("session" | "shared")) => {
                 if map["version"].as_i64() != Some(VERSION) {
                     let version = &map["version"];
-                    return Err(self.wrong(format!(
+                    return Err(self.error(format!(
                         "unsupported format version {version}; expected {VERSION}"
                     )));
                 }
-                self.close().await?;
+                self.finish_session().await?;
                 match kind {
-                    "session" => self.session(map).await,
-                    _ => self.take_shared(map).await,
+                    "session" => self.begin_session(map).await,
+                    _ => self.begin_shared(map).await,
                 }
             }
             _ => {
                 Err(self
-                    .wrong("unknown kind of line; expected a session, shared state or an event"))
+                    .error("unknown kind of line; expected a session, shared state or an event"))
             }
         }
     }
 
-    async fn take_shared(&mut self, map: &JsonMap) -> Result<()> {
-        let shared = self.shared_line(map)?;
-        self.end_shared().await?;
+    async fn begin_shared(&mut self, map: &JsonMap) -> Result<()> {
+        let shared = self.parse_shared(map)?;
+        self.finish_shared().await?;
         self.shared = Some(shared);
         Ok(())
     }
 
-    fn shared_line(&self, map: &JsonMap) -> Result<SharedLine> {
+    fn parse_shared(&self, map: &JsonMap) -> Result<SharedLine> {
         let limits = &self.service.settings.limits;
         let keys = |field: &str| -> Result<JsonMap> {
             let Some(keys) = map.get(field) else {
@@ -307,7 +306,10 @@ impl<S: SessionStore> Import<'_, S> {
                 .try_for_each(|key| limits.check_state_key(key))?;
             Ok(keys.clone())
         };
-        let (app, user) = (self.text(map, "appName")?, self.text(map, "userId")?);
+        let (app, user) = (
+            self.parse_text(map, "appName")?,
+            self.parse_text(map, "userId")?,
+        );
         limits.check_id("app name", &app)?;
         limits.check_id("user id", &user)?;
         Ok(SharedLine {
@@ -318,14 +320,14 @@ impl<S: SessionStore> Import<'_, S> {
                 user: keys("userState")?,
                 ..ScopedState::default()
             },
-            is_set: false,
+            is_written: false,
         })
     }
 
     /// Writes the last line's shared state if no session has written it.
-    async fn end_shared(&mut self) -> Result<()> {
+    async fn finish_shared(&mut self) -> Result<()> {
         match self.shared.take() {
-            Some(line) if !line.is_set => {
+            Some(line) if !line.is_written => {
                 let store = self.service.store.transfer()?;
                 let added = store.add_shared_keys(&line.app, &line.user, &line.keys);
                 added.await
@@ -334,8 +336,8 @@ impl<S: SessionStore> Import<'_, S> {
         }
     }
 
-    async fn session(&mut self, map: &JsonMap) -> Result<()> {
-        let header = self.header(map)?;
+    async fn begin_session(&mut self, map: &JsonMap) -> Result<()> {
+        let header = self.parse_header(map)?;
         let limits = &self.service.settings.limits;
         limits.check_key(&header.head.key)?;
         if let Some(origin) = &header.head.origin {
@@ -349,15 +351,15 @@ impl<S: SessionStore> Import<'_, S> {
             header,
             draft,
             ids: HashSet::new(),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             next: 1,
         });
         Ok(())
     }
 
-    fn header(&self, map: &JsonMap) -> Result<LogHeader> {
+    fn parse_header(&self, map: &JsonMap) -> Result<LogHeader> {
         let missing = |field: &str| self.missing(field);
-        let text = |field: &str| self.text(map, field);
+        let text = |field: &str| self.parse_text(map, field);
         let float = |field: &str| map[field].as_f64().ok_or_else(|| missing(field));
         let state = map["state"].as_object().cloned();
         let origin = map.get("origin").map(|origin| {
@@ -388,40 +390,44 @@ impl<S: SessionStore> Import<'_, S> {
         })
     }
 
-    async fn event(&mut self, map: &JsonMap) -> Result<()> {
+    async fn add_event(&mut self, map: &JsonMap) -> Result<()> {
         let event = map["event"]
             .to_json()
             .and_then(|text| Event::from_json(&text));
-        let event = event.map_err(|e| self.wrong(e.to_string()))?;
+        let event = event.map_err(|e| self.error(e.to_string()))?;
         let Some(log) = &mut self.open else {
-            return Err(self.wrong("an event must follow a session line"));
+            return Err(self.error("an event must follow a session line"));
         };
         let position = log.next;
-        let known = &event.id;
         if map["position"].as_u64() != Some(position) || position > log.header.head.position {
             let found = map["position"].clone();
-            return Err(self.wrong(format!("expected position {position}, found {found}")));
+            return Err(self.error(format!("expected position {position}, found {found}")));
         }
-        if known.is_empty() || event.timestamp == 0.0 || !log.ids.insert(known.clone()) {
-            return Err(
-                self.wrong("the event has no id, no timestamp, or the id of an earlier event")
-            );
+        if event.id.is_empty() {
+            return Err(self.error("the event has no id"));
+        }
+        if event.timestamp == 0.0 {
+            return Err(self.error(format!("event {:?} has no timestamp", event.id)));
+        }
+        if !log.ids.insert(event.id.clone()) {
+            let id = &event.id;
+            return Err(self.error(format!("an earlier event has the id {id:?} already")));
         }
         let changes = log.fold.step(position, &event);
         let (mut ready, _) = self.service.prepare(event)?;
         ready.changes.session = changes;
-        log.waiting.push((position, ready));
+        log.pending.push((position, ready));
         log.next += 1;
-        if log.waiting.len() == STEP {
-            let chunk = std::mem::take(&mut log.waiting);
+        if log.pending.len() == STEP {
+            let chunk = std::mem::take(&mut log.pending);
             let store = self.service.store.transfer()?;
             store.extend_draft(log.draft, &chunk).await?;
         }
         Ok(())
     }
 
-    /// Publishes the session that is being imported.
-    async fn close(&mut self) -> Result<()> {
+    /// Turns the draft of the current session into the session.
+    async fn finish_session(&mut self) -> Result<()> {
         let Some(log) = self.open.take() else {
             return Ok(());
         };
@@ -431,20 +437,21 @@ impl<S: SessionStore> Import<'_, S> {
             let key = &log.header.head.key;
             let reason =
                 format!("session {key} is incomplete: expected {expected} events, found {found}");
-            return Err(self.wrong(reason));
+            return Err(self.error(reason));
         }
         let store = self.service.store.transfer()?;
-        store.extend_draft(log.draft, &log.waiting).await?;
+        store.extend_draft(log.draft, &log.pending).await?;
         let shared = self.shared_for(&log.header.head.key);
         store.finish_draft(log.draft, &log.header, &shared).await?;
         if let Some(line) = &mut self.shared {
-            line.is_set |= line.is_of(&log.header.head.key);
+            line.is_written |= line.is_of(&log.header.head.key);
         }
         self.receipt.sessions += 1;
         self.receipt.events += expected;
         Ok(())
     }
 
+    /// Returns the shared keys to write together with the session `key`.
     fn shared_for(&self, key: &SessionKey) -> ScopedState {
         match &self.shared {
             Some(line) if line.is_of(key) => line.keys.clone(),
@@ -456,16 +463,16 @@ impl<S: SessionStore> Import<'_, S> {
         }
     }
 
-    fn text(&self, map: &JsonMap, field: &str) -> Result<String> {
+    fn parse_text(&self, map: &JsonMap, field: &str) -> Result<String> {
         let text = map[field].as_str().map(str::to_owned);
         text.ok_or_else(|| self.missing(field))
     }
 
     fn missing(&self, field: &str) -> SessionError {
-        self.wrong(format!("the field {field:?} is missing or invalid"))
+        self.error(format!("the field {field:?} is missing or invalid"))
     }
 
-    fn wrong(&self, reason: impl Into<String>) -> SessionError {
+    fn error(&self, reason: impl Into<String>) -> SessionError {
         SessionError::Import {
             line: self.line,
             reason: reason.into(),

@@ -9,12 +9,13 @@ use crate::error::BoxError;
 /// Computes embeddings of texts.
 #[async_trait]
 pub trait Embedder: fmt::Debug + Send + Sync + 'static {
-    /// The id of the model, stored with each vector. It must change when the vectors change.
+    /// The id of the model, which is stored with each vector. It must change when the model
+    /// computes other vectors.
     fn id(&self) -> &str;
 
     /// The number of dimensions of a vector.
     fn dims(&self) -> usize;
 
-    /// One vector per text, in the order of the texts.
+    /// Computes one vector per text, in the order of the texts.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError>;
 }

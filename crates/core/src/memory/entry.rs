@@ -10,7 +10,7 @@ use crate::{
 wire_object! {
     /// One memory: a message with its author and time.
     ///
-    /// ADK has no camelCase form of it: both forms use these names.
+    /// ADK defines no camelCase names for it, so both spellings use these names.
     pub struct MemoryEntry: MEMORY_ENTRY {
         /// The message.
         content: Content,
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(found.memories[1].timestamp_seconds(), None);
         assert_eq!(found.to_json().unwrap(), text);
         assert_eq!(found.to_snake_json().unwrap(), text);
-        let none = SearchMemoryResponse::default();
-        assert_eq!(none.to_json().unwrap(), r#"{"memories":[]}"#);
+        let empty = SearchMemoryResponse::default();
+        assert_eq!(empty.to_json().unwrap(), r#"{"memories":[]}"#);
     }
 }

@@ -5,6 +5,7 @@ use crate::json::JsonMap;
 
 /// Selects memories. An unset condition matches everything; the default selects all.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct MemoryFilter {
     /// At this time or later, in seconds since 1970.
     pub since: Option<f64>,
@@ -25,6 +26,54 @@ pub struct MemoryFilter {
 }
 
 impl MemoryFilter {
+    /// Selects memories at this time or later, in seconds since 1970.
+    pub fn with_since(mut self, seconds: f64) -> MemoryFilter {
+        self.since = Some(seconds);
+        self
+    }
+
+    /// Selects memories before this time, in seconds since 1970.
+    pub fn with_until(mut self, seconds: f64) -> MemoryFilter {
+        self.until = Some(seconds);
+        self
+    }
+
+    /// Selects memories by this author.
+    pub fn with_author(mut self, author: impl Into<String>) -> MemoryFilter {
+        self.author = Some(author.into());
+        self
+    }
+
+    /// Selects memories from this session.
+    pub fn with_session(mut self, id: impl Into<String>) -> MemoryFilter {
+        self.session = Some(id.into());
+        self
+    }
+
+    /// Selects memories of this kind.
+    pub fn with_kind(mut self, kind: MemoryKind) -> MemoryFilter {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Selects memories from one of these origins; an empty list matches all.
+    pub fn with_origins(mut self, origins: impl IntoIterator<Item = OriginKind>) -> MemoryFilter {
+        self.origins = origins.into_iter().collect();
+        self
+    }
+
+    /// Selects memories from this tool.
+    pub fn with_tool(mut self, name: impl Into<String>) -> MemoryFilter {
+        self.tool = Some(name.into());
+        self
+    }
+
+    /// Selects memories with this metadata: every key has exactly this value.
+    pub fn with_metadata(mut self, metadata: JsonMap) -> MemoryFilter {
+        self.metadata = metadata;
+        self
+    }
+
     /// Whether the filter selects all memories.
     pub fn is_any(&self) -> bool {
         *self == MemoryFilter::default()
@@ -34,7 +83,7 @@ impl MemoryFilter {
     ///
     /// ```
     /// use retain_core::{MemoryInfo, MemoryFilter};
-    /// let filter = MemoryFilter { author: Some("ada".into()), ..MemoryFilter::default() };
+    /// let filter = MemoryFilter::default().with_author("ada");
     /// assert!(!filter.matches(&MemoryInfo::default().filter_fields()));
     /// let by_ada = MemoryInfo { author: Some("ada".into()), ..MemoryInfo::default() };
     /// assert!(filter.matches(&by_ada.filter_fields()));
@@ -69,18 +118,12 @@ pub enum Forget {
 impl Forget {
     /// All current memories of this session.
     pub fn session(id: impl Into<String>) -> Forget {
-        Forget::Matching(MemoryFilter {
-            session: Some(id.into()),
-            ..MemoryFilter::default()
-        })
+        Forget::Matching(MemoryFilter::default().with_session(id))
     }
 
     /// All current memories of this tool.
     pub fn tool(name: impl Into<String>) -> Forget {
-        Forget::Matching(MemoryFilter {
-            tool: Some(name.into()),
-            ..MemoryFilter::default()
-        })
+        Forget::Matching(MemoryFilter::default().with_tool(name))
     }
 }
 
@@ -111,12 +154,12 @@ mod tests {
     fn memory_filter_applies_every_condition() {
         let any = MemoryFilter::default();
         let text = |text: &str| Some(text.to_owned());
-        let notes = |value: &str| {
+        let metadata = |value: &str| {
             [("team".to_owned(), Json::from(value))]
                 .into_iter()
                 .collect()
         };
-        // Each filter with a memory that matches and one that almost does.
+        // For each condition, a filter that matches the memory and one that does not.
         let pairs = [
             (
                 MemoryFilter {
@@ -190,20 +233,20 @@ mod tests {
             ),
             (
                 MemoryFilter {
-                    metadata: notes("red"),
+                    metadata: metadata("red"),
                     ..any.clone()
                 },
                 MemoryFilter {
-                    metadata: notes("blue"),
+                    metadata: metadata("blue"),
                     ..any.clone()
                 },
             ),
         ];
         assert!(any.matches(&fields().filter_fields()) && any.is_any());
-        for (fits, does_not) in pairs {
-            assert!(fits.matches(&fields().filter_fields()), "{fits:?}");
-            assert!(!does_not.matches(&fields().filter_fields()), "{does_not:?}");
-            assert!(!fits.is_any());
+        for (matching, other) in pairs {
+            assert!(matching.matches(&fields().filter_fields()), "{matching:?}");
+            assert!(!other.matches(&fields().filter_fields()), "{other:?}");
+            assert!(!matching.is_any());
         }
     }
 }

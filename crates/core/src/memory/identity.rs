@@ -19,6 +19,15 @@ impl Tombstone {
     pub fn of_id(scope: &MemoryScope, id: &str) -> Tombstone {
         Tombstone(hash(&["id", &scope.app, &scope.user, id]))
     }
+
+    /// The tombstones of a memory in its session and of its id. Each of them prevents the ingest of
+    /// the memory.
+    pub fn excluding(scope: &MemoryScope, session: Option<&str>, id: &str) -> [Tombstone; 2] {
+        [
+            Tombstone::of_entry(scope, session, id),
+            Tombstone::of_id(scope, id),
+        ]
+    }
 }
 
 /// The hash of a body, for comparisons.

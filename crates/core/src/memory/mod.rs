@@ -1,8 +1,8 @@
 //! Long-term memory: its data, and the ports to services and stores.
 //!
 //! A [`MemoryService`] ingests sessions or single events, and a search returns [`MemoryEntry`]s. A
-//! service with a database uses a [`MemoryStore`], which stores [`MemoryRecord`]s and asks `plan`
-//! what to do with a new one.
+//! service with a database uses a [`MemoryStore`], which stores [`MemoryRecord`]s. A store
+//! calls the functions of `plan` to decide whether to insert, replace or skip a new memory.
 
 mod embedder;
 mod entry;

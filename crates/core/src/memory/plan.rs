@@ -1,4 +1,4 @@
-//! Decisions of an ingest: whether a memory is new, and whether it is within the limits.
+//! Decisions of ingests and edits: whether a memory is new, and whether it is within the limits.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub struct NewMemory {
     pub origin: MemoryOrigin,
     /// The time of the message, in seconds since 1970.
     pub timestamp: f64,
-    /// When it expires.
+    /// When it expires, in microseconds since 1970; `None` if it never expires.
     pub expires_us: Option<i64>,
     /// The message.
     pub content: Content,
@@ -77,27 +77,27 @@ impl PreparedMemory {
         Ok(prepared)
     }
 
-    /// The [`body_hash`](Self::body_hash) with this metadata instead.
-    fn hash_with(&self, notes: Option<&str>) -> u64 {
+    /// The body hash that the memory would have with `metadata`.
+    fn hash_with(&self, metadata: Option<&str>) -> u64 {
         let author = self.new.author.as_deref().unwrap_or_default();
-        body_hash(&[&self.content_json, notes.unwrap_or_default(), author])
+        body_hash(&[&self.content_json, metadata.unwrap_or_default(), author])
     }
 
     /// The number of bytes that count against the limit.
     pub fn bytes(&self) -> u64 {
-        let notes = self.metadata_json.as_ref().map_or(0, String::len);
+        let metadata = self.metadata_json.as_ref().map_or(0, String::len);
         let author = self.new.author.as_ref().map_or(0, String::len);
         let tool = self.new.origin.tool().map_or(0, str::len);
-        (self.content_json.len() + notes + author + tool) as u64
+        (self.content_json.len() + metadata + author + tool) as u64
     }
 }
 
 /// Metadata as JSON; `None` if it is empty.
-fn metadata_json(notes: &JsonMap) -> Result<Option<String>, MemoryError> {
-    if notes.is_empty() {
+fn metadata_json(metadata: &JsonMap) -> Result<Option<String>, MemoryError> {
+    if metadata.is_empty() {
         return Ok(None);
     }
-    let text = Json::from(notes.clone()).to_json();
+    let text = Json::from(metadata.clone()).to_json();
     text.map(Some).map_err(|e| unwritable("custom metadata", e))
 }
 
@@ -110,7 +110,7 @@ fn unwritable(what: &str, error: crate::json::JsonError) -> MemoryError {
 pub enum RepeatPolicy {
     /// Keep the existing content.
     Keep,
-    /// Take the new content, unless the memory was edited.
+    /// Replace the existing content by the new one, unless the memory was edited.
     Replace,
 }
 
@@ -131,6 +131,7 @@ pub struct MemoryBatch {
 
 /// Limits of a user's memories.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryLimits {
     /// Maximum number of memories of a user.
     pub entries: u64,
@@ -140,8 +141,8 @@ pub struct MemoryLimits {
     pub entry_bytes: u64,
     /// Maximum number of memories that are ingested or edited for a user per clock minute.
     ///
-    /// It limits a flood but not an import: the default admits five years of 100 messages a day in
-    /// one minute, and reaching the default `entries` takes at least five minutes.
+    /// It stops a flood but not an import: the default admits five years of 100 messages a day in
+    /// one minute, and an ingest up to the default `entries` spans at least five clock minutes.
     pub entries_per_minute: u64,
 }
 
@@ -153,6 +154,32 @@ impl Default for MemoryLimits {
             entry_bytes: 16 * 1024 * 1024,
             entries_per_minute: 200_000,
         }
+    }
+}
+
+impl MemoryLimits {
+    /// Sets the maximum number of memories of a user.
+    pub fn with_entries(mut self, entries: u64) -> MemoryLimits {
+        self.entries = entries;
+        self
+    }
+
+    /// Sets the maximum bytes of a user's memories.
+    pub fn with_bytes(mut self, bytes: u64) -> MemoryLimits {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum bytes of one memory.
+    pub fn with_entry_bytes(mut self, bytes: u64) -> MemoryLimits {
+        self.entry_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum number of memories that are ingested or edited for a user per clock minute.
+    pub fn with_entries_per_minute(mut self, entries: u64) -> MemoryLimits {
+        self.entries_per_minute = entries;
+        self
     }
 }
 
@@ -172,7 +199,7 @@ pub struct MemoryTotals {
 /// An existing memory with the id of a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExistingMemory {
-    /// Its number.
+    /// Its number, as in [`MemoryInfo::seq`](super::MemoryInfo::seq).
     pub seq: u64,
     /// Its session.
     pub session: Option<String>,
@@ -186,7 +213,7 @@ pub struct ExistingMemory {
     pub is_edited: bool,
     /// How it became a memory.
     pub kind: MemoryKind,
-    /// When it expires.
+    /// When it expires, in microseconds since 1970; `None` if it never expires.
     pub expires_us: Option<i64>,
 }
 
@@ -214,31 +241,31 @@ pub enum MemoryPlan {
     Forgotten,
 }
 
-/// Plans a batch as if its memories came one after the other.
+/// Plans the memories of a batch in order: each plan takes the earlier ones into account.
 ///
 /// `last_seq` is the highest number that was ever assigned; inserted memories get the next ones.
-/// `look` returns the memories of the scope with the id of a new one, in any session, and whether
-/// the new one was forgotten.
+/// `lookup` returns the memories of the scope that have the id of a new memory, in any session, and
+/// whether the new memory was forgotten.
 pub fn plan_batch<E>(
     batch: &MemoryBatch,
     mut last_seq: u64,
-    mut look: impl FnMut(&PreparedMemory) -> Result<(Vec<ExistingMemory>, bool), E>,
+    mut lookup: impl FnMut(&PreparedMemory) -> Result<(Vec<ExistingMemory>, bool), E>,
 ) -> Result<Vec<MemoryPlan>, E> {
-    // The existing memories by id, including those of this batch so far.
+    // The existing memories by id, and those that this batch has planned so far.
     let mut so_far: HashMap<&str, Vec<ExistingMemory>> = HashMap::new();
     let mut plans = Vec::with_capacity(batch.memories.len());
     for memory in &batch.memories {
-        let (stored, is_forgotten) = look(memory)?;
+        let (stored, is_forgotten) = lookup(memory)?;
         let same_id = so_far.entry(&memory.new.id).or_insert(stored);
         let plan = plan_memory(memory, same_id, is_forgotten, batch);
         match plan {
             MemoryPlan::Insert => {
                 last_seq += 1;
-                same_id.push(as_existing(memory, last_seq));
+                same_id.push(to_existing(memory, last_seq));
             }
             MemoryPlan::Replace { seq, .. } => {
-                same_id.retain(|known| known.seq != seq);
-                same_id.push(as_existing(memory, seq));
+                same_id.retain(|existing| existing.seq != seq);
+                same_id.push(to_existing(memory, seq));
             }
             MemoryPlan::Known | MemoryPlan::Forgotten => {}
         }
@@ -247,7 +274,7 @@ pub fn plan_batch<E>(
     Ok(plans)
 }
 
-fn as_existing(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
+fn to_existing(memory: &PreparedMemory, seq: u64) -> ExistingMemory {
     ExistingMemory {
         seq,
         session: memory.new.session.clone(),
@@ -271,30 +298,31 @@ fn plan_memory(
     if is_forgotten {
         return MemoryPlan::Forgotten;
     }
-    let here = same_id
+    let in_session = same_id
         .iter()
-        .find(|known| known.session == new.new.session);
-    if let Some(known) = here {
+        .find(|existing| existing.session == new.new.session);
+    if let Some(existing) = in_session {
         let replaced = MemoryPlan::Replace {
-            seq: known.seq,
-            bytes: known.bytes,
+            seq: existing.seq,
+            bytes: existing.bytes,
         };
         // An expired memory counts as deleted, whether or not it was swept already.
-        if !known.is_alive(batch.now_us) {
-            return match known.kind {
+        if !existing.is_alive(batch.now_us) {
+            return match existing.kind {
                 MemoryKind::Turn => MemoryPlan::Forgotten,
                 MemoryKind::Direct => replaced,
             };
         }
-        let is_new = !says_the_same(known, new) && !known.is_edited;
-        return match is_new && batch.repeats == RepeatPolicy::Replace {
+        let is_changed = !is_same_content(existing, new) && !existing.is_edited;
+        return match is_changed && batch.repeats == RepeatPolicy::Replace {
             true => replaced,
             false => MemoryPlan::Known,
         };
     }
     // A fork shares events with its origin, so an equal memory from another session is not new.
-    let is_copy =
-        |known: &ExistingMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
+    let is_copy = |existing: &ExistingMemory| {
+        existing.body_hash == new.body_hash && existing.is_alive(batch.now_us)
+    };
     match same_id.iter().any(is_copy) {
         true => MemoryPlan::Known,
         false => MemoryPlan::Insert,
@@ -303,10 +331,10 @@ fn plan_memory(
 
 /// Whether `new` equals the existing memory. A turn without metadata is equal even if the existing
 /// memory has metadata, which then stays; a direct memory must have equal metadata.
-fn says_the_same(known: &ExistingMemory, new: &PreparedMemory) -> bool {
-    let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
-    known.body_hash == new.body_hash
-        || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
+fn is_same_content(existing: &ExistingMemory, new: &PreparedMemory) -> bool {
+    let has_no_metadata = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
+    existing.body_hash == new.body_hash
+        || has_no_metadata && existing.body_hash == new.hash_with(existing.metadata_json.as_deref())
 }
 
 /// Finds the memory to edit among `same_id`, the memories with the requested id. Returns `None` if
@@ -337,18 +365,18 @@ pub fn plan_edit(
 ) -> Result<(PreparedMemory, MemoryTotals), MemoryError> {
     let (info, update) = (&record.info, &edit.update);
     let content = update.content.as_ref().unwrap_or(&record.content);
-    let notes = update.custom_metadata.as_ref();
+    let metadata = update.custom_metadata.as_ref();
     let changed = PreparedMemory::new(NewMemory {
         author: info.author.clone(),
         origin: info.origin.clone(),
         content: content.clone(),
-        custom_metadata: notes.unwrap_or(&info.custom_metadata).clone(),
+        custom_metadata: metadata.unwrap_or(&info.custom_metadata).clone(),
         expires_us: update.expires_us.unwrap_or(info.expires_us),
         ..NewMemory::default()
     })?;
     let seq = info.seq;
-    let mut growth = Growth::since(before, edit.now_us);
-    growth.take(&changed, &MemoryPlan::Replace { seq, bytes });
+    let mut growth = Growth::new(before, edit.now_us);
+    growth.add(&changed, &MemoryPlan::Replace { seq, bytes });
     // A memory that exceeds a lowered limit may shrink.
     check(
         "bytes of a memory",
@@ -356,25 +384,25 @@ pub fn plan_edit(
         changed.bytes(),
         edit.limits.entry_bytes,
     )?;
-    let after = growth.checked(&edit.limits)?;
+    let after = growth.check_limits(&edit.limits)?;
     Ok((changed, after))
 }
 
-/// The totals of the scope after the plans. Fails if they exceed a limit; existing memories above a
-/// lowered limit stay.
+/// Returns the totals of the scope after the plans. Fails if a total grows beyond its limit. If a
+/// limit was lowered, totals above it may stay or shrink.
 pub fn plan_growth(
     before: MemoryTotals,
     batch: &MemoryBatch,
     plans: &[MemoryPlan],
 ) -> Result<MemoryTotals, MemoryError> {
-    let mut growth = Growth::since(before, batch.now_us);
+    let mut growth = Growth::new(before, batch.now_us);
     for (memory, plan) in batch.memories.iter().zip(plans) {
-        if growth.take(memory, plan) {
+        if growth.add(memory, plan) {
             let limit = batch.limits.entry_bytes;
             check("bytes of a memory", 0, memory.bytes(), limit)?;
         }
     }
-    growth.checked(&batch.limits)
+    growth.check_limits(&batch.limits)
 }
 
 /// The running totals of a scope while a batch is planned.
@@ -384,7 +412,7 @@ struct Growth {
 }
 
 impl Growth {
-    fn since(mut before: MemoryTotals, now_us: i64) -> Growth {
+    fn new(mut before: MemoryTotals, now_us: i64) -> Growth {
         let minute = now_us.div_euclid(60_000_000);
         if before.minute != minute {
             (before.minute, before.in_minute) = (minute, 0);
@@ -394,7 +422,7 @@ impl Growth {
     }
 
     /// Adds what a plan writes to the totals; returns false if it writes nothing.
-    fn take(&mut self, memory: &PreparedMemory, plan: &MemoryPlan) -> bool {
+    fn add(&mut self, memory: &PreparedMemory, plan: &MemoryPlan) -> bool {
         let after = &mut self.after;
         match plan {
             MemoryPlan::Insert => {
@@ -410,7 +438,7 @@ impl Growth {
         true
     }
 
-    fn checked(&self, limits: &MemoryLimits) -> Result<MemoryTotals, MemoryError> {
+    fn check_limits(&self, limits: &MemoryLimits) -> Result<MemoryTotals, MemoryError> {
         let (before, after) = (&self.before, &self.after);
         for (what, before, after, limit) in [
             (
@@ -464,7 +492,7 @@ mod tests {
         PreparedMemory::new(new).unwrap()
     }
 
-    fn known(session: Option<&str>, text: &str, is_edited: bool) -> ExistingMemory {
+    fn existing(session: Option<&str>, text: &str, is_edited: bool) -> ExistingMemory {
         ExistingMemory {
             seq: 7,
             session: session.map(str::to_owned),
@@ -496,45 +524,45 @@ mod tests {
         for (same_id, repeats, plan) in [
             (vec![], RepeatPolicy::Replace, MemoryPlan::Insert),
             (
-                vec![known(s1, "red", false)],
+                vec![existing(s1, "red", false)],
                 RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
             (
-                vec![known(s1, "blue", false)],
+                vec![existing(s1, "blue", false)],
                 RepeatPolicy::Replace,
                 replaced,
             ),
             (
-                vec![known(s1, "blue", false)],
+                vec![existing(s1, "blue", false)],
                 RepeatPolicy::Keep,
                 MemoryPlan::Known,
             ),
             (
-                vec![known(s1, "blue", true)],
+                vec![existing(s1, "blue", true)],
                 RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
             (
-                vec![known(s2, "red", false)],
+                vec![existing(s2, "red", false)],
                 RepeatPolicy::Replace,
                 MemoryPlan::Known,
             ),
             (
-                vec![known(s2, "blue", false)],
+                vec![existing(s2, "blue", false)],
                 RepeatPolicy::Replace,
                 MemoryPlan::Insert,
             ),
             (
-                vec![known(s2, "red", false), known(s1, "blue", false)],
+                vec![existing(s2, "red", false), existing(s1, "blue", false)],
                 RepeatPolicy::Replace,
                 replaced,
             ),
         ] {
             let batch = batch(vec![new(s1, "red")], repeats);
             let planned = |is_forgotten| {
-                let look = |_: &PreparedMemory| Ok::<_, ()>((same_id.clone(), is_forgotten));
-                plan_batch(&batch, 7, look).unwrap()
+                let lookup = |_: &PreparedMemory| Ok::<_, ()>((same_id.clone(), is_forgotten));
+                plan_batch(&batch, 7, lookup).unwrap()
             };
             assert_eq!(planned(false), [plan], "{same_id:?}");
             assert_eq!(planned(true), [MemoryPlan::Forgotten]);
@@ -563,9 +591,9 @@ mod tests {
             (1, red().bytes(), 3)
         );
         let first_wins = batch(memories, RepeatPolicy::Keep);
-        let kept = plan_batch(&first_wins, 7, nothing).unwrap();
-        assert_eq!(kept[0], insert);
-        assert!(kept[1..].iter().all(|plan| *plan == MemoryPlan::Known));
+        let plans = plan_batch(&first_wins, 7, nothing).unwrap();
+        assert_eq!(plans[0], insert);
+        assert!(plans[1..].iter().all(|plan| *plan == MemoryPlan::Known));
     }
 
     #[test]
@@ -573,10 +601,10 @@ mod tests {
         let expired = |session, kind| ExistingMemory {
             kind,
             expires_us: Some(NOW_US),
-            ..known(session, "red", true)
+            ..existing(session, "red", true)
         };
         let batch = batch(vec![new(None, "red")], RepeatPolicy::Keep);
-        for (known, plan) in [
+        for (existing, plan) in [
             (expired(None, MemoryKind::Turn), MemoryPlan::Forgotten),
             (
                 expired(None, MemoryKind::Direct),
@@ -584,8 +612,12 @@ mod tests {
             ),
             (expired(Some("s1"), MemoryKind::Turn), MemoryPlan::Insert),
         ] {
-            let look = |_: &PreparedMemory| Ok::<_, ()>((vec![known.clone()], false));
-            assert_eq!(plan_batch(&batch, 7, look).unwrap(), [plan], "{known:?}");
+            let lookup = |_: &PreparedMemory| Ok::<_, ()>((vec![existing.clone()], false));
+            assert_eq!(
+                plan_batch(&batch, 7, lookup).unwrap(),
+                [plan],
+                "{existing:?}"
+            );
         }
     }
 
@@ -596,8 +628,8 @@ mod tests {
                 timestamp,
                 ..new(None, "red").new
             };
-            let refused = PreparedMemory::new(new).unwrap_err();
-            assert!(refused.to_string().contains("timestamp of memory"));
+            let error = PreparedMemory::new(new).unwrap_err();
+            assert!(error.to_string().contains("timestamp of memory"));
         }
     }
 
@@ -649,10 +681,10 @@ mod tests {
                 "within a minute",
             ),
         ] {
-            let refused = plan_edit(before, &record, 50, &edit(&long, limits)).unwrap_err();
-            assert!(refused.to_string().contains(what), "{refused}");
+            let error = plan_edit(before, &record, 50, &edit(&long, limits)).unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
         }
-        // A total above the limit may shrink.
+        // A total above a lowered limit may shrink.
         let tight = MemoryLimits {
             bytes: 1,
             entry_bytes: 1,
@@ -716,8 +748,8 @@ mod tests {
                 "within a minute",
             ),
         ] {
-            let refused = plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Insert]);
-            let error = refused.unwrap_err().to_string();
+            let result = plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Insert]);
+            let error = result.unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
             plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Known]).unwrap();
             if limits.entries_per_minute == 2 {

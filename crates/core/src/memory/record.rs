@@ -5,7 +5,7 @@ use std::fmt;
 use super::{MemoryEntry, timestamp_text};
 use crate::{content::Content, json::JsonMap};
 
-/// The scope of memories: one user of one app. No query crosses it.
+/// The scope of memories: one user of one app. No query returns memories of another scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemoryScope {
     /// The app.
@@ -81,7 +81,7 @@ impl MemoryOrigin {
         }
     }
 
-    /// The tool, if it is a result of one.
+    /// The name of the tool, if the memory is a tool result.
     pub fn tool(&self) -> Option<&str> {
         match self {
             MemoryOrigin::Tool { name } => Some(name),
@@ -93,9 +93,10 @@ impl MemoryOrigin {
 /// A memory's provenance and metadata, without its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryInfo {
-    /// Its number among the user's memories: ascending by arrival, never reused.
+    /// Its number among the user's memories, in the order of arrival. Numbers start anew only when
+    /// the user is erased.
     pub seq: u64,
-    /// Its id: that of its event, or the one it was added with.
+    /// Its id: the id of its event, or the id with which it was added.
     pub id: String,
     /// The revision of the scope at the last change of the memory's body.
     pub revision: u64,
@@ -117,7 +118,7 @@ pub struct MemoryInfo {
     pub created_us: i64,
     /// When it was edited, if ever. An ingest does not change an edited memory.
     pub updated_us: Option<i64>,
-    /// When it expires.
+    /// When it expires, in microseconds since 1970; `None` if it never expires.
     pub expires_us: Option<i64>,
     /// Custom metadata.
     pub custom_metadata: JsonMap,
@@ -136,7 +137,7 @@ pub struct FilterFields<'a> {
     pub kind: MemoryKind,
     /// Its origin.
     pub origin: OriginKind,
-    /// The tool, if it is a result of one.
+    /// The name of the tool, if the memory is a tool result.
     pub tool: Option<&'a str>,
     /// Custom metadata.
     pub custom_metadata: &'a JsonMap,
@@ -156,7 +157,7 @@ impl MemoryInfo {
         }
     }
 
-    /// Whether it has not expired.
+    /// Whether the memory has not expired at `now_us`.
     pub fn is_alive(&self, now_us: i64) -> bool {
         self.expires_us.is_none_or(|expires| now_us < expires)
     }
@@ -195,7 +196,7 @@ impl MemoryRecord {
 /// The vectors of a memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryVectors {
-    /// From the compiled-in table: one byte per dimension.
+    /// From the table that is compiled into Retain: one byte per dimension.
     pub fixed: Option<MemoryVector>,
     /// From an [`Embedder`](super::Embedder): four bytes per dimension, little-endian floats.
     pub embedding: Option<MemoryVector>,
@@ -228,7 +229,7 @@ impl MemoryVector {
         }
     }
 
-    /// The numbers as floats; empty if they are not floats.
+    /// The numbers as floats; empty if the bytes are not one float per dimension.
     pub fn floats(&self) -> Vec<f32> {
         let (chunks, rest) = self.bytes.as_chunks::<4>();
         match rest.is_empty() && chunks.len() == self.dims {

@@ -10,7 +10,7 @@ use super::{
 /// A memory of another store.
 #[derive(Debug, Clone)]
 pub struct SourceMemory {
-    /// Its number there.
+    /// Its number in the other store.
     pub seq: u64,
     /// The memory, with the hash of its body as ingested.
     pub memory: PreparedMemory,
@@ -20,37 +20,37 @@ pub struct SourceMemory {
     pub updated_us: Option<i64>,
 }
 
-/// The memories and tombstones of a scope in another store, or some of them.
+/// Memories and tombstones of a scope in another store: all of them or one part.
 #[derive(Debug, Clone)]
 pub struct MemoryRestore {
     /// The app and user.
     pub scope: MemoryScope,
-    /// Memories, by number.
+    /// The memories, ordered by number.
     pub memories: Vec<SourceMemory>,
-    /// Hashes of forgotten ones.
+    /// The tombstones of forgotten memories.
     pub tombstones: Vec<Tombstone>,
 }
 
-/// The totals of a scope after a restore. `last_seq` is the highest number that was ever assigned.
-/// Limits do not apply: the memories were within those of the other store.
+/// Returns the totals of a scope after a restore. `last_seq` is the highest number that was ever
+/// assigned. Limits do not apply, because the other store has already checked its own.
 pub fn plan_restore(
     before: MemoryTotals,
     last_seq: u64,
     restore: &MemoryRestore,
 ) -> Result<MemoryTotals, MemoryError> {
     let (mut after, mut last) = (before, last_seq);
-    for kept in &restore.memories {
-        if kept.seq <= last {
-            let what = format!("memory {:?}", kept.memory.new.id);
+    for source in &restore.memories {
+        if source.seq <= last {
+            let what = format!("memory {:?}", source.memory.new.id);
             let reason = format!(
                 "has number {}, but the store already has numbers up to {last}",
-                kept.seq
+                source.seq
             );
             return Err(MemoryError::invalid_input(what, reason));
         }
-        last = kept.seq;
+        last = source.seq;
         after.entries += 1;
-        after.bytes += kept.memory.bytes();
+        after.bytes += source.memory.bytes();
     }
     Ok(after)
 }

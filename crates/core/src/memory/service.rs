@@ -15,7 +15,7 @@ use crate::{error::BoxError, event::Event, json::JsonMap, session::Session};
 /// return [`MemoryError::Unsupported`].
 #[async_trait]
 pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
-    /// Ingests a session. A session may be added again after it has grown.
+    /// Ingests a session. After it has grown, ingest it again.
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError>;
 
     /// Searches the user's memories for `query`; the best result comes first.
@@ -50,7 +50,7 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
         Err(MemoryError::unsupported("add_memory"))
     }
 
-    /// Forgets the memory with this id, as [`MemoryEntry::id`] has it.
+    /// Forgets the memory with this [`MemoryEntry::id`].
     async fn delete_memory(
         &self,
         _app_name: &str,
@@ -153,10 +153,11 @@ mod tests {
         }
     }
 
-    fn now<T>(future: impl Future<Output = T>) -> T {
+    /// Returns the result of a future that does not wait.
+    fn poll_once<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(value) => value,
-            Poll::Pending => panic!("nothing to wait for"),
+            Poll::Pending => panic!("the future must be ready at once"),
         }
     }
 
@@ -166,10 +167,16 @@ mod tests {
         let unsupported = [
             (
                 "add_events_to_memory",
-                now(service.add_events_to_memory("a", "u", &[], None, None)),
+                poll_once(service.add_events_to_memory("a", "u", &[], None, None)),
             ),
-            ("add_memory", now(service.add_memory("a", "u", &[], None))),
-            ("delete_memory", now(service.delete_memory("a", "u", None))),
+            (
+                "add_memory",
+                poll_once(service.add_memory("a", "u", &[], None)),
+            ),
+            (
+                "delete_memory",
+                poll_once(service.delete_memory("a", "u", None)),
+            ),
         ];
         for (name, result) in unsupported {
             let error = result.unwrap_err();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{content::Content, json::JsonMap};
 
-/// The result of a batch.
+/// The result of an ingest, in numbers of memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IngestReceipt {
     /// Inserted memories.
@@ -33,7 +33,7 @@ pub struct IngestReceipt {
 /// The version of a scope that a reader has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryMark {
-    /// Changes when the user is erased. 0: the scope is empty.
+    /// Changes when the user is erased. 0 if the scope is empty.
     pub generation: u64,
     /// Increases with every change.
     pub revision: u64,
@@ -73,13 +73,34 @@ pub enum MemoryRows {
 
 /// The fields that an edit sets. Unset fields stay.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct MemoryUpdate {
     /// The new content.
     pub content: Option<Content>,
     /// Custom metadata.
     pub custom_metadata: Option<JsonMap>,
-    /// When it expires; `Some(None)`: never.
+    /// The new expiry, in microseconds since 1970; `Some(None)` removes it.
     pub expires_us: Option<Option<i64>>,
+}
+
+impl MemoryUpdate {
+    /// Sets the content.
+    pub fn with_content(mut self, content: Content) -> MemoryUpdate {
+        self.content = Some(content);
+        self
+    }
+
+    /// Sets the custom metadata.
+    pub fn with_custom_metadata(mut self, metadata: JsonMap) -> MemoryUpdate {
+        self.custom_metadata = Some(metadata);
+        self
+    }
+
+    /// Sets the expiry, in microseconds since 1970; `None` removes it.
+    pub fn with_expires_us(mut self, expires_us: Option<i64>) -> MemoryUpdate {
+        self.expires_us = Some(expires_us);
+        self
+    }
 }
 
 /// An edit with its limits and time.
@@ -111,7 +132,7 @@ pub struct MemoryStatistics {
     pub entries: u64,
     /// Bytes of their content, metadata, authors and tools.
     pub bytes: u64,
-    /// Sessions of the memories.
+    /// Sessions from which the memories were ingested.
     pub sessions: u64,
     /// Memories from tools.
     pub from_tools: u64,
@@ -129,7 +150,7 @@ pub struct MemoryStatistics {
     pub revision: u64,
 }
 
-/// A vector for a memory.
+/// An embedding to store for a memory.
 #[derive(Debug, Clone)]
 pub struct NewEmbedding {
     /// The memory's number.
@@ -160,7 +181,7 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// The current mark of the scope. It is read before every search, so it must be cheap.
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError>;
 
-    /// The changes since a mark.
+    /// The changes of a scope since a mark.
     async fn changes(
         &self,
         scope: &MemoryScope,
@@ -176,7 +197,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
     /// Edits the memory with this id by [`plan_edited`](super::plan_edited) and
-    /// [`plan_edit`](super::plan_edit); false if there is none. New content deletes its vectors.
+    /// [`plan_edit`](super::plan_edit); returns false if it does not exist. New content
+    /// deletes the vectors of the memory.
     async fn update(
         &self,
         scope: &MemoryScope,
@@ -204,7 +226,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError>;
 
-    /// Memories after a number that have no vector of this model and size, ascending.
+    /// Up to `limit` memories with numbers above `after` that have no vector of this model and
+    /// size, ascending.
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
@@ -214,8 +237,9 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Replaces the vectors of memories. `generation` is that of the scope when they were read:
-    /// after an erase numbers and revisions start anew, and old vectors must not be applied.
+    /// Replaces the vectors of memories. `generation` is the generation of the scope when the
+    /// memories were read: after an erase, numbers and revisions start anew, and vectors from
+    /// before must not be stored.
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
@@ -223,14 +247,15 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
 
-    /// Scopes with memories or tombstones after `after`, ordered by (app, user) as bytes.
+    /// Up to `limit` scopes with memories or tombstones after `after`, ordered by (app, user) as
+    /// bytes.
     async fn scopes(
         &self,
         after: Option<&MemoryScope>,
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError>;
 
-    /// The tombstones after `after`, ascending.
+    /// Up to `limit` tombstones after `after`, ascending.
     async fn tombstones(
         &self,
         scope: &MemoryScope,

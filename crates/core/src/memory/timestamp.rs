@@ -7,7 +7,7 @@ const SECONDS_OF_DAY: i64 = 86_400;
 /// The time as ADK writes it in the UTC time zone: `2023-11-14T22:13:20`, with six decimal places
 /// if the seconds have a fraction, and without an offset.
 ///
-/// `None` for a time that has no such text: not a number, or outside the years 1 to 9999.
+/// Returns `None` for a time that is not a number or outside the years 1 to 9999.
 pub fn timestamp_text(seconds: f64) -> Option<String> {
     if !(-1e12..1e12).contains(&seconds) {
         return None;
@@ -30,7 +30,8 @@ pub fn timestamp_text(seconds: f64) -> Option<String> {
     })
 }
 
-/// The seconds of an ISO 8601 text: a date, or date and time, with or without an offset.
+/// Parses an ISO 8601 text into seconds since 1970: a date, or date and time, with or without an
+/// offset.
 pub(super) fn seconds_of_text(text: &str) -> Option<f64> {
     let mut rest = text.as_bytes();
     let year = take_number(&mut rest, 4)?;
@@ -143,8 +144,8 @@ mod tests {
     fn timestamps_of_all_dates_round_trip() {
         let (first, last) = (day_of_date(1, 1, 1), day_of_date(9999, 12, 31));
         assert_eq!((first, last), (-719_162, 2_932_896));
-        // Eleven has no common factor with the days of an era, so every date of the calendar is
-        // tested.
+        // Eleven has no common factor with the number of days in 400 years, so every day of that
+        // cycle is tested.
         for day in (first..=last).step_by(11) {
             let seconds = (day * SECONDS_OF_DAY) as f64;
             let text = timestamp_text(seconds).unwrap();

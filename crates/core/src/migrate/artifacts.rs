@@ -18,7 +18,7 @@ use super::{
 use crate::{
     artifacts::{
         ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactStore,
-        ArtifactVersion, NewArtifact, USER_ARTIFACT_PREFIX, as_kept,
+        ArtifactVersion, NewArtifact, USER_ARTIFACT_PREFIX, to_stored_part,
     },
     content::Part,
     session::SessionKey,
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Artifacts {
     stores: StorePair<dyn ArtifactStore>,
-    /// Tells when a session expires, because its artifacts expire with it.
+    /// The source of expiry times: artifacts expire with their session.
     sessions: Option<Arc<dyn TransferStore>>,
 }
 
@@ -68,13 +68,13 @@ impl Artifacts {
     /// Pairs the artifact at `address` of one side with its address on the other.
     fn pair(&self, side: Side, address: ArtifactAddress) -> Result<ArtifactPair> {
         let what = name_of(&address);
-        let refused = |error: ArtifactError| MigrationError::Rejected {
+        let rejected = |error: ArtifactError| MigrationError::Rejected {
             what: what.clone(),
             reason: error.to_string(),
         };
         Ok(match side {
             Side::Source => {
-                let to = address_in(&address, self.stores.to.naming()).map_err(refused)?;
+                let to = convert_address(&address, self.stores.to.naming()).map_err(rejected)?;
                 ArtifactPair {
                     what,
                     from: address,
@@ -82,7 +82,8 @@ impl Artifacts {
                 }
             }
             Side::Target => {
-                let from = address_in(&address, self.stores.from.naming()).map_err(refused)?;
+                let from =
+                    convert_address(&address, self.stores.from.naming()).map_err(rejected)?;
                 ArtifactPair {
                     what,
                     from,
@@ -105,35 +106,36 @@ impl Artifacts {
         try_join(from, self.versions(Side::Target, pair)).await
     }
 
-    async fn part(&self, side: Side, pair: &ArtifactPair, version: u64) -> Result<Part> {
+    async fn load_part(&self, side: Side, pair: &ArtifactPair, version: u64) -> Result<Part> {
         let found = self.stores.at(side).get(pair.at(side), Some(version)).await;
         let found = found.map_err(failed(pair.what.as_str()))?;
-        let gone = || failed(pair.what.as_str())(format!("version {version} no longer exists"));
-        found.map(|found| found.part).ok_or_else(gone)
+        let deleted = || failed(pair.what.as_str())(format!("version {version} no longer exists"));
+        found.map(|found| found.part).ok_or_else(deleted)
     }
 
-    async fn line(
+    /// Returns a version as a field for comparison.
+    async fn version_field(
         &self,
         side: Side,
         pair: &ArtifactPair,
         version: &ArtifactVersion,
     ) -> Result<RecordField> {
-        let part = self.part(side, pair, version.version).await?;
+        let part = self.load_part(side, pair, version.version).await?;
         let is_text = part.text.is_some();
         let part = part.to_json().map_err(failed(pair.what.as_str()))?;
-        let notes = json_text(&pair.what, &version.custom_metadata)?;
+        let metadata = json_text(&pair.what, &version.custom_metadata)?;
         // A file store records no media type for text; a database records text/plain.
         let mime_type = version.mime_type.as_ref();
         let mime_type = mime_type.filter(|_| self.is_same_kind() || !is_text);
-        let told = format!("{} {mime_type:?}", version.create_time.to_bits());
-        let text = [told, notes, part].join("\n");
+        let properties = format!("{} {mime_type:?}", version.create_time.to_bits());
+        let text = [properties, metadata, part].join("\n");
         Ok(RecordField::new(
             format!("version {}", version.version),
             text,
         ))
     }
 
-    /// Compares the first versions, up to the number that both sides have.
+    /// Compares the versions that both sides have, and returns the first difference.
     async fn difference(
         &self,
         pair: &ArtifactPair,
@@ -143,8 +145,8 @@ impl Artifacts {
     ) -> Result<Option<String>> {
         for (from, to) in from.iter().zip(to) {
             let (from, to) = try_join(
-                self.line(Side::Source, pair, from),
-                self.line(Side::Target, pair, to),
+                self.version_field(Side::Source, pair, from),
+                self.version_field(Side::Target, pair, to),
             )
             .await?;
             let difference = both.compare(&[from], &[to]);
@@ -161,8 +163,8 @@ impl Artifacts {
         let mut count = 0;
         for version in from.iter().skip(to.len()) {
             let number = version.version;
-            let part = self.part(Side::Source, pair, number).await?;
-            let (part, mime_type) = self.as_target_keeps(pair, version, part)?;
+            let part = self.load_part(Side::Source, pair, number).await?;
+            let (part, mime_type) = self.convert_for_target(pair, version, part)?;
             let new = NewArtifact {
                 part,
                 mime_type,
@@ -178,7 +180,7 @@ impl Artifacts {
     }
 
     /// Returns the part and its media type, converted if the target is another kind of store.
-    fn as_target_keeps(
+    fn convert_for_target(
         &self,
         pair: &ArtifactPair,
         version: &ArtifactVersion,
@@ -187,19 +189,19 @@ impl Artifacts {
         if self.is_same_kind() {
             return Ok((part, version.mime_type.clone()));
         }
-        let refused = |reason: String| MigrationError::Rejected {
+        let rejected = |reason: String| MigrationError::Rejected {
             what: format!("version {} of {}", version.version, pair.what),
             reason,
         };
         let naming = self.stores.to.naming();
-        let kept = as_kept(naming, &key_of(&pair.to), &pair.to, part.clone());
-        let (kept, mime_type) = kept.map_err(|error| refused(error.to_string()))?;
-        if kept != part {
+        let stored = to_stored_part(naming, &artifact_key(&pair.to), &pair.to, part.clone());
+        let (stored, mime_type) = stored.map_err(|error| rejected(error.to_string()))?;
+        if stored != part {
             let reason = "the target stores only bytes with a media type and a display name, or text; \
                           other fields would be lost";
-            return Err(refused(reason.to_owned()));
+            return Err(rejected(reason.to_owned()));
         }
-        Ok((kept, mime_type))
+        Ok((stored, mime_type))
     }
 
     fn is_same_kind(&self) -> bool {
@@ -208,7 +210,7 @@ impl Artifacts {
 
     /// Fails before the first write if the target cannot store an artifact unchanged.
     async fn check_fit(&self) -> Result<()> {
-        let mut taken = HashMap::new();
+        let mut target_addresses = HashMap::new();
         let mut pages = self.addresses(Side::Source);
         while let Some(page) = pages.try_next().await? {
             for address in page {
@@ -220,12 +222,12 @@ impl Artifacts {
                     continue;
                 }
                 for version in &versions {
-                    let part = self.part(Side::Source, &pair, version.version).await?;
-                    self.as_target_keeps(&pair, version, part)?;
+                    let part = self.load_part(Side::Source, &pair, version.version).await?;
+                    self.convert_for_target(&pair, version, part)?;
                 }
                 let ArtifactPair { what, to, .. } = pair;
                 let to = (to.app, to.user, to.session, to.name);
-                if let Some(other) = taken.insert(to, what.clone()) {
+                if let Some(other) = target_addresses.insert(to, what.clone()) {
                     let reason =
                         format!("the target would store it at the same address as {other}");
                     return Err(MigrationError::Rejected { what, reason });
@@ -272,17 +274,17 @@ fn name_of(address: &ArtifactAddress) -> String {
 }
 
 /// Converts an address to a store that interprets names differently.
-fn address_in(
+fn convert_address(
     address: &ArtifactAddress,
     naming: ArtifactNaming,
 ) -> Result<ArtifactAddress, ArtifactError> {
-    ArtifactAddress::from_key(&key_of(address), naming)
+    ArtifactAddress::from_key(&artifact_key(address), naming)
 }
 
 /// Returns the key with which a caller would address the artifact.
-fn key_of(address: &ArtifactAddress) -> ArtifactKey {
-    let is_named = address.filename.starts_with(USER_ARTIFACT_PREFIX);
-    let filename = match address.session.is_none() && !is_named {
+fn artifact_key(address: &ArtifactAddress) -> ArtifactKey {
+    let has_prefix = address.filename.starts_with(USER_ARTIFACT_PREFIX);
+    let filename = match address.session.is_none() && !has_prefix {
         true => format!("{USER_ARTIFACT_PREFIX}{}", address.filename),
         false => address.filename.clone(),
     };

@@ -1,5 +1,5 @@
-//! Compares two records as named lines of text, so that an error can name the first difference
-//! without revealing content.
+//! Compares two records field by field, so that an error can name the first difference without
+//! revealing content.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::outcome::{Result, failed};
 use crate::json::{Json, JsonMap};
 
-/// One named detail of a record.
+/// One named field of a record, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecordField {
     name: String,
@@ -18,7 +18,7 @@ pub(super) struct RecordField {
 }
 
 impl RecordField {
-    /// A private detail, which no error shows.
+    /// A field with private text, which no error shows.
     pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> RecordField {
         RecordField {
             name: name.into(),
@@ -27,7 +27,7 @@ impl RecordField {
         }
     }
 
-    /// A number or a time.
+    /// A field with a number or a time, which errors may show.
     pub(super) fn plain(name: impl Into<String>, value: impl ToString) -> RecordField {
         RecordField {
             name: name.into(),
@@ -36,7 +36,7 @@ impl RecordField {
         }
     }
 
-    /// Keys and values, in any order.
+    /// A field with the keys and values of a map, whose order does not matter.
     pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<RecordField> {
         let name = name.into();
         let mut sorted: Vec<_> = keys.iter().collect();
@@ -65,10 +65,11 @@ pub(super) struct HashPair {
 }
 
 impl HashPair {
-    /// Adds the lines of each side and returns the first difference.
+    /// Adds the fields of each side to its hash, and returns the first difference.
     pub(super) fn compare(&mut self, from: &[RecordField], to: &[RecordField]) -> Option<String> {
-        from.iter().for_each(|line| take(&mut self.from, line));
-        to.iter().for_each(|line| take(&mut self.to, line));
+        from.iter()
+            .for_each(|field| hash_field(&mut self.from, field));
+        to.iter().for_each(|field| hash_field(&mut self.to, field));
         for (from, to) in from.iter().zip(to) {
             if from.name != to.name {
                 return Some(format!(
@@ -88,8 +89,8 @@ impl HashPair {
             }
         }
         let (first, side) = match (from.get(to.len()), to.get(from.len())) {
-            (Some(line), _) => (line, "source"),
-            (None, Some(line)) => (line, "target"),
+            (Some(field), _) => (field, "source"),
+            (None, Some(field)) => (field, "target"),
             (None, None) => return None,
         };
         Some(format!("{} is in the {side} only", first.name))
@@ -101,15 +102,15 @@ impl HashPair {
     }
 }
 
-/// Adds a line to the hash, with its lengths, so that different lists never give the same bytes.
-fn take(hash: &mut Sha256, line: &RecordField) {
-    for part in [&line.name, &line.text] {
+/// Adds a field to the hash, with its lengths, so that different lists never give the same bytes.
+fn hash_field(hash: &mut Sha256, field: &RecordField) {
+    for part in [&field.name, &field.text] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
 }
 
-/// The hash of some bytes.
+/// The hash of `bytes`, in hexadecimal.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -126,16 +127,16 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn lines(texts: &[(&str, &str)]) -> Vec<RecordField> {
-        let lines = texts
+    fn fields(texts: &[(&str, &str)]) -> Vec<RecordField> {
+        let fields = texts
             .iter()
             .map(|(name, text)| RecordField::new(*name, *text));
-        lines.collect()
+        fields.collect()
     }
 
     #[test]
     fn compare_names_the_first_difference_without_its_content() {
-        let from = lines(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
+        let from = fields(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
         let mut other = from.clone();
         other[1].text = "x".to_owned();
         let differs = |to: &[RecordField]| HashPair::default().compare(&from, to);
@@ -153,13 +154,13 @@ mod tests {
                 .starts_with("the source has event 1 where the target has")
         );
         let plain = |value| vec![RecordField::plain("its length", value)];
-        let told = HashPair::default().compare(&plain(1), &plain(2)).unwrap();
-        assert_eq!(told, "its length: 1 in the source, 2 in the target");
+        let difference = HashPair::default().compare(&plain(1), &plain(2)).unwrap();
+        assert_eq!(difference, "its length: 1 in the source, 2 in the target");
     }
 
     #[test]
     fn source_and_target_are_hashed_separately() {
-        let (one, other) = (lines(&[("a", "bc")]), lines(&[("ab", "c")]));
+        let (one, other) = (fields(&[("a", "bc")]), fields(&[("ab", "c")]));
         let mut both = HashPair::default();
         assert!(both.compare(&one, &other).is_some());
         let (from, to) = both.digests();

@@ -1,5 +1,5 @@
-//! Migrates API keys in the order of their creation, and the mark that keys existed if all were
-//! erased: a server that required a key must still require one after a migration.
+//! Migrates API keys in the order of their creation. If all keys were erased, it migrates the
+//! record that keys existed: a server that required a key must still require one after a migration.
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -15,7 +15,7 @@ use crate::keys::{ApiKey, KeyStore};
 
 const WHAT: &str = "API keys";
 
-/// The keys of one side, and whether it ever had one.
+/// The keys of one side, and whether that side ever had a key.
 type SideKeys = (Vec<ApiKey>, bool);
 
 #[derive(Debug)]
@@ -28,24 +28,24 @@ impl Keys {
         Keys { stores }
     }
 
-    async fn find(&self, side: Side) -> Result<SideKeys> {
+    async fn load(&self, side: Side) -> Result<SideKeys> {
         let store = self.stores.at(side);
         let found = try_join(store.keys(), store.had_any()).await;
         found.map_err(failed(WHAT))
     }
 
-    async fn find_both(&self) -> Result<(SideKeys, SideKeys)> {
-        try_join(self.find(Side::Source), self.find(Side::Target)).await
+    async fn load_both(&self) -> Result<(SideKeys, SideKeys)> {
+        try_join(self.load(Side::Source), self.load(Side::Target)).await
     }
 }
 
-fn lines(keys: &[ApiKey]) -> Vec<RecordField> {
-    // The only secret is the hash, and errors do not show lines of this kind.
-    let line = |key: &ApiKey| RecordField::new(format!("key {:?}", key.id), format!("{key:?}"));
-    keys.iter().map(line).collect()
+fn fields(keys: &[ApiKey]) -> Vec<RecordField> {
+    // Only the hash is secret, and errors do not show the text of these fields.
+    let field = |key: &ApiKey| RecordField::new(format!("key {:?}", key.id), format!("{key:?}"));
+    keys.iter().map(field).collect()
 }
 
-fn mark(had_any: bool) -> RecordField {
+fn had_any_field(had_any: bool) -> RecordField {
     RecordField::plain("whether there ever was a key", had_any)
 }
 
@@ -63,7 +63,7 @@ impl Section for Keys {
     }
 
     async fn survey(&self, side: Side) -> Result<SideSurvey> {
-        let (keys, had_any) = self.find(side).await?;
+        let (keys, had_any) = self.load(side).await?;
         let mut survey = SideSurvey::default();
         survey.counts += count(keys.len());
         for key in &keys {
@@ -76,9 +76,9 @@ impl Section for Keys {
     }
 
     async fn count_present(&self) -> Result<MigrationCounts> {
-        let ((from, from_had), (to, to_had)) = self.find_both().await?;
+        let ((from, from_had), (to, to_had)) = self.load_both().await?;
         let shared = from.len().min(to.len());
-        let difference = HashPair::default().compare(&lines(&from[..shared]), &lines(&to));
+        let difference = HashPair::default().compare(&fields(&from[..shared]), &fields(&to));
         if let Some(difference) = difference {
             return Err(MigrationError::differs(WHAT, difference));
         }
@@ -90,7 +90,7 @@ impl Section for Keys {
     }
 
     async fn copy(&self) -> Result<MigrationCounts> {
-        let ((from, from_had), (to, to_had)) = self.find_both().await?;
+        let ((from, from_had), (to, to_had)) = self.load_both().await?;
         let missing = from.get(to.len()..).unwrap_or_default();
         for key in missing {
             let added = self.stores.to.add(key).await;
@@ -104,11 +104,11 @@ impl Section for Keys {
     }
 
     async fn verify(&self, both: &mut HashPair) -> Result<MigrationCounts> {
-        let ((from, from_had), (to, to_had)) = self.find_both().await?;
-        let (mut here, mut there) = (lines(&from), lines(&to));
-        here.push(mark(from_had));
-        there.push(mark(to_had));
-        if let Some(difference) = both.compare(&here, &there) {
+        let ((from, from_had), (to, to_had)) = self.load_both().await?;
+        let (mut source, mut target) = (fields(&from), fields(&to));
+        source.push(had_any_field(from_had));
+        target.push(had_any_field(to_had));
+        if let Some(difference) = both.compare(&source, &target) {
             return Err(MigrationError::mismatch(WHAT, difference));
         }
         self.stores.observer.advance(from.len() as u64);

@@ -1,4 +1,4 @@
-//! Migrates memories, and the tombstones of forgotten ones.
+//! Migrates memories and the tombstones of forgotten memories.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(super) struct Memories {
     stores: StorePair<dyn MemoryStore>,
 }
 
-/// A memory, and the hash of its body as ingested.
+/// A memory, and the hash of the body with which it was ingested.
 type HashedMemory = (MemoryRecord, u64);
 
 impl Memories {
@@ -74,30 +74,30 @@ impl Memories {
         let rows = store.rows(scope, rows, true).await;
         let rows = rows.map_err(failed(name_of(scope)))?;
         let mut by_session: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
-        for (place, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter().enumerate() {
             let session = row.info.session.as_deref();
-            by_session.entry(session).or_default().push(place);
+            by_session.entry(session).or_default().push(index);
         }
         let mut hashes = vec![0; rows.len()];
-        for (session, places) in by_session {
-            let ids: Vec<String> = places.iter().map(|at| rows[*at].info.id.clone()).collect();
+        for (session, indexes) in by_session {
+            let ids: Vec<String> = indexes.iter().map(|at| rows[*at].info.id.clone()).collect();
             let found = store.body_hashes(scope, session, &ids).await;
             let found = found.map_err(failed(name_of(scope)))?;
-            for (place, hash) in places.into_iter().zip(found) {
-                let gone = || {
+            for (index, hash) in indexes.into_iter().zip(found) {
+                let deleted = || {
                     format!(
                         "memory {:?} was deleted during the migration",
-                        rows[place].info.id
+                        rows[index].info.id
                     )
                 };
-                hashes[place] = hash.ok_or_else(|| failed(name_of(scope))(gone()))?;
+                hashes[index] = hash.ok_or_else(|| failed(name_of(scope))(deleted()))?;
             }
         }
         Ok(rows.into_iter().zip(hashes).collect())
     }
 
-    /// Compares the target's memories with the first ones of the source; returns their number and
-    /// the first difference.
+    /// Compares the target's memories with as many memories from the beginning of the source.
+    /// Returns their number and the first difference.
     async fn compare_beginning(&self, scope: &MemoryScope) -> Result<(u64, Option<String>)> {
         let (mut seq, mut count, mut batch_size) = (0, 0, BatchSize::new());
         loop {
@@ -110,8 +110,8 @@ impl Memories {
             let from = self.rows(Side::Source, scope, seq, to.len()).await?;
             seq = last.info.seq;
             count += to.len() as u64;
-            let (from, to) = (lines(&from)?, lines(&to)?);
-            batch_size.learn(to.len(), to.iter().map(RecordField::bytes).sum());
+            let (from, to) = (fields(&from)?, fields(&to)?);
+            batch_size.adapt(to.len(), to.iter().map(RecordField::bytes).sum());
             let difference = HashPair::default().compare(&from, &to);
             if difference.is_some() {
                 return Ok((count, difference));
@@ -128,7 +128,7 @@ impl Memories {
         Ok((count, difference))
     }
 
-    /// The first tombstone of the target that the source lacks.
+    /// Describes the first tombstone of the target that the source lacks.
     async fn unknown_tombstone(&self, scope: &MemoryScope) -> Result<Option<String>> {
         let all = |side| {
             let pages = self.tombstones(side, scope);
@@ -137,15 +137,15 @@ impl Memories {
                 .try_flatten()
         };
         let (mut from, mut to) = (all(Side::Source), all(Side::Target));
-        let mut known = from.try_next().await?;
-        while let Some(there) = to.try_next().await? {
-            while known.is_some_and(|known| known < there) {
-                known = from.try_next().await?;
+        let mut hash = from.try_next().await?;
+        while let Some(target) = to.try_next().await? {
+            while hash.is_some_and(|hash| hash < target) {
+                hash = from.try_next().await?;
             }
-            if known != Some(there) {
+            if hash != Some(target) {
                 return Ok(Some(format!(
                     "the hash {} of a forgotten memory is in the target only",
-                    hex(&there.0)
+                    hex(&target.0)
                 )));
             }
         }
@@ -178,9 +178,9 @@ impl Memories {
             };
             seq = last.info.seq;
             count += rows.len() as u64;
-            let memories = rows.into_iter().map(|row| kept(scope, row));
+            let memories = rows.into_iter().map(|row| source_memory(scope, row));
             let memories = memories.collect::<Result<Vec<_>>>()?;
-            batch_size.learn(memories.len(), memories.iter().map(bytes_of).sum());
+            batch_size.adapt(memories.len(), memories.iter().map(bytes_of).sum());
             let restore = MemoryRestore {
                 scope: scope.clone(),
                 memories,
@@ -219,8 +219,8 @@ impl Memories {
                 self.rows(Side::Target, scope, seq, batch_size.step()),
             )
             .await?;
-            let (here, there) = (lines(&from)?, lines(&to)?);
-            if let Some(difference) = both.compare(&here, &there) {
+            let (source, target) = (fields(&from)?, fields(&to)?);
+            if let Some(difference) = both.compare(&source, &target) {
                 return Err(MigrationError::mismatch(name_of(scope), difference));
             }
             let Some((last, _)) = from.last() else {
@@ -229,7 +229,7 @@ impl Memories {
             seq = last.info.seq;
             count += from.len() as u64;
             self.stores.observer.advance(from.len() as u64);
-            batch_size.learn(here.len(), here.iter().map(RecordField::bytes).sum());
+            batch_size.adapt(source.len(), source.iter().map(RecordField::bytes).sum());
         }
     }
 
@@ -238,21 +238,21 @@ impl Memories {
         let mut to = self.tombstones(Side::Target, scope);
         let mut count = 0;
         loop {
-            let (here, there) = try_join(from.try_next(), to.try_next()).await?;
-            if here.is_none() && there.is_none() {
+            let (source, target) = try_join(from.try_next(), to.try_next()).await?;
+            if source.is_none() && target.is_none() {
                 return Ok(count);
             }
-            let lines = |page: Option<Vec<Tombstone>>| {
+            let fields = |page: Option<Vec<Tombstone>>| {
                 let hashes = page.into_iter().flatten().map(|hash| hex(&hash.0));
-                let lines = hashes.map(|hash| RecordField::new(format!("hash {hash}"), hash));
-                lines.collect::<Vec<_>>()
+                let fields = hashes.map(|hash| RecordField::new(format!("hash {hash}"), hash));
+                fields.collect::<Vec<_>>()
             };
-            let (here, there) = (lines(here), lines(there));
-            if let Some(difference) = both.compare(&here, &there) {
+            let (source, target) = (fields(source), fields(target));
+            if let Some(difference) = both.compare(&source, &target) {
                 return Err(MigrationError::mismatch(name_of(scope), difference));
             }
-            count += here.len() as u64;
-            self.stores.observer.advance(here.len() as u64);
+            count += source.len() as u64;
+            self.stores.observer.advance(source.len() as u64);
         }
     }
 }
@@ -261,15 +261,15 @@ fn name_of(scope: &MemoryScope) -> String {
     format!("memories of user {:?} of app {:?}", scope.user, scope.app)
 }
 
-fn bytes_of(kept: &SourceMemory) -> usize {
-    let vectors = &kept.memory.new.vectors;
+fn bytes_of(source: &SourceMemory) -> usize {
+    let vectors = &source.memory.new.vectors;
     let vectors = vectors.fixed.iter().chain(&vectors.embedding);
     let vectors: usize = vectors.map(|vector| vector.bytes.len()).sum();
-    vectors + kept.memory.bytes() as usize
+    vectors + source.memory.bytes() as usize
 }
 
-/// The memory in the form that another store restores.
-fn kept(scope: &MemoryScope, (record, body_hash): HashedMemory) -> Result<SourceMemory> {
+/// Converts a memory to the form that another store restores.
+fn source_memory(scope: &MemoryScope, (record, body_hash): HashedMemory) -> Result<SourceMemory> {
     let info = record.info;
     let memory = PreparedMemory::new(NewMemory {
         id: info.id,
@@ -296,12 +296,13 @@ fn kept(scope: &MemoryScope, (record, body_hash): HashedMemory) -> Result<Source
     })
 }
 
-fn lines(rows: &[HashedMemory]) -> Result<Vec<RecordField>> {
-    rows.iter().map(line).collect()
+fn fields(rows: &[HashedMemory]) -> Result<Vec<RecordField>> {
+    rows.iter().map(field).collect()
 }
 
-/// All details of a memory except the revision, which each store counts itself.
-fn line((record, body_hash): &HashedMemory) -> Result<RecordField> {
+/// Returns a memory as a field for comparison, without the revision, which each store counts
+/// itself.
+fn field((record, body_hash): &HashedMemory) -> Result<RecordField> {
     let info = &record.info;
     let name = format!("memory {:?} (number {})", info.id, info.seq);
     // A turn without an event id has its own id as event id.
@@ -309,7 +310,7 @@ fn line((record, body_hash): &HashedMemory) -> Result<RecordField> {
         MemoryKind::Turn => info.event_id.as_ref().or(Some(&info.id)),
         MemoryKind::Direct => None,
     };
-    let told = format!(
+    let properties = format!(
         "{:?} {:?} {} {event_id:?} {:?} {:?} {} {} {:?} {:?} {body_hash:x} {} {}",
         info.kind,
         info.session,
@@ -323,9 +324,12 @@ fn line((record, body_hash): &HashedMemory) -> Result<RecordField> {
         vector_text(record.vectors.fixed.as_ref()),
         vector_text(record.vectors.embedding.as_ref()),
     );
-    let notes = json_text(&name, &info.custom_metadata)?;
+    let metadata = json_text(&name, &info.custom_metadata)?;
     let content = record.content.to_json().map_err(failed(name.as_str()))?;
-    Ok(RecordField::new(name, [told, notes, content].join("\n")))
+    Ok(RecordField::new(
+        name,
+        [properties, metadata, content].join("\n"),
+    ))
 }
 
 fn vector_text(vector: Option<&MemoryVector>) -> String {
@@ -371,7 +375,7 @@ impl Section for Memories {
                 let (memories, difference) = self.compare_beginning(&scope).await?;
                 let difference = match difference {
                     None => self.unknown_tombstone(&scope).await?,
-                    known => known,
+                    difference => difference,
                 };
                 if let Some(difference) = difference {
                     return Err(MigrationError::differs(what, difference));

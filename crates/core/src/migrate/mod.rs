@@ -2,8 +2,8 @@
 //! stores.
 //!
 //! [`Migration::run`] surveys the source, compares the data that the target already has, copies the
-//! rest, compares everything, and surveys the source again. Each kind of data is a [`Section`]:
-//! `shared`, `sessions`, `memories`, `artifacts`, `keys`.
+//! missing data, compares everything, and surveys the source again. Each kind of data is a
+//! [`Section`]: `shared`, `sessions`, `memories`, `artifacts`, `keys`.
 
 mod artifacts;
 mod compare;
@@ -34,7 +34,8 @@ pub use outcome::{
 use outcome::{Result, failed};
 use survey::SideSurvey;
 
-/// One side of a migration: the stores by kind of data. `None` means that there is no such store.
+/// One side of a migration: a store for each kind of data. `None` means that the side has no such
+/// store.
 #[derive(Debug, Clone, Default)]
 pub struct MigrationSide {
     /// Sessions and their shared state.
@@ -49,9 +50,9 @@ pub struct MigrationSide {
 
 /// A migration from one store to another.
 ///
-/// A migration only reads the source, which must not be written to meanwhile; a write is reported
-/// as an error at the end. It overwrites nothing in the target. Run an interrupted migration again
-/// to resume it.
+/// A migration only reads the source. No program may write to the source meanwhile; a write is
+/// reported as an error at the end. It overwrites nothing in the target. Run an interrupted
+/// migration again to resume it.
 #[derive(Debug, Clone)]
 pub struct Migration {
     from: MigrationSide,
@@ -60,7 +61,7 @@ pub struct Migration {
     observer: Arc<dyn MigrationObserver>,
 }
 
-/// A side of a migration.
+/// The source or the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Source,
@@ -113,14 +114,14 @@ impl Migration {
     /// Counts the data to copy without writing anything. Fails where [`run`](Self::run) would fail
     /// before its first write.
     pub async fn survey(&self) -> Result<MigrationSurvey> {
-        self.check_apart().await?;
+        self.check_different_stores().await?;
         let sections = self.sections().await?;
         Ok(self.survey_both(&sections).await?.0)
     }
 
     /// Copies the data that the target lacks, then compares both sides completely.
     pub async fn run(&self) -> Result<MigrationReport> {
-        self.check_apart().await?;
+        self.check_different_stores().await?;
         let sections = self.sections().await?;
         let (survey, before) = self.survey_both(&sections).await?;
         let missing = survey.found.total().saturating_sub(survey.present.total());
@@ -187,7 +188,7 @@ impl Migration {
     }
 
     /// Fails if source and target are the same store.
-    async fn check_apart(&self) -> Result<()> {
+    async fn check_different_stores(&self) -> Result<()> {
         let (Some(from), Some(to)) = (&self.from.sessions, &self.to.sessions) else {
             return Ok(());
         };
@@ -228,16 +229,16 @@ impl Migration {
             let stores = steps::StorePair::of(store, to.keys.as_ref(), observer);
             sections.push((Box::new(keys::Keys::new(stores)), to.keys.is_some()));
         }
-        let mut possible = Vec::new();
-        for (section, has_place) in sections {
-            if has_place {
-                possible.push(section);
+        let mut supported = Vec::new();
+        for (section, has_target) in sections {
+            if has_target {
+                supported.push(section);
             } else if !section.survey(Side::Source).await?.is_empty() {
                 return Err(MigrationError::Unsupported {
                     what: section.name(),
                 });
             }
         }
-        Ok(possible)
+        Ok(supported)
     }
 }

@@ -13,6 +13,7 @@ pub(super) type Result<T, E = MigrationError> = std::result::Result<T, E>;
 
 /// Counts by kind of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MigrationCounts {
     /// Sessions.
     pub sessions: u64,
@@ -92,19 +93,21 @@ impl fmt::Display for MigrationCounts {
 
 /// The result of a dry run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MigrationSurvey {
-    /// What the source has.
+    /// The data that the source has.
     pub found: MigrationCounts,
-    /// What the target has already.
+    /// The data that the target already has.
     pub present: MigrationCounts,
 }
 
 /// The report of a completed migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MigrationReport {
     /// The data of both sides.
     pub counts: MigrationCounts,
-    /// What this run copied.
+    /// The data that this run copied.
     pub copied: MigrationCounts,
     /// SHA-256 over all data, computed on each side separately and equal.
     pub digest: String,
@@ -115,9 +118,9 @@ pub struct MigrationReport {
 pub enum MigrationPhase {
     /// Counts the source and compares the target.
     Survey,
-    /// Copies.
+    /// Copies the data that the target lacks.
     Copy,
-    /// Compares both sides.
+    /// Compares both sides completely.
     Verify,
 }
 
@@ -230,7 +233,8 @@ impl MigrationError {
     }
 }
 
-/// Converts an error of a store into one of the migration, with its subject.
+/// Returns a function that converts the error of a store into a [`MigrationError`]. `what` names
+/// the data.
 pub(super) fn failed<E: Into<BoxError>>(
     what: impl Into<String>,
 ) -> impl FnOnce(E) -> MigrationError {
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn migration_error_for_rejected_data_does_not_suggest_a_retry() {
-        let told = |error: BoxError| failed("it")(error).to_string();
+        let message = |error: BoxError| failed("it")(error).to_string();
         let too_large = SessionError::TooLarge {
             what: crate::limits::LimitKind::Log,
             limit: 1,
@@ -288,10 +292,10 @@ mod tests {
             ArtifactError::invalid("artifact name", "is odd").into(),
             MemoryError::invalid_input("user id", "is odd").into(),
         ] {
-            let told = told(error);
-            assert!(told.starts_with("it: cannot be copied: "), "{told}");
+            let message = message(error);
+            assert!(message.starts_with("it: cannot be copied: "), "{message}");
         }
-        let told = told("the network is down".into());
-        assert!(told.contains("run the migration again"), "{told}");
+        let message = message("the network is down".into());
+        assert!(message.contains("run the migration again"), "{message}");
     }
 }

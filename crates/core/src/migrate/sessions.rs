@@ -22,7 +22,7 @@ use crate::{
     event::Event,
     json::JsonMap,
     log::{
-        first_of_invocation, read_state_at,
+        find_invocation_start, read_state_at,
         rewind::{KeyChanges, apply, changes_to},
     },
     ports::{Clock, duration_us},
@@ -33,8 +33,9 @@ use crate::{
     wire::to_stored_text,
 };
 
-/// Number of sessions that are copied concurrently: a store commits concurrent writes together.
-const AT_ONCE: usize = 8;
+/// Number of sessions that are copied concurrently, because a store commits concurrent writes
+/// together.
+const CONCURRENT_COPIES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -101,50 +102,56 @@ impl Sessions {
         Ok(state.map_err(failed(name_of(key)))?.session)
     }
 
-    /// The events at `from` to `to`, and the state after them.
-    async fn lines(&self, side: Side, head: &Head, from: u64, to: u64) -> Result<Vec<RecordField>> {
+    /// Returns the events at `from` to `to` and the state after them, as fields for comparison.
+    async fn fields(
+        &self,
+        side: Side,
+        head: &Head,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<RecordField>> {
         let key = &head.key;
-        let mut lines = Vec::new();
+        let mut fields = Vec::new();
         for (position, event) in self.events(side, head, from, to).await? {
             let text = event.to_json().map_err(failed(name_of(key)))?;
-            lines.push(RecordField::new(format!("event {position}"), text));
+            fields.push(RecordField::new(format!("event {position}"), text));
         }
         let state = self.state_at(side, key, to).await?;
-        lines.push(RecordField::of_keys(
+        fields.push(RecordField::of_keys(
             format!("its state after event {to}"),
             &state,
         )?);
-        Ok(lines)
+        Ok(fields)
     }
 
-    /// The first difference between two logs, if there is one.
+    /// Returns the first difference between two logs.
     async fn difference(
         &self,
         from: &LogHeader,
         to: &LogHeader,
         both: &mut HashPair,
-        is_told: bool,
+        reports_progress: bool,
     ) -> Result<Option<String>> {
-        let difference = both.compare(&header_lines(from)?, &header_lines(to)?);
+        let difference = both.compare(&header_fields(from)?, &header_fields(to)?);
         if difference.is_some() {
             return Ok(difference);
         }
         let (last, mut position, mut batch_size) = (from.head.position, 0, BatchSize::new());
         loop {
             let (first, end) = (position + 1, last.min(position + batch_size.step() as u64));
-            let (here, there) = try_join(
-                self.lines(Side::Source, &from.head, first, end),
-                self.lines(Side::Target, &to.head, first, end),
+            let (source, target) = try_join(
+                self.fields(Side::Source, &from.head, first, end),
+                self.fields(Side::Target, &to.head, first, end),
             )
             .await?;
-            let difference = both.compare(&here, &there);
+            let difference = both.compare(&source, &target);
             if difference.is_some() {
                 return Ok(difference);
             }
-            if is_told {
+            if reports_progress {
                 self.stores.observer.advance(end - position);
             }
-            batch_size.learn(here.len(), here.iter().map(RecordField::bytes).sum());
+            batch_size.adapt(source.len(), source.iter().map(RecordField::bytes).sum());
             position = end;
             if position >= last {
                 return Ok(None);
@@ -170,11 +177,11 @@ impl Sessions {
                 .await?;
             let mut ready = Vec::with_capacity(events.len());
             for (position, event) in events {
-                let changes = self.changes(&key, position, &event, &state).await?;
+                let changes = self.compute_changes(&key, position, &event, &state).await?;
                 apply(&mut state, &changes);
                 ready.push((position, new_event(&key, event, changes)?));
             }
-            batch_size.learn(
+            batch_size.adapt(
                 ready.len(),
                 ready.iter().map(|(_, new)| new.body.len()).sum(),
             );
@@ -186,7 +193,7 @@ impl Sessions {
         let shared = ScopedState::default();
         match self.stores.to.finish_draft(draft, &header, &shared).await {
             Ok(_) => {}
-            // It expired before the copy was complete.
+            // The session expired before its copy was complete.
             Err(SessionError::NotFound { .. }) if self.is_expiring(&header.head) => {
                 return Ok(none);
             }
@@ -196,9 +203,9 @@ impl Sessions {
         Ok(count(&header.head))
     }
 
-    /// The changes of an event to the session's own state. The state after a rewind is read from
-    /// the source, because keeping every state would need unbounded memory.
-    async fn changes(
+    /// Computes the changes of an event to the session's own state. The state after a rewind is
+    /// read from the source, because keeping every state would need unbounded memory.
+    async fn compute_changes(
         &self,
         key: &SessionKey,
         position: u64,
@@ -208,7 +215,7 @@ impl Sessions {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;
         let mut rewound = None;
         if let Some(invocation) = &event.actions.rewind_before_invocation_id {
-            let first = first_of_invocation(&*self.stores.from, key, invocation).await;
+            let first = find_invocation_start(&*self.stores.from, key, invocation).await;
             rewound = first.map_err(failed(name_of(key)))?;
         }
         match rewound.filter(|first| *first < position) {
@@ -233,7 +240,7 @@ fn count(head: &Head) -> MigrationCounts {
     }
 }
 
-/// The event in the form that a store writes, with its original id and time.
+/// Converts an event to the form that a store writes, with its original id and time.
 fn new_event(key: &SessionKey, event: Arc<Event>, session: KeyChanges) -> Result<NewEvent> {
     Ok(NewEvent {
         body: to_stored_text(&*event).map_err(failed(name_of(key)))?,
@@ -247,7 +254,7 @@ fn new_event(key: &SessionKey, event: Arc<Event>, session: KeyChanges) -> Result
     })
 }
 
-fn header_lines(header: &LogHeader) -> Result<Vec<RecordField>> {
+fn header_fields(header: &LogHeader) -> Result<Vec<RecordField>> {
     let head = &header.head;
     let us = |us: Option<i64>| us.map_or("none".to_owned(), |us| format!("{us} µs"));
     let origin = head.origin.as_ref();
@@ -322,7 +329,9 @@ impl Section for Sessions {
         let mut pages = self.addresses(Side::Source);
         while let Some(page) = pages.try_next().await? {
             let copies = page.into_iter().map(|key| self.copy_one(key));
-            let mut copies = stream::iter(copies).buffer_unordered(AT_ONCE).boxed();
+            let mut copies = stream::iter(copies)
+                .buffer_unordered(CONCURRENT_COPIES)
+                .boxed();
             while let Some(copied) = copies.try_next().await? {
                 counts += copied;
             }

@@ -57,14 +57,14 @@ fn name_of(owner: &StateOwner) -> String {
     format!("shared state of {owner}")
 }
 
-fn lines(owner: &StateOwner, keys: &JsonMap) -> Result<Vec<RecordField>> {
+fn fields(owner: &StateOwner, keys: &JsonMap) -> Result<Vec<RecordField>> {
     let mut sorted: Vec<_> = keys.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
-    let lines = sorted.into_iter().map(|(key, value)| {
+    let fields = sorted.into_iter().map(|(key, value)| {
         let value = value.to_json().map_err(failed(name_of(owner)))?;
         Ok(RecordField::new(format!("key {key:?}"), value))
     });
-    lines.collect()
+    fields.collect()
 }
 
 fn count(keys: &JsonMap) -> MigrationCounts {
@@ -87,8 +87,8 @@ impl Section for SharedStates {
             for owner in page {
                 let keys = self.keys(side, &owner).await?;
                 survey.counts += count(&keys);
-                let line = RecordField::of_keys(name_of(&owner), &keys)?;
-                survey.add(&[format!("{line:?}").as_bytes()], None);
+                let field = RecordField::of_keys(name_of(&owner), &keys)?;
+                survey.add(&[format!("{field:?}").as_bytes()], None);
             }
         }
         Ok(survey)
@@ -104,8 +104,8 @@ impl Section for SharedStates {
                 if from.is_empty() {
                     return Err(MigrationError::Extra { what });
                 }
-                let (from, there) = (lines(&owner, &from)?, lines(&owner, &to)?);
-                if let Some(difference) = HashPair::default().compare(&from, &there) {
+                let (source, target) = (fields(&owner, &from)?, fields(&owner, &to)?);
+                if let Some(difference) = HashPair::default().compare(&source, &target) {
                     return Err(MigrationError::differs(what, difference));
                 }
                 counts += count(&to);
@@ -137,7 +137,7 @@ impl Section for SharedStates {
         while let Some(page) = pages.try_next().await? {
             for owner in page {
                 let (from, to) = self.both_keys(&owner).await?;
-                let compared = both.compare(&lines(&owner, &from)?, &lines(&owner, &to)?);
+                let compared = both.compare(&fields(&owner, &from)?, &fields(&owner, &to)?);
                 if let Some(difference) = compared {
                     return Err(MigrationError::mismatch(name_of(&owner), difference));
                 }

@@ -1,4 +1,4 @@
-//! Helpers of all sections: both sides, pages of a long list, and adaptive batch sizes.
+//! Helpers of all sections: pairs of stores, pages of long lists, and adaptive batch sizes.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ impl<S: ?Sized> Clone for StorePair<S> {
 }
 
 impl<S: ?Sized> StorePair<S> {
-    /// Without a target only the source is read.
+    /// Pairs the stores of both sides. If the target has no such store, `to` is the source, which
+    /// is then only surveyed.
     pub(super) fn of(
         from: &Arc<S>,
         to: Option<&Arc<S>>,
@@ -52,7 +53,7 @@ impl<S: ?Sized> StorePair<S> {
     }
 }
 
-/// Pages of a list; each starts after the last entry of the one before.
+/// Streams the pages of a list. Each page starts after the last entry of the page before.
 pub(super) fn pages<'a, T: Clone + Send + 'a>(
     next: impl Fn(Option<T>) -> BoxFuture<'a, Result<Vec<T>>> + Send + 'a,
 ) -> BoxStream<'a, Result<Vec<T>>> {
@@ -85,11 +86,11 @@ impl BatchSize {
     }
 
     /// Adapts to the size of the last batch.
-    pub(super) fn learn(&mut self, things: usize, bytes: usize) {
-        if let Some(size) = bytes.checked_div(things) {
+    pub(super) fn adapt(&mut self, records: usize, bytes: usize) {
+        if let Some(size) = bytes.checked_div(records) {
             let fitting = BatchSize::BYTES / size.max(1);
-            let most = (self.step * 4).min(BatchSize::STEP_MAX);
-            self.step = fitting.clamp(1, most);
+            let max = (self.step * 4).min(BatchSize::STEP_MAX);
+            self.step = fitting.clamp(1, max);
         }
     }
 }
@@ -102,14 +103,14 @@ mod tests {
     fn batch_size_adapts_to_the_size_of_records() {
         let mut batch_size = BatchSize::new();
         for _ in 0..5 {
-            batch_size.learn(batch_size.step(), 100 * batch_size.step());
+            batch_size.adapt(batch_size.step(), 100 * batch_size.step());
         }
         assert_eq!(batch_size.step(), BatchSize::STEP_MAX);
-        batch_size.learn(2, 4 * BatchSize::BYTES);
+        batch_size.adapt(2, 4 * BatchSize::BYTES);
         assert_eq!(batch_size.step(), 1);
-        batch_size.learn(0, 0);
+        batch_size.adapt(0, 0);
         assert_eq!(batch_size.step(), 1);
-        batch_size.learn(1, 10);
+        batch_size.adapt(1, 10);
         assert_eq!(batch_size.step(), 4);
     }
 }

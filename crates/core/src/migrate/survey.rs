@@ -14,17 +14,17 @@ pub(super) const SLACK_US: i64 = 60_000_000;
 #[derive(Debug, Clone, Default)]
 pub(super) struct SideSurvey {
     pub(super) counts: MigrationCounts,
-    /// The sum of the hashes of all records, in any order.
+    /// The sum of the hashes of the records that do not expire. It does not depend on their order.
     sum: u64,
-    /// The sums for records that expire, by the minute of expiry, so that an expired record does
-    /// not count as a change.
+    /// The sums of the hashes of records that expire, by the minute of expiry, so that an expired
+    /// record does not count as a change.
     expiring: BTreeMap<i64, u64>,
     /// Whether any record was added.
-    is_marked: bool,
+    has_records: bool,
 }
 
 impl SideSurvey {
-    /// Adds a record by the fields that would reveal a change.
+    /// Adds a record. `parts` are the fields that reveal a write to it.
     pub(super) fn add(&mut self, parts: &[&[u8]], expires_us: Option<i64>) {
         let mut hash = Sha256::new();
         for part in parts {
@@ -39,21 +39,21 @@ impl SideSurvey {
             None => &mut self.sum,
         };
         *sum = sum.wrapping_add(value);
-        self.is_marked = true;
+        self.has_records = true;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.is_marked
+        !self.has_records
     }
 
-    /// The change between this survey and a later one, if any.
+    /// Describes the change between this survey and a later one, if there is one.
     pub(super) fn describe_change(&self, later: &SideSurvey, now_us: i64) -> Option<String> {
         let from = minute(now_us.saturating_add(SLACK_US)) + 1;
-        let still = |survey: &SideSurvey| {
+        let remaining = |survey: &SideSurvey| {
             let expiring = survey.expiring.range(from..);
             expiring.fold(survey.sum, |sum, (_, value)| sum.wrapping_add(*value))
         };
-        if still(self) == still(later) {
+        if remaining(self) == remaining(later) {
             return None;
         }
         Some(match self.counts == later.counts {
@@ -71,7 +71,7 @@ impl AddAssign for SideSurvey {
             let sum = self.expiring.entry(minute).or_default();
             *sum = sum.wrapping_add(value);
         }
-        self.is_marked |= other.is_marked;
+        self.has_records |= other.has_records;
     }
 }
 
@@ -85,10 +85,10 @@ mod tests {
 
     const NOW_US: i64 = 1_000 * 60_000_000;
 
-    fn survey(things: &[(&str, Option<i64>)]) -> SideSurvey {
+    fn survey(records: &[(&str, Option<i64>)]) -> SideSurvey {
         let mut survey = SideSurvey::default();
-        for (thing, expires_us) in things {
-            survey.add(&[thing.as_bytes()], *expires_us);
+        for (record, expires_us) in records {
+            survey.add(&[record.as_bytes()], *expires_us);
         }
         survey
     }
@@ -118,8 +118,8 @@ mod tests {
         let soon = Some(NOW_US + SLACK_US / 2);
         let late = Some(NOW_US + 10 * SLACK_US);
         let before = survey(&[("a", None), ("b", soon), ("c", late)]);
-        let gone = survey(&[("a", None), ("c", late)]);
-        assert_eq!(before.describe_change(&gone, NOW_US), None);
+        let after = survey(&[("a", None), ("c", late)]);
+        assert_eq!(before.describe_change(&after, NOW_US), None);
         assert!(
             before
                 .describe_change(&survey(&[("a", None), ("b", soon)]), NOW_US)

@@ -1,8 +1,8 @@
 //! Formats values as Python does, because ADK puts them into prompts with `str()`, `repr()` and
 //! `json.dumps()`.
 //!
-//! Models tuned on ADK's prompts and providers that cache them then see the same bytes. The output
-//! is that of Python 3.11 for the parsed JSON value.
+//! Models that are tuned on ADK's prompts and providers that cache them then receive the same
+//! bytes. The output is that of Python 3.11 for the parsed JSON value.
 
 mod unprintable;
 
@@ -116,7 +116,7 @@ fn is_python_space(c: char) -> bool {
 }
 
 /// The tokens that `repr` and JSON spell differently.
-struct Spelling {
+struct Notation {
     null: &'static str,
     truth: [&'static str; 2],
     infinity: &'static str,
@@ -124,7 +124,7 @@ struct Spelling {
     push_text: fn(&mut String, &str),
 }
 
-static REPR: Spelling = Spelling {
+static REPR: Notation = Notation {
     null: "None",
     truth: ["False", "True"],
     infinity: "inf",
@@ -132,7 +132,7 @@ static REPR: Spelling = Spelling {
     push_text: push_repr_text,
 };
 
-static JSON: Spelling = Spelling {
+static JSON: Notation = Notation {
     null: "null",
     truth: ["false", "true"],
     infinity: "Infinity",
@@ -140,28 +140,29 @@ static JSON: Spelling = Spelling {
     push_text: push_json_text,
 };
 
-/// Stored values are at most [`DEPTH_MAX`] deep; a deeper one is printed like a cycle in Python.
-fn push_value(out: &mut String, value: &Json, spelling: &Spelling, depth: usize) {
+/// Appends a value. Stored values are at most [`DEPTH_MAX`] levels deep; a deeper one is printed as
+/// Python prints a cycle.
+fn push_value(out: &mut String, value: &Json, notation: &Notation, depth: usize) {
     match value {
-        Json::Null => out.push_str(spelling.null),
-        Json::Bool(value) => out.push_str(spelling.truth[usize::from(*value)]),
-        Json::Number(number) => push_number(out, number, spelling),
-        Json::String(text) => (spelling.push_text)(out, text),
-        Json::Array(items) => push_items(out, items, spelling, depth),
-        Json::Object(map) => push_entries(out, map.iter(), spelling, depth),
+        Json::Null => out.push_str(notation.null),
+        Json::Bool(value) => out.push_str(notation.truth[usize::from(*value)]),
+        Json::Number(number) => push_number(out, number, notation),
+        Json::String(text) => (notation.push_text)(out, text),
+        Json::Array(items) => push_items(out, items, notation, depth),
+        Json::Object(map) => push_entries(out, map.iter(), notation, depth),
     }
 }
 
-fn push_items(out: &mut String, items: &[Json], spelling: &Spelling, depth: usize) {
+fn push_items(out: &mut String, items: &[Json], notation: &Notation, depth: usize) {
     if depth >= DEPTH_MAX {
         return out.push_str("[...]");
     }
     out.push('[');
-    for (place, item) in items.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
             out.push_str(", ");
         }
-        push_value(out, item, spelling, depth + 1);
+        push_value(out, item, notation, depth + 1);
     }
     out.push(']');
 }
@@ -169,43 +170,43 @@ fn push_items(out: &mut String, items: &[Json], spelling: &Spelling, depth: usiz
 fn push_entries<'a>(
     out: &mut String,
     entries: impl Iterator<Item = (&'a str, &'a Json)>,
-    spelling: &Spelling,
+    notation: &Notation,
     depth: usize,
 ) {
     if depth >= DEPTH_MAX {
         return out.push_str("{...}");
     }
     out.push('{');
-    for (place, (key, value)) in entries.enumerate() {
-        if place > 0 {
+    for (index, (key, value)) in entries.enumerate() {
+        if index > 0 {
             out.push_str(", ");
         }
-        (spelling.push_text)(out, key);
+        (notation.push_text)(out, key);
         out.push_str(": ");
-        push_value(out, value, spelling, depth + 1);
+        push_value(out, value, notation, depth + 1);
     }
     out.push('}');
 }
 
-fn push_number(out: &mut String, number: &Number, spelling: &Spelling) {
+fn push_number(out: &mut String, number: &Number, notation: &Notation) {
     let text = number.to_string();
     if number.is_integer() {
         // Python integers have no negative zero.
         return out.push_str(if text == "-0" { "0" } else { &text });
     }
     match text.parse::<f64>() {
-        Ok(float) => push_float(out, float, spelling),
+        Ok(float) => push_float(out, float, notation),
         Err(_) => out.push_str(&text),
     }
 }
 
-fn push_float(out: &mut String, float: f64, spelling: &Spelling) {
+fn push_float(out: &mut String, float: f64, notation: &Notation) {
     if float.is_nan() {
-        return out.push_str(spelling.not_a_number);
+        return out.push_str(notation.not_a_number);
     }
     if float.is_infinite() {
         out.push_str(if float < 0.0 { "-" } else { "" });
-        return out.push_str(spelling.infinity);
+        return out.push_str(notation.infinity);
     }
     let scientific = shortest(float);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -284,10 +285,10 @@ fn is_printable(c: char) -> bool {
         return (' '..='~').contains(&c);
     }
     let code = c as u32;
-    let place = UNPRINTABLE.partition_point(|(first, _)| *first <= code);
-    let run = place
+    let index = UNPRINTABLE.partition_point(|(first, _)| *first <= code);
+    let run = index
         .checked_sub(1)
-        .and_then(|place| UNPRINTABLE.get(place));
+        .and_then(|index| UNPRINTABLE.get(index));
     run.is_none_or(|(_, last)| code > *last)
 }
 

@@ -1,9 +1,9 @@
 //! Reads and writes ADK's typed objects.
 //!
 //! ADK spells a field `stateDelta` over HTTP and `state_delta` in its databases. The reader accepts
-//! both at every level; the writer writes the requested one. Unknown fields are kept unchanged
-//! ([`Extra`]), objects that Retain only passes on are renamed by the table ([`Shaped`]), and maps
-//! with arbitrary keys are never changed.
+//! both at every level; the writer writes the requested one. Unknown fields stay unchanged
+//! ([`Extra`]). Objects that Retain only passes on have no struct, and the table renames their
+//! fields ([`Shaped`]). Maps with arbitrary keys are never changed.
 
 mod object;
 mod scalar;
@@ -16,8 +16,8 @@ pub mod table;
 pub use object::Extra;
 pub(crate) use object::{find_field, wire_object};
 pub use scalar::{Bytes, IdSet};
-pub(crate) use schema::assert_same_fields;
 pub use schema::{EnumSchema, FieldSchema, ObjectSchema, Presence, UnknownFields, ValueType};
+pub(crate) use schema::{assert_fields_at, assert_same_fields};
 pub(crate) use shaped::Sealed;
 pub use shaped::{ShapeOf, Shaped};
 
@@ -25,6 +25,9 @@ use crate::json::{JsonError, Reader, Spelling, Writer};
 
 /// A value of ADK's wire format.
 pub(crate) trait Wire: Default {
+    /// The type that the table must have for a field with this Rust type.
+    const TYPE: &'static ValueType;
+
     fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError>;
 
     /// Reads into a default value, so that large objects are not moved.
@@ -35,7 +38,7 @@ pub(crate) trait Wire: Default {
 
     fn write(&self, writer: &mut Writer);
 
-    /// Whether a field with this value is omitted.
+    /// Whether the writer omits a field with this value.
     fn is_absent(&self) -> bool {
         false
     }
@@ -50,15 +53,15 @@ pub(crate) fn from_text<T: Wire>(text: &str) -> Result<T, JsonError> {
     Ok(value)
 }
 
-/// Writes `value` in the spelling of `form`.
-pub(crate) fn to_text<T: Wire>(value: &T, form: Spelling) -> Result<String, JsonError> {
-    let mut writer = Writer::new(form);
+/// Writes `value` with field names in `spelling`.
+pub(crate) fn to_text<T: Wire>(value: &T, spelling: Spelling) -> Result<String, JsonError> {
+    let mut writer = Writer::new(spelling);
     value.write(&mut writer);
     writer.finish()
 }
 
-/// Writes `value` for storage: ADK's HTTP form, with a depth that leaves room to nest it in other
-/// texts.
+/// Writes `value` for storage: in camelCase, with a depth limit that leaves room to nest the text
+/// in others.
 pub(crate) fn to_stored_text<T: Wire>(value: &T) -> Result<String, JsonError> {
     let mut writer = Writer::stored();
     value.write(&mut writer);

@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use super::schema::FieldSchema;
 use crate::json::{Json, JsonError, JsonMap, Reader, Writer};
 
-/// The index of `key` in `fields`.
+/// Returns the index of `key` in `fields`. Searches from index `from`, and then the fields before
+/// it.
 ///
-/// Starts after the last match: ADK and Retain write the fields in this order, so a whole object
-/// costs one pass over the names.
+/// A reader passes the index after its last match. ADK and Retain write the fields in the order of
+/// the table, so reading a whole object costs one pass over the names.
 pub(crate) fn find_field(fields: &[FieldSchema], key: &str, from: usize) -> Option<usize> {
     let is_key = |field: &FieldSchema| field.is_named(key);
     let (before, after) = fields.split_at(from);
     match after.iter().position(is_key) {
-        Some(place) => Some(from + place),
+        Some(index) => Some(from + index),
         None => before.iter().position(is_key),
     }
 }
@@ -53,15 +54,15 @@ impl Extra {
         Ok(())
     }
 
-    /// Writes the fields. An unknown field with the name of a known one is an error, because the
-    /// object could not be read back.
+    /// Writes the fields. An unknown field with the name of a known field is an error, because a
+    /// reader would reject the object.
     pub(crate) fn write_fields(&self, known: &[&[FieldSchema]], writer: &mut Writer) {
         for (name, value) in self.iter() {
             if known
                 .iter()
                 .any(|fields| find_field(fields, name, 0).is_some())
             {
-                writer.refuse(format!(
+                writer.record_error(format!(
                     "extra field {name:?} conflicts with a declared field of the same name; set the declared field instead"
                 ));
             }
@@ -72,8 +73,8 @@ impl Extra {
 }
 
 /// Declares a struct for one of ADK's objects: its table, structs whose fields are flattened into
-/// it (`with`), and a Rust type for each field. The table has the names; unknown fields go to
-/// `extra`.
+/// it (`with`), and a Rust type for each field. The table has the names and types; a field that
+/// differs from it does not compile. Unknown fields go to `extra`.
 macro_rules! wire_object {
     (
         $(#[$meta:meta])*
@@ -84,15 +85,22 @@ macro_rules! wire_object {
         $(#[$meta])*
         #[derive(Debug, Clone, Default, PartialEq)]
         $vis struct $name {
-            $( $( #[doc = concat!("The fields of [`", stringify!($flat_type), "`], which lie flat beside these on the wire.")]
+            $( $( #[doc = concat!("The fields of [`", stringify!($flat_type), "`], at the same level as these in JSON.")]
                 pub $flat: $flat_type, )* )?
             $( $(#[$field_meta])* pub $field: $type, )*
             /// Unknown fields, unchanged.
             pub extra: $crate::wire::Extra,
         }
 
-        const _: () =
-            $crate::wire::assert_same_fields($name::FIELDS, &[ $( stringify!($field) ),* ]);
+        const _: () = {
+            $crate::wire::assert_same_fields(
+                $name::FIELDS,
+                &[ $( (stringify!($field), <$type as $crate::wire::Wire>::TYPE) ),* ],
+            );
+            let (fields, at) = ($crate::wire::table::$table.fields, 0);
+            $( $( let at = $crate::wire::assert_fields_at(fields, at, $flat_type::FIELDS); )* )?
+            let _ = (fields, at);
+        };
 
         impl $name {
             pub(crate) const FIELDS: &[$crate::wire::FieldSchema] = {
@@ -102,18 +110,18 @@ macro_rules! wire_object {
 
             pub(crate) fn read_known(
                 &mut self,
-                place: usize,
+                index: usize,
                 reader: &mut $crate::json::Reader<'_>,
             ) -> Result<(), $crate::json::JsonError> {
                 #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-                enum Place { $($field),* }
-                $( if place == Place::$field as usize {
+                enum FieldIndex { $($field),* }
+                $( if index == FieldIndex::$field as usize {
                     if reader.take_null() {
                         self.$field = Default::default();
                         return Ok(());
                     }
                     $crate::wire::Wire::read_into(&mut self.$field, reader)
-                        .map_err(|e: $crate::json::JsonError| e.inside($name::FIELDS[place].camel))?;
+                        .map_err(|e: $crate::json::JsonError| e.inside($name::FIELDS[index].camel))?;
                 } )*
                 Ok(())
             }
@@ -129,6 +137,9 @@ macro_rules! wire_object {
         }
 
         impl $crate::wire::Wire for $name {
+            const TYPE: &'static $crate::wire::ValueType =
+                &$crate::wire::ValueType::Object(&$crate::wire::table::$table);
+
             fn read(
                 reader: &mut $crate::json::Reader<'_>,
             ) -> Result<$name, $crate::json::JsonError> {
@@ -148,24 +159,24 @@ macro_rules! wire_object {
                 reader.begin_object()?;
                 let (mut first, mut from) = (true, 0);
                 while let Some(key) = reader.next_key(&mut first)? {
-                    if let Some(place) = $crate::wire::find_field($name::FIELDS, &key, from) {
-                        if seen & (1 << place) != 0 {
+                    if let Some(index) = $crate::wire::find_field($name::FIELDS, &key, from) {
+                        if seen & (1 << index) != 0 {
                             return Err(reader.duplicate_field().inside(&key));
                         }
-                        seen |= 1 << place;
-                        from = place + 1;
-                        object.read_known(place, reader)?;
+                        seen |= 1 << index;
+                        from = index + 1;
+                        object.read_known(index, reader)?;
                         continue;
                     }
                     $( $(
-                        if let Some(place) =
+                        if let Some(index) =
                             $crate::wire::find_field($flat_type::FIELDS, &key, $flat.0)
                         {
-                            if $flat.1 & (1 << place) != 0 {
+                            if $flat.1 & (1 << index) != 0 {
                                 return Err(reader.duplicate_field().inside(&key));
                             }
-                            $flat = (place + 1, $flat.1 | (1 << place));
-                            object.$flat.read_known(place, reader)?;
+                            $flat = (index + 1, $flat.1 | (1 << index));
+                            object.$flat.read_known(index, reader)?;
                             continue;
                         }
                     )* )?

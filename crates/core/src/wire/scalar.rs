@@ -7,10 +7,12 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-use super::Wire;
+use super::{ValueType, Wire};
 use crate::json::{Json, JsonError, JsonMap, Number, Reader, Writer};
 
 impl Wire for bool {
+    const TYPE: &'static ValueType = &ValueType::Bool;
+
     fn read(reader: &mut Reader<'_>) -> Result<bool, JsonError> {
         reader.read_bool()
     }
@@ -21,6 +23,8 @@ impl Wire for bool {
 }
 
 impl Wire for i64 {
+    const TYPE: &'static ValueType = &ValueType::Int;
+
     fn read(reader: &mut Reader<'_>) -> Result<i64, JsonError> {
         reader.read_i64()
     }
@@ -31,6 +35,8 @@ impl Wire for i64 {
 }
 
 impl Wire for u64 {
+    const TYPE: &'static ValueType = &ValueType::Int;
+
     fn read(reader: &mut Reader<'_>) -> Result<u64, JsonError> {
         let error = reader.unexpected("a non-negative integer");
         u64::try_from(reader.read_i64()?).map_err(|_| error)
@@ -42,6 +48,8 @@ impl Wire for u64 {
 }
 
 impl Wire for f64 {
+    const TYPE: &'static ValueType = &ValueType::Float;
+
     fn read(reader: &mut Reader<'_>) -> Result<f64, JsonError> {
         reader.read_f64()
     }
@@ -52,6 +60,8 @@ impl Wire for f64 {
 }
 
 impl Wire for String {
+    const TYPE: &'static ValueType = &ValueType::Text;
+
     fn read(reader: &mut Reader<'_>) -> Result<String, JsonError> {
         reader.read_str().map(Into::into)
     }
@@ -62,6 +72,8 @@ impl Wire for String {
 }
 
 impl Wire for Json {
+    const TYPE: &'static ValueType = &ValueType::Any;
+
     fn read(reader: &mut Reader<'_>) -> Result<Json, JsonError> {
         reader.read_json()
     }
@@ -77,7 +89,10 @@ impl Wire for Json {
 }
 
 impl Wire for JsonMap {
-    /// `null` reads as an empty map, as for every field that ADK always writes.
+    const TYPE: &'static ValueType = &ValueType::Dict;
+
+    /// A `null` does not arrive here: the reader of the enclosing object sets the default, an empty
+    /// map.
     fn read(reader: &mut Reader<'_>) -> Result<JsonMap, JsonError> {
         reader.read_map()
     }
@@ -88,6 +103,8 @@ impl Wire for JsonMap {
 }
 
 impl<T: Wire> Wire for Option<T> {
+    const TYPE: &'static ValueType = T::TYPE;
+
     fn read(reader: &mut Reader<'_>) -> Result<Option<T>, JsonError> {
         if reader.take_null() {
             return Ok(None);
@@ -115,6 +132,8 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<T: Wire> Wire for Vec<T> {
+    const TYPE: &'static ValueType = &ValueType::List(T::TYPE);
+
     fn read(reader: &mut Reader<'_>) -> Result<Vec<T>, JsonError> {
         reader.begin_array()?;
         let (mut items, mut first) = (Vec::new(), true);
@@ -139,6 +158,8 @@ impl<T: Wire> Wire for Vec<T> {
 }
 
 impl<T: Wire> Wire for Box<T> {
+    const TYPE: &'static ValueType = T::TYPE;
+
     fn read(reader: &mut Reader<'_>) -> Result<Box<T>, JsonError> {
         T::read(reader).map(Box::new)
     }
@@ -148,7 +169,7 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Bytes: base64 on the wire. The reader accepts both alphabets, with or without padding; the
+/// Bytes, written as base64 text. The reader accepts both alphabets, with or without padding; the
 /// writer uses the URL-safe one with padding, as ADK does.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Bytes(Arc<[u8]>);
@@ -202,6 +223,8 @@ impl fmt::Debug for Bytes {
 }
 
 impl Wire for Bytes {
+    const TYPE: &'static ValueType = &ValueType::Bytes;
+
     fn read(reader: &mut Reader<'_>) -> Result<Bytes, JsonError> {
         let error = reader.unexpected("base64");
         Bytes::from_base64(&reader.read_str()?).ok_or(error)
@@ -212,14 +235,14 @@ impl Wire for Bytes {
     }
 }
 
-/// A set of ids in insertion order. The order does not count in comparisons.
+/// A set of ids in insertion order. Comparisons ignore the order.
 #[derive(Debug, Clone, Default)]
 pub struct IdSet(Vec<String>);
 
 impl IdSet {
     /// Whether `id` is in the set.
     pub fn contains(&self, id: &str) -> bool {
-        self.0.iter().any(|known| known == id)
+        self.0.iter().any(|it| it == id)
     }
 
     /// Adds `id`; false if it was in the set already.
@@ -260,12 +283,14 @@ impl<T: Into<String>> FromIterator<T> for IdSet {
         let ids: Vec<String> = ids.into_iter().map(Into::into).collect();
         let mut seen = HashSet::with_capacity(ids.len());
         let is_new: Vec<bool> = ids.iter().map(|id| seen.insert(id.as_str())).collect();
-        let kept = ids.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
-        IdSet(kept.map(|(id, _)| id).collect())
+        let unique = ids.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
+        IdSet(unique.map(|(id, _)| id).collect())
     }
 }
 
 impl Wire for IdSet {
+    const TYPE: &'static ValueType = &ValueType::TextSet;
+
     fn read(reader: &mut Reader<'_>) -> Result<IdSet, JsonError> {
         Ok(Vec::<String>::read(reader)?.into_iter().collect())
     }

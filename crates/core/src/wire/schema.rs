@@ -64,9 +64,9 @@ pub enum ValueType {
     Float,
     /// Base64, of either alphabet when read.
     Bytes,
-    /// A string out of a list that newer versions may extend.
+    /// A string of a list that newer versions may extend.
     Enum(&'static EnumSchema),
-    /// A string out of a closed list.
+    /// A string of a closed list.
     Literal(&'static [&'static str]),
     /// A list of strings whose order has no meaning.
     TextSet,
@@ -78,7 +78,7 @@ pub enum ValueType {
     Object(&'static ObjectSchema),
     /// One of several types.
     Union(&'static [ValueType]),
-    /// Declared in Python as the first type; the values are of the second.
+    /// Python declares the first type, but the values have the second.
     Declared(&'static ValueType, &'static ValueType),
 }
 
@@ -166,20 +166,74 @@ impl ValueType {
     }
 }
 
-/// Fails to compile unless a struct has exactly the fields of its table, in the same order. The
-/// error names the first field that differs.
-pub(crate) const fn assert_same_fields(table: &[FieldSchema], names: &[&str]) {
-    // The reader marks the fields it has seen in the bits of a `u64`.
-    assert!(names.len() <= 64, "too many fields");
+/// Fails to compile unless a struct has exactly the fields of its table, in the same order and with
+/// matching types. The error names the first field that differs.
+pub(crate) const fn assert_same_fields(table: &[FieldSchema], fields: &[(&str, &ValueType)]) {
+    // The reader records the fields that it has read in the bits of a `u64`.
+    assert!(fields.len() <= 64, "a struct must have at most 64 fields");
     let mut at = 0;
-    while at < table.len() || at < names.len() {
-        if at == names.len() || at < table.len() && !is_same(table[at].snake, names[at]) {
+    while at < table.len() || at < fields.len() {
+        if at == fields.len() || at < table.len() && !is_same(table[at].snake, fields[at].0) {
             panic!("{}", table[at].snake);
         }
         if at == table.len() {
-            panic!("{}", names[at]);
+            panic!("{}", fields[at].0);
         }
+        assert_type(table[at].snake, fields[at].1, &table[at].value);
         at += 1;
+    }
+}
+
+/// Fails to compile unless the fields of a flattened struct are at this index of the table. Returns
+/// the index after them.
+pub(crate) const fn assert_fields_at(
+    table: &[FieldSchema],
+    from: usize,
+    fields: &[FieldSchema],
+) -> usize {
+    let mut at = 0;
+    while at < fields.len() {
+        let (one, other) = (&table[from + at], &fields[at]);
+        if !is_same(one.snake, other.snake) || !is_same(one.camel, other.camel) {
+            panic!("{}", one.snake);
+        }
+        assert_type(one.snake, &other.value, &one.value);
+        at += 1;
+    }
+    from + at
+}
+
+/// Fails to compile unless a field has the type of the table.
+const fn assert_type(field: &str, rust: &ValueType, table: &ValueType) {
+    if !can_hold(rust, table) {
+        panic!("{}", field);
+    }
+}
+
+/// Whether a Rust type for the values of `rust` suits a field with the type `table`. A `Json` holds
+/// every value. For a union, one member suffices: Retain supports some members only.
+const fn can_hold(rust: &ValueType, table: &ValueType) -> bool {
+    use ValueType::*;
+    match (rust, table) {
+        (Any, _) => true,
+        (_, Declared(_, real)) => can_hold(rust, real),
+        (_, Union(members)) => {
+            let mut at = 0;
+            while at < members.len() && !can_hold(rust, &members[at]) {
+                at += 1;
+            }
+            at < members.len()
+        }
+        (List(one), List(other)) | (Map(one), Map(other)) => can_hold(one, other),
+        (Object(one), Object(other)) => {
+            is_same(one.name, other.name) && one.fields.len() == other.fields.len()
+        }
+        (Text, Text | Enum(_) | Literal(_)) => true,
+        (Dict, Dict | Map(_)) => true,
+        (Enum(_), Enum(_)) | (Literal(_), Literal(_)) => true,
+        (Bool, Bool) | (Int, Int) | (Float, Float) => true,
+        (Bytes, Bytes) | (TextSet, TextSet) => true,
+        _ => false,
     }
 }
 
@@ -210,16 +264,60 @@ mod tests {
         }
     }
 
-    /// The field names of an object in a union are respelled without knowing which member it is.
+    #[test]
+    fn rust_types_match_only_the_same_types_of_the_table() {
+        use ValueType::*;
+        static NAMES: ValueType = List(&Text);
+        static NUMBERS: ValueType = List(&Int);
+        static BLOB: ValueType = Object(&table::BLOB);
+        static PART: ValueType = Object(&table::PART);
+        let types = [
+            &Text, &Bool, &Int, &Float, &Bytes, &TextSet, &Dict, &NAMES, &NUMBERS, &BLOB, &PART,
+        ];
+        for (at, rust) in types.iter().enumerate() {
+            for (other, table) in types.iter().enumerate() {
+                assert_eq!(can_hold(rust, table), at == other, "{rust:?} {table:?}");
+            }
+            assert!(can_hold(&Any, rust), "{rust:?}");
+            assert!(!can_hold(rust, &Any), "{rust:?}");
+        }
+        assert!(can_hold(&Text, &Literal(&["a"])));
+        assert!(can_hold(&Dict, &Map(&Int)));
+        assert!(can_hold(&Int, &Union(&[Text, Int])));
+        assert!(!can_hold(&Bool, &Union(&[Text, Int])));
+        assert!(can_hold(&Int, &Declared(&Any, &Int)));
+    }
+
+    #[test]
+    #[should_panic(expected = "display_name")]
+    fn error_for_a_field_with_another_type_names_the_field() {
+        use ValueType::*;
+        let fields = [
+            ("data", &Bytes),
+            ("display_name", &Int),
+            ("mime_type", &Text),
+        ];
+        assert_same_fields(table::BLOB.fields, &fields);
+    }
+
+    #[test]
+    #[should_panic(expected = "model_version")]
+    fn error_for_flattened_fields_at_another_place_names_the_field() {
+        assert_fields_at(table::EVENT.fields, 0, table::EVENT_ACTIONS.fields);
+    }
+
+    /// The writer does not know which member of a union an object is, so a field name must have the
+    /// same spellings and type in all members.
     #[test]
     fn fields_with_the_same_name_agree_in_all_members_of_a_union() {
         for value in table::OBJECTS.iter().flat_map(|object| object.fields) {
             let members = value.value.objects();
-            let stored = members.len() > 1 && value.snake == "auth_scheme";
+            // `Shaped` objects contain only this union of objects.
+            let is_shaped = members.len() > 1 && value.snake == "auth_scheme";
             for field in members
                 .iter()
                 .flat_map(|object| object.fields)
-                .filter(|_| stored)
+                .filter(|_| is_shaped)
             {
                 let same = members
                     .iter()

@@ -1,4 +1,5 @@
-//! Objects that Retain passes on: kept as JSON, renamed by the table of their fields.
+//! Objects that Retain passes on: stored as JSON. The table of their fields gives both spellings of
+//! the names.
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
@@ -8,9 +9,7 @@ use crate::json::{Json, JsonError, JsonMap, Reader, Spelling, Writer};
 mod sealed {
     pub trait Sealed {
         #[doc(hidden)]
-        fn value_type() -> &'static super::super::ValueType
-        where
-            Self: Sized;
+        const TYPE: &'static super::super::ValueType;
     }
 }
 pub(crate) use sealed::Sealed;
@@ -33,10 +32,10 @@ pub struct Shaped<S>(
 static EMPTY: std::sync::LazyLock<Json> = std::sync::LazyLock::new(|| JsonMap::new().into());
 
 impl<S: ShapeOf> Shaped<S> {
-    /// Takes a JSON value in either spelling.
+    /// Creates the object from a JSON value in either spelling.
     pub fn new(value: impl Into<Json>) -> Shaped<S> {
         Shaped(
-            Some(respell(&value.into(), S::value_type(), Spelling::Camel)),
+            Some(respell(&value.into(), S::TYPE, Spelling::Camel)),
             PhantomData,
         )
     }
@@ -76,16 +75,18 @@ impl<S: ShapeOf> Default for Shaped<S> {
 }
 
 impl<S: ShapeOf> Wire for Shaped<S> {
+    const TYPE: &'static ValueType = S::TYPE;
+
     fn read(reader: &mut Reader<'_>) -> Result<Shaped<S>, JsonError> {
         let next = reader.peek();
-        match S::value_type() {
+        match S::TYPE {
             ValueType::Object(_) | ValueType::Map(_) if next != Some(b'{') => {
                 return Err(reader.unexpected("an object"));
             }
             ValueType::List(_) | ValueType::TextSet if next != Some(b'[') => {
                 return Err(reader.unexpected("a list"));
             }
-            // Most are empty; an empty one allocates nothing.
+            // Most objects are empty; an empty object allocates nothing.
             ValueType::Object(_) | ValueType::Map(_) if reader.take_empty_object() => {
                 return Ok(Shaped::default());
             }
@@ -95,32 +96,32 @@ impl<S: ShapeOf> Wire for Shaped<S> {
     }
 
     fn write(&self, writer: &mut Writer) {
-        match writer.form() {
+        match writer.spelling() {
             Spelling::Camel => writer.json(self),
-            Spelling::Snake => writer.json(&respell(self, S::value_type(), Spelling::Snake)),
+            Spelling::Snake => writer.json(&respell(self, S::TYPE, Spelling::Snake)),
         }
     }
 }
 
-/// The value with all known field names in `form` and without null fields; unknown fields and
-/// untyped values are unchanged.
-fn respell(value: &Json, value_type: &ValueType, form: Spelling) -> Json {
+/// Returns the value with all known field names in `spelling` and without null fields. Unknown
+/// fields and untyped values are unchanged.
+fn respell(value: &Json, value_type: &ValueType, spelling: Spelling) -> Json {
     match (value_type, value) {
         (ValueType::Object(object), Json::Object(map)) => {
-            respell_object(map, &[object], form).into()
+            respell_object(map, &[object], spelling).into()
         }
         (ValueType::Union(_), Json::Object(map)) => {
-            respell_object(map, &value_type.objects(), form).into()
+            respell_object(map, &value_type.objects(), spelling).into()
         }
-        (ValueType::Declared(_, real), _) => respell(value, real, form),
+        (ValueType::Declared(_, real), _) => respell(value, real, spelling),
         (ValueType::Map(inner), Json::Object(map)) => map
             .iter()
-            .map(|(key, value)| (key, respell(value, inner, form)))
+            .map(|(key, value)| (key, respell(value, inner, spelling)))
             .collect::<JsonMap>()
             .into(),
         (ValueType::List(inner), Json::Array(items)) => items
             .iter()
-            .map(|item| respell(item, inner, form))
+            .map(|item| respell(item, inner, spelling))
             .collect::<Vec<_>>()
             .into(),
         (ValueType::Bytes, Json::String(text)) => match Bytes::from_base64(text) {
@@ -133,7 +134,7 @@ fn respell(value: &Json, value_type: &ValueType, form: Spelling) -> Json {
 
 /// Like `respell`, for a value that is one of `objects`. Fields with the same name have the same
 /// type in all of them.
-fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Spelling) -> JsonMap {
+fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], spelling: Spelling) -> JsonMap {
     let mut out = JsonMap::new();
     for (key, value) in map {
         let field = objects.iter().find_map(|object| object.field(key));
@@ -141,14 +142,14 @@ fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Spelling) -> J
             None => drop(out.insert(key, value.clone())),
             Some(_) if value.is_null() => {}
             Some(field) => {
-                let (name, other) = match form {
+                let (name, other) = match spelling {
                     Spelling::Camel => (field.camel, field.snake),
                     Spelling::Snake => (field.snake, field.camel),
                 };
-                // An object has both spellings of one field: the second keeps the other spelling,
-                // so that no value is lost.
+                // If an object has both spellings of a field, the second one gets the other
+                // spelling, so that no value is lost.
                 let name = if out.contains_key(name) { other } else { name };
-                out.insert(name, respell(value, &field.value, form));
+                out.insert(name, respell(value, &field.value, spelling));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use proptest::{prelude::ProptestConfig, test_runner::RngSeed};
 
-/// A configuration for `cases` cases, or 100 times as many if `RETAIN_LONG` is set. Prints the
-/// seed; set `RETAIN_SEED` to repeat it. Writes no regression file.
+/// Returns a configuration for `cases` cases, or 100 times as many if `RETAIN_LONG` is set. Prints
+/// the seed; set `RETAIN_SEED` to it to repeat the cases. Writes no regression file.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let factor = match std::env::var_os("RETAIN_LONG") {
         Some(_) => 100,

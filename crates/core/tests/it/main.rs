@@ -1,10 +1,7 @@
 //! Tests of the core's public API: the wire form against recordings of Google's ADK, and properties
 //! of all JSON values, events and states.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test may stop at the first surprise, and so may its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 mod chance;
 mod lossless;

@@ -27,7 +27,7 @@ pub(crate) const TYPED: [&str; 14] = [
     "EventCompaction",
 ];
 
-/// Base64 as ADK writes it, of bytes for which the two alphabets and paddings differ.
+/// Base64 as ADK writes it. Its text differs in the other alphabet and without padding.
 pub(crate) const BASE64: &str = "-__-Pj8AEA==";
 
 /// The type of a field.
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Bytes,
     /// A string, number or boolean.
     Scalar,
-    /// A list of strings without repeats.
+    /// A list of distinct strings.
     Set,
     /// An object with known fields.
     Model(String),
@@ -87,7 +87,8 @@ pub(crate) fn fields(model: &str) -> &'static [Field] {
     &MODELS[model]
 }
 
-/// A map with both names of every field of every object, one of them `null`.
+/// A map with both names of every field of every object. The value of the snake_case name is
+/// `null`.
 pub(crate) fn map_of_all_names() -> Json {
     let mut map = JsonMap::new();
     for field in MODELS.values().flatten() {
@@ -120,7 +121,7 @@ fn load() -> BTreeMap<String, Vec<Field>> {
 fn fields_of(objects: &[&ObjectSchema]) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for field in objects.iter().flat_map(|object| object.fields) {
-        if !fields.iter().any(|known| known.snake == field.snake) {
+        if !fields.iter().any(|earlier| earlier.snake == field.snake) {
             let nullable = match field.presence {
                 Presence::Nullable => " | None",
                 _ => "",
@@ -171,7 +172,7 @@ fn python(value: &ValueType) -> String {
     }
 }
 
-/// Visits `value` and everything in it that a model describes, the innermost first.
+/// Visits `value` and everything in it that a model describes, the innermost values first.
 pub(crate) fn walk(value: &mut Json, kind: &Kind, visit: &mut dyn FnMut(&mut Json, &Kind)) {
     match kind {
         Kind::Model(model) => {

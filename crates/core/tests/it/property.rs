@@ -1,4 +1,4 @@
-//! Properties of all JSON values and events, tested on random ones.
+//! Properties of all JSON values and events, tested with random values.
 //!
 //! A failure prints the smallest failing input and the seed.
 
@@ -26,44 +26,44 @@ enum Node {
 
 /// Formatting of a JSON text that does not change its value.
 #[derive(Debug, Clone, Copy)]
-struct Dress {
+struct Formatting {
     space: &'static str,
     escape_all: bool,
 }
 
-const COMPACT: Dress = Dress {
+const COMPACT: Formatting = Formatting {
     space: "",
     escape_all: false,
 };
 
 impl Node {
-    fn write(&self, dress: Dress, out: &mut String) {
-        let space = dress.space;
+    fn write(&self, formatting: Formatting, out: &mut String) {
+        let space = formatting.space;
         match self {
             Node::Null => out.push_str("null"),
             Node::Bool(value) => write!(out, "{value}").unwrap(),
             Node::Number(text) => out.push_str(text),
-            Node::Text(text) => quote(text, dress, out),
+            Node::Text(text) => quote(text, formatting, out),
             Node::List(items) => {
                 out.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    out.push_str(if place == 0 { "" } else { "," });
+                for (index, item) in items.iter().enumerate() {
+                    out.push_str(if index == 0 { "" } else { "," });
                     out.push_str(space);
-                    item.write(dress, out);
+                    item.write(formatting, out);
                     out.push_str(space);
                 }
                 out.push(']');
             }
             Node::Map(entries) => {
                 out.push('{');
-                for (place, (key, value)) in entries.iter().enumerate() {
-                    out.push_str(if place == 0 { "" } else { "," });
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    out.push_str(if index == 0 { "" } else { "," });
                     out.push_str(space);
-                    quote(key, dress, out);
+                    quote(key, formatting, out);
                     out.push_str(space);
                     out.push(':');
                     out.push_str(space);
-                    value.write(dress, out);
+                    value.write(formatting, out);
                     out.push_str(space);
                 }
                 out.push('}');
@@ -71,18 +71,18 @@ impl Node {
         }
     }
 
-    fn text(&self, dress: Dress) -> String {
+    fn text(&self, formatting: Formatting) -> String {
         let mut out = String::new();
-        self.write(dress, &mut out);
+        self.write(formatting, &mut out);
         out
     }
 }
 
-fn quote(text: &str, dress: Dress, out: &mut String) {
+fn quote(text: &str, formatting: Formatting, out: &mut String) {
     out.push('"');
     for letter in text.chars() {
         match letter {
-            _ if dress.escape_all => {
+            _ if formatting.escape_all => {
                 for unit in letter.encode_utf16(&mut [0; 2]) {
                     write!(out, "\\u{unit:04X}").unwrap();
                 }
@@ -132,8 +132,8 @@ fn user_key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Entries with each key once.
-fn once(entries: Vec<(String, Node)>) -> Vec<(String, Node)> {
+/// Drops entries whose key occurs earlier.
+fn without_repeats(entries: Vec<(String, Node)>) -> Vec<(String, Node)> {
     let mut seen = BTreeSet::new();
     let entries = entries.into_iter();
     entries
@@ -151,14 +151,15 @@ fn node() -> impl Strategy<Value = Node> {
     leaf.prop_recursive(4, 24, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Node::List),
-            prop::collection::vec((user_key(), inner), 0..6).prop_map(|e| Node::Map(once(e))),
+            prop::collection::vec((user_key(), inner), 0..6)
+                .prop_map(|e| Node::Map(without_repeats(e))),
         ]
     })
 }
 
-fn dress() -> impl Strategy<Value = Dress> {
+fn formatting() -> impl Strategy<Value = Formatting> {
     let space = proptest::sample::select(vec!["", " ", "\n", "\t\r\n  "]);
-    (space, any::<bool>()).prop_map(|(space, escape_all)| Dress { space, escape_all })
+    (space, any::<bool>()).prop_map(|(space, escape_all)| Formatting { space, escape_all })
 }
 
 proptest! {
@@ -176,8 +177,8 @@ proptest! {
     }
 
     #[test]
-    fn white_space_and_escapes_do_not_change_the_value(node in node(), dress in dress()) {
-        let value = Json::parse(&node.text(dress)).unwrap();
+    fn white_space_and_escapes_do_not_change_the_value(node in node(), formatting in formatting()) {
+        let value = Json::parse(&node.text(formatting)).unwrap();
         prop_assert_eq!(&value, &Json::parse(&node.text(COMPACT)).unwrap());
         prop_assert_eq!(value.to_string(), node.text(COMPACT));
     }
@@ -186,7 +187,8 @@ proptest! {
     fn reader_accepts_the_same_texts_as_serde_json(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
         let ours = Json::parse(&text);
         match serde_json::from_str::<serde_json::Value>(&text) {
-            // Compare as serde_json values, because it reads `-0` and large integers as floats.
+            // Compare as serde_json values, because serde_json reads `-0` and large integers as
+            // floats.
             Ok(value) => prop_assert_eq!(serde_json::Value::from(ours.unwrap()), value),
             // Only Retain's reader accepts numbers that are too large for a float.
             Err(error) if error.to_string().contains("number out of range") => {}
@@ -242,15 +244,15 @@ proptest! {
         let mut model: Vec<(String, i64)> = Vec::new();
         for (key, op, value) in ops {
             let key = format!("k{key}");
-            let place = model.iter().position(|(known, _)| *known == key);
-            match (op, place) {
-                (0, Some(place)) => {
-                    let (_, old) = model.remove(place);
+            let index = model.iter().position(|(name, _)| *name == key);
+            match (op, index) {
+                (0, Some(index)) => {
+                    let (_, old) = model.remove(index);
                     prop_assert_eq!(map.remove(&key), Some(old.into()));
                 }
                 (0, None) => prop_assert_eq!(map.remove(&key), None),
-                (_, Some(place)) => {
-                    let old = std::mem::replace(&mut model[place].1, value);
+                (_, Some(index)) => {
+                    let old = std::mem::replace(&mut model[index].1, value);
                     prop_assert_eq!(map.insert(key, value), Some(old.into()));
                 }
                 (_, None) => {
@@ -260,15 +262,15 @@ proptest! {
             }
         }
         prop_assert_eq!(map.len(), model.len());
-        for ((key, value), (known, expected)) in map.iter().zip(&model) {
-            prop_assert_eq!(key, known.as_str());
+        for ((key, value), (name, expected)) in map.iter().zip(&model) {
+            prop_assert_eq!(key, name.as_str());
             prop_assert_eq!(value.as_i64(), Some(*expected));
-            prop_assert_eq!(map.get(known), Some(value));
+            prop_assert_eq!(map.get(name), Some(value));
         }
     }
 }
 
-/// A random value of a field, with the keys of its objects spelled at random.
+/// A random value of a field. Each key of its objects has a random spelling.
 fn value_of(kind: &Kind, python: &str) -> BoxedStrategy<Node> {
     let list = |item: BoxedStrategy<Node>| prop::collection::vec(item, 0..3);
     match kind {
@@ -294,7 +296,7 @@ fn value_of(kind: &Kind, python: &str) -> BoxedStrategy<Node> {
 
 fn user_map(item: impl Strategy<Value = Node> + 'static) -> impl Strategy<Value = Node> {
     let entries = prop::collection::vec((user_key(), item), 0..4);
-    entries.prop_map(|entries| Node::Map(once(entries)))
+    entries.prop_map(|entries| Node::Map(without_repeats(entries)))
 }
 
 /// Base64 of either alphabet, with padding or without.
@@ -329,9 +331,9 @@ fn scalar(python: &str) -> BoxedStrategy<Node> {
 }
 
 fn object_of(model: &str) -> BoxedStrategy<Node> {
-    let known = models::fields(model);
+    let declared = models::fields(model);
     let mut fields: Vec<BoxedStrategy<Option<(String, Node)>>> = Vec::new();
-    for field in known {
+    for field in declared {
         let names = [field.camel.clone(), field.snake.clone()];
         let value = prop_oneof![
             9 => value_of(&field.kind, &field.python),
@@ -339,7 +341,7 @@ fn object_of(model: &str) -> BoxedStrategy<Node> {
         ];
         let spelled = (proptest::sample::select(names.to_vec()), value);
         // Set more fields of small objects, so that deeply nested objects occur.
-        let chance = (2.0 / known.len() as f64).clamp(0.12, 0.6);
+        let chance = (2.0 / declared.len() as f64).clamp(0.12, 0.6);
         fields.push(prop::option::weighted(chance, spelled).boxed());
     }
     let unknown = prop::option::weighted(0.2, (unknown_key(model), node()));
@@ -347,24 +349,26 @@ fn object_of(model: &str) -> BoxedStrategy<Node> {
     fields
         .prop_map(|fields| fields.into_iter().flatten().collect::<Vec<_>>())
         .prop_shuffle()
-        .prop_map(|entries| Node::Map(once(entries)))
+        .prop_map(|entries| Node::Map(without_repeats(entries)))
         .boxed()
 }
 
 /// A key that is not a field of `model`.
 fn unknown_key(model: &str) -> BoxedStrategy<String> {
-    let known = models::fields(model);
+    let declared = models::fields(model);
     let is_unknown = move |key: &String| {
-        let mut names = known.iter().flat_map(|field| [&field.camel, &field.snake]);
+        let mut names = declared
+            .iter()
+            .flat_map(|field| [&field.camel, &field.snake]);
         !names.any(|name| name == key)
     };
     user_key().prop_filter("unknown", is_unknown).boxed()
 }
 
-/// The value that must be written in `form` after reading `node`, derived from the list of models
-/// alone.
+/// Returns the value that the writer must write in `form` after reading `node`. Derived only from
+/// the list of models.
 fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> Json {
-    let free = || Json::parse(&node.text(COMPACT)).unwrap();
+    let unchanged = || Json::parse(&node.text(COMPACT)).unwrap();
     match (kind, node) {
         (Kind::Model(model), Node::Map(entries)) => {
             let mut map = JsonMap::new();
@@ -377,8 +381,8 @@ fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> 
                     None => drop(map.insert(key, expected(value, &Kind::Any, form, None))),
                     Some(_) if matches!(value, Node::Null) => {}
                     Some(field) => {
-                        let of_struct = is_typed.then_some(field);
-                        let value = expected(value, &field.kind, form, of_struct);
+                        let in_struct = is_typed.then_some(field);
+                        let value = expected(value, &field.kind, form, in_struct);
                         map.insert(field.name(form), value);
                     }
                 }
@@ -402,7 +406,7 @@ fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> 
         }
         (Kind::Set, Node::List(_)) => {
             let mut ids: Vec<Json> = Vec::new();
-            for id in free().as_array().unwrap() {
+            for id in unchanged().as_array().unwrap() {
                 if !ids.contains(id) {
                     ids.push(id.clone());
                 }
@@ -414,7 +418,7 @@ fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> 
         {
             text.parse::<f64>().unwrap().into()
         }
-        _ => free(),
+        _ => unchanged(),
     }
 }
 
@@ -463,8 +467,8 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn random_events_are_written_as_adks_models_define(node in object_of("Event"), dress in dress()) {
-        let event = Event::from_json(&node.text(dress)).unwrap();
+    fn random_events_are_written_as_adks_models_define(node in object_of("Event"), formatting in formatting()) {
+        let event = Event::from_json(&node.text(formatting)).unwrap();
         for (form, written) in [
             (Form::Camel, event.to_json().unwrap()),
             (Form::Snake, event.to_snake_json().unwrap()),
@@ -516,7 +520,7 @@ enum Change {
     Set(Index, u8),
     Remove(Index, u8),
     Insert(Index, &'static str),
-    /// Copies some bytes to another place.
+    /// Copies some bytes to another offset.
     Copy(Index, u8, Index),
     Cut(Index),
 }
@@ -591,10 +595,10 @@ fn apply(change: &Change, bytes: &mut Vec<u8>) {
 }
 
 /// The offsets in a text where a field could start: after `{` and `,`.
-fn field_places(text: &str) -> Vec<usize> {
-    let places = text.char_indices();
-    let places = places.filter(|(_, letter)| matches!(letter, '{' | ','));
-    places.map(|(at, _)| at + 1).collect()
+fn field_offsets(text: &str) -> Vec<usize> {
+    let separators = text.char_indices();
+    let separators = separators.filter(|(_, letter)| matches!(letter, '{' | ','));
+    separators.map(|(at, _)| at + 1).collect()
 }
 
 proptest! {
@@ -617,18 +621,18 @@ proptest! {
         let _ = Json::parse(&text);
     }
 
-    /// The corruption above mostly makes an event unreadable. An event with a stray field is mostly
-    /// readable.
+    /// Most events of the test above are unreadable after the corruption. Most events with an
+    /// inserted field stay readable.
     #[test]
     fn event_with_an_inserted_field_is_rejected_or_keeps_it(
         recording in any::<Index>(),
-        place in any::<Index>(),
+        offset in any::<Index>(),
         name in 0..4usize,
         field in any::<Index>(),
         value in node(),
     ) {
         let text = recording.get(&RECORDED);
-        let at = *place.get(&field_places(text));
+        let at = *offset.get(&field_offsets(text));
         let all: Vec<&Field> = ["Event", "Part", "AuthCredential", "GroundingChunkWeb"]
             .iter()
             .flat_map(|model| models::fields(model))
@@ -648,12 +652,13 @@ proptest! {
     }
 }
 
-/// Tries every offset of every recording, and counts how many events could be read.
+/// Inserts a field at every offset of every recording where a field could start, and counts the
+/// events that stay readable.
 #[test]
 fn unknown_field_is_kept_in_every_object() {
     let mut read = 0;
     for text in RECORDED.iter() {
-        for at in field_places(text) {
+        for at in field_offsets(text) {
             let (before, after) = text.split_at(at);
             let text = format!("{before}\"newField\":1.50,{after}");
             if let Ok(event) = Event::from_json(&text) {
@@ -664,5 +669,5 @@ fn unknown_field_is_kept_in_every_object() {
             }
         }
     }
-    assert!(read > 5000, "only {read}");
+    assert!(read > 5000, "only {read} events");
 }

@@ -14,7 +14,8 @@ pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) camel: String,
     pub(crate) snake: String,
-    /// What ADK wrote after reading a form back, where it differs.
+    /// What ADK wrote after it read one of the two texts, if that differs from the recording; by
+    /// direction, e.g. `camel_from_snake`.
     pub(crate) again: HashMap<String, String>,
 }
 

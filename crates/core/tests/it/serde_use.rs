@@ -1,4 +1,5 @@
-//! Events through serde: the same text as from their own reader and writer, at any nesting.
+//! Events through serde: serde reads and writes the same text as the reader and writer of `Event`,
+//! at any nesting.
 
 use retain_core::{Content, Event, Json, JsonMap, Part};
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ fn serde_json_values_agree_for_numbers_that_they_can_represent() {
         let back: Event = serde_json::from_value(value.clone()).unwrap();
         let by_text = Event::from_json(&value.to_string()).unwrap();
         assert_eq!(back, by_text, "{}", recording.name);
-        // Integers above 64 bits are the only thing in the recordings that a `Value` rounds.
+        // Of all values in the recordings, a `Value` rounds only integers above 64 bits.
         if !recording.camel.contains("123456789012345678901234567890") {
             assert_eq!(back, event, "{}", recording.name);
         }
@@ -153,7 +154,7 @@ fn flattened_maps_are_written_exactly() {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct BesideFlattened {
+struct EventAndFlattened {
     event: Event,
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
@@ -165,7 +166,7 @@ fn event_next_to_flattened_fields_round_trips() {
         r#"{{"event":{},"other":{{"a":1}}}}"#,
         models::full_event(Form::Camel)
     );
-    let read: BesideFlattened = serde_json::from_str(&text).unwrap();
+    let read: EventAndFlattened = serde_json::from_str(&text).unwrap();
     assert_eq!(read.rest["other"]["a"], 1);
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
 }
@@ -173,23 +174,26 @@ fn event_next_to_flattened_fields_round_trips() {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 enum Tagged {
-    Said { event: Box<Event> },
-    Left(Content),
+    WithEvent { event: Box<Event> },
+    WithContent(Content),
 }
 
-/// Tagged and untagged enums go through the same buffer as flattened fields.
+/// serde copies tagged and untagged enums into the same buffer as flattened fields.
 #[test]
 fn event_in_a_tagged_enum_can_be_written_but_not_read() {
     let event = Event::user_text("x");
-    let text = serde_json::to_string(&Tagged::Said {
+    let text = serde_json::to_string(&Tagged::WithEvent {
         event: Box::new(event.clone()),
     });
-    let expected = format!(r#"{{"type":"Said","event":{}}}"#, event.to_json().unwrap());
+    let expected = format!(
+        r#"{{"type":"WithEvent","event":{}}}"#,
+        event.to_json().unwrap()
+    );
     assert_eq!(text.unwrap(), expected);
     assert!(serde_json::from_str::<Tagged>(&expected).is_err());
-    let left = serde_json::to_string(&Tagged::Left(Content::user("x"))).unwrap();
+    let text = serde_json::to_string(&Tagged::WithContent(Content::user("x"))).unwrap();
     assert_eq!(
-        left,
-        r#"{"type":"Left","parts":[{"text":"x"}],"role":"user"}"#
+        text,
+        r#"{"type":"WithContent","parts":[{"text":"x"}],"role":"user"}"#
     );
 }

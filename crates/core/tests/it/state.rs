@@ -10,7 +10,7 @@ use retain_core::{
 
 use crate::chance::cases;
 
-/// Keys with and without prefixes, so few that they repeat.
+/// Keys with and without prefixes, few enough that they repeat.
 fn key() -> impl Strategy<Value = String> {
     let prefix = proptest::sample::select(vec![
         "",
@@ -157,13 +157,13 @@ proptest! {
 enum Step {
     Set(String, Json),
     /// Borrows a value mutably and does not change it.
-    Look(String),
+    Borrow(String),
     /// Adds to a list or map in place; replaces anything else.
-    Change(String, i64),
+    Modify(String, i64),
     /// Replaces a value in place.
     Replace(String, Json),
-    Ask,
-    Take,
+    ReadDelta,
+    TakeDelta,
 }
 
 /// Random steps with so few keys and values that they repeat often.
@@ -171,11 +171,11 @@ fn step() -> impl Strategy<Value = Step> {
     let key = || proptest::sample::select(vec!["a", "b", "app:a"]).prop_map(str::to_owned);
     prop_oneof![
         3 => (key(), small_value()).prop_map(|(key, value)| Step::Set(key, value)),
-        2 => key().prop_map(Step::Look),
-        3 => (key(), 0i64..2).prop_map(|(key, value)| Step::Change(key, value)),
+        2 => key().prop_map(Step::Borrow),
+        3 => (key(), 0i64..2).prop_map(|(key, value)| Step::Modify(key, value)),
         3 => (key(), small_value()).prop_map(|(key, value)| Step::Replace(key, value)),
-        1 => Just(Step::Ask),
-        1 => Just(Step::Take),
+        1 => Just(Step::ReadDelta),
+        1 => Just(Step::TakeDelta),
     ]
 }
 
@@ -197,27 +197,28 @@ fn change_in_place(value: &mut Json, by: i64) {
     }
 }
 
-/// A reference model of `TrackedState` that copies all values at each read of the delta, and treats
+/// A simple model of `TrackedState`. It copies all values whenever the delta is read, and treats
 /// every value that differs at the next read as written.
 #[derive(Default)]
-struct Naive {
-    now: BTreeMap<String, Json>,
-    remembered: BTreeMap<String, Json>,
+struct ReferenceState {
+    values: BTreeMap<String, Json>,
+    /// The values to compare with: those at the last read of the delta, and those set since.
+    compared: BTreeMap<String, Json>,
     delta: BTreeMap<String, Json>,
 }
 
-impl Naive {
-    fn settle(&mut self) {
-        for (key, value) in &self.now {
-            if self.remembered.get(key) != Some(value) {
+impl ReferenceState {
+    fn collect_changes(&mut self) {
+        for (key, value) in &self.values {
+            if self.compared.get(key) != Some(value) {
                 self.delta.insert(key.clone(), value.clone());
             }
         }
-        self.remembered = self.now.clone();
+        self.compared = self.values.clone();
     }
 
     fn set(&mut self, key: &str, value: &Json) {
-        for map in [&mut self.now, &mut self.remembered, &mut self.delta] {
+        for map in [&mut self.values, &mut self.compared, &mut self.delta] {
             map.insert(key.to_owned(), value.clone());
         }
     }
@@ -231,62 +232,62 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn tracked_state_equals_the_naive_model(
+    fn tracked_state_equals_the_reference_model(
         committed in prop::collection::vec(("[a-b]", small_value()), 0..3),
         steps in prop::collection::vec(step(), 0..40),
     ) {
         let committed: StateDelta = committed.into_iter().collect();
         let mut state = TrackedState::new(State::from(committed.clone()));
-        let mut naive = Naive { now: sorted(&committed), ..Naive::default() };
-        naive.remembered = naive.now.clone();
+        let mut reference = ReferenceState { values: sorted(&committed), ..ReferenceState::default() };
+        reference.compared = reference.values.clone();
         let text_before = Json::from(committed.clone()).to_string();
-        let mut taken = Vec::new();
+        let mut deltas = Vec::new();
         for step in steps {
             match &step {
                 Step::Set(key, value) => {
-                    let before = naive.now.get(key).cloned();
-                    naive.set(key, value);
+                    let before = reference.values.get(key).cloned();
+                    reference.set(key, value);
                     prop_assert_eq!(state.set(key.clone(), value.clone()), before);
                 }
-                Step::Look(key) => {
-                    prop_assert_eq!(state.get_mut(key).cloned(), naive.now.get(key).cloned());
+                Step::Borrow(key) => {
+                    prop_assert_eq!(state.get_mut(key).cloned(), reference.values.get(key).cloned());
                 }
-                Step::Change(key, by) => {
+                Step::Modify(key, by) => {
                     if let Some(value) = state.get_mut(key) {
                         change_in_place(value, *by);
-                        change_in_place(naive.now.get_mut(key).unwrap(), *by);
+                        change_in_place(reference.values.get_mut(key).unwrap(), *by);
                     }
                 }
                 Step::Replace(key, value) => {
-                    if let Some(place) = state.get_mut(key) {
-                        *place = value.clone();
-                        naive.now.insert(key.clone(), value.clone());
+                    if let Some(current) = state.get_mut(key) {
+                        *current = value.clone();
+                        reference.values.insert(key.clone(), value.clone());
                     }
                 }
-                Step::Ask => {
-                    naive.settle();
-                    prop_assert_eq!(state.has_delta(), !naive.delta.is_empty());
-                    prop_assert_eq!(&sorted(state.delta()), &naive.delta);
+                Step::ReadDelta => {
+                    reference.collect_changes();
+                    prop_assert_eq!(state.has_delta(), !reference.delta.is_empty());
+                    prop_assert_eq!(&sorted(state.delta()), &reference.delta);
                 }
-                Step::Take => {
-                    naive.settle();
-                    let delta = std::mem::take(&mut naive.delta);
-                    taken.push(state.take_delta());
-                    prop_assert_eq!(taken.last().map(sorted), Some(delta));
+                Step::TakeDelta => {
+                    reference.collect_changes();
+                    let delta = std::mem::take(&mut reference.delta);
+                    deltas.push(state.take_delta());
+                    prop_assert_eq!(deltas.last().map(sorted), Some(delta));
                     prop_assert!(!state.has_delta());
                 }
             }
             // A write is visible at once, regardless of pending changes.
-            prop_assert_eq!(&sorted(&state.to_state().to_delta()), &naive.now, "{:?}", step);
+            prop_assert_eq!(&sorted(&state.to_state().to_delta()), &reference.values, "{:?}", step);
         }
-        naive.settle();
+        reference.collect_changes();
         let last = state.take_delta();
-        prop_assert_eq!(&sorted(&last), &naive.delta);
+        prop_assert_eq!(&sorted(&last), &reference.delta);
         // Applying all deltas in order to the committed state gives the current state, and in-place
         // changes did not modify the committed values.
         prop_assert_eq!(Json::from(committed.clone()).to_string(), text_before);
         let mut replayed = State::from(committed);
-        taken.iter().chain([&last]).for_each(|delta| replayed.apply(delta));
-        prop_assert_eq!(&sorted(&replayed.to_delta()), &naive.now);
+        deltas.iter().chain([&last]).for_each(|delta| replayed.apply(delta));
+        prop_assert_eq!(&sorted(&replayed.to_delta()), &reference.values);
     }
 }

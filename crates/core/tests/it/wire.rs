@@ -4,10 +4,11 @@ use retain_core::{Event, Json, JsonError, Session};
 
 use crate::recordings::{self, Recording};
 
-/// Recordings that ADK itself does not round-trip. `again` records its second output, which Retain
-/// writes at once.
+/// Recordings that ADK changes when it reads and writes them again. `again` records that second
+/// output, which Retain writes the first time.
 const ADK_CHANGES_ON_READING: [(&str, &str); 5] = [
-    // ADK respells a Python model object inside a user's map; once read, it is a plain map.
+    // ADK renames the fields of a Python model object inside a user's map. After reading, the
+    // object is a plain map, which ADK does not rename.
     ("021-function-call-args-python-values", "snake_from_camel"),
     ("021-function-call-args-python-values", "camel_from_snake"),
     ("082-output-model-object", "snake_from_camel"),
@@ -47,7 +48,11 @@ fn check(recording: &Recording, both_forms: BothForms) -> usize {
                 true => {
                     exceptions += 1;
                     let again = &recording.again[&direction];
-                    assert_ne!(again, recorded, "{} is not an exception", recording.name);
+                    assert_ne!(
+                        again, recorded,
+                        "{}: the second output does not differ",
+                        recording.name
+                    );
                     again
                 }
                 false => recorded,
@@ -86,7 +91,7 @@ fn events_that_adk_rewrote_are_read_without_loss() {
                 false => (&snake, text),
             };
             assert_eq!(own, text, "{}: {direction}", recording.name);
-            // Auth schemes then have both `type` and `type_`; a round trip keeps both.
+            // The rewritten auth schemes have both `type` and `type_`; a round trip keeps both.
             let [back, _] = event(&snake).unwrap();
             assert_eq!(back, camel, "{}: {direction}", recording.name);
             let [_, back] = event(&camel).unwrap();

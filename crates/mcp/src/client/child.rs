@@ -22,7 +22,7 @@ use tokio::{
     time::{Duration, Instant, timeout, timeout_at},
 };
 
-use super::group::{Group, PATIENCE};
+use super::group::{EXIT_TIMEOUT, ProcessGroup};
 use crate::{
     failure::{Failure, FailureKind},
     server::StdioServer,
@@ -30,42 +30,43 @@ use crate::{
 
 /// Environment variables that a child process inherits, as in ADK.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-/// How long to read remaining output after the process has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long to read the remaining output of a process that has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of bytes of one logged line.
 const LINE_MAX: u64 = 4096;
 
 /// The transport to a child process.
 pub(super) struct ChildProcess {
     io: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
-    group: Group,
+    group: ProcessGroup,
     /// Deadline for reading from a process that has ended.
-    heard_until: Option<Instant>,
+    read_deadline: Option<Instant>,
     sent: SentCalls,
 }
 
 impl ChildProcess {
     pub(super) fn spawn(server: &StdioServer) -> Result<ChildProcess, Failure> {
-        let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
-        let named = &server.command;
-        let spawned = Group::spawn(&mut command(server));
-        let mut group = spawned
-            .map_err(|error| hopeless(format!("cannot start the MCP server {named:?}: {error}")))?;
+        let connect_failed = |what: String| Failure::new(FailureKind::ConnectFailed, what);
+        let program = &server.command;
+        let spawned = ProcessGroup::spawn(&mut command(server));
+        let mut group = spawned.map_err(|error| {
+            connect_failed(format!("cannot start the MCP server {program:?}: {error}"))
+        })?;
         let Some((stdout, stdin, stderr)) = group.pipes() else {
-            return Err(hopeless(format!(
-                "cannot start the MCP server {named:?}: it has no standard input or output"
+            return Err(connect_failed(format!(
+                "cannot start the MCP server {program:?}: it has no standard input or output"
             )));
         };
-        tokio::spawn(log_lines(named.clone(), stderr));
+        tokio::spawn(log_lines(program.clone(), stderr));
         Ok(ChildProcess {
             io: AsyncRwTransport::new_client(stdout, stdin),
             group,
-            heard_until: None,
+            read_deadline: None,
             sent: SentCalls::default(),
         })
     }
 
-    /// Returns the set of sent calls.
+    /// Returns the calls that may have reached the server. Clones share their contents.
     pub(super) fn sent(&self) -> SentCalls {
         self.sent.clone()
     }
@@ -119,7 +120,7 @@ impl Transport<RoleClient> for ChildProcess {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Only calls need to be tracked.
+        // Track only tool calls: other requests may be retried even if they were delivered.
         let id = match &message {
             JsonRpcMessage::Request(request) => match &request.request {
                 ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
@@ -137,31 +138,31 @@ impl Transport<RoleClient> for ChildProcess {
             let done = sending.await;
             if done.is_err() {
                 // The server did not receive the whole line.
-                sent.take(&id);
+                sent.remove(&id);
             }
             done
         }
     }
 
-    /// Stops reading soon after the process has ended: its child processes may keep the output
-    /// open.
+    /// Stops reading soon after the process has ended, because its own child processes might keep
+    /// the output open.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let until = match self.heard_until {
+        let until = match self.read_deadline {
             Some(until) => until,
             None => tokio::select! {
                 biased;
                 message = self.io.receive() => return message,
-                () = self.group.ended() => *self.heard_until.insert(Instant::now() + LAST_WORDS),
+                () = self.group.wait() => *self.read_deadline.insert(Instant::now() + DRAIN_TIMEOUT),
             },
         };
         timeout_at(until, self.io.receive()).await.ok().flatten()
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // Closing its input tells the server to exit. If the server does not read, pending writes
-        // would block the close forever.
-        let closed = timeout(PATIENCE, self.io.close()).await;
-        self.group.end().await;
+        // Closing its input tells the server to exit. The timeout is needed because a server that
+        // does not read would block pending writes forever.
+        let closed = timeout(EXIT_TIMEOUT, self.io.close()).await;
+        self.group.terminate().await;
         closed.unwrap_or(Ok(()))
     }
 }
@@ -181,8 +182,8 @@ impl SentCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Removes a request; returns whether it may have reached the server.
-    pub(super) fn take(&self, id: &RequestId) -> bool {
+    /// Stops tracking a call. Returns whether it may have reached the server.
+    pub(super) fn remove(&self, id: &RequestId) -> bool {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.remove(id)
     }

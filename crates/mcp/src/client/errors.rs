@@ -11,128 +11,134 @@ use crate::{
     server::Secrets,
 };
 
-/// The message if nothing more is known.
+/// The message for a closed connection without a known reason.
 pub(super) const CLOSED: &str = "Connection closed";
-/// Maximum number of characters that an error quotes from an answer that is not a protocol error.
-const TOLD_MAX: usize = 300;
+/// Maximum number of characters of a message that is not part of a protocol error.
+const MESSAGE_MAX: usize = 300;
 
 /// Creates the failure for an invalid answer.
-pub(super) fn no_answer() -> Failure {
+pub(super) fn invalid_answer() -> Failure {
     let message = "the server's answer does not follow the MCP protocol";
-    Failure::new(FailureKind::Unanswered, message)
+    Failure::new(FailureKind::NoValidAnswer, message)
 }
 
 /// Converts the error of a request.
-pub(super) fn of_request(error: &ServiceError, secrets: &Secrets) -> Failure {
+pub(super) fn from_request_error(error: &ServiceError, secrets: &Secrets) -> Failure {
     match error {
         ServiceError::McpError(error) => {
-            Failure::new(FailureKind::Told, secrets.without(&error.message))
+            Failure::new(FailureKind::ProtocolError, secrets.redact(&error.message))
         }
-        ServiceError::TransportSend(error) => of_transport(error, secrets),
-        ServiceError::TransportClosed => Failure::new(FailureKind::Broken, CLOSED),
-        ServiceError::UnexpectedResponse => no_answer(),
+        ServiceError::TransportSend(error) => from_transport_error(error, secrets),
+        ServiceError::TransportClosed => Failure::new(FailureKind::Disconnected, CLOSED),
+        ServiceError::UnexpectedResponse => invalid_answer(),
         error => {
-            let said = secrets.without(&error.to_string());
-            Failure::new(FailureKind::Unanswered, shortened(&said))
+            let message = secrets.redact(&error.to_string());
+            Failure::new(FailureKind::NoValidAnswer, truncate(&message))
         }
     }
 }
 
 /// Converts the error of session initialization.
-pub(super) fn of_start(error: &ClientInitializeError, secrets: &Secrets) -> Failure {
+pub(super) fn from_initialize_error(error: &ClientInitializeError, secrets: &Secrets) -> Failure {
     match error {
         ClientInitializeError::TransportError { error, .. } => {
-            let failure = of_transport(error, secrets);
+            let failure = from_transport_error(error, secrets);
             match failure.kind {
-                FailureKind::Unanswered => Failure::new(FailureKind::Hopeless, failure.to_string()),
+                FailureKind::NoValidAnswer => {
+                    Failure::new(FailureKind::ConnectFailed, failure.to_string())
+                }
                 _ => failure,
             }
         }
         ClientInitializeError::ConnectionClosed(_) => {
             let message = "the server exited before it was ready";
-            Failure::new(FailureKind::Unseen, message)
+            Failure::new(FailureKind::NotDelivered, message)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            Failure::new(FailureKind::Hopeless, secrets.without(&error.message))
+            Failure::new(FailureKind::ConnectFailed, secrets.redact(&error.message))
         }
         error => {
-            let said = secrets.without(&error.to_string());
-            Failure::new(FailureKind::Hopeless, shortened(&said))
+            let message = secrets.redact(&error.to_string());
+            Failure::new(FailureKind::ConnectFailed, truncate(&message))
         }
     }
 }
 
 /// Converts an error of sending a message or of receiving its answer.
-fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
+fn from_transport_error(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     let cause = error
         .error
         .downcast_ref::<StreamableHttpError<reqwest::Error>>();
     let Some(cause) = cause else {
-        // The child process received at most half a line, which is not a message.
-        return Failure::new(FailureKind::Unseen, CLOSED);
+        // The child process received at most a part of the line, so it cannot have executed the
+        // request.
+        return Failure::new(FailureKind::NotDelivered, CLOSED);
     };
     let (kind, message) = match cause {
         StreamableHttpError::Client(error) if error.is_connect() => {
-            (FailureKind::Unseen, "cannot reach the server".into())
+            (FailureKind::NotDelivered, "cannot reach the server".into())
         }
-        StreamableHttpError::Client(error) if error.is_builder() => {
-            (FailureKind::Hopeless, "the server's URL is invalid".into())
-        }
-        StreamableHttpError::Client(error) if error.is_timeout() => {
-            (FailureKind::Broken, "the server sent no answer".into())
-        }
+        StreamableHttpError::Client(error) if error.is_builder() => (
+            FailureKind::ConnectFailed,
+            "the server's URL is invalid".into(),
+        ),
+        StreamableHttpError::Client(error) if error.is_timeout() => (
+            FailureKind::Disconnected,
+            "the server sent no answer".into(),
+        ),
         // The library's message contains the URL, which may contain a secret.
-        StreamableHttpError::Client(_) => (FailureKind::Broken, CLOSED.into()),
+        StreamableHttpError::Client(_) => (FailureKind::Disconnected, CLOSED.into()),
         StreamableHttpError::SessionExpired => (
-            FailureKind::Unseen,
+            FailureKind::NotDelivered,
             "the server no longer knows the session".into(),
         ),
         StreamableHttpError::AuthRequired(_) => (
-            FailureKind::Unanswered,
-            "the server requires authorization (HTTP 401); set its header".into(),
+            FailureKind::NoValidAnswer,
+            "the server requires authorization (HTTP 401); set the header `Authorization`".into(),
         ),
         StreamableHttpError::InsufficientScope(_) => (
-            FailureKind::Unanswered,
+            FailureKind::NoValidAnswer,
             "the server refused the request (HTTP 403)".into(),
         ),
         StreamableHttpError::HttpStatus(error) => (
-            FailureKind::Unanswered,
+            FailureKind::NoValidAnswer,
             format!("the server answered HTTP {}", error.status),
         ),
-        StreamableHttpError::UnexpectedServerResponse(said) => {
-            (FailureKind::Unanswered, unexpected(&secrets.without(said)))
-        }
+        StreamableHttpError::UnexpectedServerResponse(message) => (
+            FailureKind::NoValidAnswer,
+            format_http_error(&secrets.redact(message)),
+        ),
         StreamableHttpError::UnexpectedContentType(_)
         | StreamableHttpError::ReservedHeaderConflict(_)
         | StreamableHttpError::Deserialize(_) => {
-            let said = secrets.without(&cause.to_string());
-            (FailureKind::Unanswered, shortened(&said))
+            let message = secrets.redact(&cause.to_string());
+            (FailureKind::NoValidAnswer, truncate(&message))
         }
         _ => {
-            let said = secrets.without(&cause.to_string());
-            (FailureKind::Broken, shortened(&said))
+            let message = secrets.redact(&cause.to_string());
+            (FailureKind::Disconnected, truncate(&message))
         }
     };
     Failure::new(kind, message)
 }
 
 /// Formats an unsuccessful HTTP response.
-fn unexpected(said: &str) -> String {
-    let said = shortened(said);
-    let is_elsewhere = ["HTTP 404", "HTTP 405"]
+fn format_http_error(message: &str) -> String {
+    let message = truncate(message);
+    let may_be_other_transport = ["HTTP 404", "HTTP 405"]
         .iter()
-        .any(|status| said.starts_with(status));
-    match is_elsewhere {
+        .any(|status| message.starts_with(status));
+    match may_be_other_transport {
         true => format!(
-            "{said}; check that the URL is an MCP server with streamable HTTP, because the \
+            "{message}; check that the URL is an MCP server with streamable HTTP, because the \
              older HTTP+SSE is unsupported"
         ),
-        false => said,
+        false => message,
     }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(TOLD_MAX) {
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -144,14 +150,14 @@ mod tests {
 
     #[test]
     fn long_message_is_truncated_between_characters() {
-        assert_eq!(shortened("kurz"), "kurz");
-        let long = shortened(&"ü".repeat(TOLD_MAX + 1));
-        assert_eq!(long, format!("{}…", "ü".repeat(TOLD_MAX)));
+        assert_eq!(truncate("kurz"), "kurz");
+        let long = truncate(&"ü".repeat(MESSAGE_MAX + 1));
+        assert_eq!(long, format!("{}…", "ü".repeat(MESSAGE_MAX)));
     }
 
     #[test]
     fn http_405_error_names_the_older_transport() {
-        assert!(unexpected("HTTP 405 Method Not Allowed: no").contains("HTTP+SSE"));
-        assert!(!unexpected("HTTP 400 Bad Request: no").contains("HTTP+SSE"));
+        assert!(format_http_error("HTTP 405 Method Not Allowed: no").contains("HTTP+SSE"));
+        assert!(!format_http_error("HTTP 400 Bad Request: no").contains("HTTP+SSE"));
     }
 }

@@ -1,7 +1,7 @@
-//! Process groups of servers. A child process and all processes that it started end together.
+//! Process groups of servers: a child process and all processes that it started, which end
+//! together.
 //!
-//! All live groups are recorded in one place, so that a program that exits immediately can end them
-//! all.
+//! A static list contains all live groups, so that a program that exits immediately can kill them.
 
 use std::{
     io,
@@ -14,8 +14,8 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-/// How long a child process may take to exit by itself, and again after SIGTERM.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a child process to exit by itself, and again after SIGTERM.
+pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The live groups.
 static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -27,7 +27,7 @@ fn live() -> MutexGuard<'static, Vec<Pid>> {
 /// Exits the program immediately with this code and kills all server child processes with
 /// everything they started. Use it if the program cannot wait until toolsets are closed.
 pub fn exit_at_once(code: i32) -> ! {
-    // Held until exit, so that no new server starts.
+    // Keep the lock until the program has exited, so that no new server starts.
     let live = live();
     for group in live.iter() {
         let _ = kill_process_group(*group, Signal::KILL);
@@ -36,21 +36,21 @@ pub fn exit_at_once(code: i32) -> ! {
 }
 
 /// A child process and all processes that it started.
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     child: Child,
     /// `None` after the process has ended.
     id: Option<Pid>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts the process as the leader of its own group.
-    pub(super) fn spawn(command: &mut Command) -> io::Result<Group> {
+    pub(super) fn spawn(command: &mut Command) -> io::Result<ProcessGroup> {
         let mut live = live();
         let child = command.process_group(0).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.and_then(Pid::from_raw);
         live.extend(id);
-        Ok(Group { child, id })
+        Ok(ProcessGroup { child, id })
     }
 
     /// Takes the standard output, input and error of the process. Returns `None` on later calls.
@@ -61,20 +61,20 @@ impl Group {
     }
 
     /// Waits until the process has ended, then kills the rest of its group.
-    pub(super) async fn ended(&mut self) {
+    pub(super) async fn wait(&mut self) {
         let _ = self.child.wait().await;
-        self.over();
+        self.kill_rest();
     }
 
     /// Waits for the process to exit, then sends SIGTERM and finally SIGKILL.
-    pub(super) async fn end(&mut self) {
-        if timeout(PATIENCE, self.ended()).await.is_ok() {
+    pub(super) async fn terminate(&mut self) {
+        if timeout(EXIT_TIMEOUT, self.wait()).await.is_ok() {
             return;
         }
         self.signal(Signal::TERM);
-        if timeout(PATIENCE, self.ended()).await.is_err() {
+        if timeout(EXIT_TIMEOUT, self.wait()).await.is_err() {
             self.signal(Signal::KILL);
-            self.ended().await;
+            self.wait().await;
         }
     }
 
@@ -85,7 +85,8 @@ impl Group {
         }
     }
 
-    fn over(&mut self) {
+    /// Kills the processes that are left and removes the group from the list.
+    fn kill_rest(&mut self) {
         self.signal(Signal::KILL);
         if let Some(id) = self.id.take() {
             live().retain(|it| *it != id);
@@ -93,8 +94,8 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.over();
+        self.kill_rest();
     }
 }

@@ -21,16 +21,17 @@ use crate::{
     server::HttpServer,
 };
 
-/// Headers that the protocol sets itself.
+/// Headers that the MCP library sets itself.
 const RESERVED: [&str; 4] = [
     "accept",
     "mcp-session-id",
     "mcp-protocol-version",
     "last-event-id",
 ];
-/// Number of retries for a broken stream, and the first delay between them.
-const STREAM_RETRIES: usize = 3;
-const STREAM_PAUSE: Duration = Duration::from_millis(200);
+/// Maximum number of reconnects of a broken stream.
+const RECONNECTS_MAX: usize = 3;
+/// The delay before the first reconnect.
+const RECONNECT_DELAY: Duration = Duration::from_millis(200);
 const REDIRECTS_MAX: usize = 10;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -40,19 +41,20 @@ type PostOutcome = Result<StreamableHttpPostResponse, StreamableHttpError<reqwes
 pub(super) fn transport(
     server: &HttpServer,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, Failure> {
-    let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
-    let headers = headers(&server.headers).map_err(hopeless)?;
+    let connect_failed = |what: String| Failure::new(FailureKind::ConnectFailed, what);
+    let headers = headers(&server.headers).map_err(connect_failed)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(server.url.as_str())
         .custom_headers(headers)
         .session_recovery_timeout(server.timeout);
     let mut retries = ExponentialBackoff::default();
-    retries.max_times = Some(STREAM_RETRIES);
-    retries.base_duration = STREAM_PAUSE;
+    retries.max_times = Some(RECONNECTS_MAX);
+    retries.base_duration = RECONNECT_DELAY;
     config.retry_config = Arc::new(retries);
-    let client = client(server).map_err(|_| hopeless("cannot create an HTTP client".to_owned()))?;
+    let client =
+        client(server).map_err(|_| connect_failed("cannot create an HTTP client".to_owned()))?;
     let client = HttpClient {
         client,
-        terminates: server.terminates_on_close,
+        terminates_on_close: server.terminates_on_close,
     };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
@@ -83,16 +85,17 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
 }
 
 fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
-    // Only the first call in a process takes effect; all crates of Retain install this provider.
+    // Only the first call in a process takes effect. All crates of Retain install the same
+    // provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(server.timeout)
         .read_timeout(server.call_timeout)
-        // Do not reuse connections: a request could wait for one whose response was not read to the
-        // end.
+        // Do not reuse connections: a request could wait for a connection whose last response was
+        // not read to the end.
         .pool_max_idle_per_host(0)
-        .redirect(Policy::custom(|attempt| match is_safe(&attempt) {
+        .redirect(Policy::custom(|attempt| match is_safe_redirect(&attempt) {
             true => attempt.follow(),
             false => attempt.stop(),
         }))
@@ -101,7 +104,7 @@ fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
 
 /// Whether a redirect stays on the same server and keeps method and body. Headers may be secrets,
 /// which must not be sent to other servers.
-fn is_safe(attempt: &Attempt<'_>) -> bool {
+fn is_safe_redirect(attempt: &Attempt<'_>) -> bool {
     let previous = attempt.previous();
     let is_same = previous
         .first()
@@ -113,7 +116,7 @@ fn is_safe(attempt: &Attempt<'_>) -> bool {
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
-    terminates: bool,
+    terminates_on_close: bool,
 }
 
 impl StreamableHttpClient for HttpClient {
@@ -131,7 +134,7 @@ impl StreamableHttpClient for HttpClient {
         let posted = self
             .client
             .post_message(uri, message, session_id, auth_header, headers);
-        as_expired(posted.await.map_err(without_url), has_session)
+        detect_expired_session(posted.await.map_err(without_url), has_session)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -152,7 +155,7 @@ impl StreamableHttpClient for HttpClient {
             headers,
             size_max,
         );
-        as_expired(posted.await.map_err(without_url), has_session)
+        detect_expired_session(posted.await.map_err(without_url), has_session)
     }
 
     async fn delete_session(
@@ -162,7 +165,7 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<(), StreamableHttpError<reqwest::Error>> {
-        match self.terminates {
+        match self.terminates_on_close {
             true => {
                 let deleted = self
                     .client
@@ -216,13 +219,14 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
     }
 }
 
-/// Detects an expired session. The protocol requires HTTP 404 for it, but servers based on the
-/// TypeScript SDK's examples answer 400 with their own error, before executing the request.
-fn as_expired(posted: PostOutcome, has_session: bool) -> PostOutcome {
+/// Converts the answer of a server that no longer knows the session to an error. The protocol
+/// requires HTTP 404 for it, but servers based on the TypeScript SDK's examples answer 400 with
+/// their own error, before executing the request.
+fn detect_expired_session(posted: PostOutcome, has_session: bool) -> PostOutcome {
     let is_expired = match &posted {
-        Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(told), _)) => {
-            let message = told.error.message.to_ascii_lowercase();
-            told.error.code == ErrorCode(-32000) && message.contains("no valid session id")
+        Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(answer), _)) => {
+            let message = answer.error.message.to_ascii_lowercase();
+            answer.error.code == ErrorCode(-32000) && message.contains("no valid session id")
         }
         _ => false,
     };

@@ -35,8 +35,8 @@ use child::{ChildProcess, SentCalls};
 pub use group::exit_at_once;
 pub(crate) use http::check_headers;
 
-/// Timeout for closing a session; longer than a child process has to exit.
-const GOODBYE: Duration = Duration::from_secs(10);
+/// Timeout for closing a session. It is longer than the time that a child process gets to exit.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A tool as the server describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,7 @@ pub(crate) struct ServerTool {
     pub(crate) description: String,
     pub(crate) input_schema: Json,
     pub(crate) output_schema: Option<Json>,
-    /// The complete description as received.
+    /// The complete JSON of the tool, as received.
     pub(crate) wire: Json,
 }
 
@@ -87,17 +87,17 @@ impl Session {
         let server = server.clone();
         task.spawn(async move {
             let started = timeout(limit, Session::start(&server)).await;
-            started.map_err(|_| Failure::no_connection_within(limit))?
+            started.map_err(|_| Failure::connect_timed_out(limit))?
         });
         let started = task.join_next().await;
         started.and_then(Result::ok).unwrap_or_else(|| {
-            let message = "cannot open the session";
-            Err(Failure::new(FailureKind::Hopeless, message))
+            let message = "cannot open the session: its task was cancelled or panicked";
+            Err(Failure::new(FailureKind::ConnectFailed, message))
         })
     }
 
     async fn start(server: &McpServer) -> Result<Session, Failure> {
-        let (mut sent, secrets) = (None, Secrets::of(server));
+        let (mut sent, secrets) = (None, Secrets::from_server(server));
         let started = match server {
             McpServer::Stdio(server) => {
                 let child = ChildProcess::spawn(server)?;
@@ -108,7 +108,7 @@ impl Session {
                 serve_client(client_config(), http::transport(server)?).await
             }
         };
-        let running = started.map_err(|error| errors::of_start(&error, &secrets))?;
+        let running = started.map_err(|error| errors::from_initialize_error(&error, &secrets))?;
         Ok(Session {
             peer: running.peer().clone(),
             running: Mutex::new(Some(running)),
@@ -125,7 +125,7 @@ impl Session {
     /// Lists all tools of the server, in its order.
     pub(crate) async fn tools(&self, limit: Duration) -> Result<Vec<ServerTool>, Failure> {
         let tools = self
-            .within("tools/list", limit, self.peer.list_all_tools())
+            .request("tools/list", limit, self.peer.list_all_tools())
             .await?;
         tools.iter().map(server_tool).collect()
     }
@@ -133,7 +133,7 @@ impl Session {
     /// Lists all resources of the server, in its order.
     pub(crate) async fn resources(&self, limit: Duration) -> Result<Vec<ServerResource>, Failure> {
         let listed = self
-            .within("resources/list", limit, self.peer.list_all_resources())
+            .request("resources/list", limit, self.peer.list_all_resources())
             .await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
             name: it.name,
@@ -148,8 +148,8 @@ impl Session {
         uri: &str,
         limit: Duration,
     ) -> Result<Vec<ResourceBody>, Failure> {
-        let asked = self.peer.read_resource(ReadResourceRequestParams::new(uri));
-        let read = self.within("resources/read", limit, asked).await?;
+        let response = self.peer.read_resource(ReadResourceRequestParams::new(uri));
+        let read = self.request("resources/read", limit, response).await?;
         Ok(read.contents.into_iter().map(body_of).collect())
     }
 
@@ -174,54 +174,56 @@ impl Session {
             .send_cancellable_request(request, PeerRequestOptions::no_options())
             .await
             // The request was not queued yet.
-            .map_err(|_| Failure::new(FailureKind::Unseen, errors::CLOSED))?;
-        let mut waiting = PendingCall {
+            .map_err(|_| Failure::new(FailureKind::NotDelivered, errors::CLOSED))?;
+        let mut pending = PendingCall {
             session: self,
             id: handle.id.clone(),
-            is_over: false,
+            is_completed: false,
         };
         let answer = timeout(limit, handle.await_response()).await;
-        let answer = answer.map_err(|_| Failure::late("tools/call"))?;
-        waiting.is_over = true;
-        let was_seen = waiting.was_seen();
+        let answer = answer.map_err(|_| Failure::call_timed_out("tools/call"))?;
+        pending.is_completed = true;
+        let may_have_arrived = pending.stop_tracking();
         match answer {
             Ok(ServerResult::CallToolResult(result)) => json_of(&result),
-            Ok(_) => Err(errors::no_answer()),
-            Err(ServiceError::TransportClosed) if !was_seen => {
-                Err(Failure::new(FailureKind::Unseen, errors::CLOSED))
+            Ok(_) => Err(errors::invalid_answer()),
+            Err(ServiceError::TransportClosed) if !may_have_arrived => {
+                Err(Failure::new(FailureKind::NotDelivered, errors::CLOSED))
             }
-            Err(error) => Err(errors::of_request(&error, &self.secrets)),
+            Err(error) => Err(errors::from_request_error(&error, &self.secrets)),
         }
     }
 
-    /// Sends an idempotent request, which a healthy server answers quickly.
-    async fn within<T>(
+    /// Sends a request other than a tool call. A working server answers these quickly, so a timeout
+    /// ends the session.
+    async fn request<T>(
         &self,
         method: &str,
         limit: Duration,
-        asked: impl Future<Output = Result<T, ServiceError>>,
+        response: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, Failure> {
-        let answer = timeout(limit, asked).await;
-        let answer = answer.map_err(|_| Failure::hanging(method))?;
-        answer.map_err(|error| errors::of_request(&error, &self.secrets))
+        let answer = timeout(limit, response).await;
+        let answer = answer.map_err(|_| Failure::request_timed_out(method))?;
+        answer.map_err(|error| errors::from_request_error(&error, &self.secrets))
     }
 
     /// Closes the session: ends the child process, or the session on the HTTP server.
     pub(crate) async fn close(&self) {
-        // Take the session out first, so that no other caller waits while it closes.
+        // Take the session out of the mutex first, so that no other caller waits while it closes.
         let running = self.running.lock().await.take();
         if let Some(mut running) = running {
-            // If the server does not react, dropping the connection ends it anyway.
-            let _ = running.close_with_timeout(GOODBYE).await;
+            // If the server does not react in time, dropping the session still ends the child
+            // process or connection.
+            let _ = running.close_with_timeout(CLOSE_TIMEOUT).await;
         }
     }
 }
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Session");
-        shown.field("is_closed", &self.is_closed());
-        shown.finish_non_exhaustive()
+        let mut debug = f.debug_struct("Session");
+        debug.field("is_closed", &self.is_closed());
+        debug.finish_non_exhaustive()
     }
 }
 
@@ -229,35 +231,35 @@ impl std::fmt::Debug for Session {
 struct PendingCall<'s> {
     session: &'s Session,
     id: RequestId,
-    is_over: bool,
+    is_completed: bool,
 }
 
 impl PendingCall<'_> {
-    /// Whether the call may have reached the server. Also stops tracking the call.
-    fn was_seen(&self) -> bool {
+    /// Stops tracking the call. Returns whether it may have reached the server.
+    fn stop_tracking(&self) -> bool {
         let sent = self.session.sent.as_ref();
-        sent.is_none_or(|sent| sent.take(&self.id))
+        sent.is_none_or(|sent| sent.remove(&self.id))
     }
 }
 
 impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_completed {
             return;
         }
-        self.was_seen();
+        self.stop_tracking();
         let reason = "the caller no longer waits for the answer".to_owned();
         let params = CancelledNotificationParam::new(Some(self.id.clone()), Some(reason));
         let cancelled = CancelledNotification::new(params);
-        // One poll queues the notification; waiting until it is sent is not necessary.
-        let told = self.session.peer.send_notification(cancelled.into());
-        let _ = told.now_or_never();
+        // One poll queues the notification. `drop` cannot wait until it is sent.
+        let sending = self.session.peer.send_notification(cancelled.into());
+        let _ = sending.now_or_never();
     }
 }
 
 fn client_config() -> ClientConfig {
-    let itself = Implementation::new("retain", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), itself)
+    let implementation = Implementation::new("retain", env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(ClientCapabilities::default(), implementation)
 }
 
 fn server_tool(tool: &rmcp::model::Tool) -> Result<ServerTool, Failure> {
@@ -285,11 +287,12 @@ fn body_of(contents: ResourceContents) -> ResourceBody {
     }
 }
 
-/// Converts via text, because the library's 32-bit floats keep their value only as text.
+/// Converts through JSON text: converted directly, a 32-bit float of the library would become
+/// another number, for example 0.7 would become 0.699999988.
 fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
     let text = serde_json::to_string(value).ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
-    json.ok_or_else(errors::no_answer)
+    json.ok_or_else(errors::invalid_answer)
 }
 
 #[cfg(test)]
@@ -297,7 +300,7 @@ mod tests {
     use super::*;
     use crate::server::StdioServer;
 
-    /// A server that initializes, lists no tools, and answers no other request.
+    /// A server that initializes, lists no tools, and never answers any other request.
     const SILENT: &str = r#"
 answer() {
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -311,9 +314,10 @@ while read -r line; do
 done
 "#;
 
-    /// A connection lives as long as the program, so data kept per request would accumulate.
+    /// A session may last as long as the program, so data that it keeps per request would
+    /// accumulate.
     #[tokio::test]
-    async fn completed_requests_are_removed_from_the_connection() {
+    async fn session_tracks_no_call_after_it_has_ended() {
         let long = Duration::from_secs(60);
         let server = StdioServer::new("sh")
             .with_args(["-c", SILENT])
@@ -324,11 +328,11 @@ done
         assert_eq!(sent.len(), 0, "after a list");
         let args = JsonMap::new();
         let call = session.call("echo", &args, Duration::from_millis(50));
-        assert_eq!(call.await, Err(Failure::late("tools/call")));
-        assert_eq!(sent.len(), 0, "after a call that took too long");
+        assert_eq!(call.await, Err(Failure::call_timed_out("tools/call")));
+        assert_eq!(sent.len(), 0, "after a call that timed out");
         let call = session.call("echo", &args, long);
         let waits = timeout(Duration::from_millis(50), call).await;
         assert!(waits.is_err());
-        assert_eq!(sent.len(), 0, "after a call whose caller went away");
+        assert_eq!(sent.len(), 0, "after a cancelled call");
     }
 }

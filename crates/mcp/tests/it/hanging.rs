@@ -1,4 +1,5 @@
-//! Misbehaving servers do not block the caller, and none is left running.
+//! Servers that hang, fail to start or have reserved tool names: no run waits forever, and no
+//! process is left running.
 
 use std::{
     path::Path,
@@ -18,17 +19,19 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::support::{LONG, Turn, call, child_process, is_alive, wait_until_ended};
+use crate::support::{AgentRun, LONG, call, child_process, is_alive, wait_until_ended};
 
-/// A script that acts as a server: it initializes and lists one tool.
-const HELLO: &str = r#"
+/// The start of a shell script that acts as a server: it defines `answer` and records its process
+/// id.
+const PRELUDE: &str = r#"
 answer() {
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
   printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"
 }
 echo $$ >>pids
 "#;
-const LISTED: &str = r#"
+/// Lines of a server that initializes and lists one tool.
+const LIST_ONE_TOOL: &str = r#"
 read -r line
 answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
 read -r line
@@ -38,7 +41,7 @@ answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
 
 fn script(folder: &Path, lines: &str) -> StdioServer {
     StdioServer::new("sh")
-        .with_args(["-c", &format!("{HELLO}{lines}")])
+        .with_args(["-c", &format!("{PRELUDE}{lines}")])
         .with_cwd(folder)
         .with_timeout(LONG)
 }
@@ -55,26 +58,26 @@ fn large_arguments() -> String {
 
 #[tokio::test]
 async fn server_process_that_reads_nothing_ends_with_its_toolset() {
-    // Each check waits for the process to exit by itself, so run them concurrently.
+    // Each check waits until the process is killed, so run them concurrently.
     join_all([true, false].map(check_termination)).await;
 }
 
 /// Check that a server that stops reading ends when its toolset is closed or dropped.
-async fn check_termination(is_closed: bool) {
+async fn check_termination(closes: bool) {
     let folder = retain_testkit::scratch::folder();
-    let lines = format!("{LISTED}\nexec sleep 600");
+    let lines = format!("{LIST_ONE_TOOL}\nexec sleep 600");
     let server = script(folder.path(), &lines).with_call_timeout(Duration::from_millis(100));
     let set = Arc::new(McpToolset::new(server));
-    let turn = Turn::calling(&set, "echo", &large_arguments()).await;
+    let run = AgentRun::calling_tool(&set, "echo", &large_arguments()).await;
     let expected = "MCP tool execution failed: Request 'tools/call' timed out";
-    assert_eq!(turn.error(), expected);
+    assert_eq!(run.error(), expected);
     let server = &pids(folder.path())[0];
-    if is_closed {
+    if closes {
         set.close().await;
-        assert!(!is_alive(server), "it is left behind");
+        assert!(!is_alive(server), "the server is still running");
     } else {
-        // Requests hold references to their tools.
-        drop((set, turn));
+        // The recorded requests hold references to the tools, and so to the toolset.
+        drop((set, run));
         wait_until_ended(server).await;
     }
 }
@@ -84,26 +87,26 @@ async fn runs_waiting_for_a_server_that_fails_to_start_share_the_failure() {
     let folder = retain_testkit::scratch::folder();
     let failing = "while [ ! -e go ]; do sleep 0.01; done; exit 1";
     let set = Arc::new(McpToolset::new(script(folder.path(), failing)));
-    let run = || Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done."));
-    // The first run starts the server. The server fails only after the other runs wait for it.
+    let start_run = || AgentRun::with_model(&set, ScriptedModel::new("m").otherwise(|_| "Done."));
+    // Let the server fail only after it was started, when all runs wait for it.
     let release = async {
         while pids(folder.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         std::fs::write(folder.path().join("go"), "").unwrap();
     };
-    let (turns, ()) = tokio::join!(join_all((0..5).map(|_| run())), release);
-    for turn in turns {
-        assert_eq!(turn.tools(), Vec::<String>::new());
+    let (runs, ()) = tokio::join!(join_all((0..5).map(|_| start_run())), release);
+    for run in runs {
+        assert_eq!(run.tools(), Vec::<String>::new());
     }
-    // Two attempts were made, shared by all callers.
+    // All runs shared two attempts: the first one and its retry.
     assert_eq!(pids(folder.path()).len(), 2);
-    // A later caller tries again.
-    run().await;
+    // A later run tries again, twice.
+    start_run().await;
     assert_eq!(pids(folder.path()).len(), 4);
 }
 
-/// The first server of a folder hangs in the method `HANGS`; the next one answers.
+/// The first server in a folder hangs when it receives the method `HANGS`; the next one answers.
 const HANGING: &str = r#"
 hangs=nothing
 if mkdir first 2>/dev/null; then hangs=HANGS; fi
@@ -132,18 +135,18 @@ async fn check_replacement(method: &str) {
     // A message must be on one line.
     let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
     let server = script(folder.path(), &lines).with_timeout(Duration::from_secs(3));
-    let set = Arc::new(McpToolset::new(server).with_mcp_resources());
+    let set = Arc::new(McpToolset::new(server).use_mcp_resources());
     let poem = call("load_mcp_resource", r#"{"resource_names":["poem"]}"#);
     let model = ScriptedModel::new("m").reply(poem);
-    let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
-    assert_eq!(turn.tools(), ["echo", "load_mcp_resource"], "{method}");
-    let contents = &turn.requests[1].contents;
+    let run = AgentRun::with_model(&set, model.otherwise(|_| "Done.")).await;
+    assert_eq!(run.tools(), ["echo", "load_mcp_resource"], "{method}");
+    let contents = &run.requests[1].contents;
     let last = contents.last().map(|it| it.parts().to_vec()).unwrap();
     let read = last.last().and_then(|part| part.text.as_deref());
     assert_eq!(read, Some("Roses are red."), "{method}");
     assert!(
         folder.path().join("hung").exists(),
-        "{method} was asked for"
+        "{method} was not requested"
     );
     let pids = pids(folder.path());
     wait_until_ended(&pids[0]).await;
@@ -153,57 +156,61 @@ async fn check_replacement(method: &str) {
 #[tokio::test]
 async fn tool_whose_prefixed_name_is_reserved_is_left_out() {
     let folder = retain_testkit::scratch::folder();
-    let lines = LISTED.replace("echo", "to_agent").replace(
+    let lines = LIST_ONE_TOOL.replace("echo", "to_agent").replace(
         r#""inputSchema":{"type":"object"}}"#,
         r#""inputSchema":{"type":"object"}},{"name":"echo","inputSchema":{"type":"object"}}"#,
     );
     let server = script(folder.path(), &format!("{lines}\nexec sleep 600"));
     let set = McpToolset::new(server).with_tool_name_prefix("transfer");
     let model = ScriptedModel::new("m").otherwise(|_| "Done.");
-    let turn = Turn::of(&Arc::new(set), model).await;
-    assert_eq!(turn.tools(), ["transfer_echo"]);
+    let run = AgentRun::with_model(&Arc::new(set), model).await;
+    assert_eq!(run.tools(), ["transfer_echo"]);
 }
 
-/// Counts the open spans of runs.
+/// Counts the spans of runs: the open ones and all.
 #[derive(Debug, Clone, Default)]
-struct Open(Arc<AtomicUsize>, Arc<AtomicUsize>);
+struct SpanCounter {
+    open: Arc<AtomicUsize>,
+    all: Arc<AtomicUsize>,
+}
 
-impl<S: Subscriber> Layer<S> for Open {
+impl<S: Subscriber> Layer<S> for SpanCounter {
     fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        self.1.fetch_add(1, Ordering::SeqCst);
+        self.open.fetch_add(1, Ordering::SeqCst);
+        self.all.fetch_add(1, Ordering::SeqCst);
     }
 
     fn on_close(&self, _: Id, _: Context<'_, S>) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Runs on one thread, because the subscriber is set for this thread only.
 #[tokio::test]
-async fn connection_outlives_the_spans_of_the_run_that_opened_it() {
-    let open = Open::default();
-    let of_runs = open
+async fn spans_of_a_run_end_although_its_connection_stays_open() {
+    let spans = SpanCounter::default();
+    let run_spans = spans
         .clone()
         .with_filter(filter_fn(|about| about.target() == SPANS));
-    // Enable the library's own spans and events too: only then does it use the current span.
+    // Enable the spans and events of the MCP library too, because only then does it hold the
+    // current span.
     let everything = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
     let registry = tracing_subscriber::registry()
-        .with(of_runs)
+        .with(run_spans)
         .with(everything);
     retain_testkit::callsites::enable_for_all_threads();
     let _guard = registry.set_default();
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
-    let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    let text = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
     assert_eq!(text.text(), "hello");
-    assert!(open.1.load(Ordering::SeqCst) > 3, "there were spans");
-    let over = async {
-        while open.0.load(Ordering::SeqCst) > 0 {
+    assert!(spans.all.load(Ordering::SeqCst) > 3, "{spans:?}");
+    let ended = async {
+        while spans.open.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let over = tokio::time::timeout(Duration::from_secs(10), over).await;
-    assert!(over.is_ok(), "{open:?} are held");
+    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+    assert!(ended.is_ok(), "spans are still open: {spans:?}");
     set.close().await;
 }

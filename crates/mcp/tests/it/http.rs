@@ -1,5 +1,5 @@
-//! Servers over HTTP: sessions that end, servers that stop and restart, and secrets that are never
-//! revealed.
+//! Servers over HTTP: ended sessions, restarted and unreachable servers, and secrets, which errors
+//! must not contain.
 
 use std::{
     net::SocketAddr,
@@ -24,22 +24,22 @@ use rmcp::transport::streamable_http_server::{
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
-    server::{TestServer, noted, notes},
-    support::{LONG, Turn},
+    server::{TestServer, notes, wait_for_note},
+    support::{AgentRun, LONG},
 };
 
 /// A server with its own runtime, so that dropping it closes all its connections.
-struct Running {
+struct HttpTestServer {
     address: SocketAddr,
     runtime: Option<Runtime>,
 }
 
-impl Running {
-    fn start(address: SocketAddr, app: Router) -> Running {
-        Running::on(std::net::TcpListener::bind(address).unwrap(), app)
+impl HttpTestServer {
+    fn start(address: SocketAddr, app: Router) -> HttpTestServer {
+        HttpTestServer::on(std::net::TcpListener::bind(address).unwrap(), app)
     }
 
-    fn on(listener: std::net::TcpListener, app: Router) -> Running {
+    fn on(listener: std::net::TcpListener, app: Router) -> HttpTestServer {
         let runtime = Runtime::new().unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -47,7 +47,7 @@ impl Running {
         let listener = TcpListener::from_std(listener).unwrap();
         drop(guard);
         runtime.spawn(async move { axum::serve(listener, app).await });
-        Running {
+        HttpTestServer {
             address,
             runtime: Some(runtime),
         }
@@ -58,7 +58,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for HttpTestServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -66,7 +66,7 @@ impl Drop for Running {
     }
 }
 
-const ANYWHERE: SocketAddr =
+const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 fn app(folder: &Path) -> Router {
@@ -93,17 +93,17 @@ async fn session_is_deleted_when_the_toolset_closes() {
         seen.lock().unwrap().push(request.method().to_string());
         next.run(request)
     }));
-    let server = Running::start(ANYWHERE, app);
+    let server = HttpTestServer::start(ANY_PORT, app);
     let set = toolset(server.url());
-    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-    assert_eq!(turn.text(), "hello");
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+    assert_eq!(run.text(), "hello");
     assert!(!methods.lock().unwrap().contains(&"DELETE".to_owned()));
     set.close().await;
     assert!(methods.lock().unwrap().contains(&"DELETE".to_owned()));
     methods.lock().unwrap().clear();
-    let polite = HttpServer::new(server.url()).with_terminate_on_close(false);
-    let set = Arc::new(McpToolset::new(polite));
-    Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    let without_delete = HttpServer::new(server.url()).with_terminate_on_close(false);
+    let set = Arc::new(McpToolset::new(without_delete));
+    AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
     set.close().await;
     assert!(!methods.lock().unwrap().contains(&"DELETE".to_owned()));
 }
@@ -111,25 +111,26 @@ async fn session_is_deleted_when_the_toolset_closes() {
 #[tokio::test]
 async fn toolset_reconnects_to_a_restarted_server() {
     let folder = retain_testkit::scratch::folder();
-    let mut server = Running::start(ANYWHERE, app(folder.path()));
+    let mut server = HttpTestServer::start(ANY_PORT, app(folder.path()));
     let set = toolset(server.url());
     for round in 0..3 {
-        let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-        assert_eq!(turn.text(), "hello", "round {round}");
+        let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+        assert_eq!(run.text(), "hello", "round {round}");
         let address = server.address;
         drop(server);
-        server = restarted(address, app(folder.path())).await;
+        server = restart(address, app(folder.path())).await;
     }
     let calls = notes(folder.path());
     let calls = calls.iter().filter(|note| *note == "call echo").count();
     assert_eq!(calls, 3);
 }
 
-/// Starts the server at an address, which becomes free only after the last connection ends.
-async fn restarted(address: SocketAddr, app: Router) -> Running {
+/// Starts a server at this address as soon as the address is free, which it is only after the last
+/// connection has ended.
+async fn restart(address: SocketAddr, app: Router) -> HttpTestServer {
     loop {
         match std::net::TcpListener::bind(address) {
-            Ok(listener) => return Running::on(listener, app),
+            Ok(listener) => return HttpTestServer::on(listener, app),
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -137,15 +138,15 @@ async fn restarted(address: SocketAddr, app: Router) -> Running {
 
 /// The server rejects unknown sessions with status 400, like the examples of the TypeScript SDK.
 #[tokio::test]
-async fn session_refused_with_400_is_recreated() {
+async fn session_rejected_with_status_400_is_recreated() {
     let folder = retain_testkit::scratch::folder();
-    let forgotten = Arc::new(Mutex::new(false));
-    let forgets = Arc::clone(&forgotten);
+    let rejects_next = Arc::new(Mutex::new(false));
+    let rejects = Arc::clone(&rejects_next);
     let app = app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
         let has_session = request.headers().contains_key("mcp-session-id");
         let is_refused = has_session
             && request.method() == "POST"
-            && std::mem::take(&mut *forgets.lock().unwrap());
+            && std::mem::take(&mut *rejects.lock().unwrap());
         async move {
             match is_refused {
                 false => next.run(request).await,
@@ -153,13 +154,13 @@ async fn session_refused_with_400_is_recreated() {
             }
         }
     }));
-    let server = Running::start(ANYWHERE, app);
+    let server = HttpTestServer::start(ANY_PORT, app);
     let set = toolset(server.url());
-    Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-    *forgotten.lock().unwrap() = true;
-    let turn = Turn::calling(&set, "echo", r#"{"text":"again"}"#).await;
-    assert_eq!(turn.text(), "again");
-    assert!(!*forgotten.lock().unwrap());
+    AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+    *rejects_next.lock().unwrap() = true;
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"again"}"#).await;
+    assert_eq!(run.text(), "again");
+    assert!(!*rejects_next.lock().unwrap());
 }
 
 fn no_session() -> Response {
@@ -171,46 +172,46 @@ fn no_session() -> Response {
 #[tokio::test]
 async fn unreachable_server_fails_calls_and_offers_no_tools() {
     let folder = retain_testkit::scratch::folder();
-    let server = Running::start(ANYWHERE, app(folder.path()));
+    let server = HttpTestServer::start(ANY_PORT, app(folder.path()));
     let address = server.address;
     let url = format!("http://user:canary-1@{address}/mcp?key=canary-2");
-    let secret = HttpServer::new(url).with_header("Authorization", "Bearer canary-3");
-    let set = McpToolset::new(secret.with_timeout(Duration::from_secs(2)));
+    let server_with_secrets = HttpServer::new(url).with_header("Authorization", "Bearer canary-3");
+    let set = McpToolset::new(server_with_secrets.with_timeout(Duration::from_secs(2)));
     let set = Arc::new(set.with_tool_list_cache_ttl(LONG));
-    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-    assert_eq!(turn.text(), "hello");
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+    assert_eq!(run.text(), "hello");
     drop(server);
     while std::net::TcpStream::connect(address).is_ok() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-    let error = turn.error();
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+    let error = run.error();
     let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
     assert!(error.starts_with(lead), "{error}");
     assert!(!error.contains("canary"), "{error}");
     let set = toolset(format!("http://{address}/mcp"));
-    let turn = Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
-    assert_eq!(turn.tools(), Vec::<String>::new());
+    let run = AgentRun::with_model(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
+    assert_eq!(run.tools(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn interrupted_call_fails_and_is_not_retried() {
     let folder = retain_testkit::scratch::folder();
-    let server = Running::start(ANYWHERE, app(folder.path()));
+    let server = HttpTestServer::start(ANY_PORT, app(folder.path()));
     let address = server.address;
     let set = toolset(server.url());
-    let turn = Turn::calling(&set, "hang", "{}");
+    let run = AgentRun::calling_tool(&set, "hang", "{}");
     let path = folder.path().to_owned();
     let cut = async move {
-        noted(&path, "call hang").await;
+        wait_for_note(&path, "call hang").await;
         drop(server);
     };
-    let (turn, ()) = tokio::join!(tokio::time::timeout(LONG, turn), cut);
-    let error = turn.unwrap().error();
+    let (run, ()) = tokio::join!(tokio::time::timeout(LONG, run), cut);
+    let error = run.unwrap().error();
     assert!(error.contains("MCP tool execution"), "{error}");
-    let _server = restarted(address, app(folder.path())).await;
-    let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
-    assert_eq!(turn.text(), "back");
+    let _server = restart(address, app(folder.path())).await;
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"back"}"#).await;
+    assert_eq!(run.text(), "back");
     let calls = notes(folder.path());
     let calls = calls.iter().filter(|note| *note == "call hang").count();
     assert_eq!(calls, 1);
@@ -219,74 +220,76 @@ async fn interrupted_call_fails_and_is_not_retried() {
 #[tokio::test]
 async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
-    let server = Running::start(ANYWHERE, app(folder.path()));
+    let server = HttpTestServer::start(ANY_PORT, app(folder.path()));
     let slow = HttpServer::new(server.url()).with_timeout(LONG);
     let set = McpToolset::new(slow.with_call_timeout(Duration::from_secs(3)));
-    let turn = Turn::calling(&Arc::new(set), "hang", "{}").await;
-    let error = turn.error();
+    let run = AgentRun::calling_tool(&Arc::new(set), "hang", "{}").await;
+    let error = run.error();
     assert!(
         error.contains("timed out") || error.contains("sent no answer"),
         "{error}"
     );
-    noted(folder.path(), "cancelled").await;
+    wait_for_note(folder.path(), "cancelled").await;
 }
 
 #[tokio::test]
 async fn headers_are_not_sent_to_a_redirect_target() {
     let folder = retain_testkit::scratch::folder();
     let seen = Arc::new(Mutex::new(Vec::<HeaderMap>::new()));
-    let notes_headers = |seen: &Arc<Mutex<Vec<HeaderMap>>>| {
+    let record_headers = |seen: &Arc<Mutex<Vec<HeaderMap>>>| {
         let seen = Arc::clone(seen);
         middleware::from_fn(move |request: Request, next: Next| {
             seen.lock().unwrap().push(request.headers().clone());
             next.run(request)
         })
     };
-    let target = Running::start(ANYWHERE, app(folder.path()).layer(notes_headers(&seen)));
-    let keyed = |url: String| {
+    let target = HttpTestServer::start(ANY_PORT, app(folder.path()).layer(record_headers(&seen)));
+    let toolset_with_key = |url: String| {
         let server = HttpServer::new(url).with_header("X-Api-Key", "canary");
         Arc::new(McpToolset::new(server.with_timeout(LONG)))
     };
-    let set = keyed(target.url());
+    let set = toolset_with_key(target.url());
     assert_eq!(
-        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await.text(),
+        AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#)
+            .await
+            .text(),
         "x"
     );
     let all = seen.lock().unwrap().drain(..).collect::<Vec<_>>();
     assert!(all.iter().all(|headers| headers["x-api-key"] == "canary"));
     let elsewhere = target.url();
-    let pointing = Router::new().route(
+    let redirecting = Router::new().route(
         "/mcp",
         any(move || async move { Redirect::permanent(&elsewhere) }),
     );
-    let pointing = Running::start(ANYWHERE, pointing);
-    let set = keyed(pointing.url());
-    let turn = Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
-    assert_eq!(turn.tools(), Vec::<String>::new());
+    let redirecting = HttpTestServer::start(ANY_PORT, redirecting);
+    let set = toolset_with_key(redirecting.url());
+    let run = AgentRun::with_model(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
+    assert_eq!(run.tools(), Vec::<String>::new());
     assert_eq!(seen.lock().unwrap().len(), 0);
 }
 
 #[tokio::test]
-async fn error_for_a_refused_request_contains_no_secrets() {
+async fn error_for_an_http_error_contains_no_secrets() {
     for status in [400, 401, 403, 404, 405, 429, 500, 503] {
         let folder = retain_testkit::scratch::folder();
-        let refuses = Arc::new(Mutex::new(false));
-        let is_refusing = Arc::clone(&refuses);
+        let is_failing = Arc::new(Mutex::new(false));
+        let fails = Arc::clone(&is_failing);
         let app =
             app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
-                let refuses = *is_refusing.lock().unwrap();
+                let is_failing = *fails.lock().unwrap();
                 async move {
-                    match refuses {
+                    match is_failing {
                         false => next.run(request).await,
                         // Some servers repeat the request in an error, for debugging.
                         true => {
-                            let told = format!("{} {:?}", request.uri(), request.headers());
-                            (StatusCode::from_u16(status).unwrap(), told).into_response()
+                            let body = format!("{} {:?}", request.uri(), request.headers());
+                            (StatusCode::from_u16(status).unwrap(), body).into_response()
                         }
                     }
                 }
             }));
-        let server = Running::start(ANYWHERE, app);
+        let server = HttpTestServer::start(ANY_PORT, app);
         let url = format!(
             "http://canary-user:canary%2Dword@{}/mcp?key=canary-of-the-url",
             server.address
@@ -294,27 +297,27 @@ async fn error_for_a_refused_request_contains_no_secrets() {
         let keyed = HttpServer::new(url).with_header("X-Key", "canary-of-the-header");
         let set = McpToolset::new(keyed.with_timeout(LONG)).with_tool_list_cache_ttl(LONG);
         let set = Arc::new(set);
-        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
-        *refuses.lock().unwrap() = true;
-        let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
-        let error = turn.error();
+        AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#).await;
+        *is_failing.lock().unwrap() = true;
+        let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#).await;
+        let error = run.error();
         assert!(error.contains("MCP tool execution"), "{status}: {error}");
         assert!(!error.contains("canary"), "{status}: {error}");
         // The beginning of the credentials in base64, as they are sent.
         assert!(!error.contains("Y2FuYXJ5"), "{status}: {error}");
-        *refuses.lock().unwrap() = false;
-        let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
-        assert_eq!(turn.text(), "back", "{status}");
+        *is_failing.lock().unwrap() = false;
+        let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"back"}"#).await;
+        assert_eq!(run.text(), "back", "{status}");
     }
 }
 
 #[tokio::test]
 async fn protocol_error_contains_no_secrets() {
     let folder = retain_testkit::scratch::folder();
-    let server = Running::start(ANYWHERE, app(folder.path()));
-    // The header's value equals the text of the tool's error.
+    let server = HttpTestServer::start(ANY_PORT, app(folder.path()));
+    // Use the text of the tool's error as a secret.
     let keyed = HttpServer::new(server.url()).with_header("X-Key", "not like this");
     let set = Arc::new(McpToolset::new(keyed.with_timeout(LONG)));
-    let turn = Turn::calling(&set, "refuse", "{}").await;
-    assert_eq!(turn.error(), "MCP tool execution failed: …");
+    let run = AgentRun::calling_tool(&set, "refuse", "{}").await;
+    assert_eq!(run.error(), "MCP tool execution failed: …");
 }

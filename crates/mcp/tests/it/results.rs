@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::Json;
 use retain_mcp::McpToolset;
 
-use crate::support::{Turn, child_process};
+use crate::support::{AgentRun, child_process};
 
 #[tokio::test]
 async fn tool_result_is_stored_in_the_shape_of_adk() {
@@ -29,8 +29,8 @@ async fn tool_result_is_stored_in_the_shape_of_adk() {
             r#"{"error":"MCP tool execution failed: not like this"}"#,
         ),
     ] {
-        let turn = Turn::calling(&set, tool, "{}").await;
-        let stored = Json::from(turn.response()).to_json().unwrap();
+        let run = AgentRun::calling_tool(&set, tool, "{}").await;
+        let stored = Json::from(run.response()).to_json().unwrap();
         assert_eq!(stored, expected, "{tool}");
     }
 }
@@ -39,8 +39,8 @@ async fn tool_result_is_stored_in_the_shape_of_adk() {
 async fn tool_with_a_ui_resource_adds_a_widget_to_its_event() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
-    let turn = Turn::calling(&set, "app", r#"{"a":1}"#).await;
-    let shown = turn.events.iter();
+    let run = AgentRun::calling_tool(&set, "app", r#"{"a":1}"#).await;
+    let shown = run.events.iter();
     let mut shown = shown.filter_map(|event| event.actions.render_ui_widgets.clone());
     let widgets = shown.next().unwrap();
     let widget = &widgets[0];
@@ -52,7 +52,7 @@ async fn tool_with_a_ui_resource_adds_a_widget_to_its_event() {
         "ui://page"
     );
     assert_eq!(widget["payload"]["tool_args"]["a"], 1);
-    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#).await;
     let is_shown = |event: &retain_core::Event| event.actions.render_ui_widgets.is_some();
-    assert!(!turn.events.iter().any(is_shown));
+    assert!(!run.events.iter().any(is_shown));
 }

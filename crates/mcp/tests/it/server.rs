@@ -1,4 +1,5 @@
-//! The test server. It writes notes to a folder, so that a test can see what it did.
+//! The test server. It writes a line to the file `notes` in its folder for everything that a test
+//! may check.
 
 use std::{
     fs::OpenOptions,
@@ -20,10 +21,10 @@ use rmcp::{
 };
 use serde_json::{Value, from_value, json};
 
-/// The variable that names the folder and marks this process as the server.
+/// The environment variable that names the folder. If it is set, this process is the server.
 pub(crate) const FOLDER: &str = "RETAIN_MCP_TEST_FOLDER";
 
-/// A server with a tool for every case.
+/// A server with one tool for each case that the tests need.
 #[derive(Debug, Clone)]
 pub(crate) struct TestServer {
     folder: PathBuf,
@@ -46,26 +47,27 @@ fn note(folder: &Path, what: &str) {
     writeln!(file.unwrap(), "{what}").unwrap();
 }
 
-/// The notes of the servers of this folder.
+/// All notes of the servers that use this folder.
 pub(crate) fn notes(folder: &Path) -> Vec<String> {
     let notes = std::fs::read_to_string(folder.join("notes")).unwrap_or_default();
     notes.lines().map(str::to_owned).collect()
 }
 
 /// Wait until a server has written this note.
-pub(crate) async fn noted(folder: &Path, what: &str) {
-    let seen = async {
+pub(crate) async fn wait_for_note(folder: &Path, what: &str) {
+    let written = async {
         while !notes(folder).iter().any(|note| note == what) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
-    assert!(seen.is_ok(), "{what} is not in {:?}", notes(folder));
+    let written = tokio::time::timeout(Duration::from_secs(30), written).await;
+    assert!(written.is_ok(), "{what} is not in {:?}", notes(folder));
 }
 
-/// Not a test: the server that the tests run as a child process.
+/// Not a test: the server, which the tests run as a child process of this binary.
 ///
-/// The test harness also writes to this output; the client must ignore lines that are not messages.
+/// The test harness also writes to standard output, so the client must ignore lines that are not
+/// messages.
 #[tokio::test]
 async fn serve_as_a_child_process() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -114,14 +116,14 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-/// Build a result from its wire format.
-fn answered(result: Value) -> Result<CallToolResponse, ErrorData> {
+/// Build a tool result from its wire format.
+fn tool_result(result: Value) -> Result<CallToolResponse, ErrorData> {
     let result: CallToolResult = from_value(result).unwrap();
     Ok(CallToolResponse::Complete(result))
 }
 
-fn said(text: impl Into<String>) -> Result<CallToolResponse, ErrorData> {
-    answered(json!({"content": [{"type": "text", "text": text.into()}]}))
+fn text_result(text: impl Into<String>) -> Result<CallToolResponse, ErrorData> {
+    tool_result(json!({"content": [{"type": "text", "text": text.into()}]}))
 }
 
 fn contents() -> Value {
@@ -176,15 +178,15 @@ impl ServerHandler for TestServer {
         match &*request.name {
             "echo" => {
                 let args = request.arguments.unwrap_or_default();
-                said(args["text"].as_str().unwrap_or_default())
+                text_result(args["text"].as_str().unwrap_or_default())
             }
-            "contents" => answered(contents()),
-            "weather" => answered(json!({
+            "contents" => tool_result(contents()),
+            "weather" => tool_result(json!({
                 "content": [{"type": "text", "text": "{}"}],
                 "structuredContent": {"temperature": 21.0, "wind": null, "hours": [1, 2.5]},
             })),
-            "app" => said("page"),
-            "fail" => answered(json!({
+            "app" => text_result("page"),
+            "fail" => tool_result(json!({
                 "content": [{"type": "text", "text": "no"}], "isError": true,
             })),
             "refuse" => Err(ErrorData::invalid_params("not like this", None)),
@@ -193,13 +195,13 @@ impl ServerHandler for TestServer {
             "environment" => {
                 let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 names.sort();
-                said(names.join(" "))
+                text_result(names.join(" "))
             }
             "child" => {
                 let child = std::process::Command::new("sleep").arg("600").spawn();
-                said(child.unwrap().id().to_string())
+                text_result(child.unwrap().id().to_string())
             }
-            "trace" => said(context.meta.get_traceparent().unwrap_or("none")),
+            "trace" => text_result(context.meta.get_traceparent().unwrap_or("none")),
             other => panic!("{other}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Servers as child processes: started, killed, restarted, and never left running.
+//! Servers as child processes: they are started, restarted after they die, and always ended.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -6,15 +6,15 @@ use retain_mcp::{McpToolset, StdioServer};
 use retain_runtime::Toolset as _;
 
 use crate::{
-    server::{noted, notes},
-    support::{LONG, Turn, child_process, is_alive, wait_until_ended, wait_until_reaped},
+    server::{notes, wait_for_note},
+    support::{AgentRun, LONG, child_process, is_alive, wait_until_ended, wait_until_reaped},
 };
 
 fn toolset(folder: &Path) -> Arc<McpToolset> {
     Arc::new(McpToolset::new(child_process(folder)))
 }
 
-/// The process id of the last server.
+/// The process id of the server that was started last.
 fn pid(folder: &Path) -> String {
     let notes = notes(folder);
     let mut pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
@@ -28,7 +28,7 @@ fn kill(pid: &str) {
     assert!(killed.unwrap().success());
 }
 
-fn servers(folder: &Path) -> usize {
+fn server_count(folder: &Path) -> usize {
     let notes = notes(folder);
     notes.iter().filter(|note| note.starts_with("pid ")).count()
 }
@@ -37,13 +37,13 @@ fn servers(folder: &Path) -> usize {
 async fn server_process_ends_with_its_toolset() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
-    let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#)
+    let text = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#)
         .await
         .text();
     assert_eq!(text, "hello");
-    let started = Turn::calling(&set, "child", "{}").await.text();
+    let started = AgentRun::calling_tool(&set, "child", "{}").await.text();
     let server = pid(folder.path());
-    assert_eq!(servers(folder.path()), 1);
+    assert_eq!(server_count(folder.path()), 1);
     assert!(is_alive(&server) && is_alive(&started));
     set.close().await;
     // Closing also ends the processes that the server started.
@@ -51,7 +51,7 @@ async fn server_process_ends_with_its_toolset() {
     wait_until_ended(&started).await;
     assert!(notes(folder.path()).contains(&"ended by itself".to_owned()));
     // A closed toolset can be used again.
-    let text = Turn::calling(&set, "echo", r#"{"text":"again"}"#)
+    let text = AgentRun::calling_tool(&set, "echo", r#"{"text":"again"}"#)
         .await
         .text();
     assert_eq!(text, "again");
@@ -66,7 +66,8 @@ fn server_process_ends_when_the_runtime_is_dropped() {
     let folder = retain_testkit::scratch::folder();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let set = toolset(folder.path());
-    let started = runtime.block_on(async { Turn::calling(&set, "child", "{}").await.text() });
+    let started =
+        runtime.block_on(async { AgentRun::calling_tool(&set, "child", "{}").await.text() });
     let server = pid(folder.path());
     drop(runtime);
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -76,8 +77,8 @@ fn server_process_ends_when_the_runtime_is_dropped() {
     });
 }
 
-/// The variable that makes this process exit at once. Its value is the folder for the process's
-/// notes.
+/// The environment variable that makes `exit_without_closing` start a server and exit. Its value is
+/// the folder of the server.
 const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
 
 /// Not a test: a program that exits without closing its toolsets.
@@ -88,7 +89,7 @@ async fn exit_without_closing() {
     };
     let folder = Path::new(&folder);
     let set = toolset(folder);
-    let started = Turn::calling(&set, "child", "{}").await.text();
+    let started = AgentRun::calling_tool(&set, "child", "{}").await.text();
     std::fs::write(folder.join("started"), started).unwrap();
     retain_mcp::exit_at_once(130);
 }
@@ -112,9 +113,9 @@ async fn killed_server_is_restarted_for_the_next_call() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     for round in 1..=5 {
-        let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
-        assert_eq!(turn.text(), "hello", "round {round}");
-        assert_eq!(servers(folder.path()), round);
+        let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#).await;
+        assert_eq!(run.text(), "hello", "round {round}");
+        assert_eq!(server_count(folder.path()), round);
         let server = pid(folder.path());
         kill(&server);
         wait_until_reaped(&server).await;
@@ -124,24 +125,24 @@ async fn killed_server_is_restarted_for_the_next_call() {
     assert_eq!(calls, 5);
 }
 
-/// A child process of the server keeps the output open after the server dies.
+/// A child process of the server keeps the server's output open after the server dies.
 #[tokio::test]
 async fn killed_server_is_detected_while_its_output_stays_open() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
-    let started = Turn::calling(&set, "child", "{}").await.text();
+    let started = AgentRun::calling_tool(&set, "child", "{}").await.text();
     let server = pid(folder.path());
     kill(&server);
-    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#);
-    let turn = tokio::time::timeout(LONG / 2, turn).await;
-    assert_eq!(turn.expect("a server that answers").text(), "hello");
-    assert_eq!(servers(folder.path()), 2);
-    // No process of the first server is left.
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"hello"}"#);
+    let run = tokio::time::timeout(LONG / 2, run).await;
+    assert_eq!(run.expect("a server that answers").text(), "hello");
+    assert_eq!(server_count(folder.path()), 2);
+    // The child process of the first server has ended too.
     wait_until_ended(&started).await;
 }
 
-/// A server that initializes, lists one tool, closes its input and stays alive. The second server
-/// of a folder works normally.
+/// A server that closes its input after listing its tools, so that a call cannot be written. The
+/// second server in the same folder works normally.
 const DEAF: &str = r#"
 if [ -e second ]; then exec "$0" --exact server::serve_as_a_child_process --nocapture; fi
 touch second
@@ -159,37 +160,37 @@ sleep 600
 "#;
 
 #[tokio::test]
-async fn unsent_call_is_retried_once() {
+async fn undelivered_call_is_retried_once() {
     let folder = retain_testkit::scratch::folder();
-    let itself = std::env::current_exe().unwrap();
+    let executable = std::env::current_exe().unwrap();
     let server = StdioServer::new("sh")
-        .with_args(["-c", DEAF, itself.to_str().unwrap()])
+        .with_args(["-c", DEAF, executable.to_str().unwrap()])
         .with_env(crate::server::FOLDER, folder.path().to_str().unwrap())
         .with_cwd(folder.path())
         .with_timeout(LONG);
     let set = Arc::new(McpToolset::new(server));
-    let turn = Turn::calling(&set, "echo", r#"{"text":"heard"}"#).await;
-    assert_eq!(turn.text(), "heard");
-    assert_eq!(turn.tools(), ["echo"]);
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"delivered"}"#).await;
+    assert_eq!(run.text(), "delivered");
+    assert_eq!(run.tools(), ["echo"]);
     let notes = notes(folder.path());
     let calls = notes.iter().filter(|note| *note == "call echo").count();
     assert_eq!(calls, 1);
 }
 
 #[tokio::test]
-async fn sent_call_is_not_retried() {
+async fn delivered_call_is_not_retried() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
-    let turn = Turn::calling(&set, "die", "{}").await;
+    let run = AgentRun::calling_tool(&set, "die", "{}").await;
     let expected = "Unexpected error during MCP tool execution: Connection closed";
-    assert_eq!(turn.error(), expected);
+    assert_eq!(run.error(), expected);
     let deaths = notes(folder.path());
     let deaths = deaths.iter().filter(|note| *note == "call die").count();
     assert_eq!(deaths, 1);
     // The next call starts a new server.
-    let turn = Turn::calling(&set, "echo", r#"{"text":"still here"}"#).await;
-    assert_eq!(turn.text(), "still here");
-    assert_eq!(servers(folder.path()), 2);
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"still here"}"#).await;
+    assert_eq!(run.text(), "still here");
+    assert_eq!(server_count(folder.path()), 2);
 }
 
 #[tokio::test]
@@ -197,44 +198,44 @@ async fn slow_call_times_out_and_is_cancelled() {
     let folder = retain_testkit::scratch::folder();
     let server = child_process(folder.path()).with_call_timeout(Duration::from_secs(2));
     let set = Arc::new(McpToolset::new(server));
-    let turn = Turn::calling(&set, "hang", "{}").await;
+    let run = AgentRun::calling_tool(&set, "hang", "{}").await;
     let expected = "MCP tool execution failed: Request 'tools/call' timed out";
-    assert_eq!(turn.error(), expected);
-    noted(folder.path(), "cancelled").await;
+    assert_eq!(run.error(), expected);
+    wait_for_note(folder.path(), "cancelled").await;
     // The session still works.
-    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
-    assert_eq!(turn.text(), "x");
-    assert_eq!(servers(folder.path()), 1);
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#).await;
+    assert_eq!(run.text(), "x");
+    assert_eq!(server_count(folder.path()), 1);
 }
 
 #[tokio::test]
-async fn call_of_a_dropped_caller_is_cancelled() {
+async fn call_is_cancelled_when_its_run_is_dropped() {
     let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
-    let turn = Turn::calling(&set, "hang", "{}");
+    let run = AgentRun::calling_tool(&set, "hang", "{}");
     tokio::select! {
-        _ = turn => panic!("it hangs"),
-        () = noted(folder.path(), "call hang") => {}
+        _ = run => panic!("the call must not return"),
+        () = wait_for_note(folder.path(), "call hang") => {}
     }
-    noted(folder.path(), "cancelled").await;
-    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
-    assert_eq!(turn.text(), "x");
-    assert_eq!(servers(folder.path()), 1);
+    wait_for_note(folder.path(), "cancelled").await;
+    let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"x"}"#).await;
+    assert_eq!(run.text(), "x");
+    assert_eq!(server_count(folder.path()), 1);
 }
 
 #[tokio::test]
 async fn server_process_inherits_few_environment_variables() {
     let folder = retain_testkit::scratch::folder();
-    let server = child_process(folder.path()).with_env("OF_ITS_OWN", "1");
+    let server = child_process(folder.path()).with_env("OWN_VARIABLE", "1");
     let set = Arc::new(McpToolset::new(server));
-    let turn = Turn::calling(&set, "environment", "{}").await;
+    let run = AgentRun::calling_tool(&set, "environment", "{}").await;
     let inherited = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-    let given = ["OF_ITS_OWN", crate::server::FOLDER];
-    for name in turn.text().split(' ') {
+    let given = ["OWN_VARIABLE", crate::server::FOLDER];
+    for name in run.text().split(' ') {
         let is_expected = inherited.contains(&name) || given.contains(&name);
-        assert!(is_expected, "{name} is in its environment");
+        assert!(is_expected, "the environment contains {name}");
     }
-    assert!(turn.text().contains("OF_ITS_OWN"));
+    assert!(run.text().contains("OWN_VARIABLE"));
 }
 
 #[tokio::test]
@@ -249,11 +250,11 @@ async fn agent_runs_without_tools_of_an_unreachable_server() {
     ] {
         let set = Arc::new(McpToolset::new(server.clone()));
         let model = retain_runtime::ScriptedModel::new("m").otherwise(|_| "Done.");
-        let turn = tokio::time::timeout(LONG, Turn::of(&set, model))
+        let run = tokio::time::timeout(LONG, AgentRun::with_model(&set, model))
             .await
             .unwrap();
-        assert_eq!(turn.tools(), Vec::<String>::new(), "{server:?}");
-        let last = turn.events.last().unwrap().response.content.clone();
+        assert_eq!(run.tools(), Vec::<String>::new(), "{server:?}");
+        let last = run.events.last().unwrap().response.content.clone();
         assert_eq!(last.unwrap().text_concat(), "Done.", "{server:?}");
     }
 }

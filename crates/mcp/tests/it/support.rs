@@ -1,4 +1,4 @@
-//! Agents that call one tool, and the results.
+//! Runs of an agent with a toolset, and helpers for child processes.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use retain_stores::InMemorySessionService;
 
 use crate::server::FOLDER;
 
-/// A timeout that no test reaches.
+/// A timeout that no passing test reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The test server as a child process.
 pub(crate) fn child_process(folder: &Path) -> StdioServer {
-    let itself = std::env::current_exe().unwrap();
-    StdioServer::new(itself.to_str().unwrap())
+    let executable = std::env::current_exe().unwrap();
+    StdioServer::new(executable.to_str().unwrap())
         .with_args(["--exact", "server::serve_as_a_child_process", "--nocapture"])
         .with_env(FOLDER, folder.to_str().unwrap())
         .with_timeout(LONG)
@@ -31,19 +31,19 @@ pub(crate) fn call(tool: &str, args: &str) -> FunctionCall {
 }
 
 /// The requests and events of one run.
-pub(crate) struct Turn {
+pub(crate) struct AgentRun {
     pub(crate) requests: Vec<Arc<LlmRequest>>,
     pub(crate) events: Vec<Event>,
 }
 
-impl Turn {
-    /// Run an agent that calls the tool and then says that it is done.
-    pub(crate) async fn calling(set: &Arc<McpToolset>, tool: &str, args: &str) -> Turn {
+impl AgentRun {
+    /// Run an agent whose model calls the tool and then answers `Done.`.
+    pub(crate) async fn calling_tool(set: &Arc<McpToolset>, tool: &str, args: &str) -> AgentRun {
         let model = ScriptedModel::new("m").reply(call(tool, args));
-        Turn::of(set, model.otherwise(|_| "Done.")).await
+        AgentRun::with_model(set, model.otherwise(|_| "Done.")).await
     }
 
-    pub(crate) async fn of(set: &Arc<McpToolset>, model: ScriptedModel) -> Turn {
+    pub(crate) async fn with_model(set: &Arc<McpToolset>, model: ScriptedModel) -> AgentRun {
         let model = Arc::new(model);
         let set: Arc<dyn Toolset> = Arc::clone(set) as _;
         let agent = LlmAgent::builder("a")
@@ -58,13 +58,13 @@ impl Turn {
             .unwrap();
         let run = runner.run("user", None, "Hi").await.unwrap();
         let events = run.collect_events().await.unwrap();
-        Turn {
+        AgentRun {
             requests: model.requests(),
             events,
         }
     }
 
-    /// The tool's response.
+    /// The response of the tool that was called first.
     pub(crate) fn response(&self) -> JsonMap {
         let responses = self.events.iter().flat_map(Event::function_responses);
         let mut responses = responses.filter_map(|it| it.response.clone());
@@ -79,7 +79,7 @@ impl Turn {
         text.unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// The error of a failed call that the model sees.
+    /// The error that the model receives for a failed call.
     pub(crate) fn error(&self) -> String {
         let response = self.response();
         let error = response.get("error").and_then(Json::as_str);
@@ -107,17 +107,18 @@ pub(crate) async fn wait_until_ended(pid: &str) {
         }
     };
     let ended = tokio::time::timeout(LONG, ended).await;
-    assert!(ended.is_ok(), "process {pid} is still there");
+    assert!(ended.is_ok(), "process {pid} has not ended");
 }
 
-/// Wait until a child process is completely gone. While it has threads, it may still read input.
+/// Wait until a child process has no entry in `/proc` any more. Until then, one of its threads
+/// might still read input.
 pub(crate) async fn wait_until_reaped(pid: &str) {
     let process = Path::new("/proc").join(pid);
-    let gone = async {
+    let reaped = async {
         while process.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let gone = tokio::time::timeout(LONG, gone).await;
-    assert!(gone.is_ok(), "process {pid} is still there");
+    let reaped = tokio::time::timeout(LONG, reaped).await;
+    assert!(reaped.is_ok(), "process {pid} has not ended");
 }

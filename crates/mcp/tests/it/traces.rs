@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use retain_mcp::McpToolset;
 
-use crate::support::{Turn, child_process};
+use crate::support::{AgentRun, child_process};
 
 #[tokio::test]
 async fn call_outside_a_trace_sends_no_trace_context() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
-    let turn = Turn::calling(&set, "trace", "{}").await;
-    assert_eq!(turn.text(), "none");
+    let run = AgentRun::calling_tool(&set, "trace", "{}").await;
+    assert_eq!(run.text(), "none");
 }
 
 #[cfg(feature = "otel")]
@@ -27,11 +27,11 @@ mod collected {
 
     use super::*;
 
-    /// The finished spans.
+    /// An exporter that collects finished spans.
     #[derive(Debug, Clone, Default)]
-    struct Spans(Arc<Mutex<Vec<SpanData>>>);
+    struct SpanCollector(Arc<Mutex<Vec<SpanData>>>);
 
-    impl SpanExporter for Spans {
+    impl SpanExporter for SpanCollector {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
             self.0.lock().unwrap().extend(batch);
             Ok(())
@@ -41,7 +41,7 @@ mod collected {
     /// Runs on one thread, because the subscriber is set for this thread only.
     #[tokio::test]
     async fn call_sends_the_trace_context_of_its_span() {
-        let spans = Spans::default();
+        let spans = SpanCollector::default();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_simple_exporter(spans.clone()).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
@@ -49,11 +49,11 @@ mod collected {
         let _guard = tracing_subscriber::registry().with(layer).set_default();
         let folder = retain_testkit::scratch::folder();
         let set = Arc::new(McpToolset::new(child_process(folder.path())));
-        let turn = Turn::calling(&set, "trace", "{}").await;
+        let run = AgentRun::calling_tool(&set, "trace", "{}").await;
         let spans = spans.0.lock().unwrap();
         let span = spans.iter().find(|span| span.name == "execute_tool trace");
         let span = &span.unwrap_or_else(|| panic!("{spans:?}")).span_context;
         let expected = format!("00-{}-{}-01", span.trace_id(), span.span_id());
-        assert_eq!(turn.text(), expected);
+        assert_eq!(run.text(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Authors by number, with the terms of their names.
+//! The authors of documents: each has a number, and its name is searchable by its terms.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -51,10 +51,11 @@ impl Authors {
         }
     }
 
+    /// Give a new author a number, that of a removed author if there is one.
     fn add(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let mut terms = Vec::new();
-        each_term(name, stem, |term, grain| {
-            if grain == TermKind::Word {
+        each_term(name, stem, |term, kind| {
+            if kind == TermKind::Word {
                 terms.push(term.to_owned());
             }
         });
@@ -77,9 +78,9 @@ impl Authors {
         number
     }
 
-    /// Authors whose name has a term.
+    /// The authors whose name contains a term.
     pub(crate) fn named(&self, term: &str) -> Vec<AuthorNumber> {
-        let has = |it: &Author| it.terms.iter().any(|of_name| of_name == term);
+        let has = |it: &Author| it.terms.iter().any(|name_term| name_term == term);
         let numbers = self.authors.iter().enumerate();
         numbers
             .filter(|(_, author)| has(author))
@@ -88,7 +89,7 @@ impl Authors {
             .collect()
     }
 
-    /// A table, indexed by author number, that tells whether an author is in `numbers`.
+    /// A table, indexed by author number: whether the author is in `numbers`.
     pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
         let mut table = vec![false; self.authors.len()];
         for number in numbers {
@@ -99,11 +100,11 @@ impl Authors {
 
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let of_one = |it: &Author| {
+        let bytes = |it: &Author| {
             let terms: usize = it.terms.iter().map(|term| term.capacity() + 40).sum();
             size_of::<Author>() + 48 + terms + it.name.as_ref().map_or(0, |name| name.len())
         };
-        self.authors.iter().map(of_one).sum()
+        self.authors.iter().map(bytes).sum()
     }
 }
 
@@ -125,6 +126,10 @@ mod tests {
         assert_eq!(authors.named("ada"), [ada]);
         authors.remove(ada);
         assert!(authors.named("ada").is_empty());
-        assert_eq!(authors.insert(&"Cid".into(), &stem), ada, "used again");
+        assert_eq!(
+            authors.insert(&"Cid".into(), &stem),
+            ada,
+            "the number of the removed author is reused"
+        );
     }
 }

@@ -6,7 +6,8 @@ use retain_core::calendar::{date_of_day, day_of_date};
 pub(crate) type Day = i64;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-/// Times beyond this many days from 1970 have no date: about the years -2700 to 6600.
+/// A time more than this many days before or after 1970 has no date: years before about -2700 or
+/// after about 6600.
 const FARTHEST_DAY: f64 = 1_700_000.0;
 
 /// A date of the Gregorian calendar.
@@ -19,7 +20,7 @@ pub(crate) struct Date {
     pub(crate) day: u8,
 }
 
-/// The day of a time in seconds since 1970. A time of 0 is unset and has none.
+/// The day of a time in seconds since 1970. A time of 0 means unset and has no day.
 pub(crate) fn day_of(timestamp: f64) -> Option<Day> {
     let day = (timestamp / SECONDS_OF_A_DAY).floor();
     (timestamp != 0.0 && day.abs() < FARTHEST_DAY).then_some(day as Day)
@@ -35,17 +36,17 @@ pub(crate) fn date_of(day: Day) -> Date {
     }
 }
 
-/// The day of a date. A day after the end of its month falls into the next month.
+/// The day of a date. A day after the end of the month, such as 31 April, is in the next month.
 pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
     day_of_date(year.into(), month.into(), day.into())
 }
 
-/// 0 is Monday.
+/// The weekday of a day; 0 is Monday.
 pub(crate) fn weekday_of(day: Day) -> u8 {
     (day + 3).rem_euclid(7) as u8
 }
 
-/// The first day of the month that is `months_later` months later; negative for earlier.
+/// The first day of the month that is `months_later` months after `date`, or before it if negative.
 pub(crate) fn month_start(date: Date, months_later: i64) -> Day {
     let months = i64::from(date.year) * 12 + i64::from(date.month) - 1 + months_later;
     day_at(
@@ -79,20 +80,20 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-/// 1 to 12.
+/// The number of a month with this English name, 1 to 12.
 pub(crate) fn month_named(word: &str) -> Option<u8> {
-    let place = MONTHS.iter().position(|it| *it == word)?;
-    Some(place as u8 + 1)
+    let index = MONTHS.iter().position(|it| *it == word)?;
+    Some(index as u8 + 1)
 }
 
-/// 0 is Monday.
+/// The weekday with this English name, singular or plural; 0 is Monday.
 pub(crate) fn weekday_named(word: &str) -> Option<u8> {
     let word = word.strip_suffix('s').unwrap_or(word);
-    let place = WEEKDAYS.iter().position(|it| *it == word)?;
-    Some(place as u8)
+    let index = WEEKDAYS.iter().position(|it| *it == word)?;
+    Some(index as u8)
 }
 
-/// A date in four bytes, stored with every memory. 0 means none.
+/// A date in four bytes, which the index stores with every memory. 0 means no date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PackedDate(u32);
 
@@ -169,7 +170,7 @@ mod tests {
     fn date_word_matches_dates_with_that_month_weekday_day_or_year() {
         // Monday, 8 May 2023.
         let date = PackedDate::of(1_683_554_160.0);
-        for (word, is) in [
+        for (word, expected) in [
             ("may", true),
             ("june", false),
             ("monday", true),
@@ -181,8 +182,8 @@ mod tests {
             ("2022", false),
         ] {
             let part = DatePart::of_word(word).unwrap();
-            assert_eq!(part.matches(date), is, "{word}");
-            assert!(!part.matches(PackedDate::of(0.0)), "no time is not a date");
+            assert_eq!(part.matches(date), expected, "{word}");
+            assert!(!part.matches(PackedDate::of(0.0)), "time 0 has no date");
             assert!(!part.matches(PackedDate::of(f64::NAN)));
         }
         assert_eq!(DatePart::of_word("32"), None);

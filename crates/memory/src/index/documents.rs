@@ -1,4 +1,4 @@
-//! The documents of the index, stored as columns for ranking.
+//! The documents of the index, in columns, which ranking reads one after the other.
 
 use super::{
     authors::AuthorNumber,
@@ -16,13 +16,13 @@ pub(crate) struct Row {
     pub(crate) author: AuthorNumber,
     /// Number of words.
     pub(crate) words: u32,
-    /// A hash of the words in order.
+    /// A hash of the terms in order.
     pub(crate) fingerprint: u64,
     /// The sorted terms, repeated as often as they occur.
     pub(crate) terms: Box<[Term]>,
 }
 
-/// All rows by slot. The slot of a removed document is reused.
+/// The documents and their columns by slot. The slot of a removed document is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     pub(crate) rows: Vec<Option<Row>>,
@@ -34,9 +34,9 @@ pub(crate) struct Documents {
     /// The weight of one occurrence of a word in this document; lower in a long text, 0 for an
     /// empty slot.
     pub(crate) worth: Vec<u32>,
-    /// A pseudo-random number per document. If there are too many documents, those with the lowest
-    /// numbers are the sample.
-    pub(crate) lots: Vec<u8>,
+    /// A pseudo-random number for each document. The sample of a large index has the documents with
+    /// the lowest numbers.
+    pub(crate) sample_keys: Vec<u8>,
     free: Vec<Slot>,
 }
 
@@ -48,7 +48,7 @@ impl Documents {
         self.author[at] = row.author;
         self.date[at] = PackedDate::of(row.timestamp);
         self.worth[at] = worth;
-        self.lots[at] = (row.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+        self.sample_keys[at] = (row.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
         self.rows[at] = Some(row);
         slot
     }
@@ -61,7 +61,7 @@ impl Documents {
         self.before.push(NONE);
         self.after.push(NONE);
         self.worth.push(0);
-        self.lots.push(0);
+        self.sample_keys.push(0);
         (self.rows.len() - 1) as Slot
     }
 
@@ -79,7 +79,7 @@ impl Documents {
         Some(row)
     }
 
-    /// Make two documents neighbors; either may be `NONE`.
+    /// Make two documents neighbors. If one is `NONE`, the other has no neighbor on that side.
     pub(crate) fn link(&mut self, before: Slot, after: Slot) {
         if let Some(next) = self.after.get_mut(before as usize) {
             *next = after;
@@ -89,7 +89,7 @@ impl Documents {
         }
     }
 
-    /// The document `distance` places before.
+    /// The document at this distance in the session: before if negative, otherwise after.
     pub(crate) fn neighbor(&self, slot: Slot, distance: i32) -> Slot {
         let step = if distance < 0 {
             &self.before
@@ -100,7 +100,7 @@ impl Documents {
             .fold(slot, |at, _| step.get(at as usize).copied().unwrap_or(NONE))
     }
 
-    /// Number of slots, used or not.
+    /// Number of slots, including free ones.
     pub(crate) fn slots(&self) -> usize {
         self.rows.len()
     }

@@ -1,19 +1,19 @@
-//! Finds near-duplicates among hits: texts by the same author with the same words in the same
-//! order, or with 95 % of their words in common.
+//! Finds near-duplicates among hits: two texts of one author with equal words in equal order, or
+//! with 95 % of their words in common.
 //!
-//! Prefix filtering avoids comparing all pairs: two sets with nearly all terms in common share one
-//! of their first few terms in any fixed order.
+//! Prefix filtering avoids comparing all pairs: two sets with nearly all terms in common have a
+//! common term among the first few of each, in any fixed order.
 
 use std::{cmp::Ordering, collections::HashMap};
 
 use super::{authors::AuthorNumber, documents::Row, postings::Term};
 
-/// The percentage of words that near-duplicates share.
+/// The minimum percentage of words that near-duplicates share.
 const NEARLY_ALL: usize = 95;
-/// Only the first hits of a very long list are compared, to bound the time.
+/// Later hits are compared only with this many first hits, to bound the time.
 const MOST_COMPARED: usize = 1_000;
 
-/// The hits so far, indexed for finding duplicates.
+/// The hits so far, indexed by their words to find duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct SeenHits<'a> {
     rows: Vec<&'a Row>,
@@ -22,17 +22,17 @@ pub(crate) struct SeenHits<'a> {
 }
 
 impl<'a> SeenHits<'a> {
-    /// Return the earlier hit that this one duplicates, or add it.
-    pub(crate) fn earlier(&mut self, row: &'a Row) -> Option<usize> {
+    /// Return the earlier hit that this one duplicates, or add this one.
+    pub(crate) fn find_or_add(&mut self, row: &'a Row) -> Option<usize> {
         let text = (row.author, row.fingerprint);
-        let same = self.by_text.get(&text).copied();
-        if let Some(same) = same.or_else(|| self.similar(row)) {
-            return Some(same);
+        let equal = self.by_text.get(&text).copied();
+        if let Some(earlier) = equal.or_else(|| self.find_similar(row)) {
+            return Some(earlier);
         }
         let number = self.rows.len();
         self.rows.push(row);
         self.by_text.insert(text, number);
-        let terms = first_few(row).filter(|_| number < MOST_COMPARED);
+        let terms = prefix_terms(row).filter(|_| number < MOST_COMPARED);
         for term in terms {
             let key = (row.author, term);
             self.by_term.entry(key).or_default().push(number);
@@ -40,13 +40,13 @@ impl<'a> SeenHits<'a> {
         None
     }
 
-    fn similar(&self, row: &Row) -> Option<usize> {
-        let candidates = first_few(row).filter_map(|term| self.by_term.get(&(row.author, term)));
+    fn find_similar(&self, row: &Row) -> Option<usize> {
+        let candidates = prefix_terms(row).filter_map(|term| self.by_term.get(&(row.author, term)));
         let is_similar = |it: &&usize| {
             let other = self.rows[**it];
-            lengths_allow(row, other) && are_similar(&row.terms, &other.terms)
+            have_similar_lengths(row, other) && have_similar_terms(&row.terms, &other.terms)
         };
-        // The earliest, so that the result does not depend on term numbers.
+        // The earliest hit, so that the result does not depend on the numbers of terms.
         candidates.flatten().filter(is_similar).min().copied()
     }
 }
@@ -56,24 +56,24 @@ fn distinct(terms: &[Term]) -> impl Iterator<Item = Term> {
     terms.chunk_by(|a, b| a == b).rev().map(|it| it[0])
 }
 
-/// The first terms of a text. Near-duplicates share at least one of them.
-fn first_few(row: &Row) -> impl Iterator<Item = Term> {
+/// The first few terms of a text. Near-duplicates have at least one of them in common.
+fn prefix_terms(row: &Row) -> impl Iterator<Item = Term> {
     let all = distinct(&row.terms).count();
     let shared = (all * NEARLY_ALL).div_ceil(100);
     distinct(&row.terms).take(all - shared + 1)
 }
 
-/// A cheap test: if one text is twice as long as the other, they share too few words, unless words
-/// repeat often.
-fn lengths_allow(a: &Row, b: &Row) -> bool {
+/// A cheap test before the exact one: if one text has at least twice as many words as the other,
+/// too few are common. A text that repeats a word very often may fail the test wrongly.
+fn have_similar_lengths(a: &Row, b: &Row) -> bool {
     let (a, b) = (a.terms.len(), b.terms.len());
     a.min(b) * 2 > a.max(b)
 }
 
-/// Whether two texts have nearly all words in common.
-fn are_similar(a: &[Term], b: &[Term]) -> bool {
+/// Whether two texts have nearly all terms in common.
+fn have_similar_terms(a: &[Term], b: &[Term]) -> bool {
     let (mut a, mut b) = (distinct(a).peekable(), distinct(b).peekable());
-    let (mut both, mut all) = (0, 0);
+    let (mut common, mut all) = (0, 0);
     while let Some(order) = match (a.peek(), b.peek()) {
         (Some(x), Some(y)) => Some(y.cmp(x)),
         (Some(_), None) => Some(Ordering::Less),
@@ -81,7 +81,7 @@ fn are_similar(a: &[Term], b: &[Term]) -> bool {
         (None, None) => None,
     } {
         all += 1;
-        both += usize::from(order == Ordering::Equal);
+        common += usize::from(order == Ordering::Equal);
         if order != Ordering::Greater {
             a.next();
         }
@@ -89,7 +89,7 @@ fn are_similar(a: &[Term], b: &[Term]) -> bool {
             b.next();
         }
     }
-    both * 100 >= all * NEARLY_ALL
+    common * 100 >= all * NEARLY_ALL
 }
 
 #[cfg(test)]
@@ -134,18 +134,19 @@ mod tests {
                 texts.push(row(terms));
             }
             let mut seen = SeenHits::default();
-            let mut kept: Vec<&Row> = Vec::new();
+            let mut distinct_rows: Vec<&Row> = Vec::new();
             for text in &texts {
-                let is_same = |it: &&Row| it.terms == text.terms;
-                let is_similar =
-                    |it: &&Row| lengths_allow(it, text) && are_similar(&it.terms, &text.terms);
-                let expected = kept
+                let is_equal = |it: &&Row| it.terms == text.terms;
+                let is_similar = |it: &&Row| {
+                    have_similar_lengths(it, text) && have_similar_terms(&it.terms, &text.terms)
+                };
+                let expected = distinct_rows
                     .iter()
-                    .position(is_same)
-                    .or_else(|| kept.iter().position(is_similar));
-                assert_eq!(seen.earlier(text), expected, "seed {seed}");
+                    .position(is_equal)
+                    .or_else(|| distinct_rows.iter().position(is_similar));
+                assert_eq!(seen.find_or_add(text), expected, "seed {seed}");
                 if expected.is_none() {
-                    kept.push(text);
+                    distinct_rows.push(text);
                 }
             }
         }

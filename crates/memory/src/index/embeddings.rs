@@ -1,11 +1,11 @@
-//! The vectors of an optional embedder.
+//! The embeddings of documents, if an embedder is configured.
 //!
-//! A document without a vector, or with a vector of another length from an earlier embedder, is not
-//! compared. Vectors have length 1, so that a cosine is a dot product.
+//! A document without a vector, or with a vector of other dimensions from an earlier embedder, is
+//! not compared. The stored vectors have length 1, so that a cosine is a dot product.
 
 use super::postings::Slot;
 
-/// The vectors by slot; empty if the document has none.
+/// The vectors by slot; empty for a document without a vector.
 #[derive(Debug, Default)]
 pub(crate) struct Embeddings {
     by_slot: Vec<Box<[f32]>>,
@@ -31,20 +31,20 @@ impl Embeddings {
         }
     }
 
-    /// The cosine with each vector by slot; NaN for vectors that cannot be compared. Empty if none
-    /// can.
-    pub(crate) fn likeness(&self, question: &[f32]) -> Vec<f32> {
-        let Some(question) = of_length_one(question.to_vec()) else {
+    /// The cosine of `query` with each vector, by slot; NaN if they cannot be compared. Empty if
+    /// `query` is zero or not finite.
+    pub(crate) fn similarities(&self, query: &[f32]) -> Vec<f32> {
+        let Some(query) = of_length_one(query.to_vec()) else {
             return Vec::new();
         };
-        let likeness = |it: &[f32]| {
-            if it.len() == question.len() {
-                dot(&question, it)
+        let similarity = |it: &[f32]| {
+            if it.len() == query.len() {
+                dot(&query, it)
             } else {
                 f32::NAN
             }
         };
-        self.by_slot.iter().map(|it| likeness(it)).collect()
+        self.by_slot.iter().map(|it| similarity(it)).collect()
     }
 
     /// Size in bytes.
@@ -53,6 +53,7 @@ impl Embeddings {
     }
 }
 
+/// Scales a vector to length 1; `None` if its length is zero or not finite.
 fn of_length_one(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let squares: f64 = vector.iter().map(|it| f64::from(*it).powi(2)).sum();
     let length = squares.sqrt();
@@ -93,17 +94,17 @@ mod tests {
         embeddings.set(4, vec![0.0, 0.0]);
         embeddings.set(5, vec![1e30, 1e30]);
         embeddings.set(9, Vec::new());
-        let found = embeddings.likeness(&[0.0, 5.0]);
+        let found = embeddings.similarities(&[0.0, 5.0]);
         assert_eq!(found[0], 1.0);
         assert!(found[1..5].iter().all(|it| it.is_nan()), "{found:?}");
         assert!((found[5] - 0.5_f32.sqrt()).abs() < 1e-6);
-        assert_eq!(found.len(), 6, "no room for who has none");
-        assert!(embeddings.likeness(&[0.0, 0.0]).is_empty());
+        assert_eq!(found.len(), 6, "an empty vector allocates no slots");
+        assert!(embeddings.similarities(&[0.0, 0.0]).is_empty());
         embeddings.clear(0);
         embeddings.set(5, Vec::new());
         assert!(
             embeddings
-                .likeness(&[0.0, 5.0])
+                .similarities(&[0.0, 5.0])
                 .iter()
                 .all(|it| it.is_nan())
         );

@@ -1,12 +1,12 @@
-//! Explanations of hits: the share of each signal, and where each word matched.
+//! Explains hits: the contribution of each signal, and where each word matched.
 
 use super::{
     UserIndex,
     fuse::Signals,
     lexical::{WindowWeights, saturated},
+    parsed_query::Word,
     postings::{MOST_COUNTED, Slot, Term},
-    question::Word,
-    ranking::SAYING,
+    ranking::OCCURRENCE,
     sessions::NONE,
     types::{Explanation, MatchPlace, MatchedWord},
 };
@@ -14,16 +14,16 @@ use super::{
 /// Explain a hit.
 pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
     let parts = signals.parts(slot);
-    let lent = WindowWeights::new(&index.ranking);
+    let weights = WindowWeights::new(&index.ranking);
     let mut words: Vec<MatchedWord> = Vec::new();
-    for (word, share) in signals.asked.words.iter().zip(&signals.lexical.shares) {
-        let found = places(index, &lent, word, slot);
-        let sum: u32 = found.iter().map(|(_, worth)| worth).sum();
-        let place = found.into_iter().rev().max_by_key(|(_, worth)| *worth);
+    for (word, share) in signals.query.words.iter().zip(&signals.lexical.shares) {
+        let places = weights_by_place(index, &weights, word, slot);
+        let sum: u32 = places.iter().map(|(_, worth)| worth).sum();
+        let place = places.into_iter().rev().max_by_key(|(_, worth)| *worth);
         if let Some((place, 1..)) = place {
             let level = saturated(sum, index.ranking.saturation);
             words.push(MatchedWord {
-                word: word.shown.clone(),
+                word: word.text.clone(),
                 place,
                 weight: signals.weights.lexical * share * level,
             });
@@ -43,11 +43,10 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
     }
 }
 
-/// The weight of a word for a document, by where it matched. Computes the same sums as
-/// `lexical.rs`.
-fn places(
+/// The weight of a word for a document, by where it matched. The sum equals that of `lexical.rs`.
+fn weights_by_place(
     index: &UserIndex,
-    lent: &WindowWeights,
+    weights: &WindowWeights,
     word: &Word,
     slot: Slot,
 ) -> [(MatchPlace, u32); 4] {
@@ -56,39 +55,40 @@ fn places(
         let at = documents.neighbor(slot, distance);
         match word.term {
             Some(term) if at != NONE => {
-                count(index, term, at) * lent.occurrence_weight(documents, at) * weight
+                count(index, term, at) * weights.occurrence_weight(documents, at) * weight
             }
             _ => 0,
         }
     };
-    let near: u32 = lent
+    let near: u32 = weights
         .weights()
         .map(|(distance, weight)| worth(distance, weight))
         .sum();
     let at = slot as usize;
     let by_author = documents.author[at] != NONE && word.authors.contains(&documents.author[at]);
     let by_date = word.date.is_some_and(|it| it.matches(documents.date[at]));
-    let sayings = |is: bool, worth: f32| {
-        if is {
-            (worth * SAYING as f32) as u32
+    let weight_if = |matches: bool, worth: f32| {
+        if matches {
+            (worth * OCCURRENCE as f32) as u32
         } else {
             0
         }
     };
     [
-        (MatchPlace::Own, worth(0, lent.own)),
+        (MatchPlace::Own, worth(0, weights.own)),
         (MatchPlace::Near, near),
         (
             MatchPlace::Author,
-            sayings(by_author, index.ranking.author_saying),
+            weight_if(by_author, index.ranking.author_saying),
         ),
         (
             MatchPlace::Date,
-            sayings(by_date, index.ranking.date_saying),
+            weight_if(by_date, index.ranking.date_saying),
         ),
     ]
 }
 
+/// How often a document has a term.
 fn count(index: &UserIndex, term: Term, slot: Slot) -> u32 {
     let terms = index.documents.rows[slot as usize]
         .as_ref()

@@ -1,21 +1,20 @@
-//! Combine the signals into one score.
+//! Combines the signals into one score.
 //!
-//! Each signal is scaled to 0..1 independently of the competing documents: words by the matched
-//! share of the query, similarities by how far they stand out from all documents. The score is the
-//! weighted mean of the signals that the query has; without an author's name in the query, authors
-//! do not count.
+//! Each signal is scaled to 0..1: words by the share of the query that matches, similarities by how
+//! far they are above the average of all documents. The score is the weighted mean of the signals
+//! that the query has: authors, for example, count only if the query names one.
 
 use super::{
     UserIndex,
     calendar::day_of,
     lexical::{Lexical, look_up},
+    parsed_query::ParsedQuery,
     postings::Slot,
-    question::ParsedQuestion,
     scale::{Sample, Scale},
     vectors::Similarities,
 };
 
-/// The share of each signal; they add up to the score.
+/// A number for each signal: its contribution to a score, or its weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ScoreParts {
     pub(crate) lexical: f32,
@@ -28,7 +27,7 @@ pub(crate) struct ScoreParts {
 }
 
 impl ScoreParts {
-    /// The score.
+    /// The sum of all signals: the score, if they are contributions.
     pub(crate) fn sum(&self) -> f32 {
         let words = self.lexical + self.session + self.author;
         words + self.meaning + self.context + self.embedding + self.time
@@ -36,32 +35,32 @@ impl ScoreParts {
 }
 
 /// The score of a document that does not match.
-pub(crate) const NO_ANSWER: f32 = f32::NEG_INFINITY;
+pub(crate) const NO_MATCH: f32 = f32::NEG_INFINITY;
 
 /// The signals of a query for all documents.
 pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
-    pub(crate) asked: &'a ParsedQuestion,
+    pub(crate) query: &'a ParsedQuery,
     pub(crate) lexical: Lexical,
-    /// `None` without word vectors.
-    likeness: Option<Similarities>,
+    /// By the word vectors; `None` if there are none, or the query has no word that they know.
+    similarities: Option<Similarities>,
     meaning: Scale,
     context: Scale,
     /// By slot; NaN for vectors that cannot be compared.
     embedded: Vec<f32>,
     embedding: Scale,
-    /// By author: whether the query names them.
+    /// By author: whether the query names the author.
     named: Vec<bool>,
-    /// Weights that add up to 1 over the signals of the query.
+    /// The weight of each signal of the query; their sum is 1.
     pub(crate) weights: ScoreParts,
-    /// By slot: the score, or [`NO_ANSWER`].
+    /// By slot: the score, or [`NO_MATCH`].
     pub(crate) scores: Vec<f32>,
 }
 
 impl<'a> Signals<'a> {
     pub(crate) fn new(
         index: &'a UserIndex,
-        asked: &'a ParsedQuestion,
+        query: &'a ParsedQuery,
         text: &str,
         embedding: &[f32],
     ) -> Self {
@@ -69,52 +68,53 @@ impl<'a> Signals<'a> {
         let meaning = meaning.filter(|it| it.knows(text));
         let meaning = meaning.map(|it| it.embed(text).0);
         let window = &index.ranking.context;
-        let compared = |it: Vec<i8>| index.vectors.compared_with(&it, &index.documents, window);
-        let likeness = meaning.and_then(compared);
-        let embedded = index.embeddings.likeness(embedding);
+        let compare = |it: Vec<i8>| index.vectors.compare(&it, &index.documents, window);
+        let similarities = meaning.and_then(compare);
+        let embedded = index.embeddings.similarities(embedding);
         let sample = Sample::of(index);
-        let (own, in_context) = match &likeness {
+        let (own, in_context) = match &similarities {
             Some(it) => (&it.own[..], &it.in_context[..]),
             None => (&[][..], &[][..]),
         };
         let mut signals = Signals {
-            asked,
-            lexical: look_up(index, asked),
+            query,
+            lexical: look_up(index, query),
             meaning: Scale::of(&sample, own),
             context: Scale::of(&sample, in_context),
             embedding: Scale::of(&sample, &embedded),
-            likeness,
+            similarities,
             embedded,
-            named: index.authors.table(&asked.authors),
+            named: index.authors.table(&query.authors),
             weights: ScoreParts::default(),
             scores: Vec::new(),
             index,
         };
-        signals.weights = signals.weigh();
+        signals.weights = signals.query_weights();
         signals.scores = signals.all_scores();
         signals
     }
 
-    fn weigh(&self) -> ScoreParts {
+    /// The weights of the signals that the query has, scaled so that their sum is 1.
+    fn query_weights(&self) -> ScoreParts {
         let ranking = &self.index.ranking;
-        let only_if = |is: bool, weight: f32| if is { weight } else { 0.0 };
-        let has_words = !self.asked.words.is_empty();
-        let has_meaning = self.likeness.is_some();
+        let only_if = |has_signal: bool, weight: f32| if has_signal { weight } else { 0.0 };
+        let has_words = !self.query.words.is_empty();
+        let has_meaning = self.similarities.is_some();
         let weights = ScoreParts {
             lexical: only_if(has_words, ranking.lexical),
             session: only_if(has_words, ranking.session),
-            author: only_if(!self.asked.authors.is_empty(), ranking.author),
+            author: only_if(!self.query.authors.is_empty(), ranking.author),
             meaning: only_if(has_meaning, ranking.meaning),
             context: only_if(has_meaning, ranking.context_meaning),
             embedding: only_if(!self.embedded.is_empty(), ranking.embedding),
-            time: only_if(!self.asked.spans.is_empty(), ranking.time),
+            time: only_if(!self.query.spans.is_empty(), ranking.time),
         };
         let total = weights.sum();
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         weights.times(&ScoreParts::all(scale))
     }
 
-    /// Compute column by column, so that the compiler uses SIMD. Signals are added in the order of
+    /// Adds the signals one column after the other, so that the compiler uses SIMD, in the order of
     /// [`ScoreParts::sum`], so that each score equals the sum of its explanation.
     fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
@@ -133,78 +133,80 @@ impl<'a> Signals<'a> {
                 *score += weights.author * f32::from(u8::from(is_named == Some(&true)));
             }
         }
-        let mut answers = self.answers_by_words();
+        let mut matches = self.word_matches();
         let floor = self.index.ranking.meaning_floor_among(self.index.len());
-        if let Some(likeness) = &self.likeness {
-            let both = likeness.own.iter().zip(&likeness.in_context);
-            for ((score, answers), (own, in_context)) in
-                scores.iter_mut().zip(&mut answers).zip(both)
+        if let Some(similarities) = &self.similarities {
+            let both = similarities.own.iter().zip(&similarities.in_context);
+            for ((score, matches), (own, in_context)) in
+                scores.iter_mut().zip(&mut matches).zip(both)
             {
                 let level = self.meaning.level(*own);
                 *score += weights.meaning * level;
                 *score += weights.context * self.context.level(*in_context);
-                *answers |= level >= floor;
+                *matches |= level >= floor;
             }
         }
-        for ((score, answers), likeness) in scores.iter_mut().zip(&mut answers).zip(&self.embedded)
+        for ((score, matches), similarity) in
+            scores.iter_mut().zip(&mut matches).zip(&self.embedded)
         {
-            let level = self.embedding.level(*likeness);
+            let level = self.embedding.level(*similarity);
             *score += weights.embedding * level;
-            *answers |= level >= floor;
+            *matches |= level >= floor;
         }
-        self.add_times(&mut scores, &mut answers);
-        for ((score, answers), worth) in scores.iter_mut().zip(answers).zip(&documents.worth) {
-            *score = if answers & (*worth != 0) {
+        self.add_times(&mut scores, &mut matches);
+        for ((score, matches), worth) in scores.iter_mut().zip(matches).zip(&documents.worth) {
+            *score = if matches & (*worth != 0) {
                 *score
             } else {
-                NO_ANSWER
+                NO_MATCH
             };
         }
         scores
     }
 
-    fn answers_by_words(&self) -> Vec<bool> {
+    fn word_matches(&self) -> Vec<bool> {
         let by_words = self.lexical.scores.iter();
         by_words.map(|it| *it > 0.0).collect()
     }
 
-    fn add_times(&self, scores: &mut [f32], answers: &mut [bool]) {
+    fn add_times(&self, scores: &mut [f32], matches: &mut [bool]) {
         if self.weights.time <= 0.0 {
             return;
         }
-        for (at, (score, answers)) in scores.iter_mut().zip(answers).enumerate() {
+        for (at, (score, matches)) in scores.iter_mut().zip(matches).enumerate() {
             let fit = self.time(at);
             *score += self.weights.time * fit;
-            *answers |= fit > 0.0;
+            *matches |= fit > 0.0;
         }
     }
 
-    /// The share of each signal for a document.
+    /// The contribution of each signal to the score of a document.
     pub(crate) fn parts(&self, slot: Slot) -> ScoreParts {
         self.levels(slot).times(&self.weights)
     }
 
-    /// Each signal from 0 to 1.
+    /// The value of each signal for a document, from 0 to 1.
     fn levels(&self, slot: Slot) -> ScoreParts {
         let at = slot as usize;
         let documents = &self.index.documents;
         let session = self.lexical.sessions.get(documents.session[at] as usize);
         let is_named = self.named.get(documents.author[at] as usize);
         let embedded = self.embedded.get(at);
-        let likeness = self.likeness.as_ref();
+        let similarities = self.similarities.as_ref();
         ScoreParts {
             lexical: self.lexical.scores[at],
             session: session.copied().unwrap_or(0.0),
             author: f32::from(u8::from(is_named.copied().unwrap_or(false))),
-            meaning: likeness.map_or(0.0, |it| self.meaning.level(it.own[at])),
-            context: likeness.map_or(0.0, |it| self.context.level(it.in_context[at])),
+            meaning: similarities.map_or(0.0, |it| self.meaning.level(it.own[at])),
+            context: similarities.map_or(0.0, |it| self.context.level(it.in_context[at])),
             embedding: embedded.map_or(0.0, |it| self.embedding.level(*it)),
             time: self.time(at),
         }
     }
 
+    /// How well the time of a document fits the times that the query names, from 0 to 1.
     fn time(&self, at: usize) -> f32 {
-        if self.asked.spans.is_empty() {
+        if self.query.spans.is_empty() {
             return 0.0;
         }
         let timestamp = self.index.documents.rows[at]
@@ -213,7 +215,7 @@ impl<'a> Signals<'a> {
         let Some(day) = timestamp.and_then(day_of) else {
             return 0.0;
         };
-        let fits = self.asked.spans.iter().map(|it| it.fit(day));
+        let fits = self.query.spans.iter().map(|it| it.fit(day));
         fits.fold(0.0, f32::max)
     }
 }

@@ -1,4 +1,4 @@
-//! Stemming: forms of a word become one term.
+//! Stemming: turns the forms of a word into one term.
 
 use std::borrow::Cow;
 
@@ -86,7 +86,9 @@ pub(crate) struct WordStemmer {
 }
 
 impl WordStemmer {
-    pub(crate) fn of<'a>(&self, word: &'a str) -> Cow<'a, str> {
+    /// The stem of a word. A word with a digit is its own stem; in English, also a word with other
+    /// than ASCII letters.
+    pub(crate) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         match &self.stemmer {
             Some(_) if self.english && !word.bytes().all(|it| it.is_ascii_lowercase()) => {
                 Cow::Borrowed(word)
@@ -97,7 +99,7 @@ impl WordStemmer {
         }
     }
 
-    /// Whether the list of English question words applies.
+    /// Whether the English stop words and time expressions apply.
     pub(crate) fn is_english(&self) -> bool {
         self.english
     }
@@ -116,11 +118,11 @@ mod tests {
     #[test]
     fn stemmer_merges_word_forms_and_keeps_other_scripts() {
         let english = Language::English.stemmer();
-        assert_eq!(english.of("painting"), english.of("painted"));
-        assert_eq!(english.of("бегущий"), "бегущий");
-        assert_eq!(english.of("b2b2ing"), "b2b2ing");
+        assert_eq!(english.stem("painting"), english.stem("painted"));
+        assert_eq!(english.stem("бегущий"), "бегущий");
+        assert_eq!(english.stem("b2b2ing"), "b2b2ing");
         let russian = Language::Russian.stemmer();
-        assert_eq!(russian.of("книгами"), russian.of("книга"));
-        assert_eq!(Language::None.stemmer().of("painting"), "painting");
+        assert_eq!(russian.stem("книгами"), russian.stem("книга"));
+        assert_eq!(Language::None.stemmer().stem("painting"), "painting");
     }
 }

@@ -1,16 +1,17 @@
-//! Lexical ranking: BM25F over a document, its neighbors, its author and its date, and BM25 over
-//! its session.
+//! Ranks by words: BM25F over a document, its neighbors, its author and its date, and BM25 over its
+//! session.
 //!
-//! Each matching document lends its words to its neighbors, weighted by distance and by the length
-//! of its text. The sum is saturated and weighted by the word's rarity. The result is the matched
-//! share of the query's weight. It approaches 1 if every word is repeated endlessly.
+//! A word also counts for the neighbors of the document that has it, less with distance and with
+//! the length of the text. The sum for each word is saturated and weighted by the word's rarity.
+//! The score is the share of the query's weight that matches; it approaches 1 the more often every
+//! word occurs.
 
 use super::{
     UserIndex,
     documents::Documents,
+    parsed_query::{ParsedQuery, Word},
     postings::{Posting, Slot},
-    question::ParsedQuestion,
-    ranking::{Ranking, SAYING},
+    ranking::{OCCURRENCE, Ranking},
     sessions::NONE,
     window::{AFTER, BEFORE},
 };
@@ -33,49 +34,50 @@ pub(crate) struct WindowWeights {
     after: [u32; AFTER],
 }
 
-const WHOLE: f32 = 16.0;
-/// A lookup is sparse if fewer than one posting per this many slots lends its word.
-const FEW: usize = 24;
+/// The weight of a document's own words as an integer.
+const UNIT: f32 = 16.0;
+/// The sums of a word are sparse if it has less than one posting for this many slots.
+const SPARSE: usize = 24;
 
 impl WindowWeights {
     pub(crate) fn new(ranking: &Ranking) -> WindowWeights {
         let window = &ranking.window;
-        let whole = |weight: f32| (weight * WHOLE / window.own).round() as u32;
+        let to_integer = |weight: f32| (weight * UNIT / window.own).round() as u32;
         WindowWeights {
-            own: WHOLE as u32,
-            before: window.before.map(whole),
-            after: window.after.map(whole),
+            own: UNIT as u32,
+            before: window.before.map(to_integer),
+            after: window.after.map(to_integer),
         }
     }
 
-    /// The weight of one occurrence in a slot, before the weight of its distance.
+    /// The weight of one occurrence of a word in a document, without the weight of its distance.
     #[inline]
     pub(crate) fn occurrence_weight(&self, documents: &Documents, slot: Slot) -> u32 {
-        (documents.worth[slot as usize] / WHOLE as u32).max(1)
+        (documents.worth[slot as usize] / UNIT as u32).max(1)
     }
 
-    /// The weights of neighbors by distance; negative is before.
+    /// The distances of the neighbors and their weights; a negative distance is before.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (i32, u32)> {
         let before = self
             .before
             .into_iter()
             .zip(1..)
-            .map(|(weight, places)| (-places, weight));
+            .map(|(weight, distance)| (-distance, weight));
         before.chain(
             self.after
                 .into_iter()
                 .zip(1..)
-                .map(|(weight, places)| (places, weight)),
+                .map(|(weight, distance)| (distance, weight)),
         )
     }
 }
 
-/// Sums by slot for one word; cleared before the next word.
+/// The sums of one word by slot. [`drain_into`](Self::drain_into) clears them for the next word.
 struct SlotSums {
     by_slot: Vec<u32>,
-    /// The nonzero slots if they are few; otherwise all slots are scanned.
+    /// The nonzero slots, if the sums are sparse. Otherwise all slots are scanned.
     touched: Vec<Slot>,
-    few: bool,
+    is_sparse: bool,
 }
 
 impl SlotSums {
@@ -83,14 +85,14 @@ impl SlotSums {
         SlotSums {
             by_slot: vec![0; slots],
             touched: Vec::new(),
-            few: true,
+            is_sparse: true,
         }
     }
 
     #[inline]
     fn add(&mut self, slot: Slot, worth: u32) {
         let sum = &mut self.by_slot[slot as usize];
-        if self.few && *sum == 0 {
+        if self.is_sparse && *sum == 0 {
             self.touched.push(slot);
         }
         *sum = sum.saturating_add(worth);
@@ -98,16 +100,16 @@ impl SlotSums {
 
     /// Number of nonzero slots.
     fn count(&self) -> usize {
-        if self.few {
+        if self.is_sparse {
             self.touched.len()
         } else {
             self.by_slot.iter().filter(|it| **it != 0).count()
         }
     }
 
-    /// Add `weight` times each saturated sum to the scores, and clear the table.
+    /// Add each saturated sum times `weight` to the scores, and set the sums to 0.
     fn drain_into(&mut self, scores: &mut [f32], weight: f32, saturation: impl Fn(Slot) -> f32) {
-        if self.few {
+        if self.is_sparse {
             for slot in self.touched.drain(..) {
                 let sum = std::mem::take(&mut self.by_slot[slot as usize]);
                 scores[slot as usize] += weight * saturated(sum, saturation(slot));
@@ -119,14 +121,14 @@ impl SlotSums {
         }
     }
 
-    /// Lend a word to the neighbors of the document that has it.
+    /// Count a word for the document that has it and for its neighbors.
     #[inline]
-    fn lend(&mut self, documents: &Documents, lent: &WindowWeights, posting: Posting) {
+    fn add_around(&mut self, documents: &Documents, weights: &WindowWeights, posting: Posting) {
         let slot = posting.slot();
-        let worth = posting.count() * lent.occurrence_weight(documents, slot);
-        self.add(slot, lent.own * worth);
+        let worth = posting.count() * weights.occurrence_weight(documents, slot);
+        self.add(slot, weights.own * worth);
         let mut after = slot;
-        for weight in lent.before {
+        for weight in weights.before {
             after = documents.after[after as usize];
             if after == NONE {
                 break;
@@ -134,7 +136,7 @@ impl SlotSums {
             self.add(after, weight * worth);
         }
         let mut before = slot;
-        for weight in lent.after {
+        for weight in weights.after {
             before = documents.before[before as usize];
             if before == NONE {
                 break;
@@ -144,48 +146,48 @@ impl SlotSums {
     }
 }
 
-/// Look up the words.
-pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
+/// Computes the scores of all documents and sessions for the words of a query.
+pub(crate) fn look_up(index: &UserIndex, query: &ParsedQuery) -> Lexical {
     let documents = &index.documents;
-    let lent = WindowWeights::new(&index.ranking);
+    let weights = WindowWeights::new(&index.ranking);
     let mut sums = SlotSums::new(documents.slots());
-    let mut in_sessions = SlotSums::new(index.sessions.table_size());
-    let mut found = Lexical {
+    let mut session_sums = SlotSums::new(index.sessions.table_size());
+    let mut lexical = Lexical {
         scores: vec![0.0; documents.slots()],
         sessions: vec![0.0; index.sessions.table_size()],
-        shares: Vec::with_capacity(asked.words.len()),
+        shares: Vec::with_capacity(query.words.len()),
     };
     let mut total = 0.0;
-    for word in &asked.words {
-        let postings = word.term.map_or(&[][..], |term| index.postings.of(term));
-        // If most slots are touched, scanning all is faster than listing them.
-        let by_key = word.authors.is_empty() && word.date.is_none();
-        sums.few = by_key && postings.len() * FEW < documents.slots();
+    for word in &query.words {
+        let postings = word.term.map_or(&[][..], |term| index.postings.list(term));
+        // An author or a date adds to many slots.
+        let has_only_postings = word.authors.is_empty() && word.date.is_none();
+        sums.is_sparse = has_only_postings && postings.len() * SPARSE < documents.slots();
         for posting in postings {
-            sums.lend(documents, &lent, *posting);
+            sums.add_around(documents, &weights, *posting);
             let session = documents.session[posting.slot() as usize];
             if session != NONE {
-                in_sessions.add(session, posting.count() * SAYING);
+                session_sums.add(session, posting.count() * OCCURRENCE);
             }
         }
         add_authors(index, word, &mut sums);
         add_dates(index, word, &mut sums);
         let weight = word.weight * rarity(documents.len(), sums.count());
         total += weight;
-        found.shares.push(weight);
+        lexical.shares.push(weight);
         let saturation = index.ranking.saturation;
-        sums.drain_into(&mut found.scores, weight, |_| saturation);
-        in_sessions.drain_into(&mut found.sessions, weight, |session| {
+        sums.drain_into(&mut lexical.scores, weight, |_| saturation);
+        session_sums.drain_into(&mut lexical.sessions, weight, |session| {
             session_saturation(index, session)
         });
     }
-    found.weigh(total);
-    found
+    lexical.normalize(total);
+    lexical
 }
 
 impl Lexical {
-    /// Turn weights into shares of the whole query.
-    fn weigh(&mut self, total: f32) {
+    /// Divide all weights by that of the whole query.
+    fn normalize(&mut self, total: f32) {
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];
         for table in tables {
@@ -194,11 +196,11 @@ impl Lexical {
     }
 }
 
-fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut SlotSums) {
+fn add_authors(index: &UserIndex, word: &Word, sums: &mut SlotSums) {
     if word.authors.is_empty() {
         return;
     }
-    let worth = (index.ranking.author_saying * SAYING as f32) as u32;
+    let worth = (index.ranking.author_saying * OCCURRENCE as f32) as u32;
     for (slot, author) in index.documents.author.iter().enumerate() {
         if *author != NONE && word.authors.contains(author) {
             sums.add(slot as Slot, worth);
@@ -206,9 +208,9 @@ fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut SlotS
     }
 }
 
-fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut SlotSums) {
+fn add_dates(index: &UserIndex, word: &Word, sums: &mut SlotSums) {
     let Some(part) = word.date else { return };
-    let worth = (index.ranking.date_saying * SAYING as f32) as u32;
+    let worth = (index.ranking.date_saying * OCCURRENCE as f32) as u32;
     for (slot, date) in index.documents.date.iter().enumerate() {
         if part.matches(*date) {
             sums.add(slot as Slot, worth);
@@ -216,19 +218,19 @@ fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut SlotSum
     }
 }
 
-/// The weight of a rare word (BM25's idf).
-fn rarity(memories: usize, having: usize) -> f32 {
-    let (all, having) = (memories as f32, having as f32);
-    (1.0 + (all - having + 0.5).max(0.0) / (having + 0.5)).ln()
+/// The weight of a word by its rarity (BM25's idf): a word with fewer matches weighs more.
+fn rarity(documents: usize, matches: usize) -> f32 {
+    let (all, matches) = (documents as f32, matches as f32);
+    (1.0 + (all - matches + 0.5).max(0.0) / (matches + 0.5)).ln()
 }
 
-/// Saturation: each further occurrence adds less, up to 1.
+/// Maps a sum of occurrences to 0..1: each further occurrence adds less.
 pub(crate) fn saturated(sum: u32, saturation: f32) -> f32 {
-    let sayings = sum as f32 / SAYING as f32;
-    sayings / (sayings + saturation)
+    let occurrences = sum as f32 / OCCURRENCE as f32;
+    occurrences / (occurrences + saturation)
 }
 
-/// Length normalization of sessions.
+/// The saturation of a session, normalized by its length (BM25's k1 and b).
 fn session_saturation(index: &UserIndex, session: Slot) -> f32 {
     const SATURATION: f32 = 1.2;
     const LENGTH: f32 = 0.75;

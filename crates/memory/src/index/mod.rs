@@ -1,14 +1,14 @@
 //! The ranked index of one user's memories.
 //!
-//! The index is built and refreshed from the store's rows, so it can be dropped at any time.
+//! The index is built from the store's rows, so it can be evicted at any time.
 //!
 //! ```text
 //! insert   scan → terms, term_cache          words of a text, their stems
 //!          → postings, sessions, authors      documents of a term; neighbors in a session; authors
 //!          → vectors                          word vectors
-//! search   question → lexical, time           words without question words; times
-//!          → fuse                             signals to one score
-//!          → select → explain                 hits without duplicates; the score explained
+//! search   parsed_query, time → lexical       words without stop words; times; scores by words
+//!          → fuse                             one score of all signals
+//!          → select → explain                 hits without duplicates; why each of them matched
 //! ```
 //!
 //! The order of inserts and removals does not matter: the index always equals a newly built one.
@@ -22,8 +22,8 @@ mod explain;
 mod fuse;
 mod language;
 mod lexical;
+mod parsed_query;
 mod postings;
-mod question;
 mod ranking;
 mod scale;
 mod scan;
@@ -56,8 +56,8 @@ use documents::{Documents, Row};
 use embeddings::Embeddings;
 use fuse::Signals;
 use language::WordStemmer;
+use parsed_query::ParsedQuery;
 use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot, Term};
-use question::ParsedQuestion;
 use scan::{Script, scan};
 use sessions::{NONE, Sessions};
 pub(crate) use term_cache::TermCache;
@@ -127,20 +127,20 @@ impl UserIndex {
         }
     }
 
-    /// Insert a document, replacing one with the same number. A full index (67 million documents)
-    /// ignores it.
+    /// Insert a document, or replace the one with the same number. A full index (67 million
+    /// documents) ignores it.
     pub fn insert(&mut self, document: Document) {
         self.insert_with(document, None);
     }
 
-    /// Like `insert`, for many documents: `known` caches the terms of this index.
-    pub(crate) fn insert_with(&mut self, document: Document, known: Option<&mut TermCache>) {
+    /// Like `insert`; `cache` makes the insertion of many documents faster.
+    pub(crate) fn insert_with(&mut self, document: Document, cache: Option<&mut TermCache>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
             return;
         }
-        let row = self.row(&document, known);
-        let (place, words) = ((row.order, row.seq), row.words);
+        let row = self.row(&document, cache);
+        let (order, words) = ((row.order, row.seq), row.words);
         let worth = self.ranking.occurrence_weight(words);
         let slot = self.documents.insert(row, worth);
         self.slots.insert(document.seq, slot);
@@ -148,7 +148,7 @@ impl UserIndex {
             self.postings.insert(slot, &row.terms);
         }
         if let Some(name) = &document.session {
-            let (session, neighbors) = self.sessions.insert(name, place, slot, words);
+            let (session, neighbors) = self.sessions.insert(name, order, slot, words);
             self.documents.session[slot as usize] = session;
             self.documents.link(neighbors.before, slot);
             self.documents.link(slot, neighbors.after);
@@ -156,15 +156,15 @@ impl UserIndex {
         self.insert_vectors(slot, document);
     }
 
-    fn row(&mut self, document: &Document, known: Option<&mut TermCache>) -> Row {
-        let (mut terms, words) = self.terms(&document.text, known);
+    fn row(&mut self, document: &Document, cache: Option<&mut TermCache>) -> Row {
+        let (mut terms, words) = self.terms(&document.text, cache);
         let mut fingerprint = DefaultHasher::new();
         terms.iter().for_each(|term| fingerprint.write_u32(*term));
         terms.sort_unstable();
         if terms.len() > MOST_COUNTED as usize {
             let most = MOST_COUNTED as usize;
-            let same = terms.chunk_by(|a, b| a == b);
-            terms = same
+            let groups = terms.chunk_by(|a, b| a == b);
+            terms = groups
                 .flat_map(|it| &it[..it.len().min(most)])
                 .copied()
                 .collect();
@@ -184,27 +184,27 @@ impl UserIndex {
     }
 
     /// The terms of a text in order, and how many of them are words.
-    fn terms(&mut self, text: &str, mut known: Option<&mut TermCache>) -> (Vec<Term>, u32) {
+    fn terms(&mut self, text: &str, mut cache: Option<&mut TermCache>) -> (Vec<Term>, u32) {
         let mut terms = Vec::with_capacity(text.len() / 5);
         let mut words = 0;
         let mut normal = String::new();
         let postings = &mut self.postings;
         for (range, script) in scan(text) {
             let piece = &text[range];
-            let term = known.as_ref().and_then(|it| it.term(piece, postings));
+            let term = cache.as_ref().and_then(|it| it.term(piece, postings));
             if let Some(term) = term {
                 words += 1;
                 terms.push(term);
                 continue;
             }
             normalize(piece, &mut normal);
-            terms_of(&normal, script, &self.stem, &mut |term, grain| {
-                words += u32::from(grain == TermKind::Word);
+            terms_of(&normal, script, &self.stem, &mut |term, kind| {
+                words += u32::from(kind == TermKind::Word);
                 terms.push(postings.number(term));
             });
-            // A word of a spaced script is one term.
-            if let (Some(known), Script::Spaced, Some(term)) = (&mut known, script, terms.last()) {
-                known.keep(piece, *term, postings);
+            // Only a word of a script with spaces is always one term.
+            if let (Some(cache), Script::Spaced, Some(term)) = (&mut cache, script, terms.last()) {
+                cache.insert(piece, *term, postings);
             }
         }
         (terms, words)
@@ -212,9 +212,9 @@ impl UserIndex {
 
     fn insert_vectors(&mut self, slot: Slot, document: Document) {
         if let Some(meaning) = &self.meaning {
-            let known = document.meaning.as_ref();
-            match known.filter(|it| it.len() == meaning.dims()) {
-                Some(known) => self.vectors.set(slot, known),
+            let computed = document.meaning.as_ref();
+            match computed.filter(|it| it.len() == meaning.dims()) {
+                Some(computed) => self.vectors.set(slot, computed),
                 None => self.vectors.set(slot, &meaning.embed(&document.text).0),
             }
             self.update_context_around(slot);
@@ -222,13 +222,14 @@ impl UserIndex {
         self.embeddings.set(slot, document.embedding);
     }
 
-    /// Recompute the context of a document's neighbors.
+    /// Update the context vectors of a document and its neighbors.
     fn update_context_around(&mut self, slot: Slot) {
         let reach = BEFORE.max(AFTER) as i32;
         for distance in -reach..=reach {
             let at = self.documents.neighbor(slot, distance);
             if at != NONE {
-                self.vectors.mix(at, &self.documents, &self.ranking.context);
+                let window = &self.ranking.context;
+                self.vectors.update_context(at, &self.documents, window);
             }
         }
     }
@@ -284,18 +285,19 @@ impl UserIndex {
     }
 
     /// Return the documents that match the query, best first. `embedding` is the embedder's vector
-    /// of the query, or empty. The index stores no metadata: `allowed` applies the query's filter.
+    /// of the query, or empty. `allowed` returns whether the query's filter admits the document
+    /// with this number, because the index does not store the fields that filters use.
     pub fn search(
         &self,
         query: &MemoryQuery,
         embedding: &[f32],
         allowed: &dyn Fn(u64) -> bool,
     ) -> Vec<Hit> {
-        let asked = ParsedQuestion::new(self, &query.text, query.reference_time.unwrap_or(0.0));
-        if !asked.says_something || query.limit == 0 || self.is_empty() {
+        let parsed = ParsedQuery::new(self, &query.text, query.reference_time.unwrap_or(0.0));
+        if !parsed.has_text || query.limit == 0 || self.is_empty() {
             return Vec::new();
         }
-        let signals = Signals::new(self, &asked, &query.text, embedding);
+        let signals = Signals::new(self, &parsed, &query.text, embedding);
         let chosen = select::choose(self, &signals, query, allowed);
         let hit = |it: select::ChosenHit| {
             let mut explanation = explain::explain(self, &signals, it.ranked.slot);

@@ -1,4 +1,4 @@
-//! Parse a query: its content words, and the authors and times that it names.
+//! Parses a query: its words without stop words, and the authors and times that it names.
 
 use super::{
     UserIndex,
@@ -6,7 +6,7 @@ use super::{
     calendar::{DatePart, day_of},
     postings::Term,
     scan::{Script, scan},
-    stop_words::is_question_word,
+    stop_words,
     terms::{TermKind, normalize, terms_of},
     time::{Span, find_times},
 };
@@ -18,58 +18,60 @@ const MOST_WORDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Word {
     /// The word as written.
-    pub(crate) shown: String,
+    pub(crate) text: String,
+    /// The term as text.
     key: String,
-    /// Its term, if a document has it.
+    /// The number of the term, if a document has it.
     pub(crate) term: Option<Term>,
-    /// Authors with that name.
+    /// The authors whose name contains the word.
     pub(crate) authors: Vec<AuthorNumber>,
-    /// The part of a date that it names.
+    /// The part of a date that the word names.
     pub(crate) date: Option<DatePart>,
-    /// Its weight, without its rarity.
+    /// The weight of the word, before its rarity.
     pub(crate) weight: f32,
 }
 
 /// A parsed query.
 #[derive(Debug, Default)]
-pub(crate) struct ParsedQuestion {
+pub(crate) struct ParsedQuery {
     pub(crate) words: Vec<Word>,
     pub(crate) authors: Vec<AuthorNumber>,
     pub(crate) spans: Vec<Span>,
-    /// Whether it has anything but punctuation.
-    pub(crate) says_something: bool,
+    /// Whether the query has anything but punctuation and spaces.
+    pub(crate) has_text: bool,
 }
 
 struct Piece<'a> {
-    shown: &'a str,
+    text: &'a str,
     script: Script,
+    /// The normalized text.
     normal: String,
 }
 
-impl ParsedQuestion {
-    pub(crate) fn new(index: &UserIndex, text: &str, reference_time: f64) -> ParsedQuestion {
+impl ParsedQuery {
+    pub(crate) fn new(index: &UserIndex, text: &str, reference_time: f64) -> ParsedQuery {
         let pieces = pieces(text);
         let normal: Vec<&str> = pieces.iter().map(|it| it.normal.as_str()).collect();
         let times = match day_of(reference_time) {
             Some(today) if index.stem.is_english() => find_times(&normal, today),
             _ => Default::default(),
         };
-        let mut parsed = ParsedQuestion {
+        let mut parsed = ParsedQuery {
             spans: times.spans,
-            says_something: !pieces.is_empty(),
-            ..ParsedQuestion::default()
+            has_text: !pieces.is_empty(),
+            ..ParsedQuery::default()
         };
-        let only_asks = |at: usize| {
-            let is_question_word = index.stem.is_english() && is_question_word(normal[at]);
-            is_question_word || times.relative.binary_search(&at).is_ok()
+        let is_ignored = |at: usize| {
+            let is_stop_word = index.stem.is_english() && stop_words::is_stop_word(normal[at]);
+            is_stop_word || times.relative.binary_search(&at).is_ok()
         };
-        let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
-        // If the query has only such words ("To be or not to be?"), search for them.
+        let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !is_ignored(*at)).collect();
+        // A query of stop words only ("To be or not to be?") searches for them.
         if chosen.is_empty() && parsed.spans.is_empty() {
             chosen = (0..pieces.len()).collect();
         }
         for at in chosen {
-            parsed.take(index, &pieces[at]);
+            parsed.add_words(index, &pieces[at]);
         }
         parsed.authors = parsed
             .words
@@ -79,21 +81,22 @@ impl ParsedQuestion {
         parsed
     }
 
-    fn take(&mut self, index: &UserIndex, piece: &Piece<'_>) {
+    /// Add the words of a piece that the query does not have yet.
+    fn add_words(&mut self, index: &UserIndex, piece: &Piece<'_>) {
         terms_of(
             &piece.normal,
             piece.script,
             &index.stem,
-            &mut |key, grain| {
+            &mut |key, kind| {
                 if self.words.len() >= MOST_WORDS || self.words.iter().any(|it| it.key == key) {
                     return;
                 }
-                let is_word = grain == TermKind::Word;
+                let is_word = kind == TermKind::Word;
                 let date = is_word.then(|| DatePart::of_word(&piece.normal)).flatten();
                 self.words.push(Word {
-                    shown: match piece.script {
+                    text: match piece.script {
                         Script::Unspaced => key.to_owned(),
-                        _ => piece.shown.to_owned(),
+                        _ => piece.text.to_owned(),
                     },
                     term: index.postings.find(key),
                     authors: index.authors.named(key),
@@ -111,7 +114,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         let mut normal = String::new();
         normalize(&text[range.clone()], &mut normal);
         Piece {
-            shown: &text[range],
+            text: &text[range],
             script,
             normal,
         }

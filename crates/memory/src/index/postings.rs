@@ -1,8 +1,7 @@
 //! An inverted index with removal: which documents have a term, and how often.
 //!
-//! Only a document's own terms are stored. Words lent by neighbors are computed per query
-//! (`lexical.rs`), so that an insert changes no other document, and the index is five times
-//! smaller.
+//! Only a document's own terms are stored. A search adds the words of its neighbors (`lexical.rs`),
+//! so that an insert changes no other document, and the index is five times smaller.
 
 use std::collections::HashMap;
 
@@ -16,7 +15,7 @@ pub(crate) type Term = u32;
 pub(crate) struct Posting(u32);
 
 const COUNT_BITS: u32 = 6;
-/// Maximum number of occurrences that count.
+/// Maximum number of counted occurrences of a term in a document.
 pub(crate) const MOST_COUNTED: u32 = (1 << COUNT_BITS) - 1;
 /// Maximum number of documents in one index.
 pub(crate) const MOST_SLOTS: usize = 1 << (32 - COUNT_BITS);
@@ -45,7 +44,7 @@ pub(crate) struct Postings {
     words: Vec<Box<str>>,
     free: Vec<Term>,
     /// Number of terms deleted so far.
-    forgotten: u64,
+    deletions: u64,
 }
 
 impl Postings {
@@ -75,13 +74,13 @@ impl Postings {
         self.numbers.get(word).copied()
     }
 
-    /// Number of terms deleted so far: while it is unchanged, term numbers are valid.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// Number of terms deleted so far. As long as it does not change, each term keeps its number.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions
     }
 
     /// The documents that have a term.
-    pub(crate) fn of(&self, term: Term) -> &[Posting] {
+    pub(crate) fn list(&self, term: Term) -> &[Posting] {
         &self.lists[term as usize]
     }
 
@@ -92,8 +91,8 @@ impl Postings {
             let list = &mut self.lists[same[0] as usize];
             match list.last() {
                 Some(last) if *last > posting => {
-                    let place = list.partition_point(|it| *it < posting);
-                    list.insert(place, posting);
+                    let at = list.partition_point(|it| *it < posting);
+                    list.insert(at, posting);
                 }
                 _ => list.push(posting),
             }
@@ -105,15 +104,15 @@ impl Postings {
         for same in terms.chunk_by(|a, b| a == b) {
             let term = same[0];
             let list = &mut self.lists[term as usize];
-            if let Ok(place) = list.binary_search_by_key(&slot, |it| it.slot()) {
-                list.remove(place);
+            if let Ok(at) = list.binary_search_by_key(&slot, |it| it.slot()) {
+                list.remove(at);
             }
             if list.is_empty() {
                 *list = Vec::new();
                 let word = std::mem::take(&mut self.words[term as usize]);
                 self.numbers.remove(&word);
                 self.free.push(term);
-                self.forgotten += 1;
+                self.deletions += 1;
             }
         }
     }
@@ -137,17 +136,21 @@ mod tests {
         postings.insert(7, &[tea, tea, milk]);
         postings.insert(2, &[tea]);
         let found: Vec<_> = postings
-            .of(tea)
+            .list(tea)
             .iter()
             .map(|it| (it.slot(), it.count()))
             .collect();
         assert_eq!(found, [(2, 1), (7, 2)]);
 
         postings.remove(7, &[tea, tea, milk]);
-        assert_eq!(postings.find("milk"), None, "nobody has it any more");
-        assert_eq!(postings.of(tea).len(), 1);
-        assert_eq!(postings.number("bread"), milk, "its number is used again");
-        assert!(postings.of(milk).is_empty());
+        assert_eq!(postings.find("milk"), None, "no document has this term");
+        assert_eq!(postings.list(tea).len(), 1);
+        assert_eq!(
+            postings.number("bread"),
+            milk,
+            "the number of the deleted term is reused"
+        );
+        assert!(postings.list(milk).is_empty());
     }
 
     #[test]
@@ -155,7 +158,7 @@ mod tests {
         let mut postings = Postings::default();
         let term = postings.number("x");
         postings.insert(3, &vec![term; 1_000]);
-        assert_eq!(postings.of(term)[0].count(), MOST_COUNTED);
-        assert_eq!(postings.of(term)[0].slot(), 3);
+        assert_eq!(postings.list(term)[0].count(), MOST_COUNTED);
+        assert_eq!(postings.list(term)[0].slot(), 3);
     }
 }

@@ -1,5 +1,5 @@
-//! The parameters of the ranking, measured on conversations with known answers. The defaults fit
-//! chats and long answers.
+//! The parameters of the ranking. The defaults were measured on conversations with known answers,
+//! for both short messages and long ones.
 
 use super::window::Window;
 
@@ -7,11 +7,11 @@ use super::window::Window;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// Weights of neighbors' words.
+    /// Weights of the words of neighbors.
     pub window: Window,
-    /// Weights of neighbors' vectors.
+    /// Weights of the vectors of neighbors.
     pub context: Window,
-    /// How soon further occurrences of a word stop mattering (BM25's k1), in occurrences.
+    /// Saturation (BM25's k1): after this many occurrences, a word has half of its maximum weight.
     pub saturation: f32,
     /// Texts up to this many words count as short.
     pub short_text: f32,
@@ -31,18 +31,19 @@ pub struct Ranking {
     pub session: f32,
     /// Weight of the author, if the query names one.
     pub author: f32,
-    /// Weight of the meaning of its own words.
+    /// Weight of the similarity in meaning of a memory's own words.
     pub meaning: f32,
-    /// Weight of the meaning of its words and its neighbors'.
+    /// Weight of the similarity in meaning of a memory together with its neighbors.
     pub context_meaning: f32,
-    /// Weight of the embedder.
+    /// Weight of the similarity of the embeddings.
     pub embedding: f32,
     /// Weight of the time, if the query names one.
     pub time: f32,
-    /// Minimum similarity (0 to 1) of a hit without common words, among a thousand memories or
-    /// more. With fewer memories it is lower: half of it for ten.
+    /// Minimum similarity, from 0 to 1, of a hit that has no word in common with the query, for a
+    /// user with at least a thousand memories. It is lower for fewer memories: half of it for ten.
     pub meaning_floor: f32,
-    /// Maximum share of one session in a list, while other sessions have nearly as good hits.
+    /// Maximum share of the hits that one session may have, while other sessions have hits with at
+    /// least half the score.
     pub largest_share: f32,
 }
 
@@ -72,28 +73,29 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// The weight of one occurrence in a text of `words` words, in 65536ths.
+    /// The weight of one occurrence of a word in a text of `words` words, in 65536ths.
     pub(crate) fn occurrence_weight(&self, words: u32) -> u32 {
         let words = words as f32;
         let short = words.min(self.short_text) / self.short_text - 1.0;
         let long = words.max(self.short_text) / self.short_text - 1.0;
         let length = 1.0 + self.short_length * short + self.long_length * long;
-        ((SAYING as f32 / length) as u32).max(1)
+        ((OCCURRENCE as f32 / length) as u32).max(1)
     }
 
-    /// The minimum similarity of a hit without common words, among this many memories: up to ten,
-    /// half of the value for a thousand.
+    /// The minimum similarity of a hit that has no word in common with the query, for a user with
+    /// this many memories.
     ///
     /// Among a thousand unrelated memories, some are very similar by chance. Among ten, a memory
-    /// that is half as similar is likely relevant.
+    /// that is half as similar is probably relevant.
     pub(crate) fn meaning_floor_among(&self, memories: usize) -> f32 {
         let many = (memories.max(1) as f32 / 10.0).log10() / 2.0;
         self.meaning_floor * (0.5 + 0.5 * many.clamp(0.0, 1.0))
     }
 }
 
-/// One occurrence of a word. An integer, so that sums do not depend on the order of adding.
-pub(crate) const SAYING: u32 = 1 << 16;
+/// The weight of one occurrence of a word. An integer, because integer sums do not depend on the
+/// order of addition.
+pub(crate) const OCCURRENCE: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -102,13 +104,13 @@ mod tests {
     #[test]
     fn word_weight_decreases_with_text_length_but_slowly_for_short_texts() {
         let ranking = Ranking::default();
-        let worth = |words: u32| ranking.occurrence_weight(words) as f32 / SAYING as f32;
+        let worth = |words: u32| ranking.occurrence_weight(words) as f32 / OCCURRENCE as f32;
         assert!(worth(1) / worth(45) < 1.3);
         assert!(worth(45) / worth(450) > 5.0);
         assert!((1..2_000).map(worth).is_sorted_by(|a, b| a >= b));
         assert!(
             ranking.occurrence_weight(u32::MAX) >= 1,
-            "0 is for no memory"
+            "0 marks a free slot"
         );
         assert!(ranking.occurrence_weight(0) >= ranking.occurrence_weight(1));
     }

@@ -1,28 +1,30 @@
-//! Scale similarities by their distribution, to tell relevant ones from chance.
+//! Scales similarities by their distribution, to tell relevant memories from chance.
 //!
-//! Models differ in their typical similarity: one gives 0.7 to 0.9, another 0 to 0.5. So a
-//! similarity is measured in standard deviations above the mean of the user's memories, which
-//! barely changes with one memory and not at all with filters.
+//! Models differ in their typical similarities: one gives 0.7 to 0.9, another 0 to 0.5. So a
+//! similarity counts by its distance from the mean of all memories of the user, in standard
+//! deviations. One more memory barely changes the mean, and a filter does not change it.
 
 use super::{UserIndex, postings::Slot};
 
-/// Mean and standard deviation of a similarity.
+/// The distribution of a similarity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
     mean: f32,
+    /// The distance above the mean that counts as 1.
     full: f32,
 }
 
 /// This many standard deviations above the mean count as 1.
 const OUTSTANDING: f32 = 6.0;
-/// Size of the sample. With more memories than this, about this many are sampled.
-const ENOUGH: usize = 2_048;
-/// The prior distribution and its weight in memories. It is needed because a few memories do not
-/// show the typical similarity.
+/// Up to this many memories are all in the sample. Of more memories, the sample has about this
+/// many.
+const SAMPLE_SIZE: usize = 2_048;
+/// The prior distribution, and its weight as a number of memories: a few memories alone do not show
+/// what is typical of the model.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
 const EXPECTED_COUNT: f64 = 20.0;
-/// Similarities are added as integers, so that the sum does not depend on the order.
+/// Similarities are added as integers, because integer sums do not depend on the order of addition.
 const WHOLE: f32 = 65_536.0;
 
 /// The sampled memories.
@@ -34,24 +36,24 @@ pub(crate) struct Sample {
 impl Sample {
     pub(crate) fn of(index: &UserIndex) -> Sample {
         // A power of two, so that one more memory rarely changes the sample.
-        let one_in = (index.len() / ENOUGH).next_power_of_two().min(1 << 8);
-        let looked_at = (1 << 8) / one_in;
+        let one_in = (index.len() / SAMPLE_SIZE).next_power_of_two().min(1 << 8);
+        let limit = (1 << 8) / one_in;
         let documents = &index.documents;
-        let lots = documents.lots.iter().zip(0..);
-        let drawn = lots.filter(|(lot, _)| usize::from(**lot) < looked_at);
-        let is_there = |slot: &Slot| documents.worth[*slot as usize] != 0;
+        let keys = documents.sample_keys.iter().zip(0..);
+        let sampled = keys.filter(|(key, _)| usize::from(**key) < limit);
+        let is_used = |slot: &Slot| documents.worth[*slot as usize] != 0;
         Sample {
-            slots: drawn.map(|(_, slot)| slot).filter(is_there).collect(),
+            slots: sampled.map(|(_, slot)| slot).filter(is_used).collect(),
         }
     }
 }
 
 impl Scale {
-    /// The scale of similarities by slot. Missing values and NaN do not count.
-    pub(crate) fn of(sample: &Sample, likeness: &[f32]) -> Scale {
+    /// The scale of similarities, which are by slot. Missing values and NaN do not count.
+    pub(crate) fn of(sample: &Sample, similarities: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in &sample.slots {
-            let value = likeness.get(*slot as usize).copied();
+            let value = similarities.get(*slot as usize).copied();
             if let Some(value) = value.filter(|it| it.is_finite()) {
                 let whole = (value.clamp(-1.0, 1.0) * WHOLE) as i64;
                 count += 1;
@@ -75,11 +77,11 @@ impl Scale {
         }
     }
 
-    /// 0 for the average or less, 1 for values far above it.
+    /// Scales a similarity to 0..1: 0 for the mean or less, 1 for values far above it.
     #[inline]
-    pub(crate) fn level(&self, likeness: f32) -> f32 {
-        let level = (likeness - self.mean) / self.full;
-        // NaN is not above 0.
+    pub(crate) fn level(&self, similarity: f32) -> f32 {
+        let level = (similarity - self.mean) / self.full;
+        // NaN becomes 0, because it is not above 0.
         if level > 0.0 { level.min(1.0) } else { 0.0 }
     }
 }
@@ -102,7 +104,7 @@ mod tests {
         let (low, high) = (scale(&low), scale(&high));
         assert_eq!(low.level(0.9), 1.0);
         assert_eq!(low.level(0.1), 0.0);
-        assert!(high.level(0.8) < 0.05, "usual there");
+        assert!(high.level(0.8) < 0.05, "0.8 is typical of this model");
         assert_eq!(high.level(f32::NAN), 0.0);
     }
 

@@ -1,8 +1,8 @@
-//! Split a text into words, the first step to terms.
+//! Splits a text into words, the first step to terms.
 //!
-//! A word is a run of letters, digits and marks. Scripts without spaces, and Korean, form runs of
-//! their own. An emoji is a word. An apostrophe between letters and a point or comma between digits
-//! belong to the word.
+//! A word is a sequence of letters, digits and marks. Text in a script without spaces, or in
+//! Korean, is separated from text in other scripts. An emoji is a word. An apostrophe between
+//! letters, and a point or comma between digits, belong to the word.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use unicode_normalization::char::is_combining_mark;
 /// The script of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Words are separated by spaces.
+    /// Spaces separate words.
     Spaced,
-    /// Some or all words are not separated by spaces.
+    /// Spaces separate only some words, or none.
     Unspaced,
     /// One pictograph.
     Emoji,
 }
 
-/// The pieces of a text with their ranges.
+/// Iterates over the pieces of a text: their ranges and scripts.
 pub(crate) struct Scan<'a> {
     text: &'a str,
     at: usize,
@@ -44,7 +44,7 @@ impl Iterator for Scan<'_> {
                 None
             })?;
         if script != Script::Emoji {
-            end = self.end_of_run(end, script);
+            end = self.end_of_piece(end, script);
         }
         self.at = end;
         Some((start..end, script))
@@ -52,7 +52,7 @@ impl Iterator for Scan<'_> {
 }
 
 impl Scan<'_> {
-    fn end_of_run(&self, mut end: usize, script: Script) -> usize {
+    fn end_of_piece(&self, mut end: usize, script: Script) -> usize {
         let mut last = self.text[..end].chars().next_back();
         let mut rest = self.text[end..].chars().peekable();
         while let Some(letter) = rest.next() {
@@ -81,7 +81,7 @@ fn joins(before: Option<char>, sign: char, after: Option<char>) -> bool {
     }
 }
 
-/// Marks are part of their letter.
+/// Whether a character is a combining mark, which belongs to the letter before it.
 pub(crate) fn is_mark(letter: char) -> bool {
     !letter.is_ascii() && is_combining_mark(letter)
 }
@@ -107,21 +107,21 @@ fn is_unspaced(letter: char) -> bool {
     matches!(letter,
         '\u{0E00}'..='\u{0EFF}'         // Thai, Lao
         | '\u{1000}'..='\u{109F}'       // Myanmar
-        | '\u{1100}'..='\u{11FF}'       // Hangul, by letters
+        | '\u{1100}'..='\u{11FF}'       // Hangul letters
         | '\u{1780}'..='\u{17FF}'       // Khmer
         | '\u{3005}'..='\u{3007}'       // signs that repeat a Han letter, and zero
         | '\u{3040}'..='\u{31FF}'       // Kana, Bopomofo, Hangul
         | '\u{3400}'..='\u{4DBF}'       // Han
         | '\u{4E00}'..='\u{9FFF}'
-        | '\u{AC00}'..='\u{D7FF}'       // Hangul, by syllables
+        | '\u{AC00}'..='\u{D7FF}'       // Hangul syllables
         | '\u{F900}'..='\u{FAFF}'
-        | '\u{FF66}'..='\u{FFDC}'       // Kana and Hangul of half width
+        | '\u{FF66}'..='\u{FFDC}'       // half-width Kana and Hangul
         | '\u{1B000}'..='\u{1B16F}'
         | '\u{20000}'..='\u{3FFFF}')
 }
 
 fn is_emoji(letter: char) -> bool {
-    // Skin tones (1F3FB to 1F3FF) only modify the preceding emoji.
+    // Without the skin tones (1F3FB to 1F3FF), which only modify the preceding emoji.
     matches!(letter,
         '\u{203C}' | '\u{2049}'
         | '\u{231A}'..='\u{23FF}'

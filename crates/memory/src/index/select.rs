@@ -1,8 +1,8 @@
-//! Select the hits to return: the best ones without duplicates, and not all from one session.
+//! Selects the hits to return: the best ones without duplicates, and not all from one session.
 //!
-//! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. One session gets at
-//! most four fifths of the list (`Ranking::largest_share`) while others have hits with at least
-//! half the score. If the list is not full then, it gets more.
+//! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. Hits of one session
+//! fill at most four fifths of the list (`Ranking::largest_share`), while other sessions have hits
+//! with at least half the score. Further hits of that session fill what is then left of the list.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// A hit of another session is preferred only if it has at least this share of the waiting hit's
-/// score.
+/// A hit of another session is preferred to a waiting hit only if its score is at least this share
+/// of the waiting hit's score.
 const NEARLY_AS_GOOD: f32 = 0.5;
-/// Number of scores that are compared with the minimum at a time.
+/// Number of scores that are compared with the minimum in one step.
 const AT_A_TIME: usize = 64;
 
 /// A document with its score, ordered by score and then by time.
@@ -69,14 +69,14 @@ pub(crate) fn choose(
     loop {
         let best = best(index, signals, query.min_score, allowed, pool);
         let all = best.len() < pool;
-        let mut choice = HitSelection::new(index, limit);
+        let mut selection = HitSelection::new(index, limit);
         for ranked in best {
-            choice.offer(ranked);
+            selection.offer(ranked);
         }
-        if all || choice.is_settled() {
-            return choice.finish();
+        if all || selection.is_complete() {
+            return selection.finish();
         }
-        // Duplicates or one session used up the candidates: consider more.
+        // Too many candidates were duplicates or of one session: consider more.
         pool = pool.saturating_mul(8);
     }
 }
@@ -90,10 +90,10 @@ fn best(
     pool: usize,
 ) -> Vec<RankedDocument> {
     let mut heap: BinaryHeap<Reverse<RankedDocument>> = BinaryHeap::new();
-    // All matches score higher than this.
+    // The scores of all matches are higher than `f32::MIN`.
     let mut least = min_score.max(f32::MIN);
     for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
-        // Without an early exit, so that the compiler uses SIMD.
+        // No early exit: the compiler uses SIMD for this loop.
         if !scores.iter().fold(false, |any, it| any | (*it >= least)) {
             continue;
         }
@@ -128,41 +128,44 @@ fn best(
     sorted.into_iter().map(|it| it.0).collect()
 }
 
+/// The hits that are selected so far.
 struct HitSelection<'a> {
     index: &'a UserIndex,
     limit: usize,
-    most_of_one: usize,
+    /// Maximum number of hits of one session.
+    session_max: usize,
     seen: SeenHits<'a>,
-    /// In order of score.
+    /// All offered hits, best first.
     hits: Vec<ChosenHit>,
-    /// Indexes of hits.
+    /// Indexes of the selected hits.
     chosen: Vec<usize>,
+    /// Indexes of hits whose session has reached its maximum.
     waiting: VecDeque<usize>,
-    of_session: HashMap<SessionNumber, usize>,
+    chosen_by_session: HashMap<SessionNumber, usize>,
 }
 
 impl<'a> HitSelection<'a> {
     fn new(index: &'a UserIndex, limit: usize) -> HitSelection<'a> {
-        let most_of_one = (limit as f32 * index.ranking.largest_share).ceil() as usize;
+        let session_max = (limit as f32 * index.ranking.largest_share).ceil() as usize;
         HitSelection {
             index,
             limit,
-            most_of_one: most_of_one.max(1),
+            session_max: session_max.max(1),
             seen: SeenHits::default(),
             hits: Vec::new(),
             chosen: Vec::new(),
             waiting: VecDeque::new(),
-            of_session: HashMap::new(),
+            chosen_by_session: HashMap::new(),
         }
     }
 
-    /// Offer the next best document. Even if the list is full, it may be recorded as a duplicate of
-    /// a hit.
+    /// Offer the next best document. If the list is full, the document can still become a duplicate
+    /// of a selected hit.
     fn offer(&mut self, ranked: RankedDocument) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;
         };
-        if let Some(earlier) = self.seen.earlier(row) {
+        if let Some(earlier) = self.seen.find_or_add(row) {
             self.hits[earlier].duplicates.push(row.seq);
             return;
         }
@@ -171,38 +174,38 @@ impl<'a> HitSelection<'a> {
             ranked,
             duplicates: Vec::new(),
         });
-        self.take_waiting_above(ranked.score);
-        if self.is_settled() {
+        self.choose_waiting(ranked.score);
+        if self.is_complete() {
             return;
         }
         let session = self.index.documents.session[ranked.slot as usize];
-        let taken = self.of_session.entry(session).or_default();
-        if session != NONE && *taken >= self.most_of_one {
+        let count = self.chosen_by_session.entry(session).or_default();
+        if session != NONE && *count >= self.session_max {
             self.waiting.push_back(number);
         } else {
-            *taken += 1;
+            *count += 1;
             self.chosen.push(number);
         }
     }
 
-    /// Accept waiting hits when the next ones are much worse.
-    fn take_waiting_above(&mut self, score: f32) {
+    /// Select the waiting hits that are much better than the next candidate with this score.
+    fn choose_waiting(&mut self, next_score: f32) {
         while let Some(first) = self.waiting.front()
-            && !self.is_settled()
-            && score < NEARLY_AS_GOOD * self.hits[*first].ranked.score
+            && !self.is_complete()
+            && next_score < NEARLY_AS_GOOD * self.hits[*first].ranked.score
         {
             self.chosen.extend(self.waiting.pop_front());
         }
     }
 
-    /// Whether more candidates would change nothing.
-    fn is_settled(&self) -> bool {
+    /// Whether the list is full.
+    fn is_complete(&self) -> bool {
         self.chosen.len() == self.limit
     }
 
     fn finish(mut self) -> Vec<ChosenHit> {
-        self.take_waiting_above(f32::NEG_INFINITY);
-        // Hits were offered best first, so their indexes are their order.
+        self.choose_waiting(f32::NEG_INFINITY);
+        // The index of a hit is its rank, because hits were offered best first.
         let mut is_chosen = vec![false; self.hits.len()];
         for number in self.chosen {
             is_chosen[number] = true;

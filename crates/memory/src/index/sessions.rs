@@ -1,4 +1,4 @@
-//! Sessions: the neighbors of each document, and the length of each session.
+//! The sessions of documents: the neighbors of each document, and the length of each session.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,15 +7,15 @@ use std::{
 
 use super::postings::Slot;
 
-/// The number of a conversation.
+/// The number of a session.
 pub(crate) type SessionNumber = u32;
-/// Means no neighbor, no session or no author.
+/// The number that stands for no neighbor, no session or no author.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One session.
 #[derive(Debug, Default)]
-struct Conversation {
-    /// By position in the session, then by sequence number.
+struct IndexedSession {
+    /// The slots by position in the session and sequence number.
     members: BTreeMap<(u64, u64), Slot>,
     /// Number of words.
     words: u64,
@@ -26,7 +26,7 @@ struct Conversation {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     numbers: HashMap<Arc<str>, SessionNumber>,
-    conversations: Vec<Conversation>,
+    sessions: Vec<IndexedSession>,
     free: Vec<SessionNumber>,
     words: u64,
 }
@@ -43,27 +43,27 @@ impl Sessions {
     pub(crate) fn insert(
         &mut self,
         name: &Arc<str>,
-        place: (u64, u64),
+        order: (u64, u64),
         slot: Slot,
         words: u32,
     ) -> (SessionNumber, Neighbors) {
         let number = self.number(name);
-        let conversation = &mut self.conversations[number as usize];
-        conversation.words += u64::from(words);
+        let session = &mut self.sessions[number as usize];
+        session.words += u64::from(words);
         self.words += u64::from(words);
-        let neighbors = neighbors(&conversation.members, place);
-        conversation.members.insert(place, slot);
+        let neighbors = neighbors(&session.members, order);
+        session.members.insert(order, slot);
         (number, neighbors)
     }
 
     /// Remove a document from its session.
-    pub(crate) fn remove(&mut self, number: SessionNumber, place: (u64, u64), words: u32) {
-        let conversation = &mut self.conversations[number as usize];
-        conversation.members.remove(&place);
-        conversation.words -= u64::from(words);
+    pub(crate) fn remove(&mut self, number: SessionNumber, order: (u64, u64), words: u32) {
+        let session = &mut self.sessions[number as usize];
+        session.members.remove(&order);
+        session.words -= u64::from(words);
         self.words -= u64::from(words);
-        if conversation.members.is_empty() {
-            if let Some(name) = conversation.name.take() {
+        if session.members.is_empty() {
+            if let Some(name) = session.name.take() {
                 self.numbers.remove(&name);
             }
             self.free.push(number);
@@ -75,47 +75,47 @@ impl Sessions {
             return *number;
         }
         let number = self.free.pop().unwrap_or_else(|| {
-            self.conversations.push(Conversation::default());
-            (self.conversations.len() - 1) as SessionNumber
+            self.sessions.push(IndexedSession::default());
+            (self.sessions.len() - 1) as SessionNumber
         });
-        self.conversations[number as usize].name = Some(Arc::clone(name));
+        self.sessions[number as usize].name = Some(Arc::clone(name));
         self.numbers.insert(Arc::clone(name), number);
         number
     }
 
-    /// The size of a table by session number.
+    /// The size of a table that is indexed by session number.
     pub(crate) fn table_size(&self) -> usize {
-        self.conversations.len()
+        self.sessions.len()
     }
 
     /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
-        self.conversations.len() - self.free.len()
+        self.sessions.len() - self.free.len()
     }
 
-    /// Words of a session relative to the average.
+    /// The number of words in a session, divided by the average of all sessions.
     pub(crate) fn relative_length(&self, number: SessionNumber) -> f32 {
-        let words = self.conversations[number as usize].words as f32;
+        let words = self.sessions[number as usize].words as f32;
         words * self.len() as f32 / (self.words.max(1) as f32)
     }
 
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let of_one = |it: &Conversation| {
+        let bytes = |it: &IndexedSession| {
             // A node of a B-tree is half to completely full.
             let name = it.name.as_ref().map_or(0, |name| name.len() + 16);
-            it.members.len() * 34 + name + size_of::<Conversation>() + 26
+            it.members.len() * 34 + name + size_of::<IndexedSession>() + 26
         };
-        self.conversations.iter().map(of_one).sum()
+        self.sessions.iter().map(bytes).sum()
     }
 }
 
-fn neighbors(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbors {
+fn neighbors(members: &BTreeMap<(u64, u64), Slot>, order: (u64, u64)) -> Neighbors {
     let slot_of = |it: Option<(&(u64, u64), &Slot)>| it.map_or(NONE, |(_, slot)| *slot);
     // Most documents are appended at the end.
     if members
         .last_key_value()
-        .is_none_or(|(last, _)| *last < place)
+        .is_none_or(|(last, _)| *last < order)
     {
         return Neighbors {
             before: slot_of(members.last_key_value()),
@@ -123,8 +123,8 @@ fn neighbors(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbo
         };
     }
     Neighbors {
-        before: slot_of(members.range(..place).next_back()),
-        after: slot_of(members.range(place..).next()),
+        before: slot_of(members.range(..order).next_back()),
+        after: slot_of(members.range(order..).next()),
     }
 }
 
@@ -136,13 +136,17 @@ mod tests {
     fn neighbors_follow_the_order_of_memories_in_a_session() {
         let mut sessions = Sessions::default();
         let name: Arc<str> = "a".into();
-        let mut put = |place, slot| sessions.insert(&name, place, slot, 10).1;
+        let mut insert = |order, slot| sessions.insert(&name, order, slot, 10).1;
         let between = |before, after| Neighbors { before, after };
-        assert_eq!(put((5, 1), 0), between(NONE, NONE));
-        assert_eq!(put((9, 2), 1), between(0, NONE));
-        assert_eq!(put((7, 3), 2), between(0, 1));
-        assert_eq!(put((7, 4), 3), between(2, 1), "the same place: by number");
-        assert_eq!(put((1, 5), 4), between(NONE, 0));
+        assert_eq!(insert((5, 1), 0), between(NONE, NONE));
+        assert_eq!(insert((9, 2), 1), between(0, NONE));
+        assert_eq!(insert((7, 3), 2), between(0, 1));
+        assert_eq!(
+            insert((7, 4), 3),
+            between(2, 1),
+            "memories at one position are ordered by number"
+        );
+        assert_eq!(insert((1, 5), 4), between(NONE, 0));
     }
 
     #[test]
@@ -155,6 +159,6 @@ mod tests {
         assert_eq!(sessions.len(), 1);
         assert_eq!(sessions.relative_length(b), 1.0);
         let (again, _) = sessions.insert(&"c".into(), (1, 3), 0, 10);
-        assert_eq!(again, a, "its number is used again");
+        assert_eq!(again, a, "the number of the removed session is reused");
     }
 }

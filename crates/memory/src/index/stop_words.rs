@@ -1,5 +1,5 @@
-//! English stop words of questions. They are removed only from queries: "not" or "her" may be the
-//! only difference between two memories.
+//! English stop words. They are removed from queries only: in memories, "not" or "her" may be the
+//! only difference between two texts.
 
 /// Lowercase, without apostrophes, sorted.
 const ENGLISH: &[&str] = &[
@@ -225,8 +225,8 @@ const ENGLISH: &[&str] = &[
     "youve",
 ];
 
-/// Whether a lowercase word is a stop word of questions.
-pub(crate) fn is_question_word(word: &str) -> bool {
+/// Whether a lowercase word is a stop word.
+pub(crate) fn is_stop_word(word: &str) -> bool {
     ENGLISH.binary_search(&word).is_ok()
 }
 
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn stop_words_are_sorted_for_binary_search() {
         assert!(ENGLISH.is_sorted());
-        assert!(ENGLISH.iter().all(|it| is_question_word(it)));
-        assert!(!is_question_word("paint"));
-        assert!(!is_question_word("may"), "a month");
+        assert!(ENGLISH.iter().all(|it| is_stop_word(it)));
+        assert!(!is_stop_word("paint"));
+        assert!(!is_stop_word("may"), "may is also a month");
     }
 }

@@ -1,8 +1,8 @@
 //! Turn a text into terms, the keys of the index.
 //!
-//! Each piece of [`scan`] is normalized (NFKC) and lowercased. A word is stemmed, and accents on
-//! Latin letters are dropped. A run without spaces yields each pair of letters, and each letter as
-//! a weaker term.
+//! Each piece of [`scan`] is normalized (NFKC) and lowercased. A word is stemmed and loses the
+//! accents of its Latin letters. Text in a script without spaces yields each pair of adjacent
+//! letters, and each single letter as a term of lower weight.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -11,15 +11,16 @@ use super::{
     scan::{Script, is_mark, scan},
 };
 
-/// Longer words are truncated: a megabyte without a space must not become a key.
+/// Longer words are truncated to this many characters, so that a megabyte without a space does not
+/// become a key of the index.
 const LONGEST_WORD: usize = 64;
 
 /// What a term consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TermKind {
-    /// A word, or two letters of a run without spaces.
+    /// A word, or a pair of letters of a script without spaces.
     Word,
-    /// One letter of a run without spaces.
+    /// One letter of a script without spaces.
     Letter,
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn each_term(text: &str, stem: &WordStemmer, mut take: impl FnMut(&st
     }
 }
 
-/// The terms of one normalized piece.
+/// Call `take` for each term of one normalized piece.
 pub(crate) fn terms_of(
     word: &str,
     script: Script,
@@ -41,7 +42,7 @@ pub(crate) fn terms_of(
 ) {
     match script {
         Script::Spaced => {
-            let stemmed = stem.of(cut(word));
+            let stemmed = stem.stem(truncated(word));
             if stemmed.is_ascii() {
                 take(&stemmed, TermKind::Word);
             } else {
@@ -53,8 +54,8 @@ pub(crate) fn terms_of(
     }
 }
 
-/// Writes a piece in lower case, composed, without the signs inside it: `Anna's` is `anna`, `don't`
-/// is `dont`, `10,000` is `10000`, `8th` is `8`.
+/// Normalizes a piece: lower case, compatibility composition, no possessive, no signs inside, no
+/// ordinal ending. `Anna's` becomes `anna`, `don't` `dont`, `10,000` `10000`, and `8th` `8`.
 pub(crate) fn normalize(piece: &str, into: &mut String) {
     into.clear();
     if piece.is_ascii() {
@@ -64,11 +65,11 @@ pub(crate) fn normalize(piece: &str, into: &mut String) {
         into.extend(piece.nfkc().flat_map(char::to_lowercase));
     }
     if into.contains(['\'', '\u{2019}']) {
-        let kept = into
+        let length = into
             .strip_suffix("'s")
             .or_else(|| into.strip_suffix("\u{2019}s"))
             .map_or(into.len(), str::len);
-        into.truncate(kept);
+        into.truncate(length);
         into.retain(|it| it != '\'' && it != '\u{2019}');
     }
     if into.starts_with(|it: char| it.is_ascii_digit()) {
@@ -79,15 +80,15 @@ pub(crate) fn normalize(piece: &str, into: &mut String) {
     }
 }
 
-/// The word, or its beginning.
-fn cut(word: &str) -> &str {
+/// The first [`LONGEST_WORD`] characters of a word.
+fn truncated(word: &str) -> &str {
     match word.char_indices().nth(LONGEST_WORD) {
         Some((end, _)) => &word[..end],
         None => word,
     }
 }
 
-/// The number of digits before `st`, `nd`, `rd` or `th`.
+/// The number of digits of an ordinal number: digits followed by `st`, `nd`, `rd` or `th`.
 fn ordinal(word: &str) -> Option<usize> {
     let digits = ["st", "nd", "rd", "th"]
         .iter()
@@ -98,7 +99,8 @@ fn ordinal(word: &str) -> Option<usize> {
         .then_some(digits.len())
 }
 
-/// Removes accents, so that a search for Jose finds José. Only from Latin letters: й is not и.
+/// Removes the accents of Latin letters, so that a search for Jose finds José. Other letters stay:
+/// й is not an accented и.
 fn without_accents(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -111,7 +113,7 @@ fn without_accents(word: &str) -> String {
     plain
 }
 
-/// Calls `take` for each letter and each pair of adjacent letters. Marks belong to their letter.
+/// Calls `take` for each letter, with its marks, and for each pair of adjacent letters.
 fn pairs(run: &str, take: &mut impl FnMut(&str, TermKind)) {
     let mut starts = run
         .char_indices()
@@ -160,13 +162,13 @@ mod tests {
     #[test]
     fn text_without_spaces_yields_letters_and_letter_pairs() {
         assert_eq!(terms("東京都"), ["東", "京", "東京", "都", "京都"]);
-        assert_eq!(terms("ｶﾞ"), ["ガ"], "composed before it is parted");
+        assert_eq!(terms("ｶﾞ"), ["ガ"], "composed before it is split");
         assert_eq!(terms("น้ำใจ").len(), 7, "marks stay with their letter");
-        let mut grains = Vec::new();
-        each_term("東京", &Language::None.stemmer(), |_, grain| {
-            grains.push(grain);
+        let mut kinds = Vec::new();
+        each_term("東京", &Language::None.stemmer(), |_, kind| {
+            kinds.push(kind);
         });
-        assert_eq!(grains, [TermKind::Letter, TermKind::Letter, TermKind::Word]);
+        assert_eq!(kinds, [TermKind::Letter, TermKind::Letter, TermKind::Word]);
     }
 
     #[test]

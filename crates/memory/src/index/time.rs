@@ -6,7 +6,7 @@
 
 use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
 
-/// The days from `from` to `to`, excluding `to`.
+/// The days from `from` up to, but not including, `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Day,
@@ -18,12 +18,13 @@ impl Span {
         Span { from, to }
     }
 
+    /// The days at most `reach` days before or after `day`.
     fn around(day: Day, reach: i64) -> Span {
         Span::new(day - reach, day + reach + 1)
     }
 
-    /// How well a day fits: 1 inside, falling to 0 over half the span's length outside, because
-    /// people remember times only roughly.
+    /// How well a day fits: 1 inside the span; outside, the farther the worse, down to 0 at about
+    /// half the span's length, because people remember times only roughly.
     pub(crate) fn fit(self, day: Day) -> f32 {
         let outside = (self.from - day).max(day - self.to + 1).max(0);
         let reach = ((self.to - self.from) / 2).clamp(1, 30) + 1;
@@ -35,30 +36,31 @@ impl Span {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) spans: Vec<Span>,
-    /// Indexes of words that are relative to the time of the query ("last", "ago"). They match no
-    /// memory.
+    /// Indexes of the words of relative times, such as "last week" or "two days ago". A search does
+    /// not look for them, because they say nothing about the words of a memory.
     pub(crate) relative: Vec<usize>,
 }
 
-/// The result of a rule.
+/// The time expression that a rule has found.
 struct TimeMatch {
+    /// Number of words.
     words: usize,
     spans: Vec<Span>,
-    relative: bool,
+    is_relative: bool,
 }
 
-fn time_match(words: usize, span: Span, relative: bool) -> Option<TimeMatch> {
+fn time_match(words: usize, span: Span, is_relative: bool) -> Option<TimeMatch> {
     Some(TimeMatch {
         words,
         spans: vec![span],
-        relative,
+        is_relative,
     })
 }
 
-/// A rule reads the words from a position on.
+/// A rule parses the words that start at the cursor.
 type Rule = fn(&WordCursor<'_>) -> Option<TimeMatch>;
 
-/// The longest expressions come first.
+/// All rules. Those for longer expressions come first.
 const RULES: &[Rule] = &[
     numeric_date,
     day_month_year,
@@ -72,6 +74,7 @@ const RULES: &[Rule] = &[
     year,
 ];
 
+/// A position in the words of a query.
 struct WordCursor<'a> {
     words: &'a [&'a str],
     at: usize,
@@ -79,7 +82,7 @@ struct WordCursor<'a> {
 }
 
 impl<'a> WordCursor<'a> {
-    /// Returns the word at this offset; empty beyond the end.
+    /// Returns the word at this offset from the cursor; empty beyond the end.
     fn word(&self, offset: usize) -> &'a str {
         self.words.get(self.at + offset).copied().unwrap_or("")
     }
@@ -98,7 +101,7 @@ impl<'a> WordCursor<'a> {
         (1..=31).contains(&day).then_some(day as u8)
     }
 
-    /// Returns the previous word, skipping an article.
+    /// Returns the word before the cursor, skipping "the".
     fn before(&self) -> &'a str {
         let mut before = self.words[..self.at].iter().rev();
         match before.next() {
@@ -107,7 +110,8 @@ impl<'a> WordCursor<'a> {
         }
     }
 
-    fn after_preposition(&self) -> bool {
+    /// Whether the word before the cursor often precedes a time.
+    fn is_after_preposition(&self) -> bool {
         const PREPOSITIONS: &[&str] = &[
             "around", "back", "by", "during", "early", "from", "in", "last", "late", "mid", "of",
             "on", "since", "this", "until", "year",
@@ -116,16 +120,16 @@ impl<'a> WordCursor<'a> {
     }
 }
 
-/// Finds the times in the lower-case words of a query, relative to `today`.
+/// Finds the times in the lowercase words of a query that is asked on the day `today`.
 pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
     let mut times = Times::default();
     let mut at = 0;
     while at < words.len() {
-        let place = WordCursor { words, at, today };
-        match RULES.iter().find_map(|rule| rule(&place)) {
+        let cursor = WordCursor { words, at, today };
+        match RULES.iter().find_map(|rule| rule(&cursor)) {
             Some(found) => {
                 times.spans.extend(found.spans);
-                if found.relative {
+                if found.is_relative {
                     times.relative.extend(at..at + found.words);
                 }
                 at += found.words;
@@ -136,16 +140,17 @@ pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
     times
 }
 
-/// 2023-05-08, 5/8/2023. If day and month are ambiguous, returns both readings.
-fn numeric_date(place: &WordCursor<'_>) -> Option<TimeMatch> {
+/// Parses "2023-05-08" and "5/8/2023". If the order of day and month is ambiguous, returns both
+/// days.
+fn numeric_date(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     if let (Some(year), Some(month @ 1..=12), Some(day)) =
-        (place.year(0), place.number(1), place.day_of_month(2))
+        (cursor.year(0), cursor.number(1), cursor.day_of_month(2))
     {
         let day = day_at(year, month as u8, day);
         return time_match(3, Span::around(day, 0), false);
     }
-    let (first, second) = (place.day_of_month(0)?, place.day_of_month(1)?);
-    let year = place.year(2)?;
+    let (first, second) = (cursor.day_of_month(0)?, cursor.day_of_month(1)?);
+    let year = cursor.year(2)?;
     let mut spans = Vec::new();
     for (month, day) in [(first, second), (second, first)] {
         let span = Span::around(day_at(year, month, day), 0);
@@ -156,39 +161,40 @@ fn numeric_date(place: &WordCursor<'_>) -> Option<TimeMatch> {
     Some(TimeMatch {
         words: 3,
         spans,
-        relative: false,
+        is_relative: false,
     })
 }
 
-/// 5 May 2023, 5th of May.
-fn day_month_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let day = place.day_of_month(0)?;
-    let of = usize::from(place.word(1) == "of");
-    let month = month_named(place.word(1 + of))?;
-    dated(place, 2 + of, month, Some(day))
+/// Parses "5 May 2023" and "5th of May".
+fn day_month_year(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let day = cursor.day_of_month(0)?;
+    let of = usize::from(cursor.word(1) == "of");
+    let month = month_named(cursor.word(1 + of))?;
+    dated(cursor, 2 + of, month, Some(day))
 }
 
-/// May 5 2023, May 5, May 2023, in May.
-fn month_day_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let month = month_named(place.word(0))?;
-    if let Some(day) = place.day_of_month(1) {
-        return dated(place, 2, month, Some(day));
+/// Parses "May 5 2023", "May 5", "May 2023" and "in May".
+fn month_day_year(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let month = month_named(cursor.word(0))?;
+    if let Some(day) = cursor.day_of_month(1) {
+        return dated(cursor, 2, month, Some(day));
     }
     // "may" and "march" are also ordinary words.
-    let surely = !matches!(place.word(0), "may" | "march");
-    let of = usize::from(place.word(1) == "of");
-    if surely || place.after_preposition() || place.year(1 + of).is_some() {
-        return dated(place, 1, month, None);
+    let is_only_a_month = !matches!(cursor.word(0), "may" | "march");
+    let of = usize::from(cursor.word(1) == "of");
+    if is_only_a_month || cursor.is_after_preposition() || cursor.year(1 + of).is_some() {
+        return dated(cursor, 1, month, None);
     }
     None
 }
 
-/// A month, with or without a day. Without a year, the most recent such month.
-fn dated(place: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
-    let of = usize::from(place.word(words) == "of");
-    let named = place.year(words + of);
+/// The match of a month, or of a day in it. The next words may name the year; otherwise the most
+/// recent such month or day counts.
+fn dated(cursor: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
+    let of = usize::from(cursor.word(words) == "of");
+    let named = cursor.year(words + of);
     let first = day.unwrap_or(1);
-    let year = named.unwrap_or_else(|| latest_year(place.today, month, first));
+    let year = named.unwrap_or_else(|| latest_year(cursor.today, month, first));
     let from = day_at(year, month, first);
     let to = match day {
         Some(_) => from + 1,
@@ -198,6 +204,7 @@ fn dated(place: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Op
     time_match(words, Span::new(from, to), false)
 }
 
+/// The year in which this date was last, as of `today`.
 fn latest_year(today: Day, month: u8, day: u8) -> i32 {
     let year = date_of(today).year;
     if day_at(year, month, day) > today {
@@ -207,30 +214,30 @@ fn latest_year(today: Day, month: u8, day: u8) -> i32 {
     }
 }
 
-/// Last summer, summer of 2022, in winter. Seasons of the northern hemisphere.
-fn season(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let led = usize::from(matches!(place.word(0), "last" | "this"));
-    let first_month: u8 = match place.word(led) {
+/// Parses "last summer", "summer of 2022" and "in winter": seasons of the northern hemisphere.
+fn season(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let prefix = usize::from(matches!(cursor.word(0), "last" | "this"));
+    let first_month: u8 = match cursor.word(prefix) {
         "spring" => 3,
         "summer" => 6,
         "autumn" | "fall" => 9,
         "winter" => 12,
         _ => return None,
     };
-    let of = usize::from(place.word(led + 1) == "of");
-    let named = place.year(led + 1 + of);
-    if led == 0 && named.is_none() && !place.after_preposition() {
+    let of = usize::from(cursor.word(prefix + 1) == "of");
+    let named = cursor.year(prefix + 1 + of);
+    if prefix == 0 && named.is_none() && !cursor.is_after_preposition() {
         return None;
     }
-    let mut year = named.unwrap_or_else(|| latest_year(place.today, first_month, 1));
+    let mut year = named.unwrap_or_else(|| latest_year(cursor.today, first_month, 1));
     let span_of = |year: i32| {
         let start = date_of(day_at(year, first_month, 1));
         Span::new(month_start(start, 0), month_start(start, 3))
     };
-    if place.word(0) == "last" && named.is_none() && span_of(year).to > place.today {
+    if cursor.word(0) == "last" && named.is_none() && span_of(year).to > cursor.today {
         year -= 1;
     }
-    let words = led + 1 + if named.is_some() { of + 1 } else { 0 };
+    let words = prefix + 1 + if named.is_some() { of + 1 } else { 0 };
     time_match(words, span_of(year), false)
 }
 
@@ -255,15 +262,16 @@ enum Unit {
     Year,
 }
 
-/// Returns the amount, the number of words it takes, and whether it is approximate.
-fn amount(place: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
+/// Parses "two", "a" or "a couple of": returns the number, how many words it takes, and whether it
+/// is approximate.
+fn amount(cursor: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
     const NUMBERS: [&str; 12] = [
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
         "twelve",
     ];
-    let article = usize::from(place.word(offset) == "a");
-    let word = place.word(offset + article);
-    let of = usize::from(place.word(offset + article + 1) == "of");
+    let article = usize::from(cursor.word(offset) == "a");
+    let word = cursor.word(offset + article);
+    let of = usize::from(cursor.word(offset + article + 1) == "of");
     match word {
         "couple" => Some((2, article + 1 + of, true)),
         "few" => Some((3, article + 1 + of, true)),
@@ -277,17 +285,17 @@ fn amount(place: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
     }
 }
 
-/// Two months ago, a few days ago.
-fn some_time_ago(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let (count, words, guess) = amount(place, 0)?;
-    let unit = unit(place.word(words))?;
-    if !matches!(place.word(words + 1), "ago" | "back" | "earlier") {
+/// Parses "two months ago" and "a few days ago".
+fn some_time_ago(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let (count, words, is_approximate) = amount(cursor, 0)?;
+    let unit = unit(cursor.word(words))?;
+    if !matches!(cursor.word(words + 1), "ago" | "back" | "earlier") {
         return None;
     }
-    let today = date_of(place.today);
+    let today = date_of(cursor.today);
     let span = match unit {
-        Unit::Day => Span::around(place.today - count, i64::from(guess)),
-        Unit::Week | Unit::Weekend => Span::around(place.today - 7 * count, 3),
+        Unit::Day => Span::around(cursor.today - count, i64::from(is_approximate)),
+        Unit::Week | Unit::Weekend => Span::around(cursor.today - 7 * count, 3),
         Unit::Month => {
             let day = month_start(today, -count) + i64::from(today.day) - 1;
             Span::around(day, 15)
@@ -300,32 +308,32 @@ fn some_time_ago(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(words + 2, span, true)
 }
 
-/// The last two weeks, the past few days.
-fn last_n_units(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    if !matches!(place.word(0), "last" | "past" | "previous") {
+/// Parses "last two weeks" and "past few days".
+fn last_n_units(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    if !matches!(cursor.word(0), "last" | "past" | "previous") {
         return None;
     }
-    let (count, words, _) = amount(place, 1)?;
-    let unit = unit(place.word(1 + words))?;
+    let (count, words, _) = amount(cursor, 1)?;
+    let unit = unit(cursor.word(1 + words))?;
     let from = match unit {
-        Unit::Day => place.today - count,
-        Unit::Week | Unit::Weekend => place.today - 7 * count,
-        Unit::Month => place.today - 61 * count / 2,
-        Unit::Year => place.today - 1461 * count / 4,
+        Unit::Day => cursor.today - count,
+        Unit::Week | Unit::Weekend => cursor.today - 7 * count,
+        Unit::Month => cursor.today - 61 * count / 2,
+        Unit::Year => cursor.today - 1461 * count / 4,
     };
-    time_match(2 + words, Span::new(from, place.today + 1), true)
+    time_match(2 + words, Span::new(from, cursor.today + 1), true)
 }
 
-/// Last week, this month, last night, last Friday, last March.
-fn last_or_this(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let back = match place.word(0) {
+/// Parses "last week", "this month", "last night" and "last Friday".
+fn last_or_this(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let back = match cursor.word(0) {
         "last" | "past" | "previous" => 1,
         "this" => 0,
         _ => return None,
     };
-    let today = place.today;
+    let today = cursor.today;
     let monday = today - i64::from(weekday_of(today));
-    match place.word(1) {
+    match cursor.word(1) {
         "night" | "evening" | "afternoon" | "morning" => {
             return time_match(2, Span::around(today - back, 0), true);
         }
@@ -335,11 +343,11 @@ fn last_or_this(place: &WordCursor<'_>) -> Option<TimeMatch> {
             }
         }
     }
-    let span = match unit(place.word(1))? {
+    let span = match unit(cursor.word(1))? {
         Unit::Day => return None,
         Unit::Week => Span::new(monday - 7 * back, monday - 7 * back + 7),
         Unit::Weekend => {
-            // On a weekend "last weekend" is the one before.
+            // On a Saturday or Sunday, "last weekend" is the weekend before.
             let saturday = monday - 2 + 7 * (1 - back);
             Span::new(saturday, saturday + 2)
         }
@@ -355,18 +363,18 @@ fn last_or_this(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(2, span, true)
 }
 
-/// Returns the latest such weekday that is not after `day`.
+/// Returns the last day up to `day` that is this weekday.
 fn latest(day: Day, weekday: u8) -> Day {
     day - (i64::from(weekday_of(day)) - i64::from(weekday)).rem_euclid(7)
 }
 
-/// Yesterday, today, recently.
-fn single_words(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let today = place.today;
-    if (place.word(0), place.word(1), place.word(2)) == ("day", "before", "yesterday") {
+/// Parses "yesterday", "today", "recently" and "day before yesterday".
+fn single_words(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let today = cursor.today;
+    if (cursor.word(0), cursor.word(1), cursor.word(2)) == ("day", "before", "yesterday") {
         return time_match(3, Span::around(today - 2, 0), true);
     }
-    let span = match place.word(0) {
+    let span = match cursor.word(0) {
         "yesterday" => Span::around(today - 1, 0),
         "today" | "tonight" => Span::around(today, 0),
         "recently" | "lately" => Span::new(today - 14, today + 1),
@@ -375,19 +383,19 @@ fn single_words(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(1, span, true)
 }
 
-/// On Friday: the most recent one.
-fn weekday(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let weekday = weekday_named(place.word(0))?;
-    if place.before() != "on" || place.word(0).ends_with('s') {
+/// Parses "on Friday": the most recent one.
+fn weekday(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let weekday = weekday_named(cursor.word(0))?;
+    if cursor.before() != "on" || cursor.word(0).ends_with('s') {
         return None;
     }
-    time_match(1, Span::around(latest(place.today, weekday), 0), false)
+    time_match(1, Span::around(latest(cursor.today, weekday), 0), false)
 }
 
-/// In 2023.
-fn year(place: &WordCursor<'_>) -> Option<TimeMatch> {
-    let year = place.year(0)?;
-    if !place.after_preposition() {
+/// Parses the year of "in 2023".
+fn year(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
+    let year = cursor.year(0)?;
+    if !cursor.is_after_preposition() {
         return None;
     }
     time_match(
@@ -399,7 +407,7 @@ fn year(place: &WordCursor<'_>) -> Option<TimeMatch> {
 
 /// Formats a day for assertions.
 #[cfg(test)]
-fn shown(day: Day) -> String {
+fn format_day(day: Day) -> String {
     let super::calendar::Date { year, month, day } = date_of(day);
     format!("{year}-{month:02}-{day:02}")
 }
@@ -408,24 +416,24 @@ fn shown(day: Day) -> String {
 mod tests {
     use super::*;
 
-    /// The spans, as first and last day, that a query names on Wednesday, 14 June 2023.
-    fn spans(question: &str) -> Vec<String> {
-        let question = question.to_lowercase();
-        let words: Vec<&str> = question
+    /// The spans that a query names on Wednesday, 14 June 2023, each as its first and last day.
+    fn spans(query: &str) -> Vec<String> {
+        let query = query.to_lowercase();
+        let words: Vec<&str> = query
             .split(|it: char| !it.is_alphanumeric())
             .filter(|it| !it.is_empty())
             .collect();
         let times = find_times(&words, day_at(2023, 6, 14));
-        let shown = |it: &Span| match it.to - it.from {
-            1 => shown(it.from),
-            _ => format!("{} {}", shown(it.from), shown(it.to - 1)),
+        let format_span = |it: &Span| match it.to - it.from {
+            1 => format_day(it.from),
+            _ => format!("{} {}", format_day(it.from), format_day(it.to - 1)),
         };
-        times.spans.iter().map(shown).collect()
+        times.spans.iter().map(format_span).collect()
     }
 
     #[test]
     fn time_expressions_are_parsed() {
-        for (question, expected) in [
+        for (query, expected) in [
             ("What did I do yesterday?", "2023-06-13"),
             ("the day before yesterday", "2023-06-12"),
             ("what happened today", "2023-06-14"),
@@ -468,7 +476,7 @@ mod tests {
             ("lately", "2023-05-31 2023-06-14"),
             ("in 2022", "2022-01-01 2022-12-31"),
         ] {
-            assert_eq!(spans(question).join(", "), expected, "{question}");
+            assert_eq!(spans(query).join(", "), expected, "{query}");
         }
     }
 
@@ -479,8 +487,8 @@ mod tests {
     }
 
     #[test]
-    fn words_that_look_like_times_are_not_times() {
-        for question in [
+    fn ordinary_words_are_not_parsed_as_times() {
+        for query in [
             "may I march home",
             "who fell in the fall of the tower 2000 times",
             "pay 2023 dollars",
@@ -492,9 +500,10 @@ mod tests {
             "spring rolls",
             "",
         ] {
-            let found = spans(question);
-            let expected: usize = usize::from(question.contains("the fall"));
-            assert_eq!(found.len(), expected, "{question}: {found:?}");
+            let found = spans(query);
+            // "in the fall" is also the season.
+            let expected: usize = usize::from(query.contains("the fall"));
+            assert_eq!(found.len(), expected, "{query}: {found:?}");
         }
     }
 
@@ -512,7 +521,11 @@ mod tests {
         assert_eq!(week.fit(100), 1.0);
         assert_eq!(week.fit(106), 1.0);
         assert!(week.fit(107) < 1.0 && week.fit(107) > week.fit(108));
-        assert_eq!(week.fit(99), week.fit(107), "the same on both sides");
+        assert_eq!(
+            week.fit(99),
+            week.fit(107),
+            "the fit falls equally on both sides"
+        );
         assert_eq!(week.fit(200), 0.0);
         assert_eq!(Span::around(5, 0).fit(6), 0.5);
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 /// One memory in the form that the index needs.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
-    /// Its number among the user's memories: ascending by arrival, never reused, with few gaps.
+    /// The number of the memory, unique for the user: later memories have higher numbers.
     pub seq: u64,
-    /// The session of the memory. Memories of one session are neighbors.
+    /// The session of the memory. Adjacent memories of a session are neighbors.
     pub session: Option<Arc<str>>,
-    /// Its position in the session.
+    /// The position of the memory in its session.
     pub order: u64,
     /// The author.
     pub author: Option<Arc<str>>,
@@ -17,8 +17,8 @@ pub struct Document {
     pub timestamp: f64,
     /// The text of the message.
     pub text: String,
-    /// The vector of the text from the index's [`LocalEmbedder`](super::LocalEmbedder), if it was computed
-    /// before. If it is missing or has another length, the index computes it.
+    /// The vector of the text by the index's [`LocalEmbedder`](super::LocalEmbedder), if it is
+    /// known. If it is missing or has another length, the index computes it.
     pub meaning: Option<Vec<i8>>,
     /// The vector from the configured embedder; empty if there is none.
     pub embedding: Vec<f32>,
@@ -27,22 +27,23 @@ pub struct Document {
 /// A document that matches the query.
 #[derive(Debug, Clone)]
 pub struct Hit {
-    /// Its number.
+    /// The number of the document.
     pub seq: u64,
-    /// How well it matches, from 0 to 1. Comparable within one search and, roughly, between
-    /// searches.
+    /// How well the document matches, from 0 to 1. Scores of one search are comparable; scores of
+    /// different searches are roughly comparable.
     pub score: f32,
-    /// Why it matched.
+    /// Why the document matched.
     pub explanation: Explanation,
 }
 
 /// Why a document matched: the contribution of each signal, and the matched words.
 ///
-/// A signal is between 0 and 1. Its contribution is the signal times its share of the weights
-/// ([`Ranking`](super::Ranking)) of the signals that the query has: a query that names no author
-/// has no author signal. The contributions add up to the score, and the weights of the words to
-/// `lexical`.
+/// A signal is between 0 and 1. Its contribution is its value times its weight
+/// ([`Ranking`](super::Ranking)), divided by the sum of the weights of all signals that the query
+/// has: a query that names no author has no author signal. The contributions add up to the score,
+/// and the weights of the words to `lexical`.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The matched words of the query, in descending order of weight.
     pub words: Vec<MatchedWord>,
@@ -52,27 +53,28 @@ pub struct Explanation {
     pub session: f32,
     /// From the author, if the query names one.
     pub author: f32,
-    /// From the vector of its own words.
+    /// From the similarity in meaning of the document's own words.
     pub meaning: f32,
-    /// From the vector of its words and those of its neighbors.
+    /// From the similarity in meaning of the document together with its neighbors.
     pub context: f32,
-    /// From the configured embedder.
+    /// From the similarity of the embeddings.
     pub embedding: f32,
     /// From the time, if the query names one.
     pub time: f32,
-    /// Near-duplicates that it represents: by the same author, with the same or nearly the same
-    /// words.
+    /// The numbers of near-duplicates that this hit represents: documents of the same author with
+    /// nearly the same words.
     pub duplicates: Vec<u64>,
 }
 
 /// A matched word of the query.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct MatchedWord {
     /// The word as written in the query.
     pub word: String,
     /// Where it matched.
     pub place: MatchPlace,
-    /// Its contribution.
+    /// The contribution of the word to the score.
     pub weight: f32,
 }
 

@@ -1,8 +1,8 @@
-//! Semantic similarity: a small vector of each memory, compared with that of the query.
+//! Semantic similarity: compares the vector of the query with a small vector of each memory.
 //!
-//! The vectors are contiguous in memory, so that one pass compares them all. The sum of a memory's
-//! vector and its neighbors' is not stored, only its length: the dot product with a sum is the sum
-//! of the dot products.
+//! The vectors are contiguous in RAM, so that one pass compares them all. The context vector of a
+//! memory is the weighted sum of its vector and those of its neighbors. Only its length is stored,
+//! because the dot product with a sum is the sum of the dot products.
 
 use super::{
     documents::Documents,
@@ -11,7 +11,7 @@ use super::{
     window::{AFTER, BEFORE, Window},
 };
 
-/// Turns a text into a small vector, in-process and without waiting.
+/// Turns a text into a small vector in this process, without IO.
 pub trait LocalEmbedder: Send + Sync {
     /// The number of dimensions of its vectors.
     fn dims(&self) -> usize;
@@ -21,9 +21,9 @@ pub trait LocalEmbedder: Send + Sync {
     /// information, as after a principal component analysis: the index uses at most 192 of them.
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
 
-    /// Whether the model can interpret a query. If not, the search uses words only, because
-    /// similarities by chance would disturb the ranking.
-    fn knows(&self, _question: &str) -> bool {
+    /// Whether the model can interpret a query. If not, the search matches words only, because
+    /// random similarities would disturb the ranking.
+    fn knows(&self, _query: &str) -> bool {
         true
     }
 }
@@ -37,8 +37,8 @@ impl<M: LocalEmbedder + ?Sized> LocalEmbedder for &M {
         (**self).embed(text)
     }
 
-    fn knows(&self, question: &str) -> bool {
-        (**self).knows(question)
+    fn knows(&self, query: &str) -> bool {
+        (**self).knows(query)
     }
 }
 
@@ -50,12 +50,12 @@ const MOST_DIMS: usize = 192;
 #[derive(Debug, Default)]
 pub(crate) struct Vectors {
     dims: usize,
-    /// The distance between rows of the matrix, which are padded with 0.
+    /// The length of a row of the matrix: `dims`, padded with zeros to a multiple of [`LANES`].
     stride: usize,
     matrix: Vec<i8>,
-    /// 1 / the length of each vector; 0 if there is none.
+    /// 1 / the length of each vector; 0 for a zero vector or none.
     inverse_lengths: Vec<f32>,
-    /// 1 / the length of each vector's sum with its neighbors.
+    /// 1 / the length of each context vector; 0 for a zero vector or none.
     context_inverse_lengths: Vec<f32>,
 }
 
@@ -101,10 +101,10 @@ impl Vectors {
         &self.matrix[at * self.stride..at * self.stride + self.dims]
     }
 
-    /// Recomputes the length of a memory's sum with its neighbors.
-    pub(crate) fn mix(&mut self, slot: Slot, documents: &Documents, window: &Window) {
+    /// Recomputes the length of a memory's context vector.
+    pub(crate) fn update_context(&mut self, slot: Slot, documents: &Documents, window: &Window) {
         let mut sum = vec![0.0_f32; self.dims];
-        each_around(slot, documents, window, |at, weight| {
+        for_each_in_window(slot, documents, window, |at, weight| {
             let weight = weight * self.inverse_lengths[at as usize];
             if weight > 0.0 {
                 for (sum, part) in sum.iter_mut().zip(self.row(at)) {
@@ -116,20 +116,20 @@ impl Vectors {
         self.context_inverse_lengths[slot as usize] = if length > 0.0 { 1.0 / length } else { 0.0 };
     }
 
-    /// Compares all memories with the vector of a text; `None` if that vector is zero.
-    pub(crate) fn compared_with(
+    /// Compares the vector of a query with all memories; `None` if the vector is zero or too short.
+    pub(crate) fn compare(
         &self,
         vector: &[i8],
         documents: &Documents,
         window: &Window,
     ) -> Option<Similarities> {
-        let question = NarrowVector::of(vector.get(..self.dims)?)?;
+        let query = NarrowVector::of(vector.get(..self.dims)?)?;
         let rows = self
             .matrix
             .chunks_exact(self.stride)
             .zip(&self.inverse_lengths);
-        let length = question.inverse_length;
-        let own = rows.map(|(row, inverse)| question.dot(row) as f32 * inverse * length);
+        let length = query.inverse_length;
+        let own = rows.map(|(row, inverse)| query.dot(row) as f32 * inverse * length);
         let own: Vec<f32> = own.collect();
         let mut in_context = sums_around(&own, documents, window);
         for (sum, inverse) in in_context.iter_mut().zip(&self.context_inverse_lengths) {
@@ -153,41 +153,42 @@ pub(crate) struct Similarities {
     pub(crate) in_context: Vec<f32>,
 }
 
-/// Returns for each slot the weighted sum over it and its neighbors.
+/// Returns for each slot the weighted sum of its value and those of its neighbors.
 ///
-/// Most neighbors arrived one after the other and are adjacent, so that one vectorized pass sums
-/// them. The others are found by their links.
+/// Most neighbors arrived one after the other and have adjacent slots: one vectorized pass computes
+/// their sums. For the others, the links between neighbors are followed.
 fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f32> {
-    const WHOLE: usize = BEFORE + 1 + AFTER;
+    const WINDOW: usize = BEFORE + 1 + AFTER;
     let mut sums = vec![0.0; values.len()];
-    if let Some(inner) = values.len().checked_sub(WHOLE - 1) {
+    if let Some(inner) = values.len().checked_sub(WINDOW - 1) {
         let at = |distance: usize| &values[distance..distance + inner];
         let (own, before) = (at(3), [at(2), at(1), at(0)]);
         let after = [at(4), at(5)];
-        for (place, sum) in sums[BEFORE..BEFORE + inner].iter_mut().enumerate() {
-            // Same order as `each_around`, because float sums depend on it.
-            let mut all = window.own * own[place];
-            all += window.before[0] * before[0][place];
-            all += window.before[1] * before[1][place];
-            all += window.before[2] * before[2][place];
-            all += window.after[0] * after[0][place];
-            all += window.after[1] * after[1][place];
+        for (index, sum) in sums[BEFORE..BEFORE + inner].iter_mut().enumerate() {
+            // The order of `for_each_in_window`, because float sums depend on the order.
+            let mut all = window.own * own[index];
+            all += window.before[0] * before[0][index];
+            all += window.before[1] * before[1][index];
+            all += window.before[2] * before[2][index];
+            all += window.after[0] * after[0][index];
+            all += window.after[1] * after[1][index];
             *sum = all;
         }
     }
     let mut by_links = |slot: usize| {
         let mut sum = 0.0;
-        each_around(slot as Slot, documents, window, |at, weight| {
+        for_each_in_window(slot as Slot, documents, window, |at, weight| {
             sum += weight * values[at as usize];
         });
         sums[slot] = sum;
     };
-    // Number of slots up to this one that directly follow their neighbor, without a gap.
+    // Number of consecutive slots, up to this one, that come right after the slot of their
+    // neighbor.
     let mut in_a_row = 0;
     for (slot, before) in documents.before[..values.len()].iter().enumerate() {
         let follows = slot > 0 && *before == slot as Slot - 1;
         in_a_row = if follows { in_a_row + 1 } else { 0 };
-        if in_a_row < WHOLE - 1 && slot >= AFTER {
+        if in_a_row < WINDOW - 1 && slot >= AFTER {
             by_links(slot - AFTER);
         }
     }
@@ -195,10 +196,10 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
     sums
 }
 
-/// Calls `take` for a memory and its neighbors, with their weights. Uses plain loops, because a
-/// chain of iterators is several times slower.
+/// Calls `take` with the slot and the weight of a memory and of each neighbor. The loops are plain,
+/// because a chain of iterators is several times slower.
 #[inline]
-fn each_around(
+fn for_each_in_window(
     slot: Slot,
     documents: &Documents,
     window: &Window,
@@ -223,6 +224,7 @@ fn each_around(
     }
 }
 
+/// 1 / the length of a vector; 0 if the vector is zero.
 fn inverse_length<N: Copy + Into<i32>>(vector: &[N]) -> f32 {
     let squares: i32 = vector
         .iter()
@@ -243,9 +245,9 @@ const LANES: usize = 16;
 
 /// The vector of a query, prepared for many dot products.
 ///
-/// Its components are scaled down so that the products of a lane always fit into 16 bits. The
-/// compiler can then process eight at a time on every machine without widening. This changes a
-/// cosine by about 0.001.
+/// Its components are scaled down so that the sum of the products in each lane fits into 16 bits.
+/// The compiler then processes eight lanes at a time on every machine. The scaling changes a cosine
+/// by about 0.001.
 struct NarrowVector {
     numbers: Vec<[i16; LANES]>,
     inverse_length: f32,
@@ -261,7 +263,7 @@ impl NarrowVector {
             }
         }
         let most = i32::from(i16::MAX) / i32::from(LARGEST);
-        // Rounding may add 0.5 to each number of a lane.
+        // Leave room for rounding, which may add 0.5 to each number of a lane.
         let room = most - vector.len().div_ceil(2 * LANES) as i32;
         let largest = sums.iter().copied().max().unwrap_or(0);
         let scale = (room.max(1) as f32 / largest.max(1) as f32).min(1.0);
@@ -301,7 +303,7 @@ mod tests {
     use crate::index::documents::Row;
 
     fn numbers(random: &mut Random, count: usize) -> Vec<i8> {
-        // Often the extreme values, where sums would overflow first.
+        // Often the extreme values, with which sums overflow first.
         let number = |_| match random.below(4) {
             0 => i8::MIN,
             1 => i8::MAX,
@@ -366,14 +368,14 @@ mod tests {
         dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
     }
 
-    /// Computes the mixed vector, which the index itself never does.
-    fn mixed(rows: &[Vec<i8>], at: i64, window: &Window) -> Vec<f32> {
-        let places = [0, -1, -2, -3, 1, 2];
+    /// Computes a context vector, which the index itself never does.
+    fn context_vector(rows: &[Vec<i8>], at: i64, window: &Window) -> Vec<f32> {
+        let distances = [0, -1, -2, -3, 1, 2];
         let weights = std::iter::once(&window.own)
             .chain(&window.before)
             .chain(&window.after);
         let mut sum = vec![0.0; rows[0].len()];
-        for (distance, weight) in places.iter().zip(weights) {
+        for (distance, weight) in distances.iter().zip(weights) {
             let row = usize::try_from(at + distance)
                 .ok()
                 .and_then(|it| rows.get(it));
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn similarity_in_context_equals_that_of_the_mixed_vector() {
+    fn context_similarity_equals_the_cosine_of_the_context_vector() {
         let mut random = Random::new(5);
         let rows: Vec<Vec<i8>> = (0..9).map(|_| numbers(&mut random, 48)).collect();
         let rows: Vec<Vec<i8>> = rows
@@ -399,18 +401,16 @@ mod tests {
         for (slot, row) in (0..).zip(&rows) {
             vectors.set(slot, row);
         }
-        (0..9).for_each(|slot| vectors.mix(slot, &documents, &window));
-        let question: Vec<i8> = rows[4].iter().rev().copied().collect();
-        let likeness = vectors
-            .compared_with(&question, &documents, &window)
-            .unwrap();
+        (0..9).for_each(|slot| vectors.update_context(slot, &documents, &window));
+        let query: Vec<i8> = rows[4].iter().rev().copied().collect();
+        let similarities = vectors.compare(&query, &documents, &window).unwrap();
         let as_floats = |it: &[i8]| -> Vec<f32> { it.iter().map(|n| f32::from(*n)).collect() };
         for slot in 0..9 {
-            let own = cosine(&as_floats(&question), &as_floats(&rows[slot]));
-            assert!((likeness.own[slot] - own).abs() < 0.01);
-            let mixed = mixed(&rows, slot as i64, &window);
-            let expected = cosine(&as_floats(&question), &mixed);
-            let found = likeness.in_context[slot];
+            let own = cosine(&as_floats(&query), &as_floats(&rows[slot]));
+            assert!((similarities.own[slot] - own).abs() < 0.01);
+            let context = context_vector(&rows, slot as i64, &window);
+            let expected = cosine(&as_floats(&query), &context);
+            let found = similarities.in_context[slot];
             assert!(
                 (found - expected).abs() < 0.01,
                 "slot {slot}: {found} {expected}"
@@ -426,8 +426,8 @@ mod tests {
         vectors.set(2, &[1; 3]);
         let documents = table(3);
         let compared = |vectors: &Vectors, vector: &[i8]| {
-            let likeness = vectors.compared_with(vector, &documents, &Window::WORDS);
-            likeness.map(|it| it.own)
+            let similarities = vectors.compare(vector, &documents, &Window::WORDS);
+            similarities.map(|it| it.own)
         };
         let own = compared(&vectors, &[1; 256]).unwrap();
         assert!((own[0] - 1.0).abs() < 1e-6);
@@ -446,19 +446,17 @@ mod tests {
             let mut documents = table(count);
             documents.before.fill(NONE);
             documents.after.fill(NONE);
-            // Two sessions that alternate and sometimes end.
+            // The messages of two sessions, in random order and with gaps.
             let mut last = [NONE; 2];
-            let mut speaks = 0;
+            let mut session = 0;
             for slot in 0..count as Slot {
-                speaks = if random.chance(15) {
-                    1 - speaks
-                } else {
-                    speaks
-                };
-                if random.chance(90) {
-                    documents.link(last[speaks], slot);
+                if random.chance(15) {
+                    session = 1 - session;
                 }
-                last[speaks] = slot;
+                if random.chance(90) {
+                    documents.link(last[session], slot);
+                }
+                last[session] = slot;
             }
             let values: Vec<f32> = (0..count)
                 .map(|_| random.below(1_000) as f32 / 999.0)
@@ -467,7 +465,7 @@ mod tests {
             let found = sums_around(&values, &documents, &window);
             for (slot, found) in found.into_iter().enumerate() {
                 let mut sum = 0.0;
-                each_around(slot as Slot, &documents, &window, |at, weight| {
+                for_each_in_window(slot as Slot, &documents, &window, |at, weight| {
                     sum += weight * values[at as usize];
                 });
                 assert_eq!(found, sum, "seed {seed}, slot {slot} of {count}");

@@ -1,4 +1,5 @@
-//! The weights of a memory's neighbors: an answer is often next to the words of the query.
+//! How much the words of neighbors count for a memory: an answer is often next to a message with
+//! the words of the query.
 
 /// Number of neighbors before a memory that count.
 pub(crate) const BEFORE: usize = 3;

@@ -3,9 +3,12 @@
 //! Every search first asks the store for the scope's revision, which is cheap. It reads entries
 //! only if the revision changed.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicI64, AtomicUsize, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
 };
 
 use lru::LruCache;
@@ -23,22 +26,23 @@ use crate::index::TermCache;
 /// Number of memories per read.
 const PAGE: usize = 1000;
 
-/// Number of memories inserted per lock, so that concurrent searches wait only briefly.
-const AT_ONCE: usize = 50;
+/// Number of memories inserted while a view is locked, so that concurrent searches wait only
+/// briefly.
+const INSERTS_PER_LOCK: usize = 50;
 /// Approximate size of an empty view in bytes.
 const EMPTY_BYTES: usize = 2048;
 
 /// The view of a scope, shared by all its searches.
 #[derive(Debug)]
 pub(super) struct ScopeView {
-    /// Held during a refresh, so that concurrent searches wait for it instead of refreshing too.
-    gate: RefreshLock,
+    /// Locked during a refresh, so that concurrent searches wait for it instead of refreshing too.
+    refresh_lock: RefreshLock,
     view: RwLock<View>,
-    /// The revision of the view. It is outside the view's lock, so that reading it never waits for
-    /// a refresh.
+    /// The revision of the view. It has its own lock, so that reading it never waits for a refresh.
     mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
-    lacking: AtomicUsize,
+    /// Number of entries without an embedding.
+    unembedded: AtomicUsize,
     first_expiry_us: AtomicI64,
 }
 
@@ -47,11 +51,11 @@ type RefreshLock = Arc<tokio::sync::Mutex<()>>;
 impl ScopeView {
     fn new(models: IndexConfig<'_>) -> ScopeView {
         ScopeView {
-            gate: RefreshLock::default(),
+            refresh_lock: RefreshLock::default(),
             view: RwLock::new(View::new(models)),
             mark: Mutex::default(),
             bytes: AtomicUsize::new(EMPTY_BYTES),
-            lacking: AtomicUsize::new(0),
+            unembedded: AtomicUsize::new(0),
             first_expiry_us: AtomicI64::new(i64::MAX),
         }
     }
@@ -82,16 +86,17 @@ impl ScopeView {
         (at.generation, at.revision) == (mark.generation, mark.revision)
     }
 
-    /// Whether memories lack an embedding.
+    /// Whether some entries have no embedding.
     pub(super) fn lacks_vectors(&self) -> bool {
-        self.lacking.load(Ordering::Relaxed) > 0
+        self.unembedded.load(Ordering::Relaxed) > 0
     }
 
+    /// Update the sizes that are read without the view's lock.
     fn measure(&self) {
         let view = self.read();
         let bytes = EMPTY_BYTES + view.bytes();
         self.bytes.store(bytes, Ordering::Relaxed);
-        self.lacking.store(view.lacking(), Ordering::Relaxed);
+        self.unembedded.store(view.unembedded(), Ordering::Relaxed);
         let first_expiry_us = view.first_expiry_us().unwrap_or(i64::MAX);
         self.first_expiry_us
             .store(first_expiry_us, Ordering::Relaxed);
@@ -135,8 +140,8 @@ impl Views {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty cache with the same limit.
-    pub(super) fn emptied(&self) -> Views {
+    /// Create an empty cache with the same limit.
+    pub(super) fn new_empty(&self) -> Views {
         Views::new(self.limit)
     }
 
@@ -144,7 +149,7 @@ impl Views {
         let mut cached = self.cached();
         let view = cached.get_or_insert_mut_ref(scope, || Arc::new(ScopeView::new(models)));
         if view.view.is_poisoned() {
-            // A panic may have left the view half updated.
+            // A panic may have left the view incomplete: rebuild it.
             *view = Arc::new(ScopeView::new(models));
         }
         Arc::clone(view)
@@ -161,8 +166,8 @@ impl Views {
             let cached = self.cached();
             let views = cached.iter();
             let views = views.map(|(scope, view)| (scope.clone(), view.mark().generation));
-            // Skip a view under construction: it has no generation yet and checks for an erase
-            // itself.
+            // Skip a view that is being built: it has no generation yet, and `up_to_date` checks
+            // whether the user was erased meanwhile.
             views.filter(|(_, generation)| *generation > 0).collect()
         };
         for (scope, generation) in views {
@@ -174,13 +179,13 @@ impl Views {
     }
 
     /// Whether the scope's view is cached.
-    pub(super) fn has(&self, scope: &MemoryScope) -> bool {
+    pub(super) fn contains(&self, scope: &MemoryScope) -> bool {
         self.cached().contains(scope)
     }
 
-    /// Evict the least recently used views while the cache is over its limit. The view in use
-    /// stays.
-    fn make_room(&self) {
+    /// Evict the least recently used views while the cache is over its limit. The most recently
+    /// used one stays, whatever its size.
+    fn evict_over_limit(&self) {
         let mut cached = self.cached();
         let bytes = |view: &ScopeView| view.bytes.load(Ordering::Relaxed);
         let mut total: usize = cached.iter().map(|(_, view)| bytes(view)).sum();
@@ -224,15 +229,15 @@ impl Views {
                 scope,
                 models,
                 shared: &shared,
-                gate: Arc::new(Arc::clone(&shared.gate).lock_owned().await),
+                guard: Arc::new(Arc::clone(&shared.refresh_lock).lock_owned().await),
             };
             if !shared.is_at(mark) {
                 update.run().await?;
             }
             drop(update);
             shared.measure();
-            self.make_room();
-            // Do not cache a user who was erased during the read.
+            self.evict_over_limit();
+            // The user may have been erased during the read: then start again.
             mark = store.mark(scope).await?;
             if mark.generation == shared.mark().generation {
                 return Ok(shared);
@@ -247,9 +252,9 @@ struct ViewRefresh<'a> {
     scope: &'a MemoryScope,
     models: IndexConfig<'a>,
     shared: &'a Arc<ScopeView>,
-    /// Shared with work that continues after its caller is cancelled: the next refresh must wait
-    /// for it.
-    gate: Arc<OwnedMutexGuard<()>>,
+    /// The lock. A blocking task shares it, because it continues if its caller is cancelled, and
+    /// the next refresh must wait for it.
+    guard: Arc<OwnedMutexGuard<()>>,
 }
 
 impl ViewRefresh<'_> {
@@ -257,23 +262,24 @@ impl ViewRefresh<'_> {
         let at = self.shared.mark();
         match self.store.changes(self.scope, at).await? {
             MemoryChanges::Touched { seqs, mark } => {
-                // Include entries after the mark that an interrupted refresh has read.
+                // An interrupted refresh may have read entries beyond the mark: `newest` covers
+                // them.
                 let newest = self.shared.read().newest();
-                let known = seqs.into_iter().filter(|seq| *seq <= newest);
-                self.touched(known.collect()).await?;
-                self.added(mark, at.last_seq).await
+                let indexed = seqs.into_iter().filter(|seq| *seq <= newest);
+                self.reload(indexed.collect()).await?;
+                self.load_after(mark, at.last_seq).await
             }
             MemoryChanges::Rebuild => {
-                // Changes during the read are after this mark and are read next time.
+                // Changes during the read come after this mark; the next refresh reads them.
                 let mark = self.store.mark(self.scope).await?;
                 // Concurrent searches must not see a half-built view.
                 let fresh = Arc::new(ScopeView::new(self.models));
                 let build = ViewRefresh {
                     shared: &fresh,
-                    gate: Arc::clone(&self.gate),
+                    guard: Arc::clone(&self.guard),
                     ..*self
                 };
-                build.added(mark, 0).await?;
+                build.load_after(mark, 0).await?;
                 let built = std::mem::take(&mut *fresh.write());
                 *self.shared.write() = built;
                 self.shared.set_mark(fresh.mark());
@@ -282,28 +288,29 @@ impl ViewRefresh<'_> {
         }
     }
 
-    async fn touched(&self, seqs: Vec<u64>) -> Result<(), MemoryError> {
+    /// Read these entries again, and remove those that no longer exist.
+    async fn reload(&self, seqs: Vec<u64>) -> Result<(), MemoryError> {
         if seqs.is_empty() {
             return Ok(());
         }
         let rows = MemoryRows::Numbered(seqs.clone());
-        let found = self.rows(rows).await?;
-        let there: std::collections::HashSet<u64> = found.iter().map(|it| it.info.seq).collect();
-        let gone = seqs.into_iter().filter(|seq| !there.contains(seq));
-        self.apply(found, gone.collect()).await
+        let records = self.rows(rows).await?;
+        let existing: HashSet<u64> = records.iter().map(|it| it.info.seq).collect();
+        let removed = seqs.into_iter().filter(|seq| !existing.contains(seq));
+        self.apply(records, removed.collect()).await
     }
 
-    /// Read the entries after `after`, then set the view's mark.
-    async fn added(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
+    /// Read all entries after the sequence number `after`, then set the view's mark.
+    async fn load_after(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
         loop {
             let rows = MemoryRows::After {
                 seq: after,
                 limit: PAGE,
             };
-            let found = self.rows(rows).await?;
-            let is_last = found.len() < PAGE;
-            after = found.last().map_or(after, |record| record.info.seq);
-            self.apply(found, Vec::new()).await?;
+            let records = self.rows(rows).await?;
+            let is_last = records.len() < PAGE;
+            after = records.last().map_or(after, |record| record.info.seq);
+            self.apply(records, Vec::new()).await?;
             if is_last {
                 break;
             }
@@ -318,32 +325,37 @@ impl ViewRefresh<'_> {
         self.store.rows(self.scope, rows, with_vectors).await
     }
 
-    async fn apply(&self, found: Vec<MemoryRecord>, gone: Vec<u64>) -> Result<(), MemoryError> {
-        let (shared, gate) = (Arc::clone(self.shared), Arc::clone(&self.gate));
+    /// Remove entries from the view and insert others, off the executor.
+    async fn apply(
+        &self,
+        records: Vec<MemoryRecord>,
+        removed: Vec<u64>,
+    ) -> Result<(), MemoryError> {
+        let (shared, guard) = (Arc::clone(self.shared), Arc::clone(&self.guard));
         let (language, table) = (self.models.language, self.models.table);
         let embedder = self.models.embedder.map(|(id, dims)| (id.to_owned(), dims));
         off_executor(move || {
-            shared.write().remove(&gone);
+            shared.write().remove(&removed);
             let embedder = embedder.as_ref().map(|(id, dims)| (id.as_str(), *dims));
             let models = IndexConfig {
                 language,
                 table,
                 embedder,
             };
-            let mut known = TermCache::default();
-            let mut found = found.into_iter().peekable();
-            while found.peek().is_some() {
+            let mut terms = TermCache::default();
+            let mut records = records.into_iter().peekable();
+            while records.peek().is_some() {
                 let mut view = shared.write();
-                let some = found.by_ref().take(AT_ONCE);
-                some.for_each(|record| view.insert(record, models, &mut known));
+                let chunk = records.by_ref().take(INSERTS_PER_LOCK);
+                chunk.for_each(|record| view.insert(record, models, &mut terms));
             }
-            drop(gate);
+            drop(guard);
         })
         .await
     }
 }
 
-/// Run CPU-bound work without blocking the executor.
+/// Run CPU-bound work without blocking other tasks of the executor.
 pub(super) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, MemoryError> {

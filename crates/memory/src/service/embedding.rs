@@ -1,5 +1,5 @@
-//! Embed memories after they are stored. Searches find them by words at once and by embedding
-//! later, so a failing embedder delays nothing.
+//! Embeds memories in the background after they are stored. A search finds a memory by its words at
+//! once, and by its embedding later: a slow or failing embedder does not delay an ingest.
 
 use std::{
     collections::HashMap,
@@ -18,26 +18,26 @@ use super::text::spoken_text;
 /// Maximum number of texts per embedder call.
 const BATCH: usize = 64;
 /// Timeout of a batch.
-const BATCH_PATIENCE: Duration = Duration::from_secs(300);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(300);
 /// After this many consecutive failures, the embedder counts as unavailable. Halving a batch down
 /// to one rejected text takes seven failures.
-const FAILURES: usize = 10;
-/// How long after a failure searches do not retry. An ingest retries at once.
-const PAUSE_US: i64 = 60_000_000;
-/// How long a search waits for the embedding of its query.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
+const FAILURES_MAX: usize = 10;
+/// For this long after a failure, searches start no new attempt. An ingest always starts one.
+const RETRY_PAUSE_US: i64 = 60_000_000;
+/// Timeout of the embedding of a query.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The scopes whose memories are being embedded.
+/// The scopes whose memories are being embedded, each by one task.
 #[derive(Debug, Default)]
-pub(super) struct Embedding {
-    /// Whether new entries arrived meanwhile, so that the task must check for them.
+pub(super) struct EmbeddingTasks {
+    /// Whether new entries have arrived since the scope's task read its entries.
     scopes: Mutex<HashMap<MemoryScope, bool>>,
     /// The time of the last failure, by scope.
     failed: Mutex<HashMap<MemoryScope, i64>>,
     done: Notify,
 }
 
-impl Embedding {
+impl EmbeddingTasks {
     fn lock(&self) -> MutexGuard<'_, HashMap<MemoryScope, bool>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,30 +50,34 @@ impl Embedding {
     pub(super) fn is_pausing(&self, scope: &MemoryScope, now_us: i64) -> bool {
         let failed = self.failed();
         let failed_us = failed.get(scope);
-        failed_us.is_some_and(|at| now_us.saturating_sub(*at) < PAUSE_US)
+        failed_us.is_some_and(|at| now_us.saturating_sub(*at) < RETRY_PAUSE_US)
     }
 
-    /// Whether the caller must start a task; otherwise the running task embeds the new entries too.
+    /// Returns whether the caller must start a task. Otherwise the scope's running task also embeds
+    /// the new entries.
     fn begin(&self, scope: &MemoryScope) -> bool {
         let mut scopes = self.lock();
-        let again = scopes.get_mut(scope).map(|again| *again = true);
-        if again.is_none() {
-            scopes.insert(scope.clone(), false);
+        if let Some(has_new_entries) = scopes.get_mut(scope) {
+            *has_new_entries = true;
+            return false;
         }
-        again.is_none()
+        scopes.insert(scope.clone(), false);
+        true
     }
 
-    fn again(&self, scope: &MemoryScope) -> bool {
+    /// Returns whether the scope's task must end. It must continue if entries have arrived since it
+    /// read its entries.
+    fn end(&self, scope: &MemoryScope) -> bool {
         let mut scopes = self.lock();
-        let again = scopes.get_mut(scope).is_some_and(std::mem::take);
-        if !again {
+        let has_new_entries = scopes.get_mut(scope).is_some_and(std::mem::take);
+        if !has_new_entries {
             scopes.remove(scope);
             self.done.notify_waiters();
         }
-        again
+        !has_new_entries
     }
 
-    /// Wait until nothing is being embedded.
+    /// Wait until no task is running.
     pub(super) async fn wait(&self) {
         loop {
             let mut done = std::pin::pin!(self.done.notified());
@@ -86,11 +90,12 @@ impl Embedding {
     }
 }
 
-/// The task of one scope. Dropping it wakes the waiters.
+/// The task that embeds the entries of one scope. If it is dropped early, such as on a panic, it
+/// still wakes the callers of [`EmbeddingTasks::wait`].
 struct EmbeddingTask<S> {
     store: Arc<S>,
     embedder: Arc<dyn Embedder>,
-    embedding: Arc<Embedding>,
+    tasks: Arc<EmbeddingTasks>,
     scope: MemoryScope,
     clock: Arc<dyn Clock>,
     is_done: bool,
@@ -106,30 +111,30 @@ struct Failures {
 impl<S> Drop for EmbeddingTask<S> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.embedding.lock().remove(&self.scope);
-            self.embedding.done.notify_waiters();
+            self.tasks.lock().remove(&self.scope);
+            self.tasks.done.notify_waiters();
         }
     }
 }
 
-/// Embed the scope's entries that lack a vector, in a new task.
+/// Start a task that embeds the scope's entries without an embedding, unless one is running.
 pub(super) fn embed_later<S: MemoryStore>(
     store: &Arc<S>,
     embedder: &Arc<dyn Embedder>,
-    embedding: &Arc<Embedding>,
+    tasks: &Arc<EmbeddingTasks>,
     clock: &Arc<dyn Clock>,
     scope: &MemoryScope,
 ) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;
     };
-    if !embedding.begin(scope) {
+    if !tasks.begin(scope) {
         return;
     }
     let task = EmbeddingTask {
         store: Arc::clone(store),
         embedder: Arc::clone(embedder),
-        embedding: Arc::clone(embedding),
+        tasks: Arc::clone(tasks),
         scope: scope.clone(),
         clock: Arc::clone(clock),
         is_done: false,
@@ -141,17 +146,17 @@ impl<S: MemoryStore> EmbeddingTask<S> {
     async fn work(mut self) {
         loop {
             match self.embed_all().await {
-                Ok(()) => drop(self.embedding.failed().remove(&self.scope)),
+                Ok(()) => drop(self.tasks.failed().remove(&self.scope)),
                 Err(error) => {
                     let (scope, now_us) = (&self.scope, self.clock.now_us());
-                    self.embedding.failed().insert(scope.clone(), now_us);
+                    self.tasks.failed().insert(scope.clone(), now_us);
                     // Log neither the scope nor the server's message: both may contain user data.
                     tracing::warn!("failed to embed memories; retrying later");
                     let (scope, error) = (scope.to_string(), error.to_string());
                     tracing::debug!(?scope, ?error, "failed to embed memories; retrying later");
                 }
             }
-            if !self.embedding.again(&self.scope) {
+            if self.tasks.end(&self.scope) {
                 self.is_done = true;
                 return;
             }
@@ -170,29 +175,29 @@ impl<S: MemoryStore> EmbeddingTask<S> {
             if mark.generation != generation {
                 (generation, after) = (mark.generation, 0);
             }
-            let lacking = self
+            let batch = self
                 .store
                 .without_embedding(scope, model, dims, after, BATCH);
-            let lacking = lacking.await?;
-            let Some(last) = lacking.last() else {
+            let batch = batch.await?;
+            let Some(last) = batch.last() else {
                 return failures.last.map_or(Ok(()), Err);
             };
             after = last.info.seq;
-            self.embed_some(generation, &lacking, &mut failures).await?;
+            self.embed_batch(generation, &batch, &mut failures).await?;
         }
     }
 
-    /// Embed these entries. A failing batch is halved, so that one rejected text does not block the
-    /// others.
-    async fn embed_some(
+    /// Embed and store a batch. If the embedder fails, halve the batch and try both halves, so that
+    /// one rejected text does not block the others.
+    async fn embed_batch(
         &self,
         generation: u64,
         records: &[MemoryRecord],
         failures: &mut Failures,
     ) -> Result<(), MemoryError> {
-        let mut rest = vec![records];
-        while let Some(some) = rest.pop() {
-            match self.embed(some).await {
+        let mut pending = vec![records];
+        while let Some(batch) = pending.pop() {
+            match self.embed(batch).await {
                 Ok(vectors) => {
                     failures.in_a_row = 0;
                     let vectors = Arc::new(vectors);
@@ -201,13 +206,13 @@ impl<S: MemoryStore> EmbeddingTask<S> {
                 }
                 Err(error) => {
                     failures.in_a_row += 1;
-                    if failures.in_a_row >= FAILURES {
+                    if failures.in_a_row >= FAILURES_MAX {
                         return Err(error);
                     }
                     failures.last = Some(error);
-                    if some.len() > 1 {
-                        let (first, second) = some.split_at(some.len() / 2);
-                        rest.extend([second, first]);
+                    if batch.len() > 1 {
+                        let (first, second) = batch.split_at(batch.len() / 2);
+                        pending.extend([second, first]);
                     }
                 }
             }
@@ -217,7 +222,7 @@ impl<S: MemoryStore> EmbeddingTask<S> {
 
     async fn embed(&self, records: &[MemoryRecord]) -> Result<Vec<NewEmbedding>, MemoryError> {
         let texts: Vec<String> = records.iter().map(|it| spoken_text(&it.content)).collect();
-        let vectors = tokio::time::timeout(BATCH_PATIENCE, embed(&*self.embedder, &texts));
+        let vectors = tokio::time::timeout(BATCH_TIMEOUT, embed(&*self.embedder, &texts));
         let vectors = vectors.await.map_err(MemoryError::backend)?;
         let vectors = vectors.map_err(MemoryError::backend)?;
         let pairs = records.iter().zip(vectors);
@@ -236,9 +241,9 @@ pub(crate) async fn embed(
     texts: &[String],
 ) -> Result<Vec<Vec<f32>>, BoxError> {
     let vectors = embedder.embed(texts).await?;
-    let (dims, asked, given) = (embedder.dims(), texts.len(), vectors.len());
-    if given != asked {
-        return Err(format!("the embedder returned {given} vectors for {asked} texts").into());
+    let (dims, expected, found) = (embedder.dims(), texts.len(), vectors.len());
+    if found != expected {
+        return Err(format!("the embedder returned {found} vectors for {expected} texts").into());
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
         return Err("the embedder returned a vector with NaN or infinite components".into());
@@ -255,16 +260,16 @@ pub(crate) async fn embed(
     }
 }
 
-/// Embed a query; empty if the embedder fails or times out.
-pub(super) async fn embed_question(embedder: &dyn Embedder, question: &str) -> Vec<f32> {
-    let texts = [question.to_owned()];
-    let asked = tokio::time::timeout(QUESTION_PATIENCE, embed(embedder, &texts));
-    let answer = match asked.await {
+/// Embed a query. Returns an empty vector if the embedder fails or times out.
+pub(super) async fn embed_query(embedder: &dyn Embedder, query: &str) -> Vec<f32> {
+    let texts = [query.to_owned()];
+    let result = tokio::time::timeout(QUERY_TIMEOUT, embed(embedder, &texts));
+    let error = match result.await {
         Ok(Ok(mut vectors)) => return vectors.pop().unwrap_or_default(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "timed out".to_owned(),
     };
     tracing::warn!("failed to embed a query; searching by words only");
-    tracing::debug!(error = ?answer, "failed to embed a query; searching by words only");
+    tracing::debug!(?error, "failed to embed a query; searching by words only");
     Vec::new()
 }

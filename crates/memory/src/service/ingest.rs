@@ -1,4 +1,4 @@
-//! Turn events and given memories into entries. Nothing is stored here.
+//! Turns events, and memories that a caller adds directly, into entries. Stores nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,6 +11,7 @@ use super::text::{spoken_text, texts_in};
 
 /// Options of an ingest.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct IngestOptions {
     /// Time to live (default: that of the service).
     pub ttl: Option<Duration>,
@@ -20,7 +21,27 @@ pub struct IngestOptions {
     pub custom_metadata: JsonMap,
 }
 
-/// [`IngestOptions`] with the service's defaults and the time.
+impl IngestOptions {
+    /// Sets the time to live.
+    pub fn with_ttl(mut self, ttl: Duration) -> IngestOptions {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets whether to ingest tool responses.
+    pub fn with_tool_responses(mut self, ingest: bool) -> IngestOptions {
+        self.tool_responses = Some(ingest);
+        self
+    }
+
+    /// Sets the custom metadata of all entries.
+    pub fn with_custom_metadata(mut self, metadata: JsonMap) -> IngestOptions {
+        self.custom_metadata = metadata;
+        self
+    }
+}
+
+/// [`IngestOptions`] with the service's defaults, the session and the time of the ingest.
 pub(super) struct Ingest<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) ttl: Option<Duration>,
@@ -30,7 +51,7 @@ pub(super) struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    /// The entries of an event: its text and, separately, its tool responses.
+    /// The entries of an event: one for its text, and one for each tool response.
     pub(super) fn event(&self, position: u64, event: &Arc<Event>) -> Vec<NewMemory> {
         let Some(content) = event.content().filter(|_| !event.is_partial()) else {
             return Vec::new();
@@ -116,14 +137,14 @@ impl Ingest<'_> {
     }
 }
 
-/// An id derived from the event, so that it is ingested once.
+/// An id derived from the event's content, so that an event without an id is ingested only once.
 fn derived_id(event: &Event, content: &Content) -> String {
-    // A content that cannot be serialized is rejected when the entry is prepared.
+    // `PreparedMemory::new` rejects content that cannot be serialized.
     let text = content.to_json().unwrap_or_default();
     derived_memory_id(&event.author, event.timestamp, &text)
 }
 
-/// The tool and the text of its response.
+/// The name of the tool and the text of its response, if the part is a response with text.
 fn tool_text(part: &Part) -> Option<(String, String)> {
     let response = part.function_response.as_ref()?;
     let text = texts_in(response.response.as_ref()?);

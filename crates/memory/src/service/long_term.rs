@@ -1,5 +1,5 @@
-//! `LongTermMemory`: the operations of [`StoreMemoryService`] as an object-safe trait, as a server
-//! needs it.
+//! `LongTermMemory`: the operations of [`StoreMemoryService`] as an object-safe trait, so that a
+//! server need not know the type of the store.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// Memory operations beyond ADK's. Each is described at [`StoreMemoryService`].
+/// Memory operations that ADK does not have. [`StoreMemoryService`] describes each of them.
 #[async_trait]
 pub trait LongTermMemory: MemoryService {
     /// Ingest a session.
@@ -52,7 +52,7 @@ pub trait LongTermMemory: MemoryService {
         query: MemoryQuery,
     ) -> Result<Vec<MemoryHit>, MemoryError>;
 
-    /// The memory with this id.
+    /// Return the memory with this id.
     async fn get(
         &self,
         app_name: &str,
@@ -85,7 +85,7 @@ pub trait LongTermMemory: MemoryService {
         what: Forget,
     ) -> Result<ForgetReceipt, MemoryError>;
 
-    /// Statistics about a user's memories.
+    /// Return statistics about a user's memories.
     async fn statistics(
         &self,
         app_name: &str,
@@ -93,7 +93,7 @@ pub trait LongTermMemory: MemoryService {
     ) -> Result<MemoryStatistics, MemoryError>;
 }
 
-/// Inherent methods take precedence over the trait's, so none of these calls itself.
+/// Each method calls the inherent method of the same name, which takes precedence over the trait's.
 #[async_trait]
 impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
     async fn add_session_with(

@@ -1,4 +1,4 @@
-//! `StoreMemoryService`: ADK's memory and more, over any store.
+//! `StoreMemoryService`: ADK's memory service, and operations beyond it, over any store.
 //!
 //! The path of an ingest: `ingest` (turns events into entries) → `word_vectors` (adds small
 //! vectors) → [`MemoryStore::add`] → `embedding` (adds an embedder's vectors later). The path of a
@@ -35,7 +35,7 @@ use retain_core::{
 
 use crate::{MemoryQuery, index::Language};
 use cache::{Views, off_executor};
-use embedding::Embedding;
+use embedding::EmbeddingTasks;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
 pub use long_term::LongTermMemory;
@@ -45,9 +45,10 @@ use word_vectors::WordVectors;
 
 /// Maximum number of memories per transaction.
 const BATCH: usize = 500;
-/// Maximum number of memories per sweep, and the pause after a complete one.
+/// Maximum number of memories that one sweep deletes.
 const SWEEP: usize = 1000;
-const SWEEP_EVERY_US: i64 = 60_000_000;
+/// The interval between sweeps.
+const SWEEP_INTERVAL_US: i64 = 60_000_000;
 /// Default size of the index cache in bytes.
 const CACHE_BYTES: usize = 512 * 1024 * 1024;
 
@@ -83,10 +84,12 @@ pub struct StoreMemoryService<S> {
     has_word_vectors: bool,
     language: Language,
     embedder: Option<Arc<dyn Embedder>>,
-    embedding: Arc<Embedding>,
+    embedding: Arc<EmbeddingTasks>,
     views: Arc<Views>,
-    swept_us: Arc<AtomicI64>,
-    looked_us: Arc<AtomicI64>,
+    /// When expired memories were last deleted.
+    last_sweep_us: Arc<AtomicI64>,
+    /// When the indexes of erased users were last evicted.
+    last_eviction_us: Arc<AtomicI64>,
 }
 
 impl<S> Clone for StoreMemoryService<S> {
@@ -103,16 +106,16 @@ impl<S> Clone for StoreMemoryService<S> {
             embedder: self.embedder.clone(),
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
-            swept_us: Arc::clone(&self.swept_us),
-            looked_us: Arc::clone(&self.looked_us),
+            last_sweep_us: Arc::clone(&self.last_sweep_us),
+            last_eviction_us: Arc::clone(&self.last_eviction_us),
         }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for StoreMemoryService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_tuple("StoreMemoryService");
-        shown.field(&self.store).finish()
+        let mut tuple = f.debug_tuple("StoreMemoryService");
+        tuple.field(&self.store).finish()
     }
 }
 
@@ -131,12 +134,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             embedder: None,
             embedding: Arc::default(),
             views: Arc::new(Views::new(CACHE_BYTES)),
-            swept_us: Arc::new(AtomicI64::new(i64::MIN)),
-            looked_us: Arc::new(AtomicI64::new(i64::MIN)),
+            last_sweep_us: Arc::new(AtomicI64::new(i64::MIN)),
+            last_eviction_us: Arc::new(AtomicI64::new(i64::MIN)),
         }
     }
 
-    /// Take the time from `clock`.
+    /// Take the current time from `clock`.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -160,40 +163,40 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self
     }
 
-    /// Set whether tool responses are ingested, with the tool as author (default: no, because
-    /// external text is less trustworthy than the user's).
-    pub fn with_tool_responses(mut self, remember: bool) -> Self {
-        self.tool_responses = remember;
+    /// Set whether tool responses are ingested, with the tool as author. The default is no, because
+    /// external text is less trustworthy than the user's.
+    pub fn with_tool_responses(mut self, ingest: bool) -> Self {
+        self.tool_responses = ingest;
         self
     }
 
     /// Set whether the compiled-in word vectors rank memories by meaning (default: yes). Without
-    /// them an entry is 256 bytes smaller, and a search matches only by common words.
-    pub fn with_static_vectors(mut self, use_them: bool) -> Self {
-        self.has_word_vectors = use_them;
-        self.views = Arc::new(self.views.emptied());
+    /// them an entry is 256 bytes smaller, and a hit must have a word in common with the query.
+    pub fn with_static_vectors(mut self, is_enabled: bool) -> Self {
+        self.has_word_vectors = is_enabled;
+        self.views = Arc::new(self.views.new_empty());
         self
     }
 
-    /// Set the language of the stemmer: `floor` finds `floors` (default: English).
+    /// Set the language of the stemmer, with which `floor` finds `floors` (default: English).
     pub fn with_language(mut self, language: Language) -> Self {
         self.language = language;
-        self.views = Arc::new(self.views.emptied());
+        self.views = Arc::new(self.views.new_empty());
         self
     }
 
-    /// Add an embedder as another ranking signal. Vectors are computed after the ingest, and again
-    /// if another model produced them.
+    /// Add an embedder as another ranking signal. A background task embeds memories after their
+    /// ingest, and again if their vectors are of another model.
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
-        // Clones may continue with another embedder.
+        // Clones of this service keep their embedder and its tasks.
         self.embedding = Arc::default();
-        self.views = Arc::new(self.views.emptied());
+        self.views = Arc::new(self.views.new_empty());
         self
     }
 
-    /// Set the approximate size of the index cache in bytes (default: 512 MiB). The index in use
-    /// stays, whatever its size.
+    /// Set the maximum size of the index cache in bytes, approximately (default: 512 MiB). The most
+    /// recently used index stays, whatever its size.
     pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
         self.views = Arc::new(Views::new(bytes));
         self
@@ -215,7 +218,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         session: &Session,
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError> {
-        let scope = checked_scope(&session.app_name, &session.user_id)?;
+        let scope = scope_to_write(&session.app_name, &session.user_id)?;
         check_id("session id", &session.id)?;
         let ingest = self.ingest(Some(&session.id), options);
         let events = (0..session.events.len()).filter_map(|at| {
@@ -236,7 +239,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         session_id: Option<&str>,
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError> {
-        let scope = checked_scope(app_name, user_id)?;
+        let scope = scope_to_write(app_name, user_id)?;
         let session = session_id.filter(|id| !id.is_empty());
         session.map_or(Ok(()), |id| check_id("session id", id))?;
         let ingest = self.ingest(session, options);
@@ -254,7 +257,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         memories: &[MemoryEntry],
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError> {
-        let scope = checked_scope(app_name, user_id)?;
+        let scope = scope_to_write(app_name, user_id)?;
         let ingest = self.ingest(None, options);
         let memories = memories.iter();
         let memories = memories.map(|entry| ingest.entry(entry, || self.ids.new_id()));
@@ -262,16 +265,16 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.add(scope, memories?, RepeatPolicy::Replace).await
     }
 
-    /// The memory with this id, or `None` if it does not exist or has expired. If several sessions
-    /// have the id, the first.
+    /// Return the memory with this id, or `None` if it does not exist or has expired. If several
+    /// sessions have a memory with this id, return the one that was ingested first.
     pub async fn get(
         &self,
         app_name: &str,
         user_id: &str,
         id: &str,
     ) -> Result<Option<MemoryRecord>, MemoryError> {
-        let scope = known_scope(app_name, user_id)?;
-        let found = self.with_id(&scope, id).await?;
+        let scope = scope_to_read(app_name, user_id)?;
+        let found = self.records_with_id(&scope, id).await?;
         Ok(found.into_iter().next())
     }
 
@@ -291,7 +294,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             let reason = "would have no text; keep at least one text part, or forget the memory";
             return Err(MemoryError::invalid_input("memory", reason));
         }
-        let scope = known_scope(app_name, user_id)?;
+        let scope = scope_to_read(app_name, user_id)?;
         let edit = MemoryEdit {
             update,
             limits: self.limits.clone(),
@@ -299,42 +302,43 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         };
         let edit = Arc::new(edit);
         let mut is_done = self.store.update(&scope, id, Arc::clone(&edit)).await;
-        if self.has_made_room(&is_done).await {
+        if self.has_freed_space(&is_done).await {
             is_done = self.store.update(&scope, id, edit).await;
         }
         let is_done = is_done?;
         if is_done {
-            self.follow(&scope).await;
+            self.refresh_cached_index(&scope).await;
             self.embed_later(&scope);
         }
         Ok(is_done)
     }
 
-    /// Delete memories permanently, with their vectors and index entries. Ingesting their source
-    /// again does not restore them; hashes of their ids are kept for that. To leave no trace in the
-    /// file, erase the user.
+    /// Delete memories permanently, with their vectors and index entries. The store keeps hashes of
+    /// their ids, so that ingesting their source again does not restore them. Erase the user to
+    /// delete the hashes too.
     pub async fn forget(
         &self,
         app_name: &str,
         user_id: &str,
         what: Forget,
     ) -> Result<ForgetReceipt, MemoryError> {
-        let scope = known_scope(app_name, user_id)?;
+        let scope = scope_to_read(app_name, user_id)?;
         let receipt = self.store.forget(&scope, Arc::new(what)).await?;
         if receipt.memories > 0 {
-            self.follow(&scope).await;
+            self.refresh_cached_index(&scope).await;
         }
         Ok(receipt)
     }
 
     /// Refresh the scope's index now if it is cached, so that deleted entries do not stay in memory
     /// until the next search.
-    async fn follow(&self, scope: &MemoryScope) {
-        if !self.views.has(scope) {
+    async fn refresh_cached_index(&self, scope: &MemoryScope) {
+        if !self.views.contains(scope) {
             return;
         }
         if let Err(error) = self.up_to_date(scope).await {
-            // The change is stored. Evict an index that fails to refresh.
+            // The change is stored, so the caller gets no error. The next search rebuilds the
+            // index.
             self.views.evict(scope);
             tracing::warn!("failed to refresh an index; rebuilding it");
             let (scope, error) = (scope.to_string(), error.to_string());
@@ -342,18 +346,18 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Statistics about a user's memories.
+    /// Return statistics about a user's memories.
     pub async fn statistics(
         &self,
         app_name: &str,
         user_id: &str,
     ) -> Result<MemoryStatistics, MemoryError> {
-        let scope = known_scope(app_name, user_id)?;
+        let scope = scope_to_read(app_name, user_id)?;
         self.store.statistics(&scope, self.clock.now_us()).await
     }
 
-    /// Delete expired memories of all users and return their number. Searches skip them anyway;
-    /// this frees space. An ingest also does this, once a minute.
+    /// Delete expired memories of all users and return their number. Searches skip expired memories
+    /// anyway; this frees their space. Ingests also delete expired memories, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
         self.views.evict_erased(&*self.store).await;
         let mut removed = 0;
@@ -371,7 +375,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.embedding.wait().await;
     }
 
-    async fn with_id(
+    async fn records_with_id(
         &self,
         scope: &MemoryScope,
         id: &str,
@@ -393,17 +397,18 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Add unknown entries only, so that adding a session again costs only its new events.
+    /// Write only new and changed entries, so that adding a session again costs only its new
+    /// events.
     async fn add(
         &self,
         scope: MemoryScope,
         memories: Vec<NewMemory>,
         repeats: RepeatPolicy,
     ) -> Result<IngestReceipt, MemoryError> {
-        self.evict_erased_sometimes().await;
-        self.sweep_sometimes().await;
+        self.evict_erased_if_due().await;
+        self.sweep_if_due().await;
         let mut total = IngestReceipt::default();
-        let new = self.unknown(&scope, memories, &mut total).await?;
+        let new = self.new_or_changed(&scope, memories, &mut total).await?;
         let mut new = new.into_iter().peekable();
         while new.peek().is_some() {
             let batch = MemoryBatch {
@@ -418,7 +423,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             total.replaced += added.replaced;
             total.known += added.known;
             total.forgotten += added.forgotten;
-            self.sweep_sometimes().await;
+            self.sweep_if_due().await;
         }
         if total.added + total.replaced > 0 {
             self.embed_later(&scope);
@@ -428,15 +433,16 @@ impl<S: MemoryStore> StoreMemoryService<S> {
 
     async fn add_batch(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
         let added = self.store.add(Arc::clone(&batch)).await;
-        match self.has_made_room(&added).await {
+        match self.has_freed_space(&added).await {
             true => self.store.add(batch).await,
             false => added,
         }
     }
 
-    /// If a limit was exceeded, delete expired memories; returns whether a retry may succeed.
-    async fn has_made_room<T>(&self, tried: &Result<T, MemoryError>) -> bool {
-        if !matches!(tried, Err(MemoryError::LimitExceeded { .. })) {
+    /// If `result` is an exceeded limit, delete expired memories. Returns whether a retry may
+    /// succeed.
+    async fn has_freed_space<T>(&self, result: &Result<T, MemoryError>) -> bool {
+        if !matches!(result, Err(MemoryError::LimitExceeded { .. })) {
             return false;
         }
         match self.expire().await {
@@ -448,39 +454,40 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// The memories that the store lacks or has with other content, with their vectors.
-    async fn unknown(
+    /// Return the memories that the store does not have, or has with other content, and compute
+    /// their vectors. Adds the number of the others to `total.known`.
+    async fn new_or_changed(
         &self,
         scope: &MemoryScope,
         memories: Vec<NewMemory>,
         total: &mut IngestReceipt,
     ) -> Result<Vec<PreparedMemory>, MemoryError> {
-        let mut times: HashMap<String, usize> = HashMap::new();
+        let mut counts: HashMap<String, usize> = HashMap::new();
         for memory in &memories {
             check_id("memory id", &memory.id)?;
-            *times.entry(memory.id.clone()).or_default() += 1;
+            *counts.entry(memory.id.clone()).or_default() += 1;
         }
         let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
         let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
         let prepared = prepared?;
-        // Leave two cases to the store: ids that repeat in the batch, because the content may
-        // change in between, and direct memories, because they may have expired.
-        let is_asked = |it: &PreparedMemory| {
+        // The store decides in two cases: an id that repeats in the batch, because its content may
+        // change in between, and a direct memory, because the stored one may have expired.
+        let is_compared = |it: &PreparedMemory| {
             it.new.kind == MemoryKind::Turn
-                && times.get(&it.new.id).is_some_and(|times| *times == 1)
+                && counts.get(&it.new.id).is_some_and(|count| *count == 1)
         };
-        let (asked, mut new): (Vec<_>, Vec<_>) = prepared
+        let (compared, mut new): (Vec<_>, Vec<_>) = prepared
             .into_iter()
             .enumerate()
-            .partition(|(_, it)| is_asked(it));
-        if let Some((_, first)) = asked.first() {
+            .partition(|(_, it)| is_compared(it));
+        if let Some((_, first)) = compared.first() {
             let session = first.new.session.clone();
-            let ids: Vec<String> = asked.iter().map(|(_, it)| it.new.id.clone()).collect();
-            let known = self.store.body_hashes(scope, session.as_deref(), &ids);
-            let known = known.await?;
+            let ids: Vec<String> = compared.iter().map(|(_, it)| it.new.id.clone()).collect();
+            let hashes = self.store.body_hashes(scope, session.as_deref(), &ids);
+            let hashes = hashes.await?;
             let before = new.len();
-            let pairs = asked.into_iter().zip(known);
-            let changed = pairs.filter(|((_, it), known)| *known != Some(it.body_hash));
+            let pairs = compared.into_iter().zip(hashes);
+            let changed = pairs.filter(|((_, it), hash)| *hash != Some(it.body_hash));
             new.extend(changed.map(|(it, _)| it));
             total.known = (ids.len() - (new.len() - before)) as u64;
         }
@@ -506,16 +513,18 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Delete expired memories once a minute. Searches do not call this, because they would wait
-    /// for writers.
-    async fn sweep_sometimes(&self) {
+    /// Delete expired memories if the last sweep was at least a minute ago. A search does not call
+    /// this, because it would wait for writers.
+    async fn sweep_if_due(&self) {
         let now_us = self.clock.now_us();
-        if !is_due(&self.swept_us, now_us) {
+        if !is_due(&self.last_sweep_us, now_us) {
             return;
         }
         match self.store.expire(now_us, SWEEP).await {
-            // There may be more: the next call continues.
-            Ok(swept) if swept >= SWEEP as u64 => self.swept_us.store(i64::MIN, Ordering::Relaxed),
+            // There may be more expired memories: the next call continues.
+            Ok(swept) if swept >= SWEEP as u64 => {
+                self.last_sweep_us.store(i64::MIN, Ordering::Relaxed)
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "failed to delete expired memories; retrying later")
@@ -523,17 +532,17 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Evict the indexes of erased users once a minute.
-    async fn evict_erased_sometimes(&self) {
-        if is_due(&self.looked_us, self.clock.now_us()) {
+    /// Evict the indexes of erased users if this was last done at least a minute ago.
+    async fn evict_erased_if_due(&self) {
+        if is_due(&self.last_eviction_us, self.clock.now_us()) {
             self.views.evict_erased(&*self.store).await;
         }
     }
 }
 
-/// Whether a minute has passed; if so, start the next one.
+/// Whether at least a minute has passed since `last_us`. If so, sets `last_us` to now.
 fn is_due(last_us: &AtomicI64, now_us: i64) -> bool {
-    let is_due = now_us.saturating_sub(last_us.load(Ordering::Relaxed)) >= SWEEP_EVERY_US;
+    let is_due = now_us.saturating_sub(last_us.load(Ordering::Relaxed)) >= SWEEP_INTERVAL_US;
     if is_due {
         last_us.store(now_us, Ordering::Relaxed);
     }
@@ -570,7 +579,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         session_id: Option<&str>,
         custom_metadata: Option<&JsonMap>,
     ) -> Result<(), MemoryError> {
-        let options = with_notes(custom_metadata);
+        let options = options_with_metadata(custom_metadata);
         let added = self.add_events_with(app_name, user_id, events, session_id, &options);
         added.await.map(drop)
     }
@@ -583,7 +592,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         memories: &[MemoryEntry],
         custom_metadata: Option<&JsonMap>,
     ) -> Result<(), MemoryError> {
-        let options = with_notes(custom_metadata);
+        let options = options_with_metadata(custom_metadata);
         let added = self.add_memory_with(app_name, user_id, memories, &options);
         added.await.map(drop)
     }
@@ -604,22 +613,22 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
     }
 }
 
-fn with_notes(custom_metadata: Option<&JsonMap>) -> IngestOptions {
+fn options_with_metadata(custom_metadata: Option<&JsonMap>) -> IngestOptions {
     IngestOptions {
         custom_metadata: custom_metadata.cloned().unwrap_or_default(),
         ..IngestOptions::default()
     }
 }
 
-fn checked_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
+fn scope_to_write(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     check_id("app name", app)?;
     check_id("user id", user)?;
     Ok(MemoryScope::new(app, user))
 }
 
-/// The scope of a read. An unknown user is fine; a name that some store cannot represent is
-/// rejected.
-fn known_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
+/// The scope of a read or a change. An unknown user simply has no memories; a name with a NUL
+/// character is rejected, because not every store can hold it.
+fn scope_to_read(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     for (what, name) in [("app name", app), ("user id", user)] {
         if name.contains('\0') {
             check_id(what, name)?;

@@ -19,6 +19,7 @@ pub struct MemoryHit {
 
 /// Options of a listing.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ListMemories {
     /// Which memories to list.
     pub filter: MemoryFilter,
@@ -35,6 +36,26 @@ impl Default for ListMemories {
             limit: 100,
             after: None,
         }
+    }
+}
+
+impl ListMemories {
+    /// Sets which memories to list.
+    pub fn with_filter(mut self, filter: MemoryFilter) -> ListMemories {
+        self.filter = filter;
+        self
+    }
+
+    /// Sets the maximum number per page.
+    pub fn with_limit(mut self, limit: usize) -> ListMemories {
+        self.limit = limit;
+        self
+    }
+
+    /// Continues after [`MemoryPage::next`].
+    pub fn with_after(mut self, next: u64) -> ListMemories {
+        self.after = Some(next);
+        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! Search and list memories.
+//! Searches and lists memories.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use retain_core::{MemoryError, MemoryRecord, MemoryRows, MemoryScope, MemoryStor
 use super::{
     ListMemories, MemoryHit, MemoryPage, StoreMemoryService,
     cache::{ScopeView, off_executor},
-    embedding::embed_question,
-    known_scope,
+    embedding::embed_query,
+    scope_to_read,
     text::spoken_text,
     view::IndexConfig,
 };
 use crate::{MemoryQuery, index::Hit};
 
 /// Indexes up to this size are searched on the executor; moving the search would take longer.
-const SMALL: usize = 2000;
+const SMALL_INDEX: usize = 2000;
 /// Bytes per token, approximately.
 const TOKEN_BYTES: usize = 4;
-/// Queries are truncated to this many bytes.
-const QUESTION_BYTES: usize = 8192;
+/// Longer queries are truncated to this many bytes.
+const QUERY_BYTES_MAX: usize = 8192;
 /// Number of memories per read of a listing.
 const PAGE: usize = 500;
 
@@ -31,21 +31,21 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         mut query: MemoryQuery,
     ) -> Result<Vec<MemoryHit>, MemoryError> {
-        cut(&mut query.text);
+        truncate_query(&mut query.text);
         if query.text.trim().is_empty() || query.limit == 0 {
             return Ok(Vec::new());
         }
-        let scope = known_scope(app_name, user_id)?;
-        self.evict_erased_sometimes().await;
+        let scope = scope_to_read(app_name, user_id)?;
+        self.evict_erased_if_due().await;
         let embedding = match &self.embedder {
-            Some(embedder) => embed_question(&**embedder, &query.text).await,
+            Some(embedder) => embed_query(&**embedder, &query.text).await,
             None => Vec::new(),
         };
         let view = self.up_to_date(&scope).await?;
         let now_us = self.clock.now_us();
         query.reference_time.get_or_insert(seconds(now_us));
         let query = Arc::new(query);
-        let hits = hits(view, Arc::clone(&query), embedding, now_us).await?;
+        let hits = search_view(view, Arc::clone(&query), embedding, now_us).await?;
         let seqs = hits.iter().map(|hit| hit.seq).collect();
         let rows = MemoryRows::Numbered(seqs);
         let mut records = self.store.rows(&scope, rows, false).await?;
@@ -54,7 +54,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         records.retain(|it| {
             it.info.is_alive(now_us) && query.filter.matches(&it.info.filter_fields())
         });
-        Ok(found(hits, records, query.token_budget))
+        Ok(fill_hits(hits, records, query.token_budget))
     }
 
     /// List the user's memories in order of arrival, page by page.
@@ -64,15 +64,15 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError> {
-        let scope = known_scope(app_name, user_id)?;
+        let scope = scope_to_read(app_name, user_id)?;
         let (limit, now_us) = (list.limit.max(1), self.clock.now_us());
         let mut page = MemoryPage::default();
         let mut seq = list.after.unwrap_or(0);
         loop {
             let rows = MemoryRows::After { seq, limit: PAGE };
-            let read = self.store.rows(&scope, rows, false).await?;
-            let is_last = read.len() < PAGE;
-            for record in read {
+            let records = self.store.rows(&scope, rows, false).await?;
+            let is_last = records.len() < PAGE;
+            for record in records {
                 if page.memories.len() == limit {
                     page.next = Some(seq);
                     return Ok(page);
@@ -89,7 +89,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// The scope's view, refreshed.
+    /// Return the scope's view after a refresh, without expired entries. Starts to embed entries
+    /// that have no embedding.
     pub(super) async fn up_to_date(
         &self,
         scope: &MemoryScope,
@@ -109,30 +110,31 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 }
 
-/// Search a view, off the executor if it is large or another task is changing it.
-async fn hits(
+/// Searches a view; off the executor if it is large or a refresh is changing it.
+async fn search_view(
     view: Arc<ScopeView>,
     query: Arc<MemoryQuery>,
     embedding: Vec<f32>,
     now_us: i64,
 ) -> Result<Vec<Hit>, MemoryError> {
-    if let Some(view) = view.try_read().filter(|view| view.len() <= SMALL) {
+    if let Some(view) = view.try_read().filter(|view| view.len() <= SMALL_INDEX) {
         return Ok(view.search(&query, &embedding, now_us));
     }
     off_executor(move || view.read().search(&query, &embedding, now_us)).await
 }
 
 /// Truncate a query at a character boundary.
-fn cut(question: &mut String) {
-    let mut end = question.len().min(QUESTION_BYTES);
-    while !question.is_char_boundary(end) {
+fn truncate_query(text: &mut String) {
+    let mut end = text.len().min(QUERY_BYTES_MAX);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    question.truncate(end);
+    text.truncate(end);
 }
 
-/// The hits that still exist and fit into the token budget. A hit that is too long is skipped.
-fn found(
+/// Combines hits with their records. Skips hits whose record no longer exists, and hits that do not
+/// fit into the rest of the token budget.
+fn fill_hits(
     hits: Vec<Hit>,
     records: Vec<MemoryRecord>,
     token_budget: Option<usize>,
@@ -141,25 +143,25 @@ fn found(
         .into_iter()
         .map(|record| (record.info.seq, record))
         .collect();
-    let mut left = token_budget.unwrap_or(usize::MAX);
-    let mut found = Vec::with_capacity(hits.len());
+    let mut tokens_left = token_budget.unwrap_or(usize::MAX);
+    let mut filled = Vec::with_capacity(hits.len());
     for hit in hits {
         let Some(record) = records.remove(&hit.seq) else {
             continue;
         };
         if token_budget.is_some() {
             let tokens = spoken_text(&record.content).len().div_ceil(TOKEN_BYTES);
-            if tokens > left {
+            if tokens > tokens_left {
                 continue;
             }
-            left -= tokens;
+            tokens_left -= tokens;
         }
-        found.push(MemoryHit {
+        filled.push(MemoryHit {
             entry: record.entry(),
             info: record.info,
             score: hit.score,
             explanation: hit.explanation,
         });
     }
-    found
+    filled
 }

@@ -2,7 +2,7 @@
 
 use retain_core::{Content, Json, JsonMap};
 
-/// The texts of the content without thoughts; empty if there are none.
+/// The texts of the content, one per line, without thoughts; empty if it has no text.
 pub(crate) fn spoken_text(content: &Content) -> String {
     let parts = content.parts().iter();
     let spoken = parts.filter(|part| part.thought != Some(true));
@@ -11,10 +11,12 @@ pub(crate) fn spoken_text(content: &Content) -> String {
     texts.join("\n")
 }
 
-/// The strings of a tool's response in order, without keys and numbers.
-pub(crate) fn texts_in(answer: &JsonMap) -> String {
+/// All strings in a tool's response, one per line, in order; without its keys and numbers.
+pub(crate) fn texts_in(response: &JsonMap) -> String {
     let mut texts = Vec::new();
-    answer.values().for_each(|value| collect(value, &mut texts));
+    response
+        .values()
+        .for_each(|value| collect(value, &mut texts));
     texts.join("\n")
 }
 

@@ -1,4 +1,4 @@
-//! The view of one scope: its index, and the facts that filters need.
+//! The view of one scope: its index, and the fields that filters need.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -20,23 +20,24 @@ use crate::{
 };
 
 /// Approximate size of an [`IndexedFields`] and its map entry in bytes.
-const FACTS_BYTES: usize = 120;
-/// Metadata takes about this many times the bytes of its JSON.
-const NOTES_FACTOR: usize = 4;
+const FIELDS_BYTES: usize = 120;
+/// Metadata in memory takes about this many times the bytes of its JSON.
+const METADATA_FACTOR: usize = 4;
 
-/// The memories of a scope up to a mark.
+/// The indexed memories of a scope.
 #[derive(Debug, Default)]
 pub(super) struct View {
     index: UserIndex,
-    facts: HashMap<u64, IndexedFields>,
+    /// By sequence number.
+    fields: HashMap<u64, IndexedFields>,
     /// Interned names of sessions, authors and tools.
     names: HashSet<Arc<str>>,
     /// Entries with a time to live, by expiry.
-    mortal: BTreeSet<(i64, u64)>,
+    expiring: BTreeSet<(i64, u64)>,
     /// Number of entries without an embedding.
-    lacking: usize,
+    unembedded: usize,
     /// Approximate size of the metadata in bytes.
-    notes_bytes: usize,
+    metadata_bytes: usize,
     /// The highest sequence number so far.
     newest: u64,
 }
@@ -63,7 +64,7 @@ struct IndexedFields {
     origin: OriginKind,
     expires_us: Option<i64>,
     custom_metadata: Option<Box<JsonMap>>,
-    notes_bytes: usize,
+    metadata_bytes: usize,
     lacks_vector: bool,
 }
 
@@ -84,42 +85,42 @@ impl View {
         &mut self,
         record: MemoryRecord,
         models: IndexConfig<'_>,
-        known: &mut TermCache,
+        terms: &mut TermCache,
     ) {
         let vector = record.vectors.embedding.as_ref();
-        let is_ours = |it: &&MemoryVector| models.embedder == Some((it.model.as_str(), it.dims));
-        let embedding = vector.filter(is_ours).map(MemoryVector::floats);
+        let is_current = |it: &&MemoryVector| models.embedder == Some((it.model.as_str(), it.dims));
+        let embedding = vector.filter(is_current).map(MemoryVector::floats);
         let embedding = embedding.unwrap_or_default();
         let meaning = word_vectors::stored(&record, models.table);
         let info = record.info;
-        let mut facts = self.fields_of(&info);
-        facts.lacks_vector = models.embedder.is_some() && embedding.is_empty();
+        let mut fields = self.fields_of(&info);
+        fields.lacks_vector = models.embedder.is_some() && embedding.is_empty();
         let document = Document {
             seq: info.seq,
-            session: facts.session.clone(),
+            session: fields.session.clone(),
             order: info.position,
-            author: facts.author.clone(),
+            author: fields.author.clone(),
             timestamp: info.timestamp,
             text: spoken_text(&record.content),
             meaning,
             embedding,
         };
-        self.index.insert_with(document, Some(known));
+        self.index.insert_with(document, Some(terms));
         self.newest = self.newest.max(info.seq);
-        let before = self.facts.remove(&info.seq);
+        let before = self.fields.remove(&info.seq);
         self.uncount(info.seq, before);
-        self.mortal
-            .extend(facts.expires_us.map(|at| (at, info.seq)));
-        self.lacking += usize::from(facts.lacks_vector);
-        self.notes_bytes += facts.notes_bytes;
-        self.facts.insert(info.seq, facts);
+        self.expiring
+            .extend(fields.expires_us.map(|at| (at, info.seq)));
+        self.unembedded += usize::from(fields.lacks_vector);
+        self.metadata_bytes += fields.metadata_bytes;
+        self.fields.insert(info.seq, fields);
     }
 
     pub(super) fn remove(&mut self, seqs: &[u64]) {
         for seq in seqs {
             self.index.remove(*seq);
-            let gone = self.facts.remove(seq);
-            self.uncount(*seq, gone);
+            let removed = self.fields.remove(seq);
+            self.uncount(*seq, removed);
         }
         if !seqs.is_empty() {
             // Drop names that no entry uses.
@@ -127,33 +128,34 @@ impl View {
         }
     }
 
-    /// Remove expired entries. Skipping them in results is not enough: their words would still
-    /// count for their neighbors.
+    /// Remove expired entries. Skipping them in results would not be enough: their words would
+    /// still count for their neighbors.
     pub(super) fn remove_expired(&mut self, now_us: i64) {
-        let over = self.mortal.range(..=(now_us, u64::MAX));
-        let over: Vec<u64> = over.map(|(_, seq)| *seq).collect();
-        self.remove(&over);
+        let expired = self.expiring.range(..=(now_us, u64::MAX));
+        let expired: Vec<u64> = expired.map(|(_, seq)| *seq).collect();
+        self.remove(&expired);
     }
 
     /// The earliest expiry.
     pub(super) fn first_expiry_us(&self) -> Option<i64> {
-        self.mortal.first().map(|(at, _)| *at)
+        self.expiring.first().map(|(at, _)| *at)
     }
 
-    fn uncount(&mut self, seq: u64, gone: Option<IndexedFields>) {
-        let Some(gone) = gone else {
+    /// Subtract a removed entry from the totals.
+    fn uncount(&mut self, seq: u64, removed: Option<IndexedFields>) {
+        let Some(removed) = removed else {
             return;
         };
-        if let Some(at) = gone.expires_us {
-            self.mortal.remove(&(at, seq));
+        if let Some(at) = removed.expires_us {
+            self.expiring.remove(&(at, seq));
         }
-        self.lacking -= usize::from(gone.lacks_vector);
-        self.notes_bytes -= gone.notes_bytes;
+        self.unembedded -= usize::from(removed.lacks_vector);
+        self.metadata_bytes -= removed.metadata_bytes;
     }
 
     /// Number of entries without an embedding.
-    pub(super) fn lacking(&self) -> usize {
-        self.lacking
+    pub(super) fn unembedded(&self) -> usize {
+        self.unembedded
     }
 
     /// The highest sequence number so far.
@@ -167,27 +169,27 @@ impl View {
 
     /// Approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.index.bytes() + self.facts.len() * FACTS_BYTES + self.notes_bytes
+        self.index.bytes() + self.fields.len() * FIELDS_BYTES + self.metadata_bytes
     }
 
-    /// Return the hits among the live memories that the query's filter admits.
+    /// Return the hits among the unexpired memories that match the query's filter.
     pub(super) fn search(&self, query: &MemoryQuery, embedding: &[f32], now_us: i64) -> Vec<Hit> {
-        let anybody = query.filter.is_any();
+        let is_unfiltered = query.filter.is_any();
         let allowed = |seq: u64| {
-            if anybody && self.mortal.is_empty() {
+            if is_unfiltered && self.expiring.is_empty() {
                 return true;
             }
-            let facts = self.facts.get(&seq);
-            facts.is_some_and(|facts| {
-                facts.expires_us.is_none_or(|expires| now_us < expires)
-                    && (anybody || facts.fits(&query.filter))
+            let fields = self.fields.get(&seq);
+            fields.is_some_and(|fields| {
+                fields.expires_us.is_none_or(|expires| now_us < expires)
+                    && (is_unfiltered || fields.matches(&query.filter))
             })
         };
         self.index.search(query, embedding, &allowed)
     }
 
     fn fields_of(&mut self, info: &MemoryInfo) -> IndexedFields {
-        let notes = &info.custom_metadata;
+        let metadata = &info.custom_metadata;
         IndexedFields {
             timestamp: info.timestamp,
             author: self.name(info.author.as_deref()),
@@ -196,10 +198,10 @@ impl View {
             kind: info.kind,
             origin: info.origin.kind(),
             expires_us: info.expires_us,
-            custom_metadata: (!notes.is_empty()).then(|| Box::new(notes.clone())),
-            notes_bytes: match notes.is_empty() {
+            custom_metadata: (!metadata.is_empty()).then(|| Box::new(metadata.clone())),
+            metadata_bytes: match metadata.is_empty() {
                 true => 0,
-                false => NOTES_FACTOR * Json::from(notes.clone()).to_string().len(),
+                false => METADATA_FACTOR * Json::from(metadata.clone()).to_string().len(),
             },
             lacks_vector: false,
         }
@@ -217,7 +219,7 @@ impl View {
 }
 
 impl IndexedFields {
-    fn fits(&self, filter: &MemoryFilter) -> bool {
+    fn matches(&self, filter: &MemoryFilter) -> bool {
         let none = JsonMap::new();
         filter.matches(&FilterFields {
             timestamp: self.timestamp,

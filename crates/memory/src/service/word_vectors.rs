@@ -1,5 +1,5 @@
-//! The compiled-in word vectors of memories: computed on ingest, stored, and used by the index.
-//! Without them, a search finds memories by words alone.
+//! Vectors of memories from the compiled-in table of word vectors. An ingest computes them, the
+//! store keeps them, and the index ranks by them. Without them, a search matches words only.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use retain_core::{MemoryError, MemoryRecord, MemoryVector, PreparedMemory};
 use super::{cache::off_executor, text::spoken_text};
 use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 
-/// The word vectors, unless they are off.
+/// The table of word vectors; `None` if it is disabled or unavailable.
 pub(super) type WordVectors = Option<&'static StaticVectors>;
 
-/// Texts up to this size are embedded on the executor; moving them would take longer.
-const SHORT: usize = 16 * 1024;
+/// Texts up to this many bytes are embedded on the executor; moving them would take longer.
+const SHORT_BYTES: usize = 16 * 1024;
 
 /// Returns the compiled-in table. The first call parses it, off the executor.
 pub(super) async fn table() -> Result<WordVectors, MemoryError> {
@@ -33,7 +33,7 @@ fn read() -> WordVectors {
     }
 }
 
-/// Compute the vectors of new memories, off the executor if there is much text.
+/// Computes the vectors of new memories; off the executor if there is much text.
 pub(super) async fn with_vectors(
     mut memories: Vec<PreparedMemory>,
     table: &'static StaticVectors,
@@ -50,7 +50,7 @@ pub(super) async fn with_vectors(
         }
         memories
     };
-    match bytes <= SHORT {
+    match bytes <= SHORT_BYTES {
         true => Ok(work()),
         false => off_executor(work).await,
     }
@@ -59,7 +59,7 @@ pub(super) async fn with_vectors(
 /// The stored vector of a memory, if this table produced it.
 pub(super) fn stored(record: &MemoryRecord, table: WordVectors) -> Option<Vec<i8>> {
     let vector = record.vectors.fixed.as_ref()?;
-    let is_ours = vector.model == table?.id();
-    let vector = StaticVector::from_bytes(&vector.bytes).filter(|_| is_ours)?;
+    let is_current = vector.model == table?.id();
+    let vector = StaticVector::from_bytes(&vector.bytes).filter(|_| is_current)?;
     Some(vector.numbers().to_vec())
 }

@@ -5,18 +5,18 @@
 //! ```
 //!
 //! `scripts/distill-static-vectors` distilled the table from all-MiniLM-L6-v2; `data/README.md`
-//! gives its origin and license. Frequent words have small weights in the table, so a sum of rows
-//! is a weighted sum. The same text gives the same bytes on every machine.
+//! gives its origin and license. The rows of frequent words are scaled down, so the sum of the rows
+//! is a weighted sum. A text has the same vector on every machine.
 //!
 //! ```
 //! use retain_memory::static_vectors::StaticVectors;
 //!
 //! # fn main() -> Result<(), retain_memory::static_vectors::StaticVectorsError> {
 //! let vectors = StaticVectors::get()?;
-//! let question = vectors.embed("Which pets does she have?");
+//! let query = vectors.embed("Which pets does she have?");
 //! let cat = vectors.embed("I adopted a kitten from the animal shelter.");
 //! let car = vectors.embed("The engine needs new oil.");
-//! assert!(question.dot(&cat) > question.dot(&car));
+//! assert!(query.dot(&cat) > query.dot(&car));
 //! # Ok(()) }
 //! ```
 
@@ -77,8 +77,8 @@ impl StaticVectors {
         })
     }
 
-    /// The model and the hash of the table; store it with each vector. Vectors with different ids
-    /// cannot be compared.
+    /// The name of the model and the checksum of the table. Store this id with each vector: vectors
+    /// with different ids cannot be compared.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -93,7 +93,7 @@ impl StaticVectors {
         &self.word_piece
     }
 
-    /// Embeds a text. Unknown words do not count; a text without known words gives the zero vector.
+    /// Embeds a text. Unknown words do not count. The vector of a text without known words is zero.
     pub fn embed(&self, text: &str) -> StaticVector {
         let mut sum = [0.0; DIMS];
         for id in self.word_piece.ids(text) {
@@ -116,9 +116,10 @@ impl LocalEmbedder for StaticVectors {
         (vector.numbers().to_vec(), vector.scale())
     }
 
-    /// The table is English. It has single letters of many scripts, which carry no meaning.
-    fn knows(&self, question: &str) -> bool {
-        question.contains(|it: char| it.is_ascii_alphabetic())
+    /// Whether the query has a Latin letter. The words of the table are English; of other scripts
+    /// it has only single letters, which carry no meaning.
+    fn knows(&self, query: &str) -> bool {
+        query.contains(|it: char| it.is_ascii_alphabetic())
     }
 }
 

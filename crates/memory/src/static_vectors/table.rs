@@ -1,13 +1,14 @@
-//! The compiled-in table: parses its header, verifies its checksum and returns its parts.
+//! Parses the compiled-in table and verifies its checksum.
 //!
-//! `scripts/distill-static-vectors` writes the file and documents its layout.
+//! `scripts/distill-static-vectors` writes the table and documents its layout.
 
 use super::{DIMS, StaticVectorsError};
 
 const MAGIC: &[u8; 8] = b"RETAINSV";
 const VERSION: u32 = 1;
 const HEADER: usize = 32;
-/// Maximum number of rows: token ids have two bytes, and one value marks an empty slot.
+/// Maximum number of rows. A token id has two bytes, and one value marks an empty slot of the hash
+/// table.
 const MOST_ROWS: usize = u16::MAX as usize;
 
 /// The parts of a verified table.
@@ -30,13 +31,13 @@ impl Table {
     fn read_parts(file: &'static [u8]) -> Option<Table> {
         let (header, body) = file.split_at_checked(HEADER)?;
         let number = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?));
-        let known = header.starts_with(MAGIC)
+        let is_supported = header.starts_with(MAGIC)
             && number(8)? == VERSION
             && usize::try_from(number(12)?) == Ok(DIMS);
         let rows = usize::try_from(number(16)?).ok()?;
         let vocabulary = usize::try_from(number(20)?).ok()?;
-        let stated = u64::from_le_bytes(*header.last_chunk()?);
-        if !known || rows > MOST_ROWS || checksum(body) != stated {
+        let expected = u64::from_le_bytes(*header.last_chunk()?);
+        if !is_supported || rows > MOST_ROWS || checksum(body) != expected {
             return None;
         }
         let (scales, body) = body.split_at_checked(rows * 4)?;
@@ -50,7 +51,7 @@ impl Table {
             scales: scales.iter().map(|it| f32::from_le_bytes(*it)).collect(),
             rows,
             vocabulary,
-            checksum: stated,
+            checksum: expected,
         })
     }
 
@@ -61,19 +62,19 @@ impl Table {
     }
 }
 
-/// A checksum over words of eight bytes, the last one padded with zeros. It detects corruption, not
-/// tampering.
+/// A checksum over groups of eight bytes, the last one padded with zeros. It detects corruption but
+/// not tampering.
 fn checksum(body: &[u8]) -> u64 {
     let (words, rest) = body.as_chunks::<8>();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     let last = (!rest.is_empty()).then_some(last);
-    let mut found = 0xcbf2_9ce4_8422_2325_u64;
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for word in words.iter().chain(&last) {
-        found = (found ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3);
-        found ^= found >> 32;
+        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3);
+        sum ^= sum >> 32;
     }
-    found
+    sum
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! The vector of a text in 256 signed bytes: compact, and compared in integer arithmetic.
+//! The vector of a text in 256 signed bytes, which are compared in integer arithmetic.
 
 use super::DIMS;
 
-/// The meaning of a text: a direction, as 256 signed bytes. A text without known words has the zero
+/// The meaning of a text as a direction in 256 dimensions. A text without known words has the zero
 /// vector.
 ///
-/// Only the direction is stored, so equal bytes are equal vectors.
+/// Each component is a signed byte. The length has no meaning: two vectors are compared by their
+/// cosine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StaticVector {
     /// From -127 to 127.
@@ -30,7 +31,7 @@ impl StaticVector {
         }
         let mut numbers = [0; DIMS];
         for (number, float) in numbers.iter_mut().zip(floats) {
-            // Rounds to nearest; calling `round` for each number would be slower.
+            // Round to the nearest integer; calling `round` for each number would be slower.
             let steps = float * step;
             *number = (steps + 0.5_f32.copysign(steps)) as i32 as i8;
         }
@@ -46,7 +47,7 @@ impl StaticVector {
         StaticVector::from_floats(&sum)
     }
 
-    /// Returns the bytes to store.
+    /// Returns the vector as bytes, for a store.
     pub fn to_bytes(&self) -> [u8; DIMS] {
         self.numbers.map(i8::cast_unsigned)
     }
@@ -91,7 +92,8 @@ impl StaticVector {
     }
 }
 
-/// Computes the cosines of one vector with many, which are contiguous in `matrix`.
+/// Computes the cosine of `query` with each vector of `matrix`, which has one vector after the
+/// other.
 ///
 /// # Panics
 ///
@@ -123,8 +125,8 @@ pub(super) fn add(sum: &mut [f32; DIMS], scale: f32, row: &[i8; DIMS]) {
 
 /// Returns the dot product. The components of `wide` are between -127 and 127.
 ///
-/// Two products are added in 16 bits, where they fit: 2 * 127 * 128 is below 2^15. The compiler can
-/// then process eight at a time on every x86-64; a plain loop is half as fast.
+/// Two products are added in 16 bits, which are enough: 2 * 127 * 128 is below 2^15. The compiler
+/// can then process eight at a time on every x86-64. A plain loop takes twice as long.
 fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     let (wide, _) = wide.as_chunks::<32>();
     let (row, _) = row.as_chunks::<32>();
@@ -139,7 +141,8 @@ fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     sums.iter().sum()
 }
 
-/// Clamps the result, because rounding could push it beyond 1.
+/// The cosine from a dot product and the product of the scales. Clamped, because rounding can make
+/// it larger than 1.
 fn cosine(product: i32, scale: f32) -> f32 {
     (product as f32 * scale).clamp(-1.0, 1.0)
 }
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     fn random_numbers(random: &mut Random) -> [i8; DIMS] {
-        // Often the extreme values, where sums would overflow first.
+        // Often the extreme values, with which sums overflow first.
         std::array::from_fn(|_| match random.below(4) {
             0 => 127,
             1 => -127,

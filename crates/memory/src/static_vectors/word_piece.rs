@@ -1,18 +1,19 @@
-//! Turns words into word piece ids exactly as BERT's uncased tokenizer does: the second half of
+//! Splits words into word pieces exactly as BERT's uncased tokenizer does: the second half of
 //! tokenization.
 //!
 //! A word is split greedily: first the longest piece of the vocabulary that it starts with, then
-//! the longest one that continues it. A word is unknown if a part has no piece or if it is very
-//! long.
+//! the longest piece that continues it, and so on. A word is unknown if no piece fits, or if it has
+//! more than 100 characters.
 
 use super::{StaticVectorsError, characters::for_each_word};
 
-/// The token of words that cannot be split.
+/// The token for words that cannot be split into pieces.
 const UNKNOWN: &str = "[UNK]";
 /// The prefix of tokens that continue a word.
 const INSIDE: &str = "##";
+/// Maximum number of characters of a known word.
 const LONGEST_WORD: usize = 100;
-/// The size of a stack buffer in bytes, which is longer than any piece of the vocabulary.
+/// Maximum length of a piece in bytes. The hashes of its prefixes are in a buffer of this size.
 const LONGEST_PIECE: usize = 64;
 
 /// Splits texts into the word pieces of BERT uncased.
@@ -27,8 +28,8 @@ pub struct WordPiece {
     unknown: u16,
 }
 
-/// A slot of the hash table. The tag holds more bits of the hash, so that texts are rarely compared
-/// in vain.
+/// A slot of the hash table. The tag is further bits of the hash, so that a lookup rarely compares
+/// texts that differ.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u16,
@@ -66,7 +67,7 @@ impl WordPiece {
             unknown,
         };
         for id in 0..pieces.tokens.len() as u16 {
-            pieces.place(id);
+            pieces.insert(id);
         }
         Ok(pieces)
     }
@@ -74,11 +75,11 @@ impl WordPiece {
     /// Returns the ids of the text's pieces, in order.
     pub fn ids(&self, text: &str) -> Vec<u16> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 4);
-        for_each_word(text, |word| self.cut(word, &mut ids));
+        for_each_word(text, |word| self.split(word, &mut ids));
         ids
     }
 
-    /// The id of words that cannot be split.
+    /// The id of words that cannot be split into pieces.
     pub fn unknown(&self) -> u16 {
         self.unknown
     }
@@ -88,13 +89,13 @@ impl WordPiece {
         self.tokens.len()
     }
 
-    fn place(&mut self, id: u16) {
+    fn insert(&mut self, id: u16) {
         let token = self.tokens[usize::from(id)];
-        let (place, text) = match token.strip_prefix(INSIDE) {
+        let (position, text) = match token.strip_prefix(INSIDE) {
             Some(text) if !text.is_empty() => (PiecePosition::Inside, text),
             _ => (PiecePosition::Start, token),
         };
-        let hash = text.bytes().fold(place.seed(), step);
+        let hash = text.bytes().fold(position.seed(), step);
         let (mut at, tag) = self.address(hash);
         while self.slots[at].id != EMPTY.id {
             at = (at + 1) % self.slots.len();
@@ -102,15 +103,16 @@ impl WordPiece {
         self.slots[at] = Slot { id, tag };
     }
 
-    fn cut(&self, word: &str, ids: &mut Vec<u16>) {
+    /// Appends the ids of a word's pieces.
+    fn split(&self, word: &str, ids: &mut Vec<u16>) {
         let before = ids.len();
         let too_long = word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD;
-        let (mut rest, mut place) = (word, PiecePosition::Start);
+        let (mut rest, mut position) = (word, PiecePosition::Start);
         while !rest.is_empty() {
             let found = if too_long {
                 None
             } else {
-                self.longest(rest, place)
+                self.longest(rest, position)
             };
             let Some((id, length)) = found else {
                 ids.truncate(before);
@@ -118,35 +120,35 @@ impl WordPiece {
                 return;
             };
             ids.push(id);
-            (rest, place) = (&rest[length..], PiecePosition::Inside);
+            (rest, position) = (&rest[length..], PiecePosition::Inside);
         }
     }
 
     /// Returns the longest piece that the text starts with, and its length in bytes.
-    fn longest(&self, text: &str, place: PiecePosition) -> Option<(u16, usize)> {
-        let reach = text.len().min(self.longest_piece);
+    fn longest(&self, text: &str, position: PiecePosition) -> Option<(u16, usize)> {
+        let limit = text.len().min(self.longest_piece);
         let mut hashes = [0; LONGEST_PIECE];
-        let mut hash = place.seed();
-        for (kept, byte) in hashes.iter_mut().zip(&text.as_bytes()[..reach]) {
+        let mut hash = position.seed();
+        for (slot, byte) in hashes.iter_mut().zip(&text.as_bytes()[..limit]) {
             hash = step(hash, *byte);
-            *kept = hash;
+            *slot = hash;
         }
-        let lengths = (1..=reach).rev().filter(|it| text.is_char_boundary(*it));
+        let lengths = (1..=limit).rev().filter(|it| text.is_char_boundary(*it));
         let mut found = lengths.map(|length| {
-            let id = self.find(&text[..length], hashes[length - 1], place)?;
+            let id = self.find(&text[..length], hashes[length - 1], position)?;
             Some((id, length))
         });
         found.find_map(|it| it)
     }
 
-    fn find(&self, text: &str, hash: u64, place: PiecePosition) -> Option<u16> {
+    fn find(&self, text: &str, hash: u64, position: PiecePosition) -> Option<u16> {
         let (mut at, tag) = self.address(hash);
         loop {
             let slot = self.slots[at];
             if slot.id == EMPTY.id {
                 return None;
             }
-            if slot.tag == tag && place.is_token(self.tokens[usize::from(slot.id)], text) {
+            if slot.tag == tag && position.is_token(self.tokens[usize::from(slot.id)], text) {
                 return Some(slot.id);
             }
             at = (at + 1) % self.slots.len();
@@ -178,7 +180,8 @@ impl PiecePosition {
     }
 }
 
-/// One step of FNV-1a, so that the hash of a longer piece extends that of a shorter one.
+/// One step of the hash FNV-1a: computes the hash of a text from that of the text without its last
+/// byte.
 fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }

@@ -1,14 +1,14 @@
-//! The words of a text, and the number of a query's words that a text contains, by ADK's rules,
-//! which are Python's.
+//! Splits texts into words as ADK does in Python, and counts the words of a query that a text
+//! contains.
 //!
-//! A word is a run of letters, digits and `_`, composed (NFC) and in lower case. Python does not
-//! count combining marks as letters: a Thai or Hindi word with vowel signs is several words.
+//! A word is a sequence of letters, digits and `_`, composed (NFC) and in lower case. Python does
+//! not count combining marks as letters, so a Thai or Hindi word with vowel signs is several words.
 //!
-//! The code points that form words are pinned to Unicode 14, as in Python 3.11 (`tables.rs`):
-//! scripts added later have no words. Composition and lower case use newer tables. A test compares
-//! every code point with Python. Two differences remain: next to U+0295 and U+1171E a capital sigma
-//! may become the other small sigma, and code points of later versions have a lower case, though
-//! they form no words.
+//! `tables.rs` lists the code points that form words, as of Unicode 14, the version of Python 3.11.
+//! So characters that were added later form no words. Composition and lower case use the newer
+//! tables of Rust. A test compares every code point with Python. Two differences remain: next to
+//! U+0295 and U+1171E a capital sigma may become the other small sigma, and characters added after
+//! Unicode 14 have a lower case here.
 
 #[cfg(test)]
 mod against_python;
@@ -22,37 +22,37 @@ use std::{
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-/// Up to this many words are searched for in a text one by one. For longer queries the words of the
-/// text are looked up in the query, so that a query of a megabyte costs little more than reading
-/// the text.
-const FEW: usize = 16;
+/// The words of a query with up to this many words are searched for in a text one by one. For a
+/// longer query, the words of the text are looked up in the query instead, so that a query of a
+/// megabyte takes little longer than reading the text.
+const SHORT_QUERY: usize = 16;
 
 /// The distinct words of a query.
 #[derive(Debug)]
 pub(crate) struct QueryWords {
     words: HashSet<String>,
-    /// The words with a space on both sides, if there are at most [`FEW`].
+    /// The words with a space on both sides, if there are at most [`SHORT_QUERY`].
     spaced: Vec<String>,
     /// The non-ASCII words, by length.
-    beyond_ascii: BTreeMap<usize, HashSet<String>>,
+    non_ascii: BTreeMap<usize, HashSet<String>>,
 }
 
 impl QueryWords {
     pub(crate) fn new(query: &str) -> QueryWords {
-        QueryWords::of(words(&composed(query)).collect())
+        QueryWords::from_words(words(&composed(query)).collect())
     }
 
-    fn of(words: HashSet<String>) -> QueryWords {
-        let mut beyond_ascii: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
+    fn from_words(words: HashSet<String>) -> QueryWords {
+        let mut non_ascii: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
         for word in words.iter().filter(|word| !word.is_ascii()) {
-            let as_long = beyond_ascii.entry(word.len()).or_default();
-            as_long.insert(word.clone());
+            let same_length = non_ascii.entry(word.len()).or_default();
+            same_length.insert(word.clone());
         }
-        let spaced = words.iter().filter(|_| words.len() <= FEW);
+        let spaced = words.iter().filter(|_| words.len() <= SHORT_QUERY);
         QueryWords {
             spaced: spaced.map(|word| format!(" {word} ")).collect(),
             words,
-            beyond_ascii,
+            non_ascii,
         }
     }
 }
@@ -87,32 +87,31 @@ impl SearchableText {
         }
     }
 
-    /// Returns the number of the query's words that the text contains.
+    /// Returns how many words of the query the text contains.
     ///
     /// A non-ASCII word also counts inside another word, because many scripts do not separate words
     /// with spaces.
-    pub(crate) fn matches(&self, question: &QueryWords) -> usize {
-        if question.words.len() > FEW {
-            return self.matches_of_many(question);
+    pub(crate) fn matches(&self, query: &QueryWords) -> usize {
+        if query.words.len() > SHORT_QUERY {
+            return self.matches_of_long_query(query);
         }
         let has = |word: &&String| {
             self.words.contains(word.as_str())
                 || (!word.is_ascii() && self.lower.contains(word.trim_matches(' ')))
         };
-        question.spaced.iter().filter(has).count()
+        query.spaced.iter().filter(has).count()
     }
 
-    fn matches_of_many(&self, question: &QueryWords) -> usize {
+    fn matches_of_long_query(&self, query: &QueryWords) -> usize {
         let in_text = self.words.split(' ');
-        let mut found: HashSet<&String> = in_text
-            .filter_map(|word| question.words.get(word))
-            .collect();
-        for (length, words) in question.beyond_ascii.range(..=self.lower.len()) {
-            if words.len() <= FEW {
+        let mut found: HashSet<&String> =
+            in_text.filter_map(|word| query.words.get(word)).collect();
+        for (length, words) in query.non_ascii.range(..=self.lower.len()) {
+            if words.len() <= SHORT_QUERY {
                 found.extend(words.iter().filter(|word| self.lower.contains(*word)));
             } else {
-                let pieces = pieces(&self.lower, *length);
-                found.extend(pieces.filter_map(|piece| words.get(piece)));
+                let substrings = substrings(&self.lower, *length);
+                found.extend(substrings.filter_map(|it| words.get(it)));
             }
         }
         found.len()
@@ -120,7 +119,7 @@ impl SearchableText {
 }
 
 /// Returns all substrings of the text with this length in bytes.
-fn pieces(text: &str, length: usize) -> impl Iterator<Item = &str> {
+fn substrings(text: &str, length: usize) -> impl Iterator<Item = &str> {
     let starts = text.char_indices();
     starts.filter_map(move |(start, _)| text.get(start..start + length))
 }
@@ -133,8 +132,8 @@ fn composed(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the words of a composed text in lower case. Each word is lowered separately, so that a
-/// sigma at its end is final whatever follows in the text.
+/// Returns the words of a composed text in lower case. Each word is converted separately, so that a
+/// capital sigma at its end becomes a final sigma whatever follows in the text.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty());
     words.map(str::to_lowercase)
@@ -162,7 +161,7 @@ fn is_latin(c: char) -> bool {
 
 /// Whether one of the sorted ranges contains the character.
 fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
-    let place = |(first, last): &(u32, u32)| {
+    let compare = |(first, last): &(u32, u32)| {
         if *last < u32::from(c) {
             Ordering::Less
         } else if *first > u32::from(c) {
@@ -171,7 +170,7 @@ fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
             Ordering::Equal
         }
     };
-    ranges.binary_search_by(place).is_ok()
+    ranges.binary_search_by(compare).is_ok()
 }
 
 #[cfg(test)]
@@ -198,23 +197,25 @@ mod tests {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let words = random.below(400);
-            let question = QueryWords::new(&text(&mut random, words));
+            let query = QueryWords::new(&text(&mut random, words));
             let words = random.below(60);
             let searchable = SearchableText::new(&text(&mut random, words));
-            let one_by_one = question.words.iter();
+            let one_by_one = query.words.iter();
             let expected: usize = one_by_one
-                .map(|word| searchable.matches(&QueryWords::of(HashSet::from([word.clone()]))))
+                .map(|word| {
+                    searchable.matches(&QueryWords::from_words(HashSet::from([word.clone()])))
+                })
                 .sum();
-            assert_eq!(searchable.matches(&question), expected, "seed {seed}");
+            assert_eq!(searchable.matches(&query), expected, "seed {seed}");
         }
     }
 
     #[test]
     fn query_of_several_megabytes_is_searched() {
         let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
-        let question = QueryWords::new(&numbers.join(" "));
+        let query = QueryWords::new(&numbers.join(" "));
         let searchable = SearchableText::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));
-        // Also ж1, which is part of ж12; ж0 and others are not.
-        assert_eq!(searchable.matches(&question), 4);
+        // The fourth match is ж1, which is part of ж12.
+        assert_eq!(searchable.matches(&query), 4);
     }
 }

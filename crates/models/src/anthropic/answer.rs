@@ -6,37 +6,37 @@ use retain_runtime::ModelError;
 use super::{output_schema, usage::Usage};
 use crate::http::malformed;
 
-/// The error message of a refusal, for which Claude provides no text.
+/// The error message for a refusal, which Claude may send without any text.
 const REFUSED: &str = "Claude refused to answer (stop_reason: refusal)";
 
 /// Parses a `message`.
 pub(super) fn read_answer(message: &Json) -> Result<LlmResponse, ModelError> {
     let Some(blocks) = message["content"].as_array() else {
-        return Err(malformed("the answer has no content"));
+        return Err(malformed("the response has no content"));
     };
     let mut usage = Usage::default();
-    usage.absorb(&message["usage"]);
+    usage.update(&message["usage"]);
     let stop_reason = message["stop_reason"].as_str();
     let last = blocks.len().saturating_sub(1);
-    let mut said = AnswerContent::default();
-    for (place, block) in blocks.iter().enumerate() {
-        if place == last && was_cut(stop_reason) && block["type"] == "tool_use" {
-            leave_out_call();
+    let mut answer = AnswerContent::default();
+    for (index, block) in blocks.iter().enumerate() {
+        if index == last && was_truncated(stop_reason) && block["type"] == "tool_use" {
+            log_dropped_call();
             continue;
         }
-        said.add(block, block["input"].as_object().cloned());
+        answer.add(block, block["input"].as_object().cloned());
     }
-    Ok(said.response(stop_reason, message["model"].as_str(), &usage))
+    Ok(answer.response(stop_reason, message["model"].as_str(), &usage))
 }
 
-/// Whether the response was truncated by the token limit. A call at its end is then incomplete,
+/// Whether the response was truncated by the token limit. A call at its end may then be incomplete,
 /// even if its arguments parse.
-pub(super) fn was_cut(stop_reason: Option<&str>) -> bool {
+pub(super) fn was_truncated(stop_reason: Option<&str>) -> bool {
     stop_reason.is_some_and(|reason| finish_reason(reason) == "MAX_TOKENS")
 }
 
 /// Logs that a truncated call is dropped.
-pub(super) fn leave_out_call() {
+pub(super) fn log_dropped_call() {
     tracing::warn!("left out a call that the token limit truncated");
 }
 
@@ -55,7 +55,7 @@ impl AnswerContent {
         let text = |key: &str| block[key].as_str().unwrap_or_default();
         let part = match text("type") {
             "text" => {
-                self.cite(text("text").len(), block["citations"].as_array());
+                self.add_citations(text("text").len(), block["citations"].as_array());
                 Part::text(text("text"))
             }
             "thinking" => Part {
@@ -84,8 +84,8 @@ impl AnswerContent {
         self.parts.push(part);
     }
 
-    /// Adds citations, which refer to the whole text block.
-    fn cite(&mut self, len: usize, citations: Option<&[Json]>) {
+    /// Adds the citations of a text block. Each refers to the whole block.
+    fn add_citations(&mut self, len: usize, citations: Option<&[Json]>) {
         let (start, end) = (self.text_len, self.text_len + len);
         self.text_len = end;
         for citation in citations.unwrap_or_default() {
@@ -107,7 +107,7 @@ impl AnswerContent {
         model: Option<&str>,
         usage: &Usage,
     ) -> LlmResponse {
-        let parts = output_schema::unwrap(self.parts);
+        let parts = output_schema::replace_call_with_answer(self.parts);
         let citations = (!self.citations.is_empty())
             .then(|| Shaped::new(JsonMap::from([("citations", self.citations)])));
         let finish_reason = stop_reason.map(|reason| finish_reason(reason).to_owned());

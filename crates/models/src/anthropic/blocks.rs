@@ -1,11 +1,11 @@
-//! Converts parts to content blocks. Unsupported parts are dropped with a warning: a part stays in
-//! the history, so an error would make the session unusable forever.
+//! Converts parts to content blocks. Unsupported parts are dropped with a warning: the history
+//! contains them forever, so an error would make the session unusable.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use retain_core::{Bytes, Json, JsonMap, Part};
 use retain_runtime::ModelError;
 
-use super::{ids::CallIds, refused, tool_result};
+use super::{ids::CallIds, invalid_request, tool_result};
 use crate::signers;
 
 /// A content block.
@@ -19,13 +19,13 @@ impl Block {
         Block { json: json.into() }
     }
 
-    /// The ID of the call, if the block is a call.
-    pub(super) fn call(&self) -> Option<&str> {
+    /// The call's ID, if the block is a call.
+    pub(super) fn call_id(&self) -> Option<&str> {
         self.json["id"].as_str()
     }
 
-    /// The ID of the call, if the block is its result.
-    pub(super) fn result_of(&self) -> Option<&str> {
+    /// The ID of the call that the block answers, if the block is a result.
+    pub(super) fn answered_call(&self) -> Option<&str> {
         self.json["tool_use_id"].as_str()
     }
 
@@ -37,14 +37,14 @@ impl Block {
     }
 }
 
-/// Whether a part is only a blank text, which the API rejects.
+/// Whether a part is only a blank text, which is not sent because the API rejects it.
 pub(super) fn is_empty_text(part: &Part) -> bool {
-    let is_empty = part.text.as_deref().is_some_and(|text| !has_words(text));
+    let is_empty = part.text.as_deref().is_some_and(|text| !is_not_blank(text));
     is_empty && part.thought_signature.is_none() && !has_data(part)
 }
 
-/// Whether a text is not blank: the API rejects blank blocks.
-pub(super) fn has_words(text: &str) -> bool {
+/// Whether a text is not blank. The API rejects blank texts.
+pub(super) fn is_not_blank(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
@@ -68,17 +68,19 @@ pub(super) fn block(
     if part.thought == Some(true) && !has_data(part) {
         return Ok(thought(part));
     }
-    if let Some(text) = part.text.as_ref().filter(|text| has_words(text)) {
+    if let Some(text) = part.text.as_ref().filter(|text| is_not_blank(text)) {
         return Ok(Some(Block::text(text.as_str())));
     }
     if let Some(call) = &part.function_call {
         let Some(name) = &call.name else {
-            return Err(refused("a function call in the history has no name"));
+            return Err(invalid_request(
+                "a function call in the history has no name",
+            ));
         };
         let args = call.args.clone().unwrap_or_default();
         return Ok(Some(Block::new(JsonMap::from([
             ("type", Json::from("tool_use")),
-            ("id", ids.of_call(call.id.as_deref(), name).into()),
+            ("id", ids.id_of_call(call.id.as_deref(), name).into()),
             ("name", name.as_str().into()),
             ("input", args.into()),
         ]))));
@@ -97,10 +99,10 @@ pub(super) fn block(
         let text = format!("Execution Result:```code_output\n{output}\n```");
         return Ok(Some(Block::text(text)));
     }
-    Ok(data(part, is_user))
+    Ok(media(part, is_user))
 }
 
-/// Returns a thought unchanged: with its signature, or in its encrypted form.
+/// Returns a thought as Claude sent it: with its signature, or encrypted.
 fn thought(part: &Part) -> Option<Block> {
     let signature = part.thought_signature.as_deref();
     let Some(signature) = signature.and_then(signers::may_be_claudes) else {
@@ -108,7 +110,7 @@ fn thought(part: &Part) -> Option<Block> {
         return None;
     };
     let block = match &part.text {
-        // Hidden thoughts have an empty text but also a signature.
+        // Thoughts that Claude does not show have an empty text and a signature.
         Some(text) => [
             ("type", "thinking"),
             ("thinking", text.as_str()),
@@ -122,13 +124,13 @@ fn thought(part: &Part) -> Option<Block> {
 }
 
 /// Converts inline media or media at a URL.
-fn data(part: &Part, is_user: bool) -> Option<Block> {
+fn media(part: &Part, is_user: bool) -> Option<Block> {
     let (mime_type, source) = if let Some(blob) = &part.inline_data {
         let data = blob.data.as_ref()?;
         (blob.mime_type.as_deref(), MediaSource::Bytes(data))
     } else if let Some(file) = &part.file_data {
         let uri = file.file_uri.as_deref()?;
-        (file.mime_type.as_deref(), MediaSource::Address(uri))
+        (file.mime_type.as_deref(), MediaSource::Url(uri))
     } else {
         if part.tool_call.is_some() || part.tool_response.is_some() {
             tracing::warn!("left out a call that another provider executed");
@@ -139,16 +141,19 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
     };
     let mime_type = plain_type(mime_type.unwrap_or_default());
     if !is_user {
-        tracing::warn!(%mime_type, "left out media in a model turn, which Claude does not support");
+        tracing::warn!(
+            %mime_type,
+            "left out media in a message of the model, which Claude does not support"
+        );
         return None;
     }
     match media_block(&mime_type, &source) {
         Some(block) => Some(Block::new(block)),
         None => {
             tracing::warn!(%mime_type, "left out data of a type that Claude does not support");
-            let about =
+            let text =
                 format!("[Data of type {mime_type} was left out: this model does not support it]");
-            Some(Block::text(about))
+            Some(Block::text(text))
         }
     }
 }
@@ -156,7 +161,7 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
 /// The source of media.
 pub(super) enum MediaSource<'a> {
     Bytes(&'a Bytes),
-    Address(&'a str),
+    Url(&'a str),
 }
 
 /// Returns a media type without its parameters.
@@ -165,7 +170,8 @@ pub(super) fn plain_type(mime_type: &str) -> String {
     plain.trim().to_ascii_lowercase()
 }
 
-/// Converts media; images, PDF and plain text are supported.
+/// Converts media to a block; `None` if it is not an image, a PDF or a plain text that Claude
+/// supports.
 pub(super) fn media_block(mime_type: &str, source: &MediaSource<'_>) -> Option<JsonMap> {
     let is_image = matches!(
         mime_type,
@@ -180,15 +186,15 @@ pub(super) fn media_block(mime_type: &str, source: &MediaSource<'_>) -> Option<J
         ]),
         MediaSource::Bytes(data) if mime_type.starts_with("text/") => {
             let text = std::str::from_utf8(data).ok()?;
-            has_words(text).then_some(())?;
+            is_not_blank(text).then_some(())?;
             JsonMap::from([
                 ("type", "text"),
                 ("media_type", "text/plain"),
                 ("data", text),
             ])
         }
-        MediaSource::Address(uri) if is_image || mime_type == "application/pdf" => {
-            // Google's storage is not public, and Claude fetches only over HTTPS.
+        MediaSource::Url(uri) if is_image || mime_type == "application/pdf" => {
+            // Claude fetches only over HTTPS, so it cannot read `gs://` URIs.
             uri.starts_with("https://").then_some(())?;
             JsonMap::from([("type", "url"), ("url", uri)])
         }

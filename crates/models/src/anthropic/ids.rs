@@ -1,95 +1,101 @@
-//! Call IDs in the form that the API accepts: letters, digits, `_` and `-`, and unique.
+//! Call IDs that the API accepts: unique, with only letters, digits, `_` and `-`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The call IDs of one conversation. An invalid ID is replaced, consistently for the call and its
-/// result. A repeated ID is replaced too, because some servers restart counting in every turn. A
-/// result without an ID belongs to the oldest open call without one.
+/// result. A repeated ID is replaced too, because some servers restart counting in every message. A
+/// result without an ID belongs to the oldest unanswered call without one.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
-    /// Sent IDs of the latest turn's calls, by original ID.
+    /// For each original ID, the IDs as sent in the latest message that has it.
     sent: BTreeMap<String, SentIds>,
-    /// Calls without an ID that have no result yet: function name and replacement ID.
-    open: Vec<(String, String)>,
-    /// All IDs of sent calls.
+    /// Calls that had no ID and have no result yet: function name and generated ID.
+    unanswered: Vec<(String, String)>,
+    /// All IDs of calls that are already in use.
     used: BTreeSet<String>,
-    made: usize,
-    turn: usize,
+    /// Number of generated IDs.
+    generated: usize,
+    /// Number of the assistant message that is being converted.
+    message: usize,
 }
 
-/// The sent IDs of calls in one turn that have the same original ID.
+/// The IDs as sent for calls of one assistant message with the same original ID.
 #[derive(Debug, Default)]
 struct SentIds {
-    turn: usize,
+    message: usize,
     ids: VecDeque<String>,
 }
 
 impl CallIds {
-    /// Starts a turn of the model. Results belong to calls of the latest turn.
-    pub(super) fn begin_turn(&mut self) {
-        self.turn += 1;
+    /// Starts an assistant message. Results belong to the calls of the latest one.
+    pub(super) fn begin_message(&mut self) {
+        self.message += 1;
     }
 
-    /// Returns the ID of a call of `function`.
-    pub(super) fn of_call(&mut self, id: Option<&str>, function: &str) -> String {
+    /// Returns the ID to send for a call of `function`.
+    pub(super) fn id_of_call(&mut self, id: Option<&str>, function: &str) -> String {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
-            let made = self.make();
-            self.open.push((function.to_owned(), made.clone()));
-            return made;
+            let generated = self.generate();
+            self.unanswered
+                .push((function.to_owned(), generated.clone()));
+            return generated;
         };
-        let sent = match is_taken(id) && !self.used.contains(id) {
+        let sent = match is_valid(id) && !self.used.contains(id) {
             true => id.to_owned(),
-            false => self.make(),
+            false => self.generate(),
         };
         self.used.insert(sent.clone());
-        let known = self.sent.entry(id.to_owned()).or_default();
-        if known.turn != self.turn {
-            known.turn = self.turn;
-            known.ids.clear();
+        let same_original = self.sent.entry(id.to_owned()).or_default();
+        if same_original.message != self.message {
+            same_original.message = self.message;
+            same_original.ids.clear();
         }
-        known.ids.push_back(sent.clone());
+        same_original.ids.push_back(sent.clone());
         sent
     }
 
-    /// Returns the ID of the call that a result of `function` belongs to.
-    pub(super) fn of_result(&mut self, id: Option<&str>, function: &str) -> String {
+    /// Returns the sent ID of the call that a result of `function` belongs to.
+    pub(super) fn id_of_result(&mut self, id: Option<&str>, function: &str) -> String {
         if let Some(id) = id.filter(|id| !id.is_empty()) {
-            return self.of_result_with(id);
+            return self.id_of_result_with_id(id);
         }
-        let same = self.open.iter().position(|(name, _)| name == function);
-        match same.or((!self.open.is_empty()).then_some(0)) {
-            Some(place) => self.open.remove(place).1,
-            None => self.make(),
+        let same = self
+            .unanswered
+            .iter()
+            .position(|(name, _)| name == function);
+        match same.or((!self.unanswered.is_empty()).then_some(0)) {
+            Some(position) => self.unanswered.remove(position).1,
+            None => self.generate(),
         }
     }
 
-    fn of_result_with(&mut self, id: &str) -> String {
-        let known = self.sent.get_mut(id);
-        match known.and_then(|sent| match sent.ids.len() {
+    fn id_of_result_with_id(&mut self, id: &str) -> String {
+        let same_original = self.sent.get_mut(id);
+        match same_original.and_then(|sent| match sent.ids.len() {
             // A call may have several results; all further ones belong to the last call.
             0 | 1 => sent.ids.front().cloned(),
             _ => sent.ids.pop_front(),
         }) {
             Some(sent) => sent,
             // A result without a call.
-            None if is_taken(id) => id.to_owned(),
-            None => self.make(),
+            None if is_valid(id) => id.to_owned(),
+            None => self.generate(),
         }
     }
 
-    fn make(&mut self) -> String {
+    fn generate(&mut self) -> String {
         loop {
-            let made = format!("toolu_fallback_{}", self.made);
-            self.made += 1;
-            if self.used.insert(made.clone()) {
-                return made;
+            let generated = format!("toolu_fallback_{}", self.generated);
+            self.generated += 1;
+            if self.used.insert(generated.clone()) {
+                return generated;
             }
         }
     }
 }
 
-/// Whether the API accepts an ID unchanged.
-fn is_taken(id: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    id.chars().all(fits)
+/// Whether the API accepts the characters of an ID.
+fn is_valid(id: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    id.chars().all(is_allowed)
 }

@@ -1,4 +1,4 @@
-//! Converts contents to messages: user and assistant alternate, and results come first.
+//! Converts contents to messages. Roles alternate, and tool results come first in their message.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::{ModelError, SharedContent};
@@ -9,14 +9,15 @@ use super::{
     tool_result,
 };
 
-/// Replaces an empty user message. Without it the conversation would end with the assistant, and
-/// Claude would continue its own sentence.
-const EMPTY_TURN: &str = ".";
+/// Replaces the text of a blank user message, which the API rejects. If the message were dropped,
+/// the conversation could end with the assistant, and Claude would continue its own sentence.
+const BLANK_USER_TEXT: &str = ".";
 
-/// ADK's texts for an empty conversation and for a conversation that ends with the model.
-const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
-const GO_ON: &str = "Continue processing previous requests as instructed. Exit or provide a \
-                     summary if no more outputs are needed.";
+/// ADK's prompts for an empty conversation and for a conversation that ends with the model.
+const EMPTY_CONVERSATION_PROMPT: &str =
+    "Handle the requests as specified in the System Instruction.";
+const CONTINUE_PROMPT: &str = "Continue processing previous requests as instructed. Exit or provide a summary if no more \
+     outputs are needed.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -27,15 +28,15 @@ enum Role {
 /// Returns the messages for a conversation.
 pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
     let mut ids = CallIds::default();
-    let mut turns: Vec<(Role, Vec<Block>)> = Vec::new();
+    let mut messages: Vec<(Role, Vec<Block>)> = Vec::new();
     for content in contents {
         let role = match content.role.as_deref() {
             Some("model" | "assistant") => Role::Assistant,
             _ => Role::User,
         };
-        let goes_on = turns.last().is_some_and(|(last, _)| *last == role);
-        if role == Role::Assistant && !goes_on {
-            ids.begin_turn();
+        let continues_last = messages.last().is_some_and(|(last, _)| *last == role);
+        if role == Role::Assistant && !continues_last {
+            ids.begin_message();
         }
         let mut blocks = Vec::new();
         let mut had_empty_text = false;
@@ -44,51 +45,57 @@ pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
             blocks.extend(blocks::block(part, role == Role::User, &mut ids)?);
         }
         if blocks.is_empty() && had_empty_text && role == Role::User {
-            blocks.push(Block::text(EMPTY_TURN));
+            blocks.push(Block::text(BLANK_USER_TEXT));
         }
-        match turns.last_mut() {
+        match messages.last_mut() {
             _ if blocks.is_empty() => {}
-            Some((last, known)) if *last == role => known.extend(blocks),
-            _ => turns.push((role, blocks)),
+            Some((last, last_blocks)) if *last == role => last_blocks.extend(blocks),
+            _ => messages.push((role, blocks)),
         }
     }
-    match turns.last() {
-        None => turns.push((Role::User, vec![Block::text(NOTHING_SAID)])),
-        Some((Role::Assistant, _)) => turns.push((Role::User, vec![Block::text(GO_ON)])),
+    match messages.last() {
+        None => messages.push((Role::User, vec![Block::text(EMPTY_CONVERSATION_PROMPT)])),
+        Some((Role::Assistant, _)) => {
+            messages.push((Role::User, vec![Block::text(CONTINUE_PROMPT)]))
+        }
         Some((Role::User, _)) => {}
     }
-    answer_all_calls(&mut turns);
-    let turns = turns
+    add_missing_results(&mut messages);
+    let messages = messages
         .into_iter()
         .map(|(role, blocks)| message(role, blocks));
-    Ok(turns.collect::<Vec<Json>>().into())
+    Ok(messages.collect::<Vec<Json>>().into())
 }
 
-/// Ensures that every call has its result in the next turn.
-fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
-    for place in 1..turns.len() {
-        let (before, rest) = turns.split_at_mut(place);
+/// Adds a placeholder result to the next message for each call that has no result there.
+fn add_missing_results(messages: &mut [(Role, Vec<Block>)]) {
+    for index in 1..messages.len() {
+        let (before, rest) = messages.split_at_mut(index);
         let (Some((_, calls)), Some((_, results))) = (before.last(), rest.first_mut()) else {
             return;
         };
-        let has_result = |id: &str| results.iter().any(|block| block.result_of() == Some(id));
-        let open = calls.iter().filter_map(Block::call);
-        let open: Vec<&str> = open.filter(|id| !has_result(id)).collect();
-        for id in open {
+        let has_result = |id: &str| {
+            results
+                .iter()
+                .any(|block| block.answered_call() == Some(id))
+        };
+        let unanswered = calls.iter().filter_map(Block::call_id);
+        let unanswered: Vec<&str> = unanswered.filter(|id| !has_result(id)).collect();
+        for id in unanswered {
             tracing::warn!(
                 id,
                 "a call in the history has no result; sending a placeholder result"
             );
             results.push(Block {
-                json: tool_result::missing(id),
+                json: tool_result::placeholder(id),
             });
         }
     }
 }
 
 fn message(role: Role, mut blocks: Vec<Block>) -> Json {
-    // The sort is stable, so results keep their order, and so do the other blocks.
-    blocks.sort_by_key(|block| block.result_of().is_none());
+    // The sort is stable, so results keep their order among themselves, and so do the other blocks.
+    blocks.sort_by_key(|block| block.answered_call().is_none());
     let role = match role {
         Role::User => "user",
         Role::Assistant => "assistant",

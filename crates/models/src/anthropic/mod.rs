@@ -84,10 +84,10 @@ impl Claude {
 
     fn with_auth(base_url: String, model: impl Into<String>, auth: Auth, http: Http) -> Claude {
         let model = model.into();
-        let place = ClaudeHost::Anthropic {
+        let host = ClaudeHost::Anthropic {
             base_url: Address::new(base_url),
         };
-        let provider = Messages::new(&model, place);
+        let provider = Messages::new(&model, host);
         Claude(HttpModel::new(model, provider, auth, http))
     }
 
@@ -139,16 +139,16 @@ pub(crate) enum ClaudeHost {
 pub(crate) struct Messages {
     /// The provider's name for the model.
     model: String,
-    place: ClaudeHost,
+    host: ClaudeHost,
 }
 
 impl Messages {
-    /// Creates the wire format for the last segment of the name: `anthropic/claude-x` and
-    /// `projects/…/models/claude-x` mean `claude-x`.
-    pub(crate) fn new(name: &str, place: ClaudeHost) -> Messages {
+    /// Creates the wire format. `anthropic/claude-x` and `projects/…/models/claude-x` name the
+    /// model `claude-x`.
+    pub(crate) fn new(name: &str, host: ClaudeHost) -> Messages {
         Messages {
-            model: own_name(name).to_owned(),
-            place,
+            model: wire_model_name(name).to_owned(),
+            host,
         }
     }
 
@@ -156,7 +156,7 @@ impl Messages {
     fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
         match request.model.is_empty() {
             true => &self.model,
-            false => own_name(&request.model),
+            false => wire_model_name(&request.model),
         }
     }
 
@@ -166,7 +166,7 @@ impl Messages {
         } else {
             "rawPredict"
         };
-        match &self.place {
+        match &self.host {
             ClaudeHost::Anthropic { base_url } => format!("{base_url}/v1/messages"),
             ClaudeHost::Vertex { base_url } => {
                 format!("{base_url}/publishers/anthropic/models/{model}:{method}")
@@ -175,8 +175,9 @@ impl Messages {
     }
 }
 
-/// Returns the provider's name for the model.
-pub(crate) fn own_name(name: &str) -> &str {
+/// Returns Anthropic's name for the model: without the prefix `anthropic/` or the path of Vertex
+/// AI.
+pub(crate) fn wire_model_name(name: &str) -> &str {
     let name = name.strip_prefix("anthropic/").unwrap_or(name);
     match name.starts_with("projects/") {
         true => name.rsplit('/').next().unwrap_or(name),
@@ -188,15 +189,15 @@ impl Provider for Messages {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         let model = self.model_of(request);
         // The name may become part of the URL and must not change its path.
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
-        if !model.chars().all(is_fine) || model.contains("..") {
-            return Err(refused(format!(
-                "{model:?} is not a valid Claude model name"
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
+        if !model.chars().all(is_allowed) || model.contains("..") {
+            return Err(invalid_request(format!(
+                "{model:?} is not a valid Claude model name; expected for example \"claude-sonnet-5\""
             )));
         }
         let mut body = request::body(request)?;
         let mut headers = Vec::new();
-        match &self.place {
+        match &self.host {
             ClaudeHost::Anthropic { .. } => {
                 body.insert("model", model);
                 headers.push(("anthropic-version", "2023-06-01".to_owned()));
@@ -209,7 +210,8 @@ impl Provider for Messages {
             body.insert("stream", true);
         }
         let body = Json::from(body).to_json();
-        let body = body.map_err(|error| refused(format!("cannot encode the request: {error}")))?;
+        let body =
+            body.map_err(|error| invalid_request(format!("cannot encode the request: {error}")))?;
         Ok(Call {
             url: self.url(model, stream),
             headers,
@@ -219,7 +221,7 @@ impl Provider for Messages {
 
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let message = Json::parse(body)
-            .map_err(|error| malformed(format!("the answer is not valid JSON: {error}")))?;
+            .map_err(|error| malformed(format!("the response is not valid JSON: {error}")))?;
         if message["type"] == "error" {
             return Err(failure_of(&message["error"], "error").into());
         }
@@ -249,16 +251,16 @@ impl Provider for Messages {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        ModelCapabilities {
-            // Forcing an answer would prevent tool calls.
-            output_schema_and_tools: false,
-            pairs_calls_by_id: true,
-        }
+        ModelCapabilities::default()
+            // The schema is sent as a tool that Claude is forced to call, so it could not call
+            // other tools.
+            .with_output_schema_and_tools(false)
+            .with_pairs_calls_by_id(true)
     }
 }
 
 /// Parses an error object: Anthropic sends a `type`, Google a `status`.
-fn failure_of(error: &Json, otherwise: &str) -> Failure {
+fn failure_of(error: &Json, default_code: &str) -> Failure {
     let code = ["type", "status", "code"]
         .iter()
         .find_map(|key| error[*key].as_str());
@@ -266,10 +268,10 @@ fn failure_of(error: &Json, otherwise: &str) -> Failure {
         Some(message) => message.to_owned(),
         None => error.to_string(),
     };
-    Failure::new(code.unwrap_or(otherwise), message)
+    Failure::new(code.unwrap_or(default_code), message)
 }
 
 /// Creates the error for a request that Claude does not support.
-fn refused(message: impl Into<String>) -> ModelError {
+fn invalid_request(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }

@@ -1,6 +1,6 @@
-//! Structured output as ADK does it: the schema is the input of a tool that Claude is forced to
-//! call, and the call is the answer. All models support this; only the newest support a native
-//! schema (`output_config.format`).
+//! Structured output as ADK does it: the response schema becomes the input schema of a tool that
+//! Claude is forced to call, and the arguments of the call are the answer. All models support this;
+//! only the newest support a native schema (`output_config.format`).
 
 use retain_core::python_text::python_json;
 use retain_core::{FunctionCall, Json, JsonMap, Part};
@@ -15,12 +15,13 @@ const VALUE: &str = "retain_structured_value";
 const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \
                            answer in the structure its input describes.";
 
-/// Whether a function with this name would be mistaken for the answer.
+/// Whether the name is that of one of the tools for structured output, so that no function may have
+/// it.
 pub(super) fn is_reserved(name: &str) -> bool {
     name == ANSWER || name == VALUE
 }
 
-/// Whether the streamed arguments of this call are the text of the answer.
+/// Whether the arguments of a call with this name are streamed as the text of the answer.
 pub(super) fn streams_as_text(name: &str) -> bool {
     name == ANSWER
 }
@@ -43,19 +44,19 @@ pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
     (tool.into(), choice.into())
 }
 
-/// Replaces the call by the answer. Only thoughts are kept, because other text would be read as
-/// part of the answer.
-pub(super) fn unwrap(parts: Vec<Part>) -> Vec<Part> {
+/// Replaces the call of the tool with its arguments as text. Other texts are dropped, because they
+/// would be read as part of the answer; thoughts are kept.
+pub(super) fn replace_call_with_answer(parts: Vec<Part>) -> Vec<Part> {
     let answer = parts.iter().find_map(|part| {
         let call = part.function_call.as_ref()?;
-        is_reserved(call.name.as_deref()?).then(|| answer_of(call))
+        is_reserved(call.name.as_deref()?).then(|| answer_text(call))
     });
     let Some(answer) = answer else { return parts };
     let thoughts = parts.into_iter().filter(|part| part.thought == Some(true));
     thoughts.chain([Part::text(answer)]).collect()
 }
 
-fn answer_of(call: &FunctionCall) -> String {
+fn answer_text(call: &FunctionCall) -> String {
     let args = call.args.clone().unwrap_or_default();
     match call.name.as_deref() {
         Some(VALUE) => {

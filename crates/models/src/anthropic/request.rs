@@ -3,20 +3,20 @@
 use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
 
-use super::{blocks::has_words, messages, output_schema, refused, tools};
+use super::{blocks::is_not_blank, invalid_request, messages, output_schema, tools};
 use crate::http::http_option;
 
 /// Claude's minimum thinking budget in tokens.
-const LEAST_BUDGET: i64 = 1024;
+const MIN_BUDGET: i64 = 1024;
 
-/// Default limit for answer tokens, which the API requires.
+/// Default limit of output tokens. The API requires a limit.
 const MAX_TOKENS: i64 = 8192;
 
 pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     let config = &request.config;
     if config.candidate_count.is_some_and(|count| count > 1) {
-        return Err(refused(
-            "candidate_count must be 1: Claude returns one answer",
+        return Err(invalid_request(
+            "candidate_count must be 1, because Claude returns one answer",
         ));
     }
     let thinking = thinking(config)?;
@@ -26,10 +26,13 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
         .as_ref()
         .and_then(|it| it["budget_tokens"].as_i64());
     // Thinking counts as output, so add the budget to leave room for the answer.
-    let usual = MAX_TOKENS.saturating_add(budget.unwrap_or(0));
-    body.insert("max_tokens", config.max_output_tokens.unwrap_or(usual));
+    let default_max = MAX_TOKENS.saturating_add(budget.unwrap_or(0));
+    body.insert(
+        "max_tokens",
+        config.max_output_tokens.unwrap_or(default_max),
+    );
     let system = config.system_instruction.as_ref();
-    if let Some(system) = system.filter(|system| has_words(system)) {
+    if let Some(system) = system.filter(|system| is_not_blank(system)) {
         body.insert("system", system.as_str());
     }
     body.insert("messages", messages::messages(&request.contents)?);
@@ -46,8 +49,8 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
         let stops: Vec<Json> = stops.iter().map(|stop| stop.as_str().into()).collect();
         body.insert("stop_sequences", stops);
     }
-    tell_what_is_ignored(config);
-    // Pass extra fields of the caller on unchanged.
+    warn_about_ignored_settings(config);
+    // Add the fields of `extra_body` unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());
@@ -57,26 +60,26 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
 
 /// Converts the thinking config: a budget of 0 disables thinking, a negative one makes it adaptive.
 fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> {
-    let Some(asked) = config.thinking_config.as_ref().filter(|c| !c.is_null()) else {
+    let Some(thinking) = config.thinking_config.as_ref().filter(|c| !c.is_null()) else {
         return Ok(None);
     };
-    let field = |camel: &str, snake: &str| match &asked[camel] {
-        Json::Null => asked[snake].clone(),
+    let field = |camel: &str, snake: &str| match &thinking[camel] {
+        Json::Null => thinking[snake].clone(),
         value => value.clone(),
     };
     if !field("thinkingLevel", "thinking_level").is_null() {
         tracing::warn!("ignored thinking_level, which Claude does not support; set effort instead");
     }
     let Some(budget) = field("thinkingBudget", "thinking_budget").as_i64() else {
-        return Err(refused(
+        return Err(invalid_request(
             "thinking_config for Claude needs a thinking_budget: 0 turns thinking off, -1 lets \
              Claude choose, otherwise at least 1024 tokens",
         ));
     };
     let thinking = match budget {
-        1..LEAST_BUDGET => {
-            return Err(refused(format!(
-                "thinking_budget {budget} is too small: Claude needs at least {LEAST_BUDGET} tokens"
+        1..MIN_BUDGET => {
+            return Err(invalid_request(format!(
+                "thinking_budget {budget} is too small: Claude needs at least {MIN_BUDGET} tokens"
             )));
         }
         0 => JsonMap::from([("type", "disabled")]),
@@ -95,7 +98,7 @@ fn add_tools(
     config: &GenerateContentConfig,
     thinks: bool,
 ) -> Result<(), ModelError> {
-    let declared = tools::declared(config)?;
+    let declared = tools::declare_functions(config)?;
     let schema = config
         .response_schema
         .as_ref()
@@ -107,7 +110,7 @@ fn add_tools(
                 "left out the output schema, because Claude does not combine it with tools"
             );
         }
-        let (tools, choice) = tools::chosen(declared, config, thinks);
+        let (tools, choice) = tools::choose_tools(declared, config, thinks);
         body.insert("tools", tools);
         body.insert("tool_choice", choice);
     } else if let Some(schema) = schema {
@@ -123,7 +126,7 @@ fn add_tools(
     Ok(())
 }
 
-/// Adds sampling parameters, which models reject while thinking is enabled.
+/// Adds the sampling parameters. If `thinks` is set, they are ignored, because models reject them.
 fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool) {
     let top_k = config.top_k.map(|top_k| Json::from(top_k as i64));
     let sampling = [
@@ -144,8 +147,8 @@ fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool
     }
 }
 
-/// Warns about settings that Claude's API lacks.
-fn tell_what_is_ignored(config: &GenerateContentConfig) {
+/// Warns about settings that Claude does not support.
+fn warn_about_ignored_settings(config: &GenerateContentConfig) {
     let settings = [
         ("seed", config.seed.is_some()),
         ("presence_penalty", config.presence_penalty.is_some()),

@@ -1,4 +1,4 @@
-//! Reads a streamed response: indexed blocks that start, grow and stop.
+//! Reads a streamed response. It consists of numbered blocks, each with a start, deltas and a stop.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-/// A block that is still growing.
+/// A block that is not complete yet.
 #[derive(Debug)]
 struct OpenBlock {
-    /// The block as it started.
+    /// The block of the start event.
     block: JsonMap,
     /// The text or thought so far.
     text: String,
@@ -49,17 +49,17 @@ impl StreamReader for Reader {
             malformed(format!("an event of the stream is not valid JSON: {error}"))
         })?;
         let kind = data["type"].as_str().or(event.event.as_deref());
-        let piece = match kind.unwrap_or_default() {
+        let chunk = match kind.unwrap_or_default() {
             "message_start" => {
                 let message = &data["message"];
-                self.usage.absorb(&message["usage"]);
+                self.usage.update(&message["usage"]);
                 self.model = message["model"].as_str().map(str::to_owned);
                 None
             }
-            "content_block_start" => self.begin(&data),
-            "content_block_delta" => self.add(&data),
+            "content_block_start" => self.start_block(&data),
+            "content_block_delta" => self.add_delta(&data),
             "message_delta" => {
-                self.usage.absorb(&data["usage"]);
+                self.usage.update(&data["usage"]);
                 if let Some(reason) = data["delta"]["stop_reason"].as_str() {
                     self.stop_reason = Some(reason.to_owned());
                 }
@@ -73,26 +73,26 @@ impl StreamReader for Reader {
             // `ping`, `content_block_stop`, and events of later versions.
             _ => None,
         };
-        Ok(piece.into_iter().collect())
+        Ok(chunk.into_iter().collect())
     }
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         if !self.is_done {
             return Err(cut_off("the stream ended before the answer was complete").into());
         }
-        let was_cut = answer::was_cut(self.stop_reason.as_deref());
+        let was_truncated = answer::was_truncated(self.stop_reason.as_deref());
         let last = self.blocks.keys().next_back().copied();
-        let mut said = AnswerContent::default();
+        let mut content = AnswerContent::default();
         for (index, open) in std::mem::take(&mut self.blocks) {
-            // The call is incomplete even if its arguments parse.
-            if was_cut && open.is_half_a_call(Some(index) == last) {
-                answer::leave_out_call();
+            // The last call may be incomplete even if its arguments parse.
+            if was_truncated && open.is_incomplete_call(Some(index) == last) {
+                answer::log_dropped_call();
                 continue;
             }
             let input = open.arguments()?;
-            said.add(&open.read_answer(), input);
+            content.add(&open.into_block(), input);
         }
-        let whole = said.response(
+        let whole = content.response(
             self.stop_reason.as_deref(),
             self.model.as_deref(),
             &self.usage,
@@ -109,12 +109,12 @@ impl StreamReader for Reader {
 }
 
 impl Reader {
-    fn begin(&mut self, data: &Json) -> Option<LlmResponse> {
+    fn start_block(&mut self, data: &Json) -> Option<LlmResponse> {
         let block = data["content_block"].as_object()?.clone();
         let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
-        let piece = match text("type").as_str() {
-            "text" => shown(text("text"), None),
-            "thinking" => shown(text("thinking"), Some(true)),
+        let chunk = match text("type").as_str() {
+            "text" => text_part(text("text"), None),
+            "thinking" => text_part(text("thinking"), Some(true)),
             "tool_use" if !output_schema::is_reserved(&text("name")) => Some(
                 FunctionCall {
                     id: block["id"].as_str().map(str::to_owned),
@@ -127,23 +127,24 @@ impl Reader {
             _ => None,
         };
         self.blocks.insert(index(data), OpenBlock::new(block));
-        piece.map(|part| self.piece(part))
+        chunk.map(|part| self.chunk(part))
     }
 
-    fn add(&mut self, data: &Json) -> Option<LlmResponse> {
+    fn add_delta(&mut self, data: &Json) -> Option<LlmResponse> {
         let delta = &data["delta"];
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         let open = self.blocks.entry(index(data));
-        let open = open
-            .or_insert_with(|| OpenBlock::new(JsonMap::from([("type", kind_of(text("type")))])));
+        let open = open.or_insert_with(|| {
+            OpenBlock::new(JsonMap::from([("type", block_type_of(text("type")))]))
+        });
         let part = match text("type") {
             "text_delta" => {
                 open.text.push_str(text("text"));
-                shown(text("text").to_owned(), None)
+                text_part(text("text").to_owned(), None)
             }
             "thinking_delta" => {
                 open.text.push_str(text("thinking"));
-                shown(text("thinking").to_owned(), Some(true))
+                text_part(text("thinking").to_owned(), Some(true))
             }
             "signature_delta" => {
                 open.signature.push_str(text("signature"));
@@ -153,7 +154,7 @@ impl Reader {
                 open.input.push_str(text("partial_json"));
                 let name = open.block["name"].as_str().unwrap_or_default();
                 match output_schema::streams_as_text(name) {
-                    true => shown(text("partial_json").to_owned(), None),
+                    true => text_part(text("partial_json").to_owned(), None),
                     false => None,
                 }
             }
@@ -163,10 +164,10 @@ impl Reader {
             }
             _ => None,
         };
-        part.map(|part| self.piece(part))
+        part.map(|part| self.chunk(part))
     }
 
-    fn piece(&self, part: Part) -> LlmResponse {
+    fn chunk(&self, part: Part) -> LlmResponse {
         LlmResponse {
             model_version: self.model.clone(),
             partial: Some(true),
@@ -188,7 +189,7 @@ impl OpenBlock {
     }
 
     /// Returns the block as in a complete response.
-    fn read_answer(mut self) -> Json {
+    fn into_block(mut self) -> Json {
         let key = match self.block["type"].as_str() {
             Some("text") => "text",
             Some("thinking") => "thinking",
@@ -200,9 +201,9 @@ impl OpenBlock {
         self.block.into()
     }
 
-    /// Whether this is an incomplete call of a truncated response: the last block, or one with
-    /// invalid arguments.
-    fn is_half_a_call(&self, is_last: bool) -> bool {
+    /// Whether this block of a truncated response is an incomplete call: its arguments are invalid,
+    /// or it is the last block.
+    fn is_incomplete_call(&self, is_last: bool) -> bool {
         self.arguments().is_err() || (is_last && self.block["type"] == "tool_use")
     }
 
@@ -217,7 +218,7 @@ impl OpenBlock {
             _ => {
                 let name = self.block["name"].as_str().unwrap_or_default();
                 Err(malformed(format!(
-                    "the arguments of {name:?} are not a JSON object"
+                    "the arguments of the call of {name:?} are not a JSON object"
                 )))
             }
         }
@@ -228,8 +229,8 @@ fn index(data: &Json) -> u64 {
     data["index"].as_u64().unwrap_or(0)
 }
 
-/// Returns a part with a chunk of text to pass on; `None` if the text is empty.
-fn shown(text: String, thought: Option<bool>) -> Option<Part> {
+/// Returns a part with this text; `None` if the text is empty.
+fn text_part(text: String, thought: Option<bool>) -> Option<Part> {
     (!text.is_empty()).then(|| Part {
         thought,
         ..Part::text(text)
@@ -237,7 +238,7 @@ fn shown(text: String, thought: Option<bool>) -> Option<Part> {
 }
 
 /// Derives the type of a block without a start event from its first delta.
-fn kind_of(delta: &str) -> &'static str {
+fn block_type_of(delta: &str) -> &'static str {
     match delta {
         "thinking_delta" | "signature_delta" => "thinking",
         "input_json_delta" => "tool_use",

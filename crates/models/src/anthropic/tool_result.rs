@@ -4,7 +4,7 @@ use retain_core::python_text::{python_json_ascii, python_str};
 use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
 
 use super::{
-    blocks::{MediaSource, has_words, media_block, plain_type},
+    blocks::{MediaSource, is_not_blank, media_block, plain_type},
     ids::CallIds,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     let content: Json = match media.is_empty() {
         true => text.into(),
         false => {
-            let lead = has_words(&text).then(|| {
+            let lead = is_not_blank(&text).then(|| {
                 let lead = [("type", Json::from("text")), ("text", text.into())];
                 Json::from(JsonMap::from(lead))
             });
@@ -22,7 +22,7 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
         }
     };
     let function = response.name.as_deref().unwrap_or_default();
-    let id = ids.of_result(response.id.as_deref(), function);
+    let id = ids.id_of_result(response.id.as_deref(), function);
     JsonMap::from([
         ("type", Json::from("tool_result")),
         ("tool_use_id", id.into()),
@@ -32,29 +32,30 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     .into()
 }
 
-/// Creates a result for a call that has none because its run was interrupted. Claude rejects a
-/// history with unanswered calls.
-pub(super) fn missing(id: &str) -> Json {
+/// Creates a placeholder result for a call without one, for example because the run was
+/// interrupted. Claude rejects a history with unanswered calls.
+pub(super) fn placeholder(id: &str) -> Json {
     JsonMap::from([
         ("type", Json::from("tool_result")),
         ("tool_use_id", id.into()),
-        ("content", MISSING.into()),
+        ("content", PLACEHOLDER.into()),
         ("is_error", true.into()),
     ])
     .into()
 }
 
-const MISSING: &str =
+const PLACEHOLDER: &str =
     "There is no result: the run may have been interrupted before the function finished.";
 
-/// Returns the result itself if there is one, else the whole response as JSON.
+/// Returns the text of `content` or `result` if the response has one of them, else the whole
+/// response as JSON.
 fn text(response: Option<&JsonMap>) -> String {
     let Some(response) = response.filter(|response| !response.is_empty()) else {
         return String::new();
     };
     match &response["content"] {
         Json::Array(items) if !items.is_empty() => {
-            let lines: Vec<String> = items.iter().map(line).collect();
+            let lines: Vec<String> = items.iter().map(format_item).collect();
             return lines.join("\n");
         }
         Json::String(text) if !text.is_empty() => return text.to_string(),
@@ -74,7 +75,7 @@ fn text(response: Option<&JsonMap>) -> String {
 }
 
 /// Formats one item of a result in MCP format.
-fn line(item: &Json) -> String {
+fn format_item(item: &Json) -> String {
     match (item["type"].as_str(), &item["text"]) {
         (Some("text"), Json::String(text)) => text.to_string(),
         _ => python_str(item),

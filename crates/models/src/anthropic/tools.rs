@@ -3,28 +3,28 @@
 use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::ModelError;
 
-use super::{output_schema, refused};
+use super::{invalid_request, output_schema};
 use crate::openai::schema::json_schema;
 
-/// Returns the functions as `tools`.
-pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {
+/// Converts the declared functions to Claude's `tools`.
+pub(super) fn declare_functions(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {
     let mut declared = Vec::new();
     for tool in config.tools.iter().flatten() {
         if tool.provider_tool().is_some() {
             tracing::warn!("left out a built-in tool of Gemini, which Claude does not support");
         }
         for function in tool.function_declarations.iter().flatten() {
-            declared.push(tool_of(function)?);
+            declared.push(convert_function(function)?);
         }
     }
     Ok(declared)
 }
 
-fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
+fn convert_function(function: &FunctionDeclaration) -> Result<Json, ModelError> {
     let name = function.name.as_deref().unwrap_or_default();
     if name.is_empty() || output_schema::is_reserved(name) {
-        return Err(refused(format!(
-            "the function name {name:?} is reserved; rename the function"
+        return Err(invalid_request(format!(
+            "the function name {name:?} is empty or reserved; rename the function"
         )));
     }
     let schema = function
@@ -77,8 +77,8 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
     map.into()
 }
 
-/// Returns the offered tools and the tool choice.
-pub(super) fn chosen(
+/// Returns the tools that Claude may call, and the tool choice.
+pub(super) fn choose_tools(
     mut tools: Vec<Json>,
     config: &GenerateContentConfig,
     thinks: bool,

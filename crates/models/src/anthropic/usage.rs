@@ -3,7 +3,7 @@
 
 use retain_core::{Json, UsageMetadata};
 
-/// The counts of one response so far.
+/// The token counts of one response so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     input: Option<i64>,
@@ -14,8 +14,9 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Merges a `usage`. Later counts are cumulative and contain only changed fields.
-    pub(super) fn absorb(&mut self, usage: &Json) {
+    /// Updates the counts from a `usage` object. Later objects contain only the counts that
+    /// changed, as totals.
+    pub(super) fn update(&mut self, usage: &Json) {
         let count = |value: &Json, known: Option<i64>| value.as_i64().or(known);
         self.input = count(&usage["input_tokens"], self.input);
         self.cache_read = count(&usage["cache_read_input_tokens"], self.cache_read);
@@ -25,7 +26,7 @@ impl Usage {
         self.thinking = count(thinking, self.thinking);
     }
 
-    /// Returns the counts in Gemini's format; `None` if nothing was counted.
+    /// Returns the counts in Gemini's format; `None` if the response had none.
     pub(super) fn metadata(&self) -> Option<UsageMetadata> {
         if *self == Usage::default() {
             return None;

@@ -5,7 +5,8 @@
 pub(super) struct BatchLimits {
     /// Maximum number of texts.
     pub(super) texts: usize,
-    /// Maximum total size in bytes. Providers limit tokens, and a text has fewer tokens than bytes.
+    /// Maximum total size in bytes. Providers limit tokens, and a text has at most as many tokens
+    /// as bytes.
     pub(super) bytes: usize,
 }
 

@@ -9,8 +9,8 @@ use crate::{
     Http, HttpSettings, Secret, gemini,
     http::{Address, Auth, Call, malformed},
     openai::{
+        invalid_request,
         json::{list, object},
-        refused,
     },
     provider::Failure,
 };
@@ -68,8 +68,9 @@ impl GeminiEmbedder {
     pub fn new(http: Http, key: Secret, model: impl Into<String>, dims: usize) -> GeminiEmbedder {
         let model = model.into();
         let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
-        // Newer models expect the task in the prompt, or not at all.
-        let takes_task = model == "gemini-embedding-001" || model.starts_with("text-embedding");
+        // Newer models have no task type; they expect the task in the prompt, if at all.
+        let supports_task_type =
+            model == "gemini-embedding-001" || model.starts_with("text-embedding");
         let embedder = GeminiEmbedder {
             http,
             base_url: BASE_URL.into(),
@@ -80,7 +81,7 @@ impl GeminiEmbedder {
             task_type: None,
             id: String::new(),
         };
-        embedder.with_task_type(takes_task.then_some(TASK_TYPE))
+        embedder.with_task_type(supports_task_type.then_some(TASK_TYPE))
     }
 
     /// Sets the task type, e.g. `RETRIEVAL_DOCUMENT`. Vectors of different task types are not
@@ -143,22 +144,22 @@ impl EmbedWire for GeminiEmbedder {
                 self.base_url, self.api_version
             ),
             headers: Vec::new(),
-            body: body.map_err(|error| refused(error.to_string()))?,
+            body: body.map_err(|error| invalid_request(error.to_string()))?,
         })
     }
 
     /// Parses the vectors, which Gemini returns in the order of the texts, without indexes.
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let embeddings = body["embeddings"].as_array();
-        let embeddings =
-            embeddings.ok_or_else(|| malformed("the provider's answer has no vectors"))?;
+        let embeddings = embeddings
+            .ok_or_else(|| malformed("the provider's response has no list of vectors"))?;
         if embeddings.len() != count {
             let found = embeddings.len();
             return Err(malformed(format!(
                 "the provider returned {found} vectors for {count} texts"
             )));
         }
-        let numbers = |embedding: &Json| vectors::of_list(&embedding["values"]);
+        let numbers = |embedding: &Json| vectors::parse_list(&embedding["values"]);
         embeddings.iter().map(numbers).collect()
     }
 

@@ -36,14 +36,14 @@ trait EmbedWire: Send + Sync {
 
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// Returns the failure in a response with a successful status, if it reports one.
+    /// Returns the failure that a response with a successful status reports, if any.
     fn failure_in(&self, body: &Json) -> Option<Failure>;
 
     /// Whether a failure with this code is transient.
     fn is_transient(&self, code: &str) -> bool;
 }
 
-/// Requests the vectors of all texts, batch by batch.
+/// Requests the vectors of all texts, in batches.
 async fn embed(
     wire: &dyn EmbedWire,
     http: &Http,
@@ -58,7 +58,7 @@ async fn embed(
         let exchange = Exchange::new(wire.call(texts)?, auth, failure);
         let read = |body: &str| {
             let body = Json::parse(body).map_err(|error| {
-                malformed(format!("cannot parse the provider's answer: {error}"))
+                malformed(format!("cannot parse the provider's response: {error}"))
             })?;
             if let Some(failure) = wire.failure_in(&body) {
                 let is_transient = !failure.is_final && wire.is_transient(&failure.code);
@@ -69,8 +69,8 @@ async fn embed(
             }
             Ok(wire.vectors(&body, texts.len())?)
         };
-        for mut vector in http.ask(&exchange, read).await? {
-            vectors::check(&mut vector, dims)?;
+        for mut vector in http.call(&exchange, read).await? {
+            vectors::normalize(&mut vector, dims)?;
             vectors.push(vector);
         }
     }

@@ -8,11 +8,12 @@ use super::{EmbedWire, EmbedderSpec, batch::BatchLimits, vectors};
 use crate::{
     Http, HttpSettings, OpenAiServer,
     http::{Auth, Call, malformed},
-    openai::{failure_of, in_answer, is_transient, json::list, refused},
+    openai::{invalid_request, is_transient, json::list, parse_failure, reported_failure},
     provider::Failure,
 };
 
-/// OpenAI accepts 2048 texts and 300 000 tokens per call; others accept less.
+/// Limits that all known servers accept. OpenAI alone accepts 2048 texts and 300 000 tokens per
+/// call.
 const LIMITS: BatchLimits = BatchLimits {
     texts: 128,
     bytes: 256 * 1024,
@@ -35,7 +36,7 @@ pub struct OpenAiEmbedder {
     model: String,
     dims: usize,
     /// Whether to send the number of dimensions. Models with a fixed size reject it.
-    asks_for_dims: bool,
+    sends_dims: bool,
     id: String,
 }
 
@@ -59,8 +60,8 @@ impl OpenAiEmbedder {
         spec.openai(&Http::new(HttpSettings::default())?, &super::variable)
     }
 
-    /// Creates an embedder for vectors with `dims` dimensions. The number is sent to OpenAI's third
-    /// generation of models; for others it is only checked.
+    /// Creates an embedder for vectors with `dims` dimensions. The number is sent only to OpenAI's
+    /// `text-embedding-3` models; the vectors of other models must have it.
     pub fn new(
         http: Http,
         server: OpenAiServer,
@@ -72,7 +73,7 @@ impl OpenAiEmbedder {
             http,
             auth: server.auth(),
             server,
-            asks_for_dims: model.starts_with("text-embedding-3"),
+            sends_dims: model.starts_with("text-embedding-3"),
             id: format!("openai/{model}/{dims}"),
             model,
             dims,
@@ -81,8 +82,8 @@ impl OpenAiEmbedder {
 
     /// Sends the number of dimensions with each request, for models that can shorten vectors.
     #[must_use]
-    pub fn with_requested_dims(mut self) -> OpenAiEmbedder {
-        self.asks_for_dims = true;
+    pub fn request_dims(mut self) -> OpenAiEmbedder {
+        self.sends_dims = true;
         self
     }
 }
@@ -109,20 +110,21 @@ impl EmbedWire for OpenAiEmbedder {
             ("input", list(texts.iter().map(|text| text.as_str().into()))),
             ("encoding_format", "float".into()),
         ]);
-        if self.asks_for_dims {
+        if self.sends_dims {
             body.insert("dimensions", self.dims);
         }
         let body = Json::from(body).to_json();
         Ok(Call {
             url: self.server.url("embeddings", &self.model),
             headers: Vec::new(),
-            body: body.map_err(|error| refused(error.to_string()))?,
+            body: body.map_err(|error| invalid_request(error.to_string()))?,
         })
     }
 
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let data = body["data"].as_array();
-        let data = data.ok_or_else(|| malformed("the provider's answer has no vectors"))?;
+        let data =
+            data.ok_or_else(|| malformed("the provider's response has no list of vectors"))?;
         if data.len() != count {
             let found = data.len();
             return Err(malformed(format!(
@@ -130,15 +132,15 @@ impl EmbedWire for OpenAiEmbedder {
             )));
         }
         let mut vectors = vec![None; count];
-        for (place, item) in data.iter().enumerate() {
-            // A server that omits the index returns the vectors in order.
+        for (position, item) in data.iter().enumerate() {
+            // A server that omits the indexes returns the vectors in the order of the texts.
             let index = match &item["index"] {
-                Json::Null => Some(place),
+                Json::Null => Some(position),
                 index => index.as_u64().and_then(|index| usize::try_from(index).ok()),
             };
-            let place = index.and_then(|index| vectors.get_mut(index));
-            match place {
-                Some(place @ None) => *place = Some(numbers(&item["embedding"])?),
+            let position = index.and_then(|index| vectors.get_mut(index));
+            match position {
+                Some(position @ None) => *position = Some(parse_vector(&item["embedding"])?),
                 _ => {
                     return Err(malformed(
                         "the indexes of the provider's vectors do not match the texts",
@@ -151,11 +153,11 @@ impl EmbedWire for OpenAiEmbedder {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
-        failure_of(status, body)
+        parse_failure(status, body)
     }
 
     fn failure_in(&self, body: &Json) -> Option<Failure> {
-        in_answer(body)
+        reported_failure(body)
     }
 
     fn is_transient(&self, code: &str) -> bool {
@@ -163,18 +165,20 @@ impl EmbedWire for OpenAiEmbedder {
     }
 }
 
-/// Parses a list of numbers, or their bytes in base64, which some servers send unrequested.
-fn numbers(value: &Json) -> Result<Vec<f32>, ModelError> {
+/// Parses a vector: a list of numbers or, as some servers send it unrequested, their bytes in
+/// base64.
+fn parse_vector(value: &Json) -> Result<Vec<f32>, ModelError> {
     let Some(text) = value.as_str() else {
-        return vectors::of_list(value);
+        return vectors::parse_list(value);
     };
-    let bytes = Bytes::from_base64(text)
-        .ok_or_else(|| malformed("a vector is neither a list of numbers nor valid base64"))?;
+    let bytes = Bytes::from_base64(text).ok_or_else(|| {
+        malformed("the provider returned a vector that is neither a list of numbers nor base64")
+    })?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     match rest.is_empty() {
         true => Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect()),
         false => Err(malformed(
-            "a vector is truncated: its bytes are not a multiple of 4",
+            "the provider returned a truncated vector: its bytes are not a multiple of 4",
         )),
     }
 }

@@ -9,7 +9,7 @@ use super::{GeminiEmbedder, OpenAiEmbedder};
 use crate::{Http, OpenAiServer, Secret};
 
 /// Default numbers of dimensions of known models.
-const KNOWN: [(&str, usize); 11] = [
+const DEFAULT_DIMS: [(&str, usize); 11] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
     ("text-embedding-ada-002", 1536),
@@ -39,6 +39,7 @@ const KNOWN: [(&str, usize); 11] = [
 /// assert_eq!(spec.dims, 512);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EmbedderSpec {
     /// The provider whose API is used.
     provider: Provider,
@@ -46,8 +47,8 @@ pub struct EmbedderSpec {
     pub model: String,
     /// The number of dimensions of its vectors.
     pub dims: usize,
-    /// Whether the number was given explicitly.
-    is_named: bool,
+    /// Whether the name contains the number of dimensions.
+    has_explicit_dims: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,32 +62,38 @@ impl FromStr for EmbedderSpec {
     type Err = BuildError;
 
     fn from_str(text: &str) -> Result<EmbedderSpec, BuildError> {
-        let wrong = |why: &str| BuildError::new(format!("embedder {text:?}"), why);
+        let invalid = |why: &str| BuildError::new(format!("embedder {text:?}"), why);
         let (name, model) = text.trim().split_once('/').unwrap_or((text, ""));
         let provider = match name {
             "gemini" => Provider::Gemini,
             "openai" => Provider::OpenAi,
             "ollama" => Provider::Ollama,
             _ => {
-                return Err(wrong(
+                return Err(invalid(
                     "is unknown; expected gemini/MODEL, openai/MODEL or ollama/MODEL, with \
                      @DIMENSIONS for unknown models",
                 ));
             }
         };
-        let (model, named) = match model.rsplit_once('@') {
+        let (model, explicit) = match model.rsplit_once('@') {
             Some((model, dims)) => {
-                let dims = dims.parse().ok().filter(|dims| (1..=65_536).contains(dims));
-                let why = || wrong("needs a number of dimensions after @");
-                (model, Some(dims.ok_or_else(why)?))
+                let number = dims.parse().ok().filter(|it| (1..=65_536).contains(it));
+                let error = || {
+                    invalid(&format!(
+                        "has {dims:?} after @; expected a number of dimensions from 1 to 65536"
+                    ))
+                };
+                (model, Some(number.ok_or_else(error)?))
             }
             None => (model, None),
         };
         if model.is_empty() {
-            return Err(wrong("needs a model name after the slash"));
+            return Err(invalid(
+                "needs a model name after the slash, for example openai/text-embedding-3-small",
+            ));
         }
-        let dims = named.or_else(|| usual_dims(model)).ok_or_else(|| {
-            wrong(&format!(
+        let dims = explicit.or_else(|| default_dims(model)).ok_or_else(|| {
+            invalid(&format!(
                 "has an unknown number of dimensions; write {name}/{model}@DIMENSIONS"
             ))
         })?;
@@ -94,21 +101,21 @@ impl FromStr for EmbedderSpec {
             provider,
             model: model.to_owned(),
             dims,
-            is_named: named.is_some(),
+            has_explicit_dims: explicit.is_some(),
         })
     }
 }
 
 /// Returns the default number of dimensions for a known model. Ignores Ollama's tag after `:`.
-fn usual_dims(model: &str) -> Option<usize> {
+fn default_dims(model: &str) -> Option<usize> {
     let bare = model.split(':').next().unwrap_or_default();
-    let found = KNOWN.iter().find(|(known, _)| *known == bare);
+    let found = DEFAULT_DIMS.iter().find(|(known, _)| *known == bare);
     found.map(|(_, dims)| *dims)
 }
 
 impl EmbedderSpec {
-    /// Creates the embedder. `variable` returns the value of an environment variable or a
-    /// substitute.
+    /// Creates the embedder. `variable` returns the value of an environment variable, or of a
+    /// setting that replaces it.
     pub fn open(
         &self,
         http: &Http,
@@ -144,26 +151,26 @@ impl EmbedderSpec {
             let host = first_set(variable, &["OLLAMA_HOST", "OLLAMA_API_BASE"]);
             let server =
                 host.map_or_else(OpenAiServer::ollama, |host| OpenAiServer::ollama_at(&host));
-            return Ok(self.at(http, server));
+            return Ok(self.openai_at(http, server));
         }
         let key = first_set(variable, &["OPENAI_API_KEY"]).map(Secret::from);
         match (
             first_set(variable, &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
             key,
         ) {
-            (Some(base), key) => Ok(self.at(http, OpenAiServer::at(&base, key))),
-            (None, Some(key)) => Ok(self.at(http, OpenAiServer::openai(key))),
+            (Some(base), key) => Ok(self.openai_at(http, OpenAiServer::at(&base, key))),
+            (None, Some(key)) => Ok(self.openai_at(http, OpenAiServer::openai(key))),
             (None, None) => Err(self.missing("OPENAI_API_KEY")),
         }
     }
 
-    fn at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
+    fn openai_at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
         let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
-        // Request a number that differs from the model's default.
-        let usual = usual_dims(&self.model);
-        let is_shorter = self.is_named && usual.is_some_and(|usual| usual != self.dims);
-        match is_shorter {
-            true => embedder.with_requested_dims(),
+        // Send a number that differs from the model's default.
+        let default = default_dims(&self.model);
+        let differs = self.has_explicit_dims && default.is_some_and(|default| default != self.dims);
+        match differs {
+            true => embedder.request_dims(),
             false => embedder,
         }
     }

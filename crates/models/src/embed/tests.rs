@@ -1,4 +1,4 @@
-//! Embedders against a local server.
+//! Embedders with a local server.
 //!
 //! The server's answers follow platform.openai.com/docs/api-reference/embeddings and
 //! ai.google.dev/api/embeddings.
@@ -11,7 +11,7 @@ use retain_runtime::ModelError;
 use super::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
 use crate::{
     Http, HttpSettings, OpenAiServer, Retries, Secret,
-    testing::{Act, Server, answer, refusal},
+    testing::{Act, Server, answer, answer_with_status},
 };
 
 const KEY: &str = "sk-canary-0123456789";
@@ -43,7 +43,7 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("text {number}")).collect()
 }
 
-/// OpenAI's answer with these vectors, each as its index and its numbers.
+/// OpenAI's response with these vectors; each is given as its index and its numbers.
 fn vector_list(vectors: &[(usize, &str)]) -> Vec<Act> {
     let item = |(index, numbers): &(usize, &str)| {
         format!(r#"{{"object":"embedding","index":{index},"embedding":{numbers}}}"#)
@@ -82,11 +82,7 @@ async fn dimensions_are_sent_only_if_requested() {
         Server::playing([vector_list(&[(0, "[1, 0]")]), vector_list(&[(0, "[1, 0]")])]).await;
     let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
     embedder.embed(&texts(1)).await.unwrap();
-    embedder
-        .with_requested_dims()
-        .embed(&texts(1))
-        .await
-        .unwrap();
+    embedder.request_dims().embed(&texts(1)).await.unwrap();
     let received = server.received();
     assert!(!received[0].body.contains("dimensions"));
     assert!(received[1].body.contains(r#""dimensions":2"#));
@@ -186,26 +182,27 @@ async fn nonstandard_embedding_responses_are_accepted() {
 #[tokio::test]
 async fn busy_server_is_retried_and_permanent_error_has_the_servers_code() {
     let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
-    let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
+    let busy = answer_with_status("429 Too Many Requests", &[("retry-after", "0")], busy);
     let server = Server::playing([busy.clone(), vector_list(&[(0, "[1, 0]")])]).await;
     openai(&server, 2).embed(&texts(1)).await.unwrap();
     assert_eq!(server.received().len(), 2);
 
-    let wrong = format!(r#"{{"error":{{"message":"Wrong key {KEY}","code":"invalid_api_key"}}}}"#);
-    let server = Server::playing([refusal("401 Unauthorized", &[], &wrong)]).await;
+    let invalid =
+        format!(r#"{{"error":{{"message":"Wrong key {KEY}","code":"invalid_api_key"}}}}"#);
+    let server = Server::playing([answer_with_status("401 Unauthorized", &[], &invalid)]).await;
     let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("invalid_api_key"));
     assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
 
     // An error with a successful status is reported too.
-    let server = Server::playing([answer(&wrong)]).await;
+    let server = Server::playing([answer(&invalid)]).await;
     let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("invalid_api_key"));
     assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
 
-    let wrong =
+    let invalid =
         r#"{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}"#;
-    let server = Server::playing([refusal("400 Bad Request", &[], wrong)]).await;
+    let server = Server::playing([answer_with_status("400 Bad Request", &[], invalid)]).await;
     let error = gemini(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
 }
@@ -222,8 +219,8 @@ async fn error_with_status_200_is_classified_by_its_code() {
     let server = Server::playing([answer(busy), vectors.clone()]).await;
     assert!(gemini(&server, 2).embed(&texts(1)).await.is_ok());
     assert_eq!(server.received().len(), 2);
-    let wrong = r#"{"error":{"code":400,"message":"No","status":"INVALID_ARGUMENT"}}"#;
-    let server = Server::playing([answer(wrong), vectors]).await;
+    let invalid = r#"{"error":{"code":400,"message":"No","status":"INVALID_ARGUMENT"}}"#;
+    let server = Server::playing([answer(invalid), vectors]).await;
     let error = gemini(&server, 2).embed(&texts(1)).await.unwrap_err();
     assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
     assert_eq!(server.received().len(), 1);
@@ -265,7 +262,8 @@ fn embedder_is_selected_by_name() {
     assert_eq!(id("ollama/own/model@7"), "openai/own/model/7");
 }
 
-/// As for models, Ollama's own variable takes precedence, and Google's URL may end in a version.
+/// As for models, `OLLAMA_HOST` takes precedence over LiteLLM's variable, and a Google URL may end
+/// in a version.
 #[test]
 fn embedder_base_urls_are_configured_like_model_base_urls() {
     let spec: EmbedderSpec = "ollama/all-minilm".parse().unwrap();
@@ -298,18 +296,18 @@ fn embedder_base_urls_are_configured_like_model_base_urls() {
 
 #[test]
 fn invalid_embedder_name_is_reported_with_the_reason() {
-    let refused = |name: &str, about: &str| {
+    let assert_error = |name: &str, about: &str| {
         let error = name.parse::<EmbedderSpec>().unwrap_err().to_string();
         assert!(error.contains(about), "{error}");
     };
-    refused("", "expected gemini/MODEL");
-    refused("text-embedding-3-small", "expected gemini/MODEL");
-    refused("cohere/x@1", "expected gemini/MODEL");
-    refused("openai/", "needs a model name");
-    refused("openai/@5", "needs a model name");
-    refused("openai/own", "openai/own@DIMENSIONS");
-    refused("openai/own@x", "after @");
-    refused("openai/own@0", "after @");
+    assert_error("", "expected gemini/MODEL");
+    assert_error("text-embedding-3-small", "expected gemini/MODEL");
+    assert_error("cohere/x@1", "expected gemini/MODEL");
+    assert_error("openai/", "needs a model name");
+    assert_error("openai/@5", "needs a model name");
+    assert_error("openai/own", "openai/own@DIMENSIONS");
+    assert_error("openai/own@x", "\"x\" after @");
+    assert_error("openai/own@0", "after @");
     for (name, variable) in [
         ("openai/text-embedding-3-small", "OPENAI_API_KEY"),
         ("gemini/gemini-embedding-001", "GOOGLE_API_KEY"),

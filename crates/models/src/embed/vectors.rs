@@ -1,4 +1,4 @@
-//! Validates vectors before they are stored.
+//! Validates and normalizes vectors before they are stored.
 
 use retain_core::Json;
 use retain_runtime::ModelError;
@@ -6,18 +6,21 @@ use retain_runtime::ModelError;
 use crate::http::malformed;
 
 /// Parses a list of numbers.
-pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
+pub(super) fn parse_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     let items = list
         .as_array()
-        .ok_or_else(|| malformed("a vector is not a list of numbers"))?;
+        .ok_or_else(|| malformed("the provider returned a vector that is not a list of numbers"))?;
     let number = |item: &Json| item.as_f64().map(|number| number as f32);
     let numbers: Option<Vec<f32>> = items.iter().map(number).collect();
-    numbers.ok_or_else(|| malformed("a vector contains a value that is not a number"))
+    numbers.ok_or_else(|| {
+        malformed("the provider returned a vector with a value that is not a number")
+    })
 }
 
-/// Checks the number of dimensions and normalizes the vector to length 1. Models return shortened
-/// vectors without normalizing them, and other lengths would distort similarity.
-pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
+/// Checks the number of dimensions and normalizes the vector to length 1. Some models return
+/// shortened vectors without normalizing them, and vectors of other lengths would distort
+/// similarity.
+pub(super) fn normalize(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     if vector.len() != dims {
         let found = vector.len();
         return Err(ModelError::new(format!(
@@ -26,12 +29,12 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
         ))
         .with_code("WrongDimensions"));
     }
-    // Use double precision, because squares of large or small numbers would lose it.
+    // Use double precision: squares of very large or small numbers overflow or vanish in `f32`.
     let squares = vector.iter().map(|number| f64::from(*number).powi(2));
     let length = squares.sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {
         return Err(malformed(
-            "the norm of a vector must be finite and greater than 0",
+            "the provider returned a vector whose norm is 0 or not finite",
         ));
     }
     for number in vector.iter_mut() {
@@ -47,25 +50,25 @@ mod tests {
     #[test]
     fn vectors_are_normalized() {
         let mut vector = vec![3.0, 4.0];
-        check(&mut vector, 2).unwrap();
+        normalize(&mut vector, 2).unwrap();
         assert_eq!(vector, [0.6, 0.8]);
         for mut large in [vec![f32::MAX, 0.0], vec![1e-30, 0.0]] {
-            check(&mut large, 2).unwrap();
+            normalize(&mut large, 2).unwrap();
             assert_eq!(large, [1.0, 0.0]);
         }
     }
 
     #[test]
     fn malformed_vectors_are_rejected() {
-        assert!(check(&mut [0.0, 0.0], 2).is_err());
-        assert!(check(&mut [f32::NAN, 1.0], 2).is_err());
-        assert!(check(&mut [f32::INFINITY, 1.0], 2).is_err());
-        let error = check(&mut [1.0], 2).unwrap_err();
+        assert!(normalize(&mut [0.0, 0.0], 2).is_err());
+        assert!(normalize(&mut [f32::NAN, 1.0], 2).is_err());
+        assert!(normalize(&mut [f32::INFINITY, 1.0], 2).is_err());
+        let error = normalize(&mut [1.0], 2).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("WrongDimensions"));
         for text in ["null", "1", "[null]", r#"["1"]"#, "[1e39]"] {
-            let numbers = of_list(&Json::parse(text).unwrap());
+            let numbers = parse_list(&Json::parse(text).unwrap());
             assert!(
-                numbers.is_err() || check(&mut numbers.unwrap(), 1).is_err(),
+                numbers.is_err() || normalize(&mut numbers.unwrap(), 1).is_err(),
                 "{text}"
             );
         }

@@ -6,24 +6,24 @@ use retain_core::{Content, Json, JsonMap, LlmResponse};
 use retain_runtime::ModelError;
 
 use crate::{
-    http::{AttemptError, malformed, wait_of},
+    http::{AttemptError, delay_from_secs, malformed},
     provider::{Failure, plain_failure},
 };
 
 /// Parses a text as JSON.
-pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
+pub(super) fn parse_json(text: &str) -> Result<Json, ModelError> {
     Json::parse(text).map_err(|error| {
-        malformed(format!("cannot parse Gemini's answer: {error}")).with_source(error)
+        malformed(format!("cannot parse Gemini's response: {error}")).with_source(error)
     })
 }
 
-/// Converts a response, or returns the error that it reports.
-pub(super) fn response_of(response: &Json) -> Result<LlmResponse, AttemptError> {
+/// Converts a response to `LlmResponse`. An error that it reports is an `Err`.
+pub(super) fn convert_response(response: &Json) -> Result<LlmResponse, AttemptError> {
     if let Some(failure) = failure_in(response, None) {
         return Err(failure.into());
     }
     if response.as_object().is_none() {
-        return Err(malformed("Gemini's answer is not an object").into());
+        return Err(malformed("Gemini's response is not a JSON object").into());
     }
     let mut fields = JsonMap::new();
     copy(&mut fields, "usageMetadata", response, "usageMetadata");
@@ -34,25 +34,27 @@ pub(super) fn response_of(response: &Json) -> Result<LlmResponse, AttemptError> 
         tracing::warn!("Gemini returned several candidates; using the first");
     }
     if let Some(candidate) = candidates.first() {
-        take_candidate(&mut fields, candidate);
+        copy_candidate(&mut fields, candidate);
     } else if feedback.as_object().is_some() {
         copy(&mut fields, "errorCode", feedback, "blockReason");
         copy(&mut fields, "errorMessage", feedback, "blockReasonMessage");
     } else {
-        tracing::warn!("Gemini returned nothing; treating it as an empty answer");
+        tracing::warn!(
+            "Gemini returned neither a candidate nor prompt feedback; treating this as an empty answer"
+        );
         let empty = Content::new("model", Vec::new());
         return Ok(LlmResponse {
             content: Some(empty),
-            ..typed(fields)?
+            ..to_response(fields)?
         });
     }
-    Ok(typed(fields)?)
+    Ok(to_response(fields)?)
 }
 
-fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
+fn copy_candidate(fields: &mut JsonMap, candidate: &Json) {
     let parts = candidate["content"]["parts"].as_array().unwrap_or_default();
-    let says_something = !parts.is_empty() || candidate["finishReason"] == "STOP";
-    match says_something {
+    let has_answer = !parts.is_empty() || candidate["finishReason"] == "STOP";
+    match has_answer {
         true => {
             copy(fields, "content", candidate, "content");
             copy(fields, "groundingMetadata", candidate, "groundingMetadata");
@@ -67,7 +69,8 @@ fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
     }
     let citations = &candidate["citationMetadata"];
     if let Some(sources) = citations.get("citationSources") {
-        // The Gemini API has another name for what Vertex AI and ADK call citations.
+        // The Gemini API has the name `citationSources` for what Vertex AI and ADK call
+        // `citations`.
         fields.insert(
             "citationMetadata",
             JsonMap::from([("citations", sources.clone())]),
@@ -77,14 +80,15 @@ fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
     }
 }
 
-fn copy(into: &mut JsonMap, name: &str, from: &Json, theirs: &str) {
-    if let Some(value) = from.get(theirs).filter(|value| !value.is_null()) {
+fn copy(into: &mut JsonMap, name: &str, from: &Json, source_name: &str) {
+    if let Some(value) = from.get(source_name).filter(|value| !value.is_null()) {
         into.insert(name, value.clone());
     }
 }
 
-/// Converts the fields to `LlmResponse`. Invalid metadata is dropped; invalid content is an error.
-fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
+/// Converts the fields to `LlmResponse`. Drops invalid fields with a warning; only invalid content
+/// is an error.
+fn to_response(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
     loop {
         let text = Json::from(fields.clone()).to_json();
         let error = match text.and_then(|text| LlmResponse::from_json(&text)) {
@@ -94,10 +98,10 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
         let path = error.path();
         let field = path.split(['.', '[']).next().unwrap_or_default();
         if field == "content" || fields.remove(field).is_none() {
-            let message = format!("cannot parse Gemini's answer: {error}");
+            let message = format!("cannot parse Gemini's response: {error}");
             return Err(malformed(message).with_source(error));
         }
-        tracing::warn!(field, %error, "left out an unreadable field of Gemini's answer");
+        tracing::warn!(field, %error, "left out an invalid field of Gemini's response");
     }
 }
 
@@ -111,19 +115,19 @@ pub(crate) fn is_transient(code: &str) -> bool {
 
 /// Parses an error response.
 pub(crate) fn failure(status: u16, body: &str) -> Failure {
-    let said = Json::parse(body).ok();
-    said.and_then(|said| failure_in(&said, Some(status)))
+    let json = Json::parse(body).ok();
+    json.and_then(|json| failure_in(&json, Some(status)))
         .unwrap_or_else(|| plain_failure(status, body))
 }
 
 /// Returns the error in a body or an event: `{"error": {…}}`, or a list with one such object.
-pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
-    let said = match said.as_array() {
+pub(crate) fn failure_in(json: &Json, status: Option<u16>) -> Option<Failure> {
+    let json = match json.as_array() {
         Some([one]) => one,
         Some(_) => return None,
-        None => said,
+        None => json,
     };
-    let error = said.get("error").filter(|error| !error.is_null())?;
+    let error = json.get("error").filter(|error| !error.is_null())?;
     let number = error["code"].as_i64().map(|code| code.to_string());
     let code = error["status"].as_str().map(str::to_owned);
     let code = code.or(number).or(status.map(|status| status.to_string()));
@@ -131,10 +135,10 @@ pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
     let details = error["details"].as_array().unwrap_or_default();
     Some(Failure {
         retry_after: details.iter().find_map(retry_delay),
-        is_final: details.iter().any(is_used_up_for_today),
+        is_final: details.iter().any(is_daily_quota_exhausted),
         ..Failure::new(
             code.unwrap_or_else(|| "UNKNOWN".to_owned()),
-            message.unwrap_or("Gemini refused the request without a reason"),
+            message.unwrap_or("Gemini returned an error without a message"),
         )
     })
 }
@@ -142,12 +146,12 @@ pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
 /// Parses `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
 fn retry_delay(detail: &Json) -> Option<Duration> {
     let seconds = detail["retryDelay"].as_str()?.strip_suffix('s')?;
-    wait_of(seconds.parse().ok()?)
+    delay_from_secs(seconds.parse().ok()?)
 }
 
 /// Whether a daily quota is exhausted, so that a short delay does not help: `{"@type":
 /// "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`.
-fn is_used_up_for_today(detail: &Json) -> bool {
+fn is_daily_quota_exhausted(detail: &Json) -> bool {
     let violations = detail["violations"].as_array().unwrap_or_default();
     let id = |violation: &Json| violation["quotaId"].as_str().unwrap_or_default().to_owned();
     violations.iter().any(|it| id(it).contains("PerDay"))

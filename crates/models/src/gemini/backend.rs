@@ -29,25 +29,25 @@ impl Backend {
         }
     }
 
-    /// Returns the base URL for a model with this path.
+    /// Returns the default base URL for a model with this path.
     pub(super) fn base_url(&self, model_path: &str) -> String {
         let Backend::Vertex { project, location } = self else {
             return "https://generativelanguage.googleapis.com".to_owned();
         };
         // A location in the model's path takes precedence.
-        let place = location_of(model_path).unwrap_or(location);
+        let location = location_of(model_path).unwrap_or(location);
         match project.is_none() && location_of(model_path).is_none() {
             true => vertex_url("global"),
-            false => vertex_url(place),
+            false => vertex_url(location),
         }
     }
 
     /// Validates project and location, which become part of the URL and must not change its host or
     /// path.
-    pub(super) fn check_place(&self) -> Result<(), ModelError> {
+    pub(super) fn check_project_and_location(&self) -> Result<(), ModelError> {
         match self {
             Backend::Vertex { project, location } => {
-                check_place(project.as_deref().unwrap_or("none"), location)
+                check_project_and_location(project.as_deref().unwrap_or("none"), location)
             }
             Backend::Api => Ok(()),
         }
@@ -55,15 +55,15 @@ impl Backend {
 
     /// Returns the path of a model below the API version.
     pub(super) fn model_path(&self, model: &str) -> Result<String, ModelError> {
-        check(model)?;
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|p| model.starts_with(p));
+        check_model_name(model)?;
+        let starts_with = |prefixes: &[&str]| prefixes.iter().any(|p| model.starts_with(p));
         let Backend::Vertex { project, location } = self else {
-            return Ok(match begins(&["models/", "tunedModels/"]) {
+            return Ok(match starts_with(&["models/", "tunedModels/"]) {
                 true => model.to_owned(),
                 false => format!("models/{model}"),
             });
         };
-        let path: Cow<'_, str> = if begins(&["projects/", "models/", "publishers/"]) {
+        let path: Cow<'_, str> = if starts_with(&["projects/", "models/", "publishers/"]) {
             model.into()
         } else if let Some((publisher, model)) = model.split_once('/') {
             format!("publishers/{publisher}/models/{model}").into()
@@ -117,33 +117,40 @@ fn location_of(path: &str) -> Option<&str> {
     (steps.next()? == "locations").then(|| steps.next())?
 }
 
-/// Rejects an invalid project or location of Vertex AI. A project may have a domain prefix.
-pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelError> {
-    let is_of = |text: &str, others: &str| {
+/// Validates the project and location of Vertex AI. A project may have a domain prefix, such as
+/// `example.com:`.
+pub(crate) fn check_project_and_location(project: &str, location: &str) -> Result<(), ModelError> {
+    let has_only = |text: &str, others: &str| {
         !text.is_empty()
             && text
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
     };
-    let wrong = match (is_of(project, "-_.:"), is_of(location, "-")) {
+    let message = match (has_only(project, "-_.:"), has_only(location, "-")) {
         (true, true) => return Ok(()),
-        (false, _) => format!("{project:?} is not a valid Google Cloud project"),
-        (_, false) => format!("{location:?} is not a valid Vertex AI location"),
+        (false, _) => format!(
+            "{project:?} is not a valid Google Cloud project; expected an id such as \"my-project\""
+        ),
+        (_, false) => format!(
+            "{location:?} is not a valid Vertex AI location; expected for example \"us-central1\""
+        ),
     };
-    Err(ModelError::new(wrong).with_code("InvalidRequest"))
+    Err(ModelError::new(message).with_code("InvalidRequest"))
 }
 
 /// Validates a model name, which becomes part of the URL and must not change its path.
-fn check(model: &str) -> Result<(), ModelError> {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
-    if model.is_empty() || model.contains("..") || !model.chars().all(is_fine) {
-        let message = format!("{model:?} is not a valid Gemini model name");
+fn check_model_name(model: &str) -> Result<(), ModelError> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
+    if model.is_empty() || model.contains("..") || !model.chars().all(is_allowed) {
+        let message = format!(
+            "{model:?} is not a valid Gemini model name; expected for example \"gemini-2.5-flash\""
+        );
         return Err(ModelError::new(message).with_code("InvalidRequest"));
     }
     Ok(())
 }
 
-/// Returns the bare name of a model that may be given with its path, as ADK does.
+/// Removes the path from a model name, as ADK does.
 pub(super) fn bare_name(model: &str) -> &str {
     if let Some(model) = model.strip_prefix("models/") {
         return model;

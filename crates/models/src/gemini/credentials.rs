@@ -91,14 +91,14 @@ impl GoogleCredentials {
 
     /// Parses the text of a credentials file.
     pub fn from_json(text: &str) -> Result<GoogleCredentials, BuildError> {
-        let wrong = |reason: String| BuildError::new("Google credentials", reason);
-        // The error contains the position but never the text at it.
+        let invalid = |reason: String| BuildError::new("Google credentials", reason);
+        // The error contains only the position: the text there may be a secret.
         let file = Json::parse(text)
-            .map_err(|error| wrong(format!("are not valid JSON (at byte {})", error.offset())))?;
+            .map_err(|error| invalid(format!("are not valid JSON (at byte {})", error.offset())))?;
         let optional = |name: &str| file[name].as_str().map(str::to_owned);
         let required = |name: &str| {
             let value = optional(name).filter(|value| !value.is_empty());
-            value.ok_or_else(|| wrong(format!("have no {name:?}")))
+            value.ok_or_else(|| invalid(format!("have no {name:?}")))
         };
         let token_uri = optional("token_uri").unwrap_or_else(|| TOKEN_URI.to_owned());
         match file["type"].as_str() {
@@ -118,9 +118,9 @@ impl GoogleCredentials {
             })),
             kind => {
                 let kind = kind.unwrap_or("none");
-                let known = "expected service_account or authorized_user";
-                Err(wrong(format!(
-                    "have the unsupported type {kind:?}; {known}"
+                let expected = "expected service_account or authorized_user";
+                Err(invalid(format!(
+                    "have the unsupported type {kind:?}; {expected}"
                 )))
             }
         }
@@ -135,7 +135,7 @@ impl GoogleCredentials {
         }
     }
 
-    /// The project that is billed for a user's calls.
+    /// The project that is billed for calls with user credentials.
     pub(super) fn quota_project(&self) -> Option<&str> {
         match self {
             GoogleCredentials::User(user) => user.quota_project.as_deref(),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use retain_core::{Json, LlmResponse};
 use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-pub(crate) use backend::{check_place, vertex_url};
+pub(crate) use backend::{check_project_and_location, vertex_url};
 pub use credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
 pub(crate) use settings::split_version;
 pub use settings::{GeminiAccess, GeminiSettings};
@@ -68,14 +68,14 @@ impl Gemini {
     ) -> Result<Gemini, BuildError> {
         let name = name.into();
         let settings = settings.into();
-        let (backend, auth, payer) = match settings.access {
-            GeminiAccess::ApiKey(key) => (Backend::Api, by_key(key), None),
+        let (backend, auth, quota_project) = match settings.access {
+            GeminiAccess::ApiKey(key) => (Backend::Api, key_auth(key), None),
             GeminiAccess::VertexKey(key) => {
                 let backend = Backend::Vertex {
                     project: None,
                     location: "global".to_owned(),
                 };
-                (backend, by_key(key), None)
+                (backend, key_auth(key), None)
             }
             GeminiAccess::Vertex {
                 project,
@@ -86,12 +86,12 @@ impl Gemini {
                     project: Some(project),
                     location,
                 };
-                let payer = credentials.quota_project().map(str::to_owned);
-                (backend, by_token(credentials), payer)
+                let quota_project = credentials.quota_project().map(str::to_owned);
+                (backend, token_auth(credentials), quota_project)
             }
         };
         let path = backend
-            .check_place()
+            .check_project_and_location()
             .and_then(|()| backend.model_path(&name));
         path.map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
         let provider = GeminiWire {
@@ -99,7 +99,7 @@ impl Gemini {
             backend,
             base_url: settings.base_url.map(Address::new),
             api_version: settings.api_version,
-            payer,
+            quota_project,
         };
         Ok(Gemini {
             model: HttpModel::new(name, provider, auth, http.clone()),
@@ -107,11 +107,11 @@ impl Gemini {
     }
 }
 
-fn by_key(key: crate::Secret) -> Auth {
+fn key_auth(key: crate::Secret) -> Auth {
     Auth::Header("x-goog-api-key", key)
 }
 
-pub(crate) fn by_token(credentials: GoogleCredentials) -> Auth {
+pub(crate) fn token_auth(credentials: GoogleCredentials) -> Auth {
     match credentials {
         GoogleCredentials::AccessToken(token) => Auth::Bearer(token),
         credentials => Auth::Tokens(Arc::new(Tokens::new(credentials))),
@@ -139,8 +139,8 @@ struct GeminiWire {
     backend: Backend,
     base_url: Option<Address>,
     api_version: Option<String>,
-    /// The project that is billed for a user's calls.
-    payer: Option<String>,
+    /// The project that is billed for calls with user credentials.
+    quota_project: Option<String>,
 }
 
 impl GeminiWire {
@@ -173,8 +173,8 @@ impl Provider for GeminiWire {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         let client = concat!("retain/", env!("CARGO_PKG_VERSION"));
         let mut headers = vec![("x-goog-api-client", client.to_owned())];
-        if let Some(payer) = &self.payer {
-            headers.push(("x-goog-user-project", payer.clone()));
+        if let Some(project) = &self.quota_project {
+            headers.push(("x-goog-user-project", project.clone()));
         }
         Ok(Call {
             url: self.url(request, stream)?,
@@ -184,20 +184,20 @@ impl Provider for GeminiWire {
     }
 
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
-        let response = answer::parsed(body)?;
+        let response = answer::parse_json(body)?;
         match &response {
-            // A proxy has collected the stream into a list.
+            // Some proxies collect a stream into a list.
             Json::Array(responses)
                 if !responses.is_empty() && answer::failure_in(&response, None).is_none() =>
             {
                 let mut reader = GeminiReader::new();
                 for response in responses.iter() {
-                    reader.take(response.clone())?;
+                    reader.push_response(response.clone())?;
                 }
                 let whole = reader.finish()?.pop();
-                whole.ok_or_else(|| malformed("Gemini's answer is empty").into())
+                whole.ok_or_else(|| malformed("Gemini's response is empty").into())
             }
-            _ => answer::response_of(&response),
+            _ => answer::convert_response(&response),
         }
     }
 
@@ -214,10 +214,10 @@ impl Provider for GeminiWire {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        ModelCapabilities {
-            output_schema_and_tools: self.backend.is_vertex()
-                && backend::bare_name(&self.name).starts_with("gemini-"),
-            pairs_calls_by_id: false,
-        }
+        ModelCapabilities::default()
+            .with_output_schema_and_tools(
+                self.backend.is_vertex() && backend::bare_name(&self.name).starts_with("gemini-"),
+            )
+            .with_pairs_calls_by_id(false)
     }
 }

@@ -1,7 +1,7 @@
 //! Converts contents for each of the two services.
 //!
-//! Contents already have Gemini's format, so most are sent unchanged. Fields that only the other
-//! service supports are rejected, as in Google's client library.
+//! Contents already have Gemini's format, so most are sent unchanged. A field that only the other
+//! of the two services supports is rejected, as in Google's client library.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,15 @@ use retain_runtime::{ModelError, safe_part};
 use super::backend::Backend;
 use crate::signers;
 
-/// Creates the error about a field that only the other service supports.
-pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
-    let (takes, asked) = match backend.is_vertex() {
+/// Creates the error for a field that only the other of the two services supports.
+pub(super) fn unsupported_field(field: &str, backend: &Backend) -> ModelError {
+    let (supporting, used) = match backend.is_vertex() {
         true => ("the Gemini API", "Vertex AI"),
         false => ("Vertex AI", "the Gemini API"),
     };
-    let message =
-        format!("{field} is supported by {takes} only, but the model runs on {asked}; remove it");
+    let message = format!(
+        "{field} is supported by {supporting} only, but the model runs on {used}; remove it"
+    );
     ModelError::new(message).with_code("InvalidRequest")
 }
 
@@ -28,13 +29,20 @@ pub(super) fn content_text(
     backend: &Backend,
 ) -> Result<Option<String>, ModelError> {
     for part in content.parts() {
-        check(part, backend)?;
+        check_part(part, backend)?;
     }
-    let sent = match content.parts().iter().any(|part| is_changed(part, backend)) {
+    let sent = match content
+        .parts()
+        .iter()
+        .any(|part| needs_conversion(part, backend))
+    {
         false => Cow::Borrowed(content),
         true => {
-            let parts = content.parts().iter().filter(|part| !is_anothers(part));
-            let parts = parts.map(|part| changed(part.clone(), backend));
+            let parts = content
+                .parts()
+                .iter()
+                .filter(|part| !has_foreign_signature(part));
+            let parts = parts.map(|part| convert_part(part.clone(), backend));
             let parts: Vec<Part> = parts.collect();
             if parts.len() < content.parts().len() {
                 tracing::warn!("left out a thought that another provider signed");
@@ -54,16 +62,18 @@ pub(super) fn content_text(
     Ok(Some(text))
 }
 
-/// Whether another provider signed the thought. Gemini would reject the whole request with it.
-fn is_anothers(part: &Part) -> bool {
+/// Whether the part is a thought that another provider signed. Gemini rejects a request that
+/// contains one.
+fn has_foreign_signature(part: &Part) -> bool {
     let signature = part.thought_signature.as_deref();
     part.thought == Some(true) && signature.is_some_and(signers::is_not_geminis)
 }
 
-fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
+/// Rejects a part with a field that only the other service supports.
+fn check_part(part: &Part, backend: &Backend) -> Result<(), ModelError> {
     let call = part.function_call.as_ref();
     let answer = part.function_response.as_ref();
-    let refused = match backend {
+    let unsupported = match backend {
         Backend::Api => [
             (
                 "partialArgs",
@@ -86,21 +96,22 @@ fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
             ),
         ],
     };
-    match refused.iter().find(|(_, is_there)| *is_there) {
-        Some((field, _)) => Err(only_elsewhere(field, backend)),
+    match unsupported.iter().find(|(_, is_set)| *is_set) {
+        Some((field, _)) => Err(unsupported_field(field, backend)),
         None => Ok(()),
     }
 }
 
-/// Whether the part must be changed. Only Vertex AI supports file names.
-fn is_changed(part: &Part, backend: &Backend) -> bool {
+/// Whether the part cannot be sent unchanged: it has inline data, a foreign signature, or a file
+/// name, which only Vertex AI supports.
+fn needs_conversion(part: &Part, backend: &Backend) -> bool {
     let file = part.file_data.as_ref();
     part.inline_data.is_some()
-        || is_anothers(part)
+        || has_foreign_signature(part)
         || (!backend.is_vertex() && file.is_some_and(|file| file.display_name.is_some()))
 }
 
-fn changed(mut part: Part, backend: &Backend) -> Part {
+fn convert_part(mut part: Part, backend: &Backend) -> Part {
     if !backend.is_vertex() {
         if let Some(blob) = &mut part.inline_data {
             blob.display_name = None;

@@ -1,19 +1,19 @@
 //! Builds the body of a request.
 
-use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap, ModelTool};
+use retain_core::{Bytes, FunctionDeclaration, GenerateContentConfig, Json, JsonMap, ModelTool};
 use retain_runtime::{LlmRequest, ModelError};
 
 use super::{
     backend::Backend,
-    parts::{content_text, only_elsewhere},
+    parts::{content_text, unsupported_field},
     respell::{camel, camel_map},
     schema,
 };
-use crate::{http::http_option, provider::contents_of};
+use crate::{http::http_option, provider::contents_to_send};
 
 /// Returns the body for a request as JSON text.
 pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, ModelError> {
-    let contents: Result<Vec<String>, ModelError> = contents_of(request)
+    let contents: Result<Vec<String>, ModelError> = contents_to_send(request)
         .iter()
         .filter_map(|content| content_text(content, backend).transpose())
         .collect();
@@ -25,7 +25,8 @@ pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, Mo
         ModelError::new(format!("cannot encode the settings: {error}")).with_code("InvalidRequest")
     })?;
     let contents = contents?.join(",");
-    // Contents are serialized once and spliced in, because images make them large.
+    // Insert the contents, which are already JSON text: images make them too large to parse and
+    // serialize again.
     Ok(match rest.strip_prefix("{}") {
         Some(_) => format!(r#"{{"contents":[{contents}]}}"#),
         None => format!(r#"{{"contents":[{contents}],{}"#, &rest[1..]),
@@ -43,14 +44,14 @@ fn merge(into: &mut JsonMap, from: &Json) {
 
 /// Returns all fields except the contents.
 fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap, ModelError> {
-    refuse(config, backend)?;
+    check_config(config, backend)?;
     let mut out = JsonMap::new();
     let uses_computer = |tool: &ModelTool| tool.computer_use.is_some();
-    let on_a_computer = config.tools.iter().flatten().any(uses_computer);
+    let has_computer_use = config.tools.iter().flatten().any(uses_computer);
     if let Some(text) = config
         .system_instruction
         .as_ref()
-        .filter(|_| !on_a_computer)
+        .filter(|_| !has_computer_use)
     {
         let part: Json = JsonMap::from([("text", text.as_str())]).into();
         let parts = Json::from(vec![part]);
@@ -66,7 +67,7 @@ fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap
         );
     }
     if let Some(tools) = config.tools.as_ref().filter(|tools| !tools.is_empty()) {
-        out.insert("tools", tools_of(tools, backend)?);
+        out.insert("tools", convert_tools(tools, backend)?);
     }
     if let Some(config) = &config.tool_config {
         out.insert("toolConfig", tool_config(config, backend)?);
@@ -87,21 +88,21 @@ fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap
     put(
         &mut out,
         "continuationToken",
-        config.continuation_token.clone(),
+        config.continuation_token.as_ref().map(Bytes::to_base64),
     );
     let output = config.generation_output_config.as_ref().map(camel);
     put(&mut out, "outputConfig", output);
     put(&mut out, "store", config.store);
-    let generation = generation(config, backend)?;
+    let generation = generation_config(config, backend)?;
     if !generation.is_empty() {
         out.insert("generationConfig", generation);
     }
     Ok(out)
 }
 
-/// Rejects settings that only the other service supports.
-fn refuse(config: &GenerateContentConfig, backend: &Backend) -> Result<(), ModelError> {
-    let refused = match backend {
+/// Rejects settings that only the other of Google's two services supports.
+fn check_config(config: &GenerateContentConfig, backend: &Backend) -> Result<(), ModelError> {
+    let unsupported = match backend {
         Backend::Api => [
             ("routingConfig", config.routing_config.is_some()),
             (
@@ -125,19 +126,22 @@ fn refuse(config: &GenerateContentConfig, backend: &Backend) -> Result<(), Model
         ]
         .to_vec(),
     };
-    if let Some((field, _)) = refused.iter().find(|(_, is_there)| *is_there) {
-        return Err(only_elsewhere(field, backend));
+    if let Some((field, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
+        return Err(unsupported_field(field, backend));
     }
     let methods = config.safety_settings.iter().flatten();
     let has_method = |setting: &Json| setting.get("method").is_some_and(|it| !it.is_null());
     match !backend.is_vertex() && methods.clone().any(has_method) {
-        true => Err(only_elsewhere("a safety setting's method", backend)),
+        true => Err(unsupported_field("a safety setting's method", backend)),
         false => Ok(()),
     }
 }
 
 /// Returns the generation config.
-fn generation(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap, ModelError> {
+fn generation_config(
+    config: &GenerateContentConfig,
+    backend: &Backend,
+) -> Result<JsonMap, ModelError> {
     let mut out = JsonMap::new();
     put(&mut out, "temperature", config.temperature);
     put(&mut out, "topP", config.top_p);
@@ -162,7 +166,7 @@ fn generation(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonM
     if let Some(answer) = &config.response_schema {
         out.insert(
             "responseSchema",
-            schema::of_answer(answer, backend.is_vertex())?,
+            schema::convert_response_schema(answer, backend.is_vertex())?,
         );
     }
     put(
@@ -186,7 +190,7 @@ fn generation(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonM
     put(
         &mut out,
         "speechConfig",
-        config.speech_config.as_ref().map(speech),
+        config.speech_config.as_ref().map(convert_speech_config),
     );
     put(&mut out, "audioTimestamp", config.audio_timestamp);
     put(
@@ -218,7 +222,7 @@ fn texts(texts: &[String]) -> Vec<Json> {
 }
 
 /// Converts a speech config, which may be only the name of a voice.
-fn speech(config: &Json) -> Json {
+fn convert_speech_config(config: &Json) -> Json {
     let Some(name) = config.as_str() else {
         return camel(config);
     };
@@ -235,7 +239,7 @@ fn image_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
     if !backend.is_vertex() {
         let known = ["aspectRatio", "imageSize"];
         if let Some(field) = map.keys().find(|key| !known.contains(key)) {
-            return Err(only_elsewhere(field, backend));
+            return Err(unsupported_field(field, backend));
         }
         return Ok(config);
     }
@@ -255,7 +259,7 @@ fn image_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
 fn tool_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
     let config = camel(config);
     let calling = config.get("functionCallingConfig");
-    let refused = match backend {
+    let unsupported = match backend {
         Backend::Api => calling
             .and_then(|calling| calling.get("streamFunctionCallArguments"))
             .map(|_| "streamFunctionCallArguments"),
@@ -263,14 +267,15 @@ fn tool_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
             .get("includeServerSideToolInvocations")
             .map(|_| "includeServerSideToolInvocations"),
     };
-    match refused {
-        Some(field) => Err(only_elsewhere(field, backend)),
+    match unsupported {
+        Some(field) => Err(unsupported_field(field, backend)),
         None => Ok(config),
     }
 }
 
-/// Converts the tools and merges all functions into the last one.
-fn tools_of(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelError> {
+/// Converts the tools. The function declarations of all of them are merged into one tool at the
+/// end.
+fn convert_tools(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelError> {
     let mut out = Vec::new();
     let mut functions = Vec::new();
     for tool in tools {
@@ -314,7 +319,7 @@ fn tool_without_functions(tool: &ModelTool, backend: &Backend) -> Result<JsonMap
     for (name, value) in tool.extra.iter().filter(|(_, value)| !value.is_null()) {
         out.insert(super::respell::camel_key(name), camel(value));
     }
-    let refused: &[&str] = match backend {
+    let unsupported: &[&str] = match backend {
         Backend::Api => &[
             "retrieval",
             "enterpriseWebSearch",
@@ -323,7 +328,7 @@ fn tool_without_functions(tool: &ModelTool, backend: &Backend) -> Result<JsonMap
         ],
         Backend::Vertex { .. } => &["fileSearch"],
     };
-    let inside: &[(&str, &str)] = match backend {
+    let unsupported_inside: &[(&str, &str)] = match backend {
         Backend::Api => &[
             ("googleSearch", "blockingConfidence"),
             ("googleSearch", "excludeDomains"),
@@ -331,14 +336,19 @@ fn tool_without_functions(tool: &ModelTool, backend: &Backend) -> Result<JsonMap
         ],
         Backend::Vertex { .. } => &[("mcpServers", "streamableHttpTransport")],
     };
-    let is_there = |(outer, inner): &&(&str, &str)| match &out[*outer] {
+    let is_set = |(outer, inner): &&(&str, &str)| match &out[*outer] {
         Json::Array(items) => items.iter().any(|item| item.get(inner).is_some()),
         object => object.get(inner).is_some(),
     };
-    let field = refused.iter().find(|field| out.contains_key(field));
-    let field = field.or_else(|| inside.iter().find(is_there).map(|(_, inner)| inner));
+    let field = unsupported.iter().find(|field| out.contains_key(field));
+    let field = field.or_else(|| {
+        unsupported_inside
+            .iter()
+            .find(is_set)
+            .map(|(_, inner)| inner)
+    });
     match field {
-        Some(field) => Err(only_elsewhere(field, backend)),
+        Some(field) => Err(unsupported_field(field, backend)),
         None => Ok(out),
     }
 }
@@ -350,7 +360,10 @@ fn declaration(function: &FunctionDeclaration) -> Json {
     put(
         &mut out,
         "parameters",
-        function.parameters.as_ref().map(schema::spelled),
+        function
+            .parameters
+            .as_ref()
+            .map(schema::convert_function_schema),
     );
     put(
         &mut out,
@@ -360,7 +373,10 @@ fn declaration(function: &FunctionDeclaration) -> Json {
     put(
         &mut out,
         "response",
-        function.response.as_ref().map(schema::spelled),
+        function
+            .response
+            .as_ref()
+            .map(schema::convert_function_schema),
     );
     put(
         &mut out,

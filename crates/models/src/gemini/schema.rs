@@ -1,8 +1,8 @@
 //! Converts schemas to Gemini's format: a subset of OpenAPI, without references.
 //!
 //! Response schemas are converted as in Google's client library: references are resolved, null
-//! becomes `nullable`, properties get an order. Other keywords of Rust's derived schemas are
-//! expressed in Gemini's format if possible and dropped otherwise.
+//! becomes `nullable`, properties get an order. Other keywords, such as those in schemas that Rust
+//! crates derive, are converted if Gemini has an equivalent and dropped otherwise.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::ModelError;
@@ -38,8 +38,9 @@ const KEYWORDS: [&str; 25] = [
     "type",
 ];
 
-/// Converts the spelling of a function's parameter or response schema, which has Gemini's format.
-pub(super) fn spelled(schema: &Json) -> Json {
+/// Converts the parameter or response schema of a function, which is in Gemini's format already:
+/// keywords become camelCase, types upper case.
+pub(super) fn convert_function_schema(schema: &Json) -> Json {
     let Json::Object(map) = schema else {
         return schema.clone();
     };
@@ -48,13 +49,17 @@ pub(super) fn spelled(schema: &Json) -> Json {
         let key = camel_key(key);
         let value = match (key.as_str(), value) {
             ("properties" | "defs", Json::Object(schemas)) => {
-                let schemas = schemas.iter().map(|(name, schema)| (name, spelled(schema)));
+                let schemas = schemas
+                    .iter()
+                    .map(|(name, schema)| (name, convert_function_schema(schema)));
                 schemas.collect::<JsonMap>().into()
             }
-            ("items" | "additionalProperties", value) => spelled(value),
-            ("anyOf" | "prefixItems", Json::Array(schemas)) => {
-                schemas.iter().map(spelled).collect::<Vec<_>>().into()
-            }
+            ("items" | "additionalProperties", value) => convert_function_schema(value),
+            ("anyOf" | "prefixItems", Json::Array(schemas)) => schemas
+                .iter()
+                .map(convert_function_schema)
+                .collect::<Vec<_>>()
+                .into(),
             ("type", Json::String(kind)) => kind.to_uppercase().into(),
             _ => value.clone(),
         };
@@ -63,29 +68,29 @@ pub(super) fn spelled(schema: &Json) -> Json {
     out.into()
 }
 
-/// Converts the schema of an answer.
-pub(super) fn of_answer(schema: &Json, is_vertex: bool) -> Result<Json, ModelError> {
+/// Converts a response schema.
+pub(super) fn convert_response_schema(schema: &Json, is_vertex: bool) -> Result<Json, ModelError> {
     let defs = schema.get("$defs").or_else(|| schema.get("definitions"));
-    let mut walk = SchemaConversion {
+    let mut conversion = SchemaConversion {
         defs: defs.and_then(Json::as_object).cloned().unwrap_or_default(),
-        open: Vec::new(),
+        resolving: Vec::new(),
         is_vertex,
     };
-    walk.convert(schema)
+    conversion.convert(schema)
 }
 
 /// The state of one conversion.
 struct SchemaConversion {
     defs: JsonMap,
     /// The references that are being resolved, to detect cycles.
-    open: Vec<String>,
+    resolving: Vec<String>,
     is_vertex: bool,
 }
 
 impl SchemaConversion {
     fn convert(&mut self, schema: &Json) -> Result<Json, ModelError> {
         let Some(map) = schema.as_object() else {
-            // `true` allows everything.
+            // The schema `true` accepts any value.
             return Ok(JsonMap::new().into());
         };
         let mut node = map.iter().fold(JsonMap::new(), |mut node, (key, value)| {
@@ -96,23 +101,23 @@ impl SchemaConversion {
             node.insert(key, value.clone());
             node
         });
-        self.check(&node)?;
+        self.check_additional_properties(&node)?;
         null_to_nullable(&mut node);
         let reference = node.remove("$ref");
         let reference = reference.as_ref().and_then(Json::as_str);
         if let Some(name) = reference.and_then(|reference| reference.rsplit('/').next()) {
-            return self.referenced(name.to_owned(), node);
+            return self.resolve_reference(name.to_owned(), node);
         }
-        self.children(&mut node)?;
-        Ok(finished(node))
+        self.convert_children(&mut node)?;
+        Ok(convert_keywords(node))
     }
 
-    /// Rejects `additionalProperties`, which the Gemini API does not support.
-    fn check(&self, node: &JsonMap) -> Result<(), ModelError> {
-        let further = node.get("additionalProperties");
-        let is_said =
-            further.is_some_and(|it| it.as_bool() == Some(true) || it.get("type").is_some());
-        if is_said && !self.is_vertex {
+    /// Rejects a schema that allows additional properties, which the Gemini API does not support.
+    fn check_additional_properties(&self, node: &JsonMap) -> Result<(), ModelError> {
+        let additional = node.get("additionalProperties");
+        let is_allowed =
+            additional.is_some_and(|it| it.as_bool() == Some(true) || it.get("type").is_some());
+        if is_allowed && !self.is_vertex {
             let message = "a response schema with additionalProperties is supported by Vertex \
              AI only, not by the Gemini API";
             return Err(ModelError::new(message).with_code("InvalidRequest"));
@@ -120,36 +125,38 @@ impl SchemaConversion {
         Ok(())
     }
 
-    /// Resolves a reference; the keywords next to it are kept.
-    fn referenced(&mut self, name: String, beside: JsonMap) -> Result<Json, ModelError> {
-        if self.open.contains(&name) {
+    /// Returns the converted definition of `name`, with the keywords that stand next to the
+    /// reference.
+    fn resolve_reference(&mut self, name: String, siblings: JsonMap) -> Result<Json, ModelError> {
+        if self.resolving.contains(&name) {
             tracing::warn!(
                 schema = name,
-                "a recursive schema is sent without its inner level"
+                "sending a recursive schema without its inner level, because Gemini does not \
+                 support recursion"
             );
             return Ok(JsonMap::new().into());
         }
-        let Some(meant) = self.defs.get(&name).cloned() else {
+        let Some(definition) = self.defs.get(&name).cloned() else {
             let message =
                 format!("the response schema refers to {name:?}, which it does not define");
             return Err(ModelError::new(message).with_code("InvalidRequest"));
         };
-        self.open.push(name);
-        let meant = self.convert(&meant);
-        self.open.pop();
-        let mut meant = meant?;
-        if let Some(out) = meant.as_object_mut() {
-            let beside = finished(beside);
-            for (key, value) in beside.as_object().into_iter().flatten() {
+        self.resolving.push(name);
+        let converted = self.convert(&definition);
+        self.resolving.pop();
+        let mut converted = converted?;
+        if let Some(out) = converted.as_object_mut() {
+            let siblings = convert_keywords(siblings);
+            for (key, value) in siblings.as_object().into_iter().flatten() {
                 if !out.contains_key(key) {
                     out.insert(key, value.clone());
                 }
             }
         }
-        Ok(meant)
+        Ok(converted)
     }
 
-    fn children(&mut self, node: &mut JsonMap) -> Result<(), ModelError> {
+    fn convert_children(&mut self, node: &mut JsonMap) -> Result<(), ModelError> {
         for key in ["anyOf", "prefixItems"] {
             if let Some(schemas) = node.get(key).and_then(Json::as_array).map(<[Json]>::to_vec) {
                 let schemas: Result<Vec<Json>, _> =
@@ -198,9 +205,9 @@ fn null_to_nullable(node: &mut JsonMap) {
                 [one] => drop(node.insert("type", one.clone())),
                 _ => {
                     node.remove("type");
-                    let several = others.into_iter();
-                    let several = several.map(|kind| JsonMap::from([("type", kind)]).into());
-                    node.insert("anyOf", several.collect::<Vec<Json>>());
+                    let types = others.into_iter();
+                    let types = types.map(|kind| JsonMap::from([("type", kind)]).into());
+                    node.insert("anyOf", types.collect::<Vec<Json>>());
                 }
             }
         }
@@ -226,7 +233,7 @@ fn null_to_nullable(node: &mut JsonMap) {
 }
 
 /// Converts a node to Gemini's keywords. Unsupported ones are dropped with a warning.
-fn finished(mut node: JsonMap) -> Json {
+fn convert_keywords(mut node: JsonMap) -> Json {
     if let Some(one) = node.remove("const") {
         node.insert("enum", vec![one]);
     }
@@ -240,19 +247,19 @@ fn finished(mut node: JsonMap) -> Json {
     if let Some(Json::String(kind)) = node.get("type").cloned() {
         node.insert("type", kind.to_uppercase());
     }
-    let of_rust =
+    let is_rust_format =
         |format: &str| format.starts_with("uint") || matches!(format, "int8" | "int16" | "int");
     if node
         .get("format")
         .and_then(Json::as_str)
-        .is_some_and(of_rust)
+        .is_some_and(is_rust_format)
     {
         node.remove("format");
     }
-    let said_elsewhere = ["$schema", "$id", "$defs", "definitions"];
+    let resolved_keywords = ["$schema", "$id", "$defs", "definitions"];
     node.retain(|key, value| {
         let is_known = KEYWORDS.contains(&key) || key == "prefixItems";
-        if !is_known && !said_elsewhere.contains(&key) {
+        if !is_known && !resolved_keywords.contains(&key) {
             tracing::warn!(
                 keyword = key,
                 "left out a schema keyword that Gemini does not support"

@@ -18,6 +18,7 @@ use crate::{Secret, http::Address};
 /// assert!(error.to_string().contains("GOOGLE_API_KEY"));
 /// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct GeminiSettings {
     /// The credentials.
     pub access: GeminiAccess,
@@ -94,6 +95,18 @@ impl GeminiSettings {
             api_version: set("GOOGLE_GENAI_API_VERSION"),
             ..access.into()
         })
+    }
+
+    /// Sets a base URL other than Google's.
+    pub fn with_base_url(mut self, url: impl Into<String>) -> GeminiSettings {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Sets an API version other than the default.
+    pub fn with_api_version(mut self, version: impl Into<String>) -> GeminiSettings {
+        self.api_version = Some(version.into());
+        self
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::{Json, LlmResponse, RandomIds, UsageMetadata};
 use retain_runtime::StreamAggregator;
 
-use super::answer::{parsed, response_of};
+use super::answer::{convert_response, parse_json};
 use crate::{
     http::{AttemptError, SseEvent, cut_off},
     provider::StreamReader,
@@ -13,14 +13,14 @@ use crate::{
 
 /// Reads the events of one response.
 pub(super) struct GeminiReader {
-    pieces: Option<StreamAggregator>,
-    /// Token counts, which may arrive with a candidate that is ignored.
+    aggregator: Option<StreamAggregator>,
+    /// The latest token counts. They may arrive with a candidate that is ignored.
     usage: Option<UsageMetadata>,
-    /// The finish message of the last event. A chunk with content has no field for it.
+    /// The finish message of the last event. The conversion of a chunk with content drops it.
     finish_message: Option<String>,
-    /// Whether a call has begun whose arguments are incomplete.
+    /// Whether the arguments of the last function call are incomplete.
     is_in_call: bool,
-    /// Whether a candidate has begun that has no finish reason yet.
+    /// Whether the answer has begun but has no finish reason yet.
     is_open: bool,
     warned: bool,
 }
@@ -28,7 +28,7 @@ pub(super) struct GeminiReader {
 impl GeminiReader {
     pub(super) fn new() -> GeminiReader {
         GeminiReader {
-            pieces: Some(StreamAggregator::new(Arc::new(RandomIds))),
+            aggregator: Some(StreamAggregator::new(Arc::new(RandomIds))),
             usage: None,
             finish_message: None,
             is_in_call: false,
@@ -37,11 +37,14 @@ impl GeminiReader {
         }
     }
 
-    /// Merges one response.
-    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, AttemptError> {
-        if !self.leave_first(&mut response) {
-            let about = without_candidates(response);
-            let usage = response_of(&about)?.usage_metadata;
+    /// Merges one response of the stream; returns the chunk to pass on, if any.
+    pub(super) fn push_response(
+        &mut self,
+        mut response: Json,
+    ) -> Result<Option<LlmResponse>, AttemptError> {
+        if !self.keep_first_candidate(&mut response) {
+            let rest = without_candidates(response);
+            let usage = convert_response(&rest)?.usage_metadata;
             self.usage = usage.or(self.usage.take());
             return Ok(None);
         }
@@ -51,19 +54,23 @@ impl GeminiReader {
         }
         let message = candidate["finishMessage"].as_str();
         self.finish_message = message.map(str::to_owned);
-        let piece = response_of(&response)?;
-        if piece.usage_metadata.is_some() {
-            self.usage.clone_from(&piece.usage_metadata);
+        let chunk = convert_response(&response)?;
+        if chunk.usage_metadata.is_some() {
+            self.usage.clone_from(&chunk.usage_metadata);
         }
-        let content = piece.content.as_ref();
+        let content = chunk.content.as_ref();
         if let Some(call) = content.and_then(|content| content.function_calls().last()) {
             self.is_in_call = call.will_continue == Some(true);
         }
-        Ok(self.pieces.as_mut().map(|pieces| pieces.push(piece)))
+        Ok(self
+            .aggregator
+            .as_mut()
+            .map(|aggregator| aggregator.push(chunk)))
     }
 
-    /// Removes all but the first candidate. Returns whether anything is left.
-    fn leave_first(&mut self, response: &mut Json) -> bool {
+    /// Removes all but the first candidate. Returns `false` if the response had only other
+    /// candidates.
+    fn keep_first_candidate(&mut self, response: &mut Json) -> bool {
         let Some(candidates) = response["candidates"].as_array() else {
             return true;
         };
@@ -92,8 +99,8 @@ impl StreamReader for GeminiReader {
         if event.data.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let piece = self.take(parsed(&event.data)?)?;
-        Ok(piece.into_iter().collect())
+        let chunk = self.push_response(parse_json(&event.data)?)?;
+        Ok(chunk.into_iter().collect())
     }
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
@@ -105,7 +112,7 @@ impl StreamReader for GeminiReader {
         if self.is_open {
             return Err(cut_off("Gemini's stream ended before the answer was complete").into());
         }
-        let whole = self.pieces.take().and_then(StreamAggregator::finish);
+        let whole = self.aggregator.take().and_then(StreamAggregator::finish);
         let Some(mut whole) = whole else {
             return Err(cut_off("Gemini's stream ended without a response").into());
         };
@@ -119,7 +126,8 @@ impl StreamReader for GeminiReader {
     }
 }
 
-/// Keeps only the data about the response as a whole.
+/// Removes the candidates, so that only data about the whole response remains, such as token
+/// counts.
 fn without_candidates(mut response: Json) -> Json {
     if let Some(response) = response.as_object_mut() {
         response.remove("candidates");

@@ -1,11 +1,12 @@
 //! Access tokens for Vertex AI: fetched on demand, cached, and renewed before they expire.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use base64::{
     Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD,
 };
+use form_urlencoded::{Serializer, byte_serialize};
 use reqwest::{Client, RequestBuilder, header::CONTENT_TYPE};
 use retain_core::{Clock, Json, JsonMap};
 use retain_runtime::ModelError;
@@ -17,29 +18,30 @@ use ring::{
 use super::credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
 use crate::{
     Secret,
-    http::{Http, Secrets, TokenSource, percent_encode},
+    http::{Http, Secrets, TokenSource},
     provider::{Failure, plain_failure},
 };
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The requested lifetime of a token, which is Google's maximum.
 const LIFETIME_S: i64 = 3600;
-/// How long before its expiry a token is renewed, so that none expires during a call.
-const AHEAD_US: i64 = 225 * 1_000_000;
+/// A token is renewed this long before it expires, so that it does not expire during a call.
+const RENEWAL_MARGIN_US: i64 = 225 * 1_000_000;
 
-/// Provides tokens for credentials.
+/// Fetches access tokens with the credentials, and caches the current one.
 #[derive(Debug)]
 pub(super) struct Tokens {
     credentials: GoogleCredentials,
-    /// One caller fetches the token; concurrent callers wait for it.
+    /// Locked while one caller fetches a token, so that concurrent callers wait for it.
     cached: tokio::sync::Mutex<Option<CachedToken>>,
-    refused: Mutex<Option<Secret>>,
+    /// The last token that the provider rejected.
+    rejected: Mutex<Option<Secret>>,
 }
 
 #[derive(Debug, Clone)]
 struct CachedToken {
     token: Secret,
-    ends_us: i64,
+    expires_us: i64,
 }
 
 impl Tokens {
@@ -47,13 +49,14 @@ impl Tokens {
         Tokens {
             credentials,
             cached: tokio::sync::Mutex::default(),
-            refused: Mutex::default(),
+            rejected: Mutex::default(),
         }
     }
 
-    fn was_refused(&self, token: &Secret) -> bool {
-        let refused = self.refused.lock().unwrap_or_else(|held| held.into_inner());
-        refused.as_ref() == Some(token)
+    fn was_rejected(&self, token: &Secret) -> bool {
+        let rejected = self.rejected.lock();
+        let rejected = rejected.unwrap_or_else(PoisonError::into_inner);
+        rejected.as_ref() == Some(token)
     }
 
     async fn fetch(&self, http: &Http) -> Result<CachedToken, ModelError> {
@@ -62,7 +65,7 @@ impl Tokens {
             GoogleCredentials::AccessToken(token) => {
                 return Ok(CachedToken {
                     token: token.clone(),
-                    ends_us: i64::MAX,
+                    expires_us: i64::MAX,
                 });
             }
             GoogleCredentials::ServiceAccount(account) => {
@@ -74,7 +77,7 @@ impl Tokens {
                 let secrets = [user.client_secret.expose(), user.refresh_token.expose()];
                 post_form(http, &user.token_uri, refresh_form(user), &secrets).await?
             }
-            GoogleCredentials::MetadataServer { host } => ask_metadata(http, host).await?,
+            GoogleCredentials::MetadataServer { host } => request_machine_token(http, host).await?,
         };
         read_token(&text, now_us)
     }
@@ -83,57 +86,58 @@ impl Tokens {
 #[async_trait]
 impl TokenSource for Tokens {
     async fn token(&self, http: &Http) -> Result<Secret, ModelError> {
-        let mut held = self.cached.lock().await;
+        let mut cached = self.cached.lock().await;
         let now_us = http.clock().now_us();
-        let good = held.as_ref().filter(|held| {
-            now_us < held.ends_us.saturating_sub(AHEAD_US) && !self.was_refused(&held.token)
+        let valid = cached.as_ref().filter(|cached| {
+            let renewed_at_us = cached.expires_us.saturating_sub(RENEWAL_MARGIN_US);
+            now_us < renewed_at_us && !self.was_rejected(&cached.token)
         });
-        if let Some(good) = good {
-            return Ok(good.token.clone());
+        if let Some(valid) = valid {
+            return Ok(valid.token.clone());
         }
         let fetched = self.fetch(http).await?;
         let token = fetched.token.clone();
-        *held = Some(fetched);
+        *cached = Some(fetched);
         Ok(token)
     }
 
-    fn refused(&self, token: &Secret) {
-        let mut refused = self.refused.lock().unwrap_or_else(|held| held.into_inner());
-        *refused = Some(token.clone());
+    fn invalidate(&self, token: &Secret) {
+        let rejected = self.rejected.lock();
+        *rejected.unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
     }
 }
 
 fn read_token(text: &str, now_us: i64) -> Result<CachedToken, ModelError> {
-    let said = Json::parse(text).unwrap_or_default();
-    let Some(token) = said["access_token"].as_str() else {
+    let json = Json::parse(text).unwrap_or_default();
+    let Some(token) = json["access_token"].as_str() else {
         // The response may contain another kind of token, so the error does not quote it.
-        return Err(not_given(
-            "Google's answer to the token request has no token",
+        return Err(unauthenticated(
+            "Google's response to the token request has no access_token",
         ));
     };
     // Metadata servers pad their tokens with dots.
     let token = token.trim_end_matches('.');
-    let lifetime = said["expires_in"].as_f64().unwrap_or(0.0) as i64;
+    let lifetime = json["expires_in"].as_f64().unwrap_or(0.0) as i64;
     Ok(CachedToken {
         token: token.into(),
-        ends_us: now_us.saturating_add(lifetime.saturating_mul(1_000_000)),
+        expires_us: now_us.saturating_add(lifetime.saturating_mul(1_000_000)),
     })
 }
 
-fn not_given(message: impl Into<String>) -> ModelError {
+fn unauthenticated(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("UNAUTHENTICATED")
 }
 
 /// Parses the error of a token request: `{"error": "invalid_grant", "error_description": "…"}`.
 fn token_failure(status: u16, body: &str) -> Failure {
-    let said = Json::parse(body).unwrap_or_default();
-    let words = said["error_description"].as_str();
-    match said["error"].as_str() {
+    let json = Json::parse(body).unwrap_or_default();
+    let description = json["error_description"].as_str();
+    match json["error"].as_str() {
         Some(error) => {
-            let words = words.unwrap_or("no reason given");
+            let description = description.unwrap_or("no reason given");
             Failure::new(
                 "UNAUTHENTICATED",
-                format!("Google refused the token request: {error}: {words}"),
+                format!("Google rejected the token request: {error}: {description}"),
             )
         }
         None => {
@@ -144,7 +148,8 @@ fn token_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-/// Requests a token with a form. An error response may repeat the form's secrets.
+/// Requests a token with a form. The secrets of the form are redacted, because an error response
+/// may repeat them.
 async fn post_form(
     http: &Http,
     url: &str,
@@ -154,22 +159,24 @@ async fn post_form(
     let redacted = Secrets::default();
     for secret in secrets {
         redacted.add(Secret::from(*secret));
-        redacted.add(percent_encode(secret).to_string().into());
+        let encoded: String = byte_serialize(secret.as_bytes()).collect();
+        redacted.add(encoded.into());
     }
-    let ask = |client: &Client| -> RequestBuilder {
+    let build = |client: &Client| -> RequestBuilder {
         let request = client.post(url).body(form.clone());
         request.header(CONTENT_TYPE, "application/x-www-form-urlencoded")
     };
-    http.fetch(url, &ask, &token_failure, &redacted).await
+    http.fetch(url, &build, &token_failure, &redacted).await
 }
 
-async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
+async fn request_machine_token(http: &Http, host: &str) -> Result<String, ModelError> {
     let path = "computeMetadata/v1/instance/service-accounts/default/token";
     let url = format!("http://{host}/{path}");
-    // Bypass proxies: a proxy's metadata server, if any, would return another account's token.
+    // Bypass proxies: a proxy might reach the metadata server of its own machine, which returns the
+    // token of another account.
     let direct = http.direct()?;
-    let ask = |_: &Client| direct.get(&url).header("metadata-flavor", "Google");
-    http.fetch(&url, &ask, &token_failure, &Secrets::default())
+    let build = |_: &Client| direct.get(&url).header("metadata-flavor", "Google");
+    http.fetch(&url, &build, &token_failure, &Secrets::default())
         .await
         .map_err(|error| {
             let message = format!(
@@ -177,7 +184,7 @@ async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
                  for a token; outside Google Cloud, set GOOGLE_APPLICATION_CREDENTIALS",
                 error.message
             );
-            not_given(message).with_source(error)
+            unauthenticated(message).with_source(error)
         })
 }
 
@@ -198,7 +205,8 @@ fn assertion_form(assertion: &str) -> String {
     ])
 }
 
-/// Creates an assertion signed by the account. For one hour it is as sensitive as the key.
+/// Creates an assertion that is signed with the account's key and exchanged for a token. It is
+/// valid for one hour and as secret as the key.
 fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
     let now = clock.now_us() / 1_000_000;
     let mut header = JsonMap::from([("alg", "RS256"), ("typ", "JWT")]);
@@ -220,7 +228,7 @@ fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, Mode
 
 fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError> {
     let unusable = |why: String| {
-        not_given(format!(
+        unauthenticated(format!(
             "the private key of {} cannot be used: {why}",
             account.email
         ))
@@ -250,10 +258,8 @@ fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError>
     Ok(signature)
 }
 
-/// Encode `fields` as `application/x-www-form-urlencoded`.
+/// Encodes `fields` as `application/x-www-form-urlencoded`.
 fn form(fields: &[(&str, &str)]) -> String {
-    let fields = fields
-        .iter()
-        .map(|(name, value)| format!("{name}={}", percent_encode(value)));
-    fields.collect::<Vec<_>>().join("&")
+    let mut form = Serializer::new(String::new());
+    form.extend_pairs(fields).finish()
 }

@@ -1,4 +1,5 @@
-//! `Address`: the base URL of a provider, which may contain a password and is never printed whole.
+//! `Address`: the base URL of a provider. It may contain a password, so `Debug` prints only the
+//! host.
 
 use std::{fmt, ops::Deref};
 
@@ -7,7 +8,8 @@ use reqwest::Url;
 
 use super::{Secret, Secrets};
 
-/// The base URL of a provider. `Debug` prints only the host.
+/// The base URL of a provider. `Debug` prints only the host; `Display` prints all of it, to build
+/// the URLs of calls.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
@@ -44,7 +46,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Returns the host of a URL, which is the only part that messages contain.
+/// Returns the host and port of a URL: the only parts that errors and logs may contain.
 pub(crate) fn host_of(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => match (url.host_str(), url.port()) {
@@ -56,7 +58,8 @@ pub(crate) fn host_of(url: &str) -> String {
     }
 }
 
-/// Adds the secrets in a URL: the password, and its encoding in a header.
+/// Adds the secrets of a URL: its password, and the value that the client derives from it for the
+/// `Authorization` header.
 pub(super) fn add_secrets(url: &str, secrets: &Secrets) {
     let Ok(url) = Url::parse(url) else { return };
     if let Some(password) = url.password() {

@@ -27,8 +27,8 @@ pub(crate) trait TokenSource: fmt::Debug + Send + Sync + 'static {
     /// Returns a valid token.
     async fn token(&self, http: &Http) -> Result<Secret, ModelError>;
 
-    /// Reports that the provider rejected this token; it must not be returned again.
-    fn refused(&self, token: &Secret);
+    /// Invalidates a token that the provider rejected: `token` must not return it again.
+    fn invalidate(&self, token: &Secret);
 }
 
 /// The authorization header of one call, and its secret.
@@ -52,12 +52,11 @@ impl Auth {
             Auth::Bearer(secret) => bearer(secret.clone()),
             Auth::Tokens(source) => bearer(source.token(http).await?),
         };
-        // Discard the error, because it contains the value.
+        // Discard the original error, because it contains the value.
         let Ok(mut value) = HeaderValue::from_str(&text) else {
-            return Err(
-                ModelError::new("the API key has characters that a header does not allow")
-                    .with_code("InvalidKey"),
-            );
+            let message = "the API key has characters that an HTTP header does not allow; check it \
+                           for line breaks";
+            return Err(ModelError::new(message).with_code("InvalidKey"));
         };
         value.set_sensitive(true);
         Ok(Some(AuthHeader {
@@ -67,11 +66,11 @@ impl Auth {
         }))
     }
 
-    /// Whether fetching a new token may help after this token was rejected.
-    pub(super) fn renew(&self, token: &Secret) -> bool {
+    /// Invalidates a token that the provider rejected. Returns whether a new one can be fetched.
+    pub(super) fn invalidate_token(&self, token: &Secret) -> bool {
         match self {
             Auth::Tokens(source) => {
-                source.refused(token);
+                source.invalidate(token);
                 true
             }
             _ => false,

@@ -15,20 +15,22 @@ use super::{
     address::{add_secrets, host_of},
     auth::AuthHeader,
     options::Options,
-    retry::{AttemptError, Attempts},
+    retry::{AttemptError, RetryState},
 };
 use crate::provider::Failure;
 
 /// Timeouts and retries of calls to a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HttpSettings {
     /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// Timeout for each pause: before a streamed response begins, and between two chunks. A
-    /// response that is not streamed may take the total timeout to begin.
+    /// Timeout for a server that sends nothing: before the headers of a streamed response, and
+    /// between two chunks of any response. A response that is not streamed may begin at any time
+    /// within the total timeout.
     pub idle_timeout: Duration,
-    /// Timeout for a call with all its attempts, excluding the time between the caller's reads of
-    /// the stream.
+    /// Timeout for a call with all its attempts, excluding the time until the caller requests the
+    /// next chunk of a stream.
     pub total_timeout: Duration,
     /// The retry policy.
     pub retries: Retries,
@@ -45,10 +47,36 @@ impl Default for HttpSettings {
     }
 }
 
+impl HttpSettings {
+    /// Sets the timeout for connecting.
+    pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> HttpSettings {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets the timeout for a server that sends nothing.
+    pub fn with_idle_timeout(mut self, idle_timeout: Duration) -> HttpSettings {
+        self.idle_timeout = idle_timeout;
+        self
+    }
+
+    /// Sets the timeout for a call with all its attempts.
+    pub fn with_total_timeout(mut self, total_timeout: Duration) -> HttpSettings {
+        self.total_timeout = total_timeout;
+        self
+    }
+
+    /// Sets the retry policy.
+    pub fn with_retries(mut self, retries: Retries) -> HttpSettings {
+        self.retries = retries;
+        self
+    }
+}
+
 /// Maximum size of a response.
 const BODY_MAX: usize = 256 << 20;
 /// Maximum number of bytes read from an error response.
-const REFUSAL_MAX: usize = 1 << 20;
+const ERROR_BODY_MAX: usize = 1 << 20;
 
 /// The HTTP client of all models. Clones share connections.
 ///
@@ -70,14 +98,14 @@ impl fmt::Debug for Http {
     }
 }
 
-/// Parses an error response.
-pub(crate) type ReadFailure<'a> = dyn Fn(u16, &str) -> Failure + Send + Sync + 'a;
+/// A function that parses the status and body of an error response.
+pub(crate) type FailureParser<'a> = dyn Fn(u16, &str) -> Failure + Send + Sync + 'a;
 
 /// A call with its credentials, options and secrets.
 pub(crate) struct Exchange<'a> {
     call: Call,
     auth: &'a Auth,
-    failure: Box<ReadFailure<'a>>,
+    failure: Box<FailureParser<'a>>,
     pub(super) options: Options,
     /// Whether the response is streamed.
     stream: bool,
@@ -104,8 +132,9 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Sets the options of the request and whether the response is streamed.
-    pub(super) fn with(self, options: Options, stream: bool) -> Exchange<'a> {
+    /// Sets the options of the request and whether to stream the response. The option headers may
+    /// be secrets, so errors do not contain them.
+    pub(super) fn with_options(self, options: Options, stream: bool) -> Exchange<'a> {
         for value in options.headers.values() {
             if let Ok(value) = value.to_str() {
                 self.secrets.add(value.into());
@@ -127,20 +156,21 @@ impl Http {
 
     /// Creates a client with this clock, which interprets the dates of `Retry-After`.
     pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
-        // Keep a crypto provider that is already installed.
+        // Keep the crypto provider of the application, if it has installed one.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client = builder(&settings).build().or_else(|error| {
-            // A self-hosted server without TLS may still be reachable.
+        let client = client_builder(&settings).build().or_else(|error| {
+            // Without trusted CAs, plain HTTP still works, for example with a self-hosted server.
             tracing::warn!(
-                reason = causes(&error),
+                reason = format_with_causes(&error),
                 "no CA certificates found: HTTPS calls will fail; install the system's CA \
                  certificates"
             );
-            builder(&settings).tls_certs_only([]).build()
+            client_builder(&settings).tls_certs_only([]).build()
         });
-        let client = client.map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
+        let client =
+            client.map_err(|error| BuildError::new("HTTP client", format_with_causes(&error)))?;
         let inner = Inner {
             client,
             settings,
@@ -165,84 +195,91 @@ impl Http {
 
     /// Creates a client without proxy and TLS, for a host that only this machine can reach.
     pub(crate) fn direct(&self) -> Result<Client, ModelError> {
-        let client = builder(self.settings()).no_proxy().tls_certs_only([]);
-        client
-            .build()
-            .map_err(|error| ModelError::new(causes(&error)).with_code("InvalidRequest"))
+        let client = client_builder(self.settings())
+            .no_proxy()
+            .tls_certs_only([]);
+        client.build().map_err(|error| {
+            ModelError::new(format_with_causes(&error)).with_code("InvalidRequest")
+        })
     }
 
-    /// Starts the attempts of a call.
-    pub(super) fn attempts(&self, options: &Options) -> Attempts {
+    /// Creates the retry state of a call.
+    pub(super) fn retry_state(&self, options: &Options) -> RetryState {
         let settings = self.settings();
         let total = options.total_timeout.unwrap_or(settings.total_timeout);
-        Attempts::new(settings.retries, from_now(total))
+        RetryState::new(settings.retries, from_now(total))
     }
 
-    /// Requests something other than a model's answer, such as a token, with retries.
+    /// Requests something other than a model's response, such as an access token, with retries.
     pub(crate) async fn fetch(
         &self,
         url: &str,
-        ask: &(dyn Fn(&Client) -> RequestBuilder + Send + Sync),
-        failure: &ReadFailure<'_>,
+        build: &(dyn Fn(&Client) -> RequestBuilder + Send + Sync),
+        failure: &FailureParser<'_>,
         secrets: &Secrets,
     ) -> Result<String, ModelError> {
         let host = host_of(url);
-        let mut attempts = self.attempts(&Options::default());
+        let mut retry_state = self.retry_state(&Options::default());
         loop {
-            let deadline = attempts.deadline();
+            let deadline = retry_state.deadline();
             let until = deadline.min(from_now(self.settings().idle_timeout));
-            let error = match self.exchange(ask(self.client()), &host, until).await {
+            let error = match self.send(build(self.client()), &host, until).await {
                 Ok(answer) if answer.response.status().is_success() => {
-                    match self.text(answer, deadline).await {
+                    match self.read_text(answer, deadline).await {
                         Ok(text) => return Ok(text),
                         Err(error) => error,
                     }
                 }
-                Ok(answer) => self.refusal(answer, secrets, failure, deadline).await,
+                Ok(answer) => self.read_error(answer, secrets, failure, deadline).await,
                 Err(error) => error,
             };
-            self.wait(&mut attempts, error, secrets).await?;
+            self.wait_before_retry(&mut retry_state, error, secrets)
+                .await?;
         }
     }
 
-    /// Makes a call with retries and parses its complete response.
-    pub(crate) async fn ask<T>(
+    /// Makes a call that is not streamed, with retries, and parses its response.
+    pub(crate) async fn call<T>(
         &self,
         exchange: &Exchange<'_>,
         read: impl Fn(&str) -> Result<T, AttemptError>,
     ) -> Result<T, ModelError> {
-        let mut attempts = self.attempts(&exchange.options);
+        let mut retry_state = self.retry_state(&exchange.options);
         loop {
-            let deadline = attempts.deadline();
+            let deadline = retry_state.deadline();
             let body = match self.open(exchange, deadline).await {
-                Ok(answer) => self.text(answer, deadline).await,
+                Ok(answer) => self.read_text(answer, deadline).await,
                 Err(error) => Err(error),
             };
             match body.and_then(|body| read(&body)) {
                 Ok(answer) => return Ok(answer),
-                Err(error) => self.wait(&mut attempts, error, &exchange.secrets).await?,
+                Err(error) => {
+                    self.wait_before_retry(&mut retry_state, error, &exchange.secrets)
+                        .await?
+                }
             }
         }
     }
 
-    /// Waits for the next attempt, or returns the error if there is none.
-    pub(crate) async fn wait(
+    /// Waits before the next attempt. Returns the error if the call must not be retried.
+    pub(crate) async fn wait_before_retry(
         &self,
-        attempts: &mut Attempts,
+        retry_state: &mut RetryState,
         mut error: AttemptError,
         secrets: &Secrets,
     ) -> Result<(), ModelError> {
-        error.error = secrets.clear(error.error);
-        let why = error.error.code.clone().unwrap_or_default();
-        let wait = attempts.next_wait(error, chance())?;
+        error.error = secrets.redact_error(error.error);
+        let code = error.error.code.clone().unwrap_or_default();
+        let wait = retry_state.next_delay(error, random_jitter())?;
         let wait_ms = wait.as_millis() as u64;
-        tracing::warn!(code = %why, wait_ms, "retrying a failed call to a model");
+        tracing::warn!(%code, wait_ms, "retrying a failed call to a model");
         tokio::time::sleep(wait).await;
         Ok(())
     }
 
-    /// Reads the whole body. It may begin at any time before the deadline.
-    pub(super) async fn text(
+    /// Reads the whole body as text. The idle timeout applies only after its first bytes have
+    /// arrived.
+    pub(super) async fn read_text(
         &self,
         mut answer: Answer,
         deadline: Instant,
@@ -253,11 +290,11 @@ impl Http {
             body.extend_from_slice(&bytes);
             until = deadline.min(from_now(self.settings().idle_timeout));
         }
-        String::from_utf8(body).map_err(|_| malformed("the answer is not UTF-8").into())
+        String::from_utf8(body).map_err(|_| malformed("the response is not valid UTF-8").into())
     }
 
     /// Makes one attempt: sends the call and waits for the response headers. An error status is an
-    /// `Err`.
+    /// `Err`. A rejected access token is replaced once.
     pub(super) async fn open(
         &self,
         exchange: &Exchange<'_>,
@@ -266,36 +303,36 @@ impl Http {
         let Exchange { call, auth, .. } = exchange;
         let secrets = &exchange.secrets;
         let host = host_of(&call.url);
-        let mut may_renew = true;
+        let mut may_replace_token = true;
         loop {
             let header = timeout_at(deadline, auth.header(self)).await;
             let header = header
-                .map_err(|_| AttemptError::permanent(timed_out(&host, "getting a token")))?
+                .map_err(|_| AttemptError::permanent(timeout_error(&host, "getting a token")))?
                 .map_err(AttemptError::permanent)?;
             if let Some(header) = &header {
                 secrets.add(header.secret.clone());
             }
             let answer = self
-                .send(exchange, header.as_ref(), &host, deadline)
+                .send_call(exchange, header.as_ref(), &host, deadline)
                 .await?;
             let status = answer.response.status();
             if status.is_success() {
                 return Ok(answer);
             }
             let token = header.as_ref().map(|header| &header.secret);
-            if status == StatusCode::UNAUTHORIZED && std::mem::take(&mut may_renew) {
+            if status == StatusCode::UNAUTHORIZED && std::mem::take(&mut may_replace_token) {
                 // A token may be revoked before it expires.
-                if token.is_some_and(|token| auth.renew(token)) {
+                if token.is_some_and(|token| auth.invalidate_token(token)) {
                     continue;
                 }
             }
             return Err(self
-                .refusal(answer, secrets, &exchange.failure, deadline)
+                .read_error(answer, secrets, &exchange.failure, deadline)
                 .await);
         }
     }
 
-    async fn send(
+    async fn send_call(
         &self,
         exchange: &Exchange<'_>,
         auth: Option<&AuthHeader>,
@@ -318,7 +355,7 @@ impl Http {
             request = request.header(*name, value);
         }
         request = request.headers(options.headers.clone());
-        // An authorization header of the request replaces ours.
+        // A header in `http_options` replaces the model's own credentials.
         if let Some(auth) = auth.filter(|auth| !options.headers.contains_key(&auth.name)) {
             request = request.header(&auth.name, &auth.value);
         }
@@ -327,22 +364,22 @@ impl Http {
             false => deadline,
         };
         tracing::debug!(host, stream, bytes = call.body.len(), "calling a model");
-        self.exchange(request, host, until).await
+        self.send(request, host, until).await
     }
 
     /// Sends a request and waits for the response headers.
-    async fn exchange(
+    async fn send(
         &self,
         request: RequestBuilder,
         host: &str,
         until: Instant,
     ) -> Result<Answer, AttemptError> {
         match timeout_at(until, request.send()).await {
-            Err(_) => Err(AttemptError::transient(timed_out(
+            Err(_) => Err(AttemptError::transient(timeout_error(
                 host,
                 "waiting for an answer",
             ))),
-            Ok(Err(error)) => Err(broken(host, error)),
+            Ok(Err(error)) => Err(transport_error(host, error)),
             Ok(Ok(response)) => Ok(Answer {
                 response,
                 host: host.to_owned(),
@@ -351,12 +388,13 @@ impl Http {
         }
     }
 
-    /// Reads an error response. Secrets that it repeats are redacted before anything is truncated.
-    async fn refusal(
+    /// Reads an error response. Redacts the secrets that it repeats before anything is truncated,
+    /// because a truncated secret would not be recognized.
+    async fn read_error(
         &self,
         mut answer: Answer,
         secrets: &Secrets,
-        failure: &ReadFailure<'_>,
+        failure: &FailureParser<'_>,
         deadline: Instant,
     ) -> AttemptError {
         let status = answer.response.status().as_u16();
@@ -366,7 +404,7 @@ impl Http {
         // Read as much as arrives. If reading fails, the status alone is enough.
         while let Ok(Some(chunk)) = answer.chunk(until).await {
             body.extend_from_slice(&chunk);
-            if body.len() > REFUSAL_MAX {
+            if body.len() > ERROR_BODY_MAX {
                 break;
             }
         }
@@ -377,19 +415,19 @@ impl Http {
         failure.message = secrets.redact(&failure.message);
         tracing::debug!(
             host = answer.host, status, code = %failure.code,
-            "a model provider refused a call"
+            "a model provider returned an error"
         );
-        AttemptError::refused(status, &headers, failure, self.clock().as_ref())
+        AttemptError::from_response(status, &headers, failure, self.clock().as_ref())
     }
 }
 
-fn builder(settings: &HttpSettings) -> ClientBuilder {
+fn client_builder(settings: &HttpSettings) -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(settings.connect_timeout)
         // Never send an API key to a redirect target.
         .redirect(reqwest::redirect::Policy::none())
-        // Retries are handled by `Attempts`.
+        // `Http` retries by itself, see `RetryState`.
         .retry(reqwest::retry::never())
         .tcp_keepalive(Duration::from_secs(60))
         .http2_keep_alive_interval(Duration::from_secs(30))
@@ -405,7 +443,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Whether the body is JSON: some servers do not stream although requested.
+    /// Whether the body is JSON: some servers ignore the request to stream.
     pub(crate) fn is_json(&self) -> bool {
         let kind = self.response.headers().get(CONTENT_TYPE);
         kind.and_then(|kind| kind.to_str().ok())
@@ -415,17 +453,17 @@ impl Answer {
     /// Returns the next bytes of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self, until: Instant) -> Result<Option<Vec<u8>>, AttemptError> {
         match timeout_at(until, self.response.chunk()).await {
-            Err(_) => Err(AttemptError::transient(timed_out(
+            Err(_) => Err(AttemptError::transient(timeout_error(
                 &self.host,
                 "waiting for the rest of an answer",
             ))),
-            Ok(Err(error)) => Err(broken(&self.host, error)),
+            Ok(Err(error)) => Err(transport_error(&self.host, error)),
             Ok(Ok(None)) => Ok(None),
             Ok(Ok(Some(bytes))) => {
                 self.read += bytes.len();
                 match self.read > BODY_MAX {
                     true => Err(AttemptError::permanent(malformed(
-                        "the answer is too large",
+                        "the response is larger than 256 MiB",
                     ))),
                     false => Ok(Some(bytes.to_vec())),
                 }
@@ -444,15 +482,18 @@ pub(crate) fn cut_off(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("CutOff")
 }
 
-fn timed_out(host: &str, doing: &str) -> ModelError {
+fn timeout_error(host: &str, doing: &str) -> ModelError {
     ModelError::new(format!("{host}: timed out {doing}")).with_code("TimeoutError")
 }
 
-/// Converts a transport error, without the URL, which may contain a password.
-fn broken(host: &str, error: reqwest::Error) -> AttemptError {
+/// Converts a transport error. Removes the URL, which may contain a password.
+fn transport_error(host: &str, error: reqwest::Error) -> AttemptError {
     let error = error.without_url();
     if error.is_builder() {
-        let message = format!("{host}: cannot send the request: {}", causes(&error));
+        let message = format!(
+            "{host}: cannot send the request: {}",
+            format_with_causes(&error)
+        );
         return AttemptError::permanent(ModelError::new(message).with_code("InvalidRequest"));
     }
     if error.is_timeout() {
@@ -460,18 +501,18 @@ fn broken(host: &str, error: reqwest::Error) -> AttemptError {
             true => "connecting",
             false => "waiting for the first byte",
         };
-        return AttemptError::transient(timed_out(host, doing));
+        return AttemptError::transient(timeout_error(host, doing));
     }
     let what = match error.is_connect() {
         true => "cannot connect",
         false => "the connection was interrupted",
     };
-    let message = format!("{host}: {what}: {}", causes(&error));
+    let message = format!("{host}: {what}: {}", format_with_causes(&error));
     AttemptError::transient(ModelError::new(message).with_code("ConnectionError"))
 }
 
 /// Formats an error with its causes, which reqwest does not print.
-fn causes(error: &reqwest::Error) -> String {
+fn format_with_causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -482,14 +523,14 @@ fn causes(error: &reqwest::Error) -> String {
     text
 }
 
-/// Returns the instant after this duration, limited to 10 years to avoid overflow.
+/// Returns the instant after this duration, which is limited to 10 years to avoid overflow.
 pub(super) fn from_now(time: Duration) -> Instant {
     const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
     Instant::now() + time.min(YEARS)
 }
 
 /// Returns a random number between 0 and 1.
-fn chance() -> f64 {
-    // Without a source of randomness, delays only have no jitter.
+fn random_jitter() -> f64 {
+    // A system without a source of randomness retries without jitter.
     getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }

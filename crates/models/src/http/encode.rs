@@ -1,4 +1,4 @@
-//! Percent-encoding of names and values in URLs and form bodies.
+//! Percent-encoding of names and values in URLs.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
@@ -9,7 +9,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Encode `text` as a path segment, a query value or a form value.
+/// Encodes `text` as a path segment or a query value.
 pub(crate) fn percent_encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, RESERVED)
 }

@@ -1,7 +1,8 @@
 //! HTTP access to providers: client, API keys, timeouts, retries and server-sent events.
 //!
 //! ```text
-//! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader
+//! HttpModel::generate (model) → Provider::call → Http::open (client, retry)
+//!     → Sse (sse) → StreamReader
 //! ```
 
 mod address;
@@ -26,7 +27,7 @@ pub(crate) use encode::percent_encode;
 pub(crate) use model::HttpModel;
 pub(crate) use options::http_option;
 pub use retry::Retries;
-pub(crate) use retry::{AttemptError, wait_of};
+pub(crate) use retry::{AttemptError, delay_from_secs};
 pub use secret::Secret;
 pub(crate) use secret::Secrets;
 #[cfg(test)]

@@ -63,70 +63,74 @@ impl<P: Provider> HttpModel<P> {
     /// Builds the call for a request.
     fn exchange(&self, request: &LlmRequest, stream: bool) -> Result<Exchange<'_>, ModelError> {
         let call = self.provider.call(request, stream)?;
-        let options = Options::of(&request.config)?;
+        let options = Options::from_config(&request.config)?;
         let failure = |status, body: &str| self.provider.failure(status, body);
-        Ok(Exchange::new(call, &self.auth, failure).with(options, stream))
+        Ok(Exchange::new(call, &self.auth, failure).with_options(options, stream))
     }
 
     /// Requests a response that is not streamed.
     async fn read_answer(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
         let exchange = self.exchange(request, false)?;
-        self.http.ask(&exchange, |body| self.read(body)).await
+        self.http.call(&exchange, |body| self.read(body)).await
     }
 
     fn read(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let answer = self.provider.read_answer(body);
-        answer.map_err(|error| self.judged(error))
+        answer.map_err(|error| self.mark_transient(error))
     }
 
-    /// Requests a streamed response and waits for its first chunk.
-    async fn begin(&self, request: &LlmRequest) -> Result<OpenStream, ModelError> {
+    /// Opens a streamed response, with retries, and waits for its first chunk.
+    async fn open_stream(&self, request: &LlmRequest) -> Result<OpenStream, ModelError> {
         let exchange = self.exchange(request, true)?;
-        let mut attempts = self.http.attempts(&exchange.options);
+        let mut retry_state = self.http.retry_state(&exchange.options);
         loop {
-            let error = match self.attempt(&exchange, attempts.deadline()).await {
-                Ok(going) => return Ok(going),
+            let error = match self.attempt(&exchange, retry_state.deadline()).await {
+                Ok(stream) => return Ok(stream),
                 Err(error) => error,
             };
             let secrets = &exchange.secrets;
-            self.http.wait(&mut attempts, error, secrets).await?;
+            self.http
+                .wait_before_retry(&mut retry_state, error, secrets)
+                .await?;
         }
     }
 
-    /// Makes one attempt up to the first chunk. Until then, the caller does not notice a retry.
+    /// Makes one attempt and reads up to the first chunk. The caller does not notice a retry of a
+    /// failure before it.
     async fn attempt(
         &self,
         exchange: &Exchange<'_>,
         deadline: Instant,
     ) -> Result<OpenStream, AttemptError> {
         let answer = self.http.open(exchange, deadline).await?;
-        let mut going = OpenStream {
+        let mut stream = OpenStream {
             source: None,
             ready: VecDeque::new(),
-            failed: None,
+            error: None,
             deadline,
-            left_at: None,
+            delivered_at: None,
             secrets: exchange.secrets.clone(),
         };
         if answer.is_json() {
-            let body = self.http.text(answer, deadline).await?;
-            going.ready.push_back(self.read(&body)?);
-            return Ok(going);
+            let body = self.http.read_text(answer, deadline).await?;
+            stream.ready.push_back(self.read(&body)?);
+            return Ok(stream);
         }
-        going.source = Some(Source {
+        stream.source = Some(Source {
             answer,
             sse: Sse::default(),
             reader: self.provider.reader(),
         });
-        while going.ready.is_empty() && going.source.is_some() {
-            let read = going.read_on(&self.http).await;
-            read.map_err(|error| self.judged(error))?;
+        while stream.ready.is_empty() && stream.source.is_some() {
+            let read = stream.read_more(&self.http).await;
+            read.map_err(|error| self.mark_transient(error))?;
         }
-        Ok(going)
+        Ok(stream)
     }
 
-    /// Asks the provider whether an error before the first chunk is transient.
-    fn judged(&self, mut error: AttemptError) -> AttemptError {
+    /// Marks an error as transient if the provider's codes say so. Only for errors before the first
+    /// chunk.
+    fn mark_transient(&self, mut error: AttemptError) -> AttemptError {
         let code = error.error.code.as_deref();
         let is_transient = code.is_some_and(|code| self.provider.is_transient(code));
         error.is_transient |= is_transient && !error.is_final;
@@ -146,20 +150,20 @@ impl<P: Provider> Model for HttpModel<P> {
                 async move { model.read_answer(&request).await },
             ));
         }
-        let begin = State::Begin(request);
+        let start = State::NotStarted(request);
         Box::pin(stream::unfold(
-            (model, begin),
+            (model, start),
             |(model, state)| async move {
-                let mut going = match state {
-                    State::Begin(request) => match model.begin(&request).await {
-                        Ok(going) => Box::new(going),
+                let mut stream = match state {
+                    State::NotStarted(request) => match model.open_stream(&request).await {
+                        Ok(stream) => Box::new(stream),
                         Err(error) => return Some((Err(error), (model, State::Ended))),
                     },
-                    State::Streaming(going) => going,
+                    State::Streaming(stream) => stream,
                     State::Ended => return None,
                 };
-                match going.next(&model.http).await {
-                    Some(Ok(piece)) => Some((Ok(piece), (model, State::Streaming(going)))),
+                match stream.next(&model.http).await {
+                    Some(Ok(chunk)) => Some((Ok(chunk), (model, State::Streaming(stream)))),
                     Some(Err(error)) => Some((Err(error), (model, State::Ended))),
                     None => None,
                 }
@@ -174,26 +178,27 @@ impl<P: Provider> Model for HttpModel<P> {
 
 /// The state of a stream.
 enum State {
-    Begin(Arc<LlmRequest>),
+    NotStarted(Arc<LlmRequest>),
     Streaming(Box<OpenStream>),
     Ended,
 }
 
-/// A streamed response that has begun.
+/// A streamed response whose headers have arrived.
 struct OpenStream {
     /// The source of more chunks; `None` after the end.
     source: Option<Source>,
     ready: VecDeque<LlmResponse>,
     /// The error that follows the ready chunks.
-    failed: Option<ModelError>,
+    error: Option<ModelError>,
     deadline: Instant,
-    /// When the caller received the last chunk. The time until it requests the next does not count.
-    left_at: Option<Instant>,
+    /// When the caller received the last chunk. The time until it requests the next one extends the
+    /// deadline.
+    delivered_at: Option<Instant>,
     /// Secrets that must be redacted from errors.
     secrets: Secrets,
 }
 
-/// Turns bytes into events and chunks.
+/// An open connection, with the parsers that turn its bytes into events and these into chunks.
 struct Source {
     answer: Answer,
     sse: Sse,
@@ -201,36 +206,37 @@ struct Source {
 }
 
 impl OpenStream {
-    /// Returns the next chunk; `None` after the complete response.
+    /// Returns the next chunk or the error that ended the stream; `None` after the end.
     async fn next(&mut self, http: &Http) -> Option<Result<LlmResponse, ModelError>> {
-        if let Some(left_at) = self.left_at.take() {
-            self.deadline += left_at.elapsed();
+        if let Some(delivered_at) = self.delivered_at.take() {
+            self.deadline += delivered_at.elapsed();
         }
         while self.ready.is_empty() && self.source.is_some() {
-            if let Err(error) = self.read_on(http).await {
-                return Some(Err(self.secrets.clear(error.error)));
+            if let Err(error) = self.read_more(http).await {
+                return Some(Err(self.secrets.redact_error(error.error)));
             }
         }
-        self.left_at = Some(Instant::now());
+        self.delivered_at = Some(Instant::now());
         let next = self.ready.pop_front().map(Ok);
-        next.or_else(|| self.failed.take().map(Err))
+        next.or_else(|| self.error.take().map(Err))
     }
 
-    /// Reads more bytes, or handles the end. Chunks before an error are returned first, so that the
-    /// result does not depend on how the bytes were split.
-    async fn read_on(&mut self, http: &Http) -> Result<(), AttemptError> {
-        let Err(error) = self.absorb(http).await else {
+    /// Reads the next bytes. If they contain chunks and then an error, the chunks are returned
+    /// first, so that the result does not depend on how the network split the bytes.
+    async fn read_more(&mut self, http: &Http) -> Result<(), AttemptError> {
+        let Err(error) = self.read_chunks(http).await else {
             return Ok(());
         };
         self.source = None;
         if self.ready.is_empty() {
             return Err(error);
         }
-        self.failed = Some(self.secrets.clear(error.error));
+        self.error = Some(self.secrets.redact_error(error.error));
         Ok(())
     }
 
-    async fn absorb(&mut self, http: &Http) -> Result<(), AttemptError> {
+    /// Reads the next bytes and adds their chunks to `ready`, also if it returns an error.
+    async fn read_chunks(&mut self, http: &Http) -> Result<(), AttemptError> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
@@ -253,7 +259,8 @@ impl OpenStream {
         }
         if is_done || is_over {
             let last = source.reader.finish().map_err(|error| AttemptError {
-                // The stream was truncated: if no chunk was passed on yet, a retry may succeed.
+                // Without the provider's end signal the stream was truncated, so a retry may
+                // succeed if the caller has received no chunk.
                 is_transient: !is_done && !error.is_final,
                 ..error
             })?;

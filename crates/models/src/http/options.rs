@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use retain_core::{GenerateContentConfig, Json};
 use retain_runtime::ModelError;
 
-/// Options of one request.
+/// The `http_options` of one request.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     /// Values are marked as sensitive, because they may be secrets.
@@ -14,7 +14,7 @@ pub(super) struct Options {
     pub(super) total_timeout: Option<Duration>,
 }
 
-/// Returns an option by its camel-case or snake-case name.
+/// Returns an entry of `http_options` by its camel-case or snake-case name; `None` for `null`.
 pub(crate) fn http_option(
     config: &GenerateContentConfig,
     camel: &str,
@@ -26,19 +26,19 @@ pub(crate) fn http_option(
 }
 
 impl Options {
-    pub(super) fn of(config: &GenerateContentConfig) -> Result<Options, ModelError> {
+    pub(super) fn from_config(config: &GenerateContentConfig) -> Result<Options, ModelError> {
         let mut options = Options::default();
         let headers = http_option(config, "headers", "headers");
         let headers = headers.as_ref().and_then(Json::as_object);
         for (name, value) in headers.into_iter().flatten() {
             let value = value.as_str().and_then(|it| HeaderValue::from_str(it).ok());
-            let (Ok(known), Some(mut value)) = (HeaderName::try_from(name), value) else {
+            let (Ok(header), Some(mut value)) = (HeaderName::try_from(name), value) else {
                 let message =
                     format!("the header {name:?} of http_options has an invalid name or value");
                 return Err(ModelError::new(message).with_code("InvalidRequest"));
             };
             value.set_sensitive(true);
-            options.headers.insert(known, value);
+            options.headers.insert(header, value);
         }
         // Milliseconds, as in Google's client library.
         let timeout = http_option(config, "timeout", "timeout").and_then(|it| it.as_u64());

@@ -11,8 +11,9 @@ use crate::provider::Failure;
 
 /// The retry policy of calls.
 ///
-/// A call is never retried after the first chunk of its response was passed on.
+/// A call is never retried after the caller has received the first chunk of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retries {
     /// Maximum number of attempts; `1` disables retries.
     pub attempts: u32,
@@ -20,8 +21,8 @@ pub struct Retries {
     pub first_wait: Duration,
     /// The maximum delay, unless the provider requests a longer one.
     pub longest_wait: Duration,
-    /// The maximum sum of all delays of a call. If a provider requests more (`Retry-After`), the
-    /// call fails at once.
+    /// The maximum sum of all delays of a call. If a provider requests a longer delay
+    /// (`Retry-After`), the call fails at once.
     pub budget: Duration,
 }
 
@@ -44,6 +45,30 @@ impl Retries {
             ..Retries::default()
         }
     }
+
+    /// Sets the maximum number of attempts.
+    pub fn with_attempts(mut self, attempts: u32) -> Retries {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the delay after the first failure.
+    pub fn with_first_wait(mut self, first_wait: Duration) -> Retries {
+        self.first_wait = first_wait;
+        self
+    }
+
+    /// Sets the maximum delay.
+    pub fn with_longest_wait(mut self, longest_wait: Duration) -> Retries {
+        self.longest_wait = longest_wait;
+        self
+    }
+
+    /// Sets the maximum sum of all delays of a call.
+    pub fn with_budget(mut self, budget: Duration) -> Retries {
+        self.budget = budget;
+        self
+    }
 }
 
 /// Why one attempt failed.
@@ -54,19 +79,20 @@ pub(crate) struct AttemptError {
     pub(crate) is_transient: bool,
     /// The retry delay that the provider requests.
     pub(crate) after: Option<Duration>,
-    /// The provider says that retrying cannot help.
+    /// Whether the provider reports that a retry cannot succeed.
     pub(crate) is_final: bool,
 }
 
-/// An invalid response is not retried, because another would be invalid too.
+/// A malformed response or an invalid request is not retried, because a retry would most likely
+/// fail too.
 impl From<ModelError> for AttemptError {
     fn from(error: ModelError) -> AttemptError {
         AttemptError::permanent(error)
     }
 }
 
-/// A failure that a provider reports in place of an answer. Only the provider knows whether it is
-/// transient.
+/// A failure that a response body reports despite a successful status. It counts as permanent
+/// unless `Provider::is_transient` says otherwise for its code.
 impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> AttemptError {
         AttemptError {
@@ -103,7 +129,7 @@ impl AttemptError {
     }
 
     /// Creates an error from a response with an error status.
-    pub(crate) fn refused(
+    pub(crate) fn from_response(
         status: u16,
         headers: &HeaderMap,
         failure: Failure,
@@ -112,7 +138,7 @@ impl AttemptError {
         let is_transient = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
             Some(b"true") => true,
             Some(b"false") => false,
-            _ => !failure.is_final && status_may_pass(status),
+            _ => !failure.is_final && is_transient_status(status),
         };
         let after = retry_after(headers, clock).or(failure.retry_after);
         AttemptError {
@@ -123,8 +149,8 @@ impl AttemptError {
     }
 }
 
-/// Statuses of transient failures.
-fn status_may_pass(status: u16) -> bool {
+/// Whether a failure with this HTTP status is transient.
+fn is_transient_status(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529)
 }
 
@@ -132,12 +158,12 @@ fn status_may_pass(status: u16) -> bool {
 fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
-    if let Some(wait) = millis.and_then(|millis| wait_of(millis / 1000.0)) {
+    if let Some(wait) = millis.and_then(|millis| delay_from_secs(millis / 1000.0)) {
         return Some(wait);
     }
     let text = text(RETRY_AFTER.as_str())?;
     if let Ok(seconds) = text.parse() {
-        return wait_of(seconds);
+        return delay_from_secs(seconds);
     }
     let date = httpdate::parse_http_date(text).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -146,29 +172,29 @@ fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     Some(since.saturating_sub(now))
 }
 
-/// Converts `seconds` to a delay; `None` if they are invalid. A number that overflows is still a
-/// long delay: the server must not be called at once.
-pub(crate) fn wait_of(seconds: f64) -> Option<Duration> {
+/// Converts `seconds` to a delay; `None` if they are invalid. A number that overflows becomes the
+/// longest delay, because the server must not be called again at once.
+pub(crate) fn delay_from_secs(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(wait) => Some(wait),
         Err(_) => (seconds > 0.0).then_some(Duration::MAX),
     }
 }
 
-/// The attempts of one call.
+/// The retry state of one call: the attempts and delays so far, and the deadline.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct RetryState {
     retries: Retries,
-    made: u32,
+    attempts_made: u32,
     waited: Duration,
     deadline: Instant,
 }
 
-impl Attempts {
-    pub(crate) fn new(retries: Retries, deadline: Instant) -> Attempts {
-        Attempts {
+impl RetryState {
+    pub(crate) fn new(retries: Retries, deadline: Instant) -> RetryState {
+        RetryState {
             retries,
-            made: 0,
+            attempts_made: 0,
             waited: Duration::ZERO,
             deadline,
         }
@@ -179,18 +205,18 @@ impl Attempts {
         self.deadline
     }
 
-    /// Returns the wait before the next attempt, or the error if there is none. `chance` is
-    /// between 0 and 1.
-    pub(crate) fn next_wait(
+    /// Returns the delay before the next attempt, or the error if the call must not be retried.
+    /// `jitter` is between 0 and 1.
+    pub(crate) fn next_delay(
         &mut self,
         error: AttemptError,
-        chance: f64,
+        jitter: f64,
     ) -> Result<Duration, ModelError> {
-        self.made += 1;
-        if !error.is_transient || self.made >= self.retries.attempts {
+        self.attempts_made += 1;
+        if !error.is_transient || self.attempts_made >= self.retries.attempts {
             return Err(error.error);
         }
-        let wait = self.wait(error.after, chance);
+        let wait = self.delay(error.after, jitter);
         let left = self.deadline.saturating_duration_since(Instant::now());
         if self.waited.saturating_add(wait) > self.retries.budget || wait >= left {
             return Err(error.error);
@@ -201,17 +227,17 @@ impl Attempts {
 
     /// Computes the delay: exponential with jitter, so that callers that failed together do not
     /// retry together.
-    fn wait(&self, asked: Option<Duration>, chance: f64) -> Duration {
-        // Limit the delay, because large settings would overflow.
+    fn delay(&self, requested: Option<Duration>, jitter: f64) -> Duration {
+        // Limit the settings, because large ones would overflow.
         const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let first = self.retries.first_wait.min(A_YEAR);
-        let doubled = 2u32.saturating_pow(self.made - 1);
+        let doubled = 2u32.saturating_pow(self.attempts_made - 1);
         let own = first.saturating_mul(doubled).min(A_YEAR);
         let own = own.min(self.retries.longest_wait);
-        match asked {
+        match requested {
             // Never retry earlier than requested.
-            Some(asked) => asked.saturating_add(first.mul_f64(chance)),
-            None => own.mul_f64(0.5 + chance / 2.0),
+            Some(requested) => requested.saturating_add(first.mul_f64(jitter)),
+            None => own.mul_f64(0.5 + jitter / 2.0),
         }
     }
 }

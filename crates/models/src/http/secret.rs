@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use retain_runtime::ModelError;
@@ -18,7 +18,7 @@ use retain_runtime::ModelError;
 pub struct Secret(Arc<str>);
 
 /// Shorter texts are not redacted, because they would match ordinary words.
-const SHORTEST_REDACTED: usize = 6;
+const REDACTED_MIN: usize = 6;
 
 impl Secret {
     /// Returns the secret itself, for sending it.
@@ -40,30 +40,30 @@ pub(crate) struct Secrets(Arc<Mutex<Vec<Secret>>>);
 impl Secrets {
     /// Adds a secret.
     pub(crate) fn add(&self, secret: Secret) {
-        let mut known = self.known();
-        if secret.0.len() >= SHORTEST_REDACTED && !known.contains(&secret) {
-            known.push(secret);
-            // The longest first, because one may be part of another.
-            known.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
+        let mut secrets = self.lock();
+        if secret.0.len() >= REDACTED_MIN && !secrets.contains(&secret) {
+            secrets.push(secret);
+            // Redact the longest first, because one secret may be part of another.
+            secrets.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
         }
     }
 
     /// Redacts every secret in `text`.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let known = self.known();
-        known.iter().fold(text.to_owned(), |text, secret| {
+        let secrets = self.lock();
+        secrets.iter().fold(text.to_owned(), |text, secret| {
             text.replace(&*secret.0, "[secret]")
         })
     }
 
-    /// Redacts secrets that the provider repeated in an error.
-    pub(crate) fn clear(&self, mut error: ModelError) -> ModelError {
-        // Include the causes below the source.
-        let said = error
+    /// Redacts the secrets in an error, and drops its source if that contains one.
+    pub(crate) fn redact_error(&self, mut error: ModelError) -> ModelError {
+        // The `Debug` output includes the causes of the source.
+        let text = error
             .source
             .as_ref()
             .map(|source| format!("{source} {source:?}"));
-        if said.is_some_and(|said| self.redact(&said) != said) {
+        if text.is_some_and(|text| self.redact(&text) != text) {
             error.source = None;
         }
         error.message = self.redact(&error.message);
@@ -71,8 +71,8 @@ impl Secrets {
         error
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<Secret>> {
-        self.0.lock().unwrap_or_else(|held| held.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Vec<Secret>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parses server-sent events from bytes, however they are split.
 //!
-//! Follows the WHATWG rules for lines, fields and comments, with two exceptions: text that is not
-//! UTF-8 is an error, so that nothing changes silently, and an unterminated last event is returned,
+//! Follows the WHATWG rules for lines, fields and comments, with two exceptions. Text that is not
+//! UTF-8 is an error, so that no text is altered unnoticed. An unterminated last event is returned,
 //! because some servers omit the last empty line.
 
 /// One event.
@@ -25,13 +25,13 @@ pub(crate) enum SseError {
 impl SseError {
     pub(crate) fn message(self) -> &'static str {
         match self {
-            SseError::NotUtf8 => "the stream is not UTF-8",
-            SseError::TooLarge => "an event of the stream is too large",
+            SseError::NotUtf8 => "the stream contains a line that is not valid UTF-8",
+            SseError::TooLarge => "an event of the stream is larger than 128 MiB",
         }
     }
 }
 
-/// Maximum size of an event: images are sent in base64, and the largest have about 30 MB.
+/// Maximum size of an event. The largest events contain images in base64, of about 30 MB.
 pub(crate) const EVENT_MAX: usize = 128 << 20;
 
 /// Parses a stream of events.
@@ -39,10 +39,10 @@ pub(crate) const EVENT_MAX: usize = 128 << 20;
 pub(crate) struct Sse {
     /// Bytes of the unfinished line.
     line: Vec<u8>,
-    /// The last byte was `\r`: a following `\n` belongs to the same line break.
+    /// Whether the last byte was `\r`. A following `\n` then belongs to the same line break.
     after_cr: bool,
-    /// Whether the first line was read, which may start with a byte order mark.
-    begun: bool,
+    /// Whether the first line was read. Only that line may start with a byte order mark.
+    has_first_line: bool,
     event: Option<String>,
     data: Option<String>,
     error: Option<SseError>,
@@ -98,8 +98,8 @@ impl Sse {
             rest = &rest[next..];
         }
         self.line.extend_from_slice(rest);
-        let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
-        if held > EVENT_MAX {
+        let buffered = self.line.len() + self.data.as_ref().map_or(0, String::len);
+        if buffered > EVENT_MAX {
             return Err(SseError::TooLarge);
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Sse {
     fn end_line(&mut self, events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         let line = std::mem::take(&mut self.line);
         let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
-        if !std::mem::replace(&mut self.begun, true) && line.starts_with('\u{feff}') {
+        if !std::mem::replace(&mut self.has_first_line, true) && line.starts_with('\u{feff}') {
             line.remove(0);
         }
         if line.is_empty() {

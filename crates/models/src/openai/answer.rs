@@ -1,6 +1,6 @@
-//! Assembles an answer from a complete message or from chunks.
+//! Builds an answer from a complete response or from the chunks of a stream.
 //!
-//! A complete message is handled as one chunk, so that both give the same result.
+//! A complete response is handled as one chunk, so that both give the same answer.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, LlmResponse, Part, Shaped, UsageMetadata};
 
@@ -10,7 +10,7 @@ use super::{
     signature::{self, ReasoningDetails},
 };
 
-/// LiteLLM hides signatures in IDs, after this separator.
+/// LiteLLM appends the signature of a call to its ID, after this separator.
 const SIGNATURE_IN_ID: &str = "__thought__";
 
 /// The answer so far.
@@ -39,7 +39,8 @@ struct Call {
 }
 
 impl Answer {
-    /// Merges a complete answer or one chunk; returns the text to pass on.
+    /// Merges a complete response or one chunk; returns the new texts and thoughts as chunks to
+    /// pass on.
     pub(super) fn push(&mut self, chunk: &Json) -> Vec<LlmResponse> {
         if let Some(model) = text(chunk, "model") {
             self.model = Some(model.to_owned());
@@ -50,7 +51,7 @@ impl Answer {
             .filter(|usage| usage.as_object().is_some());
         let usage = usage.or_else(|| choice?.get("usage"));
         if let Some(usage) = usage.filter(|usage| usage.as_object().is_some()) {
-            self.usage = Some(usage_of(usage));
+            self.usage = Some(convert_usage(usage));
         }
         let Some(choice) = choice else {
             return Vec::new();
@@ -62,9 +63,9 @@ impl Answer {
         self.logprobs
             .extend_from_slice(logprobs.unwrap_or_default());
         let message = choice.get("delta").or_else(|| choice.get("message"));
-        let parts = message.map(|message| self.absorb(message));
+        let parts = message.map(|message| self.merge_message(message));
         let parts = parts.unwrap_or_default().into_iter();
-        parts.map(|part| self.piece(part)).collect()
+        parts.map(|part| self.chunk(part)).collect()
     }
 
     /// Whether the finish reason was received.
@@ -72,7 +73,7 @@ impl Answer {
         self.finish_reason.is_some()
     }
 
-    fn piece(&self, part: Part) -> LlmResponse {
+    fn chunk(&self, part: Part) -> LlmResponse {
         LlmResponse {
             content: Some(Content::new("model", vec![part])),
             partial: Some(true),
@@ -81,10 +82,10 @@ impl Answer {
         }
     }
 
-    fn absorb(&mut self, message: &Json) -> Vec<Part> {
-        let (mut thought, mut said) = (String::new(), String::new());
+    fn merge_message(&mut self, message: &Json) -> Vec<Part> {
+        let (mut thought, mut content) = (String::new(), String::new());
         let fields = ["reasoning_content", "reasoning"];
-        let reasoning = fields.iter().map(|field| words(&message[*field]));
+        let reasoning = fields.iter().map(|field| text_in(&message[*field]));
         thought.push_str(
             &reasoning
                 .into_iter()
@@ -96,33 +97,33 @@ impl Answer {
             Some(blocks) => blocks
                 .iter()
                 .for_each(|block| match block["type"].as_str() {
-                    Some("thinking" | "reasoning") => thought.push_str(&words(block)),
-                    _ => said.push_str(&words(block)),
+                    Some("thinking" | "reasoning") => thought.push_str(&text_in(block)),
+                    _ => content.push_str(&text_in(block)),
                 }),
-            None => said.push_str(message["content"].as_str().unwrap_or_default()),
+            None => content.push_str(message["content"].as_str().unwrap_or_default()),
         }
         self.refusal
             .push_str(text(message, "refusal").unwrap_or_default());
         self.details.push(&message["reasoning_details"]);
         let calls = message["tool_calls"].as_array().unwrap_or_default();
-        calls.iter().for_each(|call| self.absorb_call(call));
+        calls.iter().for_each(|call| self.merge_call(call));
         if let Some(call) = message.get("function_call").filter(|it| !it.is_null()) {
-            self.absorb_call(&object([("index", 0.into()), ("function", call.clone())]));
+            self.merge_call(&object([("index", 0.into()), ("function", call.clone())]));
         }
         let annotations = message["annotations"].as_array().unwrap_or_default();
         self.citations
-            .extend(annotations.iter().filter_map(citation));
+            .extend(annotations.iter().filter_map(convert_citation));
         self.thoughts.push_str(&thought);
-        self.text.push_str(&said);
+        self.text.push_str(&content);
         let thought = (!thought.is_empty()).then(|| thought_part(thought, None));
-        let said = (!said.is_empty()).then(|| Part::text(said));
-        thought.into_iter().chain(said).collect()
+        let content = (!content.is_empty()).then(|| Part::text(content));
+        thought.into_iter().chain(content).collect()
     }
 
-    fn absorb_call(&mut self, piece: &Json) {
+    fn merge_call(&mut self, piece: &Json) {
         let function = piece.get("function").unwrap_or(piece);
-        let place = match self.place_of(piece, function) {
-            Some(place) => place,
+        let position = match self.find_call(piece, function) {
+            Some(position) => position,
             None => {
                 self.calls.push(Call {
                     index: piece["index"].as_u64(),
@@ -131,7 +132,7 @@ impl Answer {
                 self.calls.len() - 1
             }
         };
-        let call = &mut self.calls[place];
+        let call = &mut self.calls[position];
         if call.id.is_none() {
             call.id = text(piece, "id").map(str::to_owned);
         }
@@ -144,38 +145,38 @@ impl Answer {
             Json::Null => {}
             whole => call.arguments = whole.to_string(),
         }
-        call.signature = signature::of_call(piece).or(call.signature.take());
+        call.signature = signature::call_signature(piece).or(call.signature.take());
     }
 
-    /// Returns the index of the call that a chunk belongs to; `None` if it starts a new one.
-    fn place_of(&self, piece: &Json, function: &Json) -> Option<usize> {
+    /// Returns the position of the call that a chunk belongs to; `None` if it starts a new call.
+    fn find_call(&self, piece: &Json, function: &Json) -> Option<usize> {
         let (index, id) = (piece["index"].as_u64(), text(piece, "id"));
-        let begins = text(function, "name").is_some();
+        let has_name = text(function, "name").is_some();
         let Some(index) = index else {
             let same = |call: &Call| id.is_some() && call.id.as_deref() == id;
             let known = self.calls.iter().position(same);
-            let last = self.calls.len().checked_sub(1).filter(|_| !begins);
+            let last = self.calls.len().checked_sub(1).filter(|_| !has_name);
             return known.or(last);
         };
-        // Take the latest match, because some servers give every call the index 0.
-        let place = self
+        // Use the latest call with this index, because some servers give every call the index 0.
+        let position = self
             .calls
             .iter()
             .rposition(|call| call.index == Some(index))?;
-        let call = &self.calls[place];
-        // Evaluated last, because parsing all arguments for every chunk would be slow.
+        let call = &self.calls[position];
+        // Computed only if needed, because parsing all arguments for every chunk would be slow.
         let is_another = || match (id, call.id.as_deref()) {
             (Some(id), Some(known)) => id != known,
             _ => !call.arguments.is_empty() && arguments::parse(&call.arguments).is_some(),
         };
-        let is_new = begins && !call.name.is_empty() && is_another();
-        (!is_new).then_some(place)
+        let is_new = has_name && !call.name.is_empty() && is_another();
+        (!is_new).then_some(position)
     }
 
     /// Returns the complete answer.
     pub(super) fn finish(&mut self) -> LlmResponse {
         let whole = std::mem::take(self);
-        let mut finish = Finish::of(whole.finish_reason.as_deref());
+        let mut finish = Finish::from_reason(whole.finish_reason.as_deref());
         let mut parts = Vec::new();
         let signature = whole.details.signature();
         if !whole.thoughts.is_empty() || signature.is_some() {
@@ -184,9 +185,9 @@ impl Answer {
         if !whole.text.is_empty() {
             parts.push(Part::text(whole.text));
         }
-        match calls(whole.calls, finish.reason == "MAX_TOKENS") {
+        match call_parts(whole.calls, finish.reason == "MAX_TOKENS") {
             Ok(calls) => parts.extend(calls),
-            Err(names) => finish.malformed(&names),
+            Err(names) => finish.report_malformed_calls(&names),
         }
         if !whole.refusal.is_empty() {
             finish = Finish::new("SAFETY", Some(whole.refusal));
@@ -200,8 +201,8 @@ impl Answer {
             error_code: finish.error.is_some().then(|| finish.reason.to_owned()),
             error_message: finish.error,
             usage_metadata: whole.usage,
-            avg_logprobs: average(&whole.logprobs),
-            logprobs_result: logprobs(&whole.logprobs).map(Shaped::new),
+            avg_logprobs: average_logprob(&whole.logprobs),
+            logprobs_result: convert_logprobs(&whole.logprobs).map(Shaped::new),
             citation_metadata: citations.map(|it| Shaped::new(object([("citations", it)]))),
             ..LlmResponse::default()
         }
@@ -217,12 +218,12 @@ fn first_choice(chunk: &Json) -> Option<&Json> {
 }
 
 /// Extracts all text of a value, in any format that servers use.
-fn words(value: &Json) -> String {
+fn text_in(value: &Json) -> String {
     if let Some(text) = value.as_str() {
         return text.to_owned();
     }
     if let Some(items) = value.as_array() {
-        return items.iter().map(words).collect();
+        return items.iter().map(text_in).collect();
     }
     let fields = [
         "text",
@@ -232,7 +233,7 @@ fn words(value: &Json) -> String {
         "reasoning_content",
     ];
     let found = fields.iter().find_map(|field| value.get(field));
-    found.map(words).unwrap_or_default()
+    found.map(text_in).unwrap_or_default()
 }
 
 fn thought_part(text: String, signature: Option<Bytes>) -> Part {
@@ -245,16 +246,16 @@ fn thought_part(text: String, signature: Option<Bytes>) -> Part {
 
 /// Converts the calls to parts, or returns the names of those with invalid arguments. One invalid
 /// call discards all calls, because executing only some of them may be wrong. The last call of a
-/// truncated answer may lack its arguments.
-fn calls(calls: Vec<Call>, was_cut: bool) -> Result<Vec<Part>, Vec<String>> {
+/// truncated answer counts as invalid if it has no arguments, because they may be missing.
+fn call_parts(calls: Vec<Call>, was_truncated: bool) -> Result<Vec<Part>, Vec<String>> {
     let (mut parts, mut malformed) = (Vec::new(), Vec::new());
     let last = calls.len().saturating_sub(1);
-    for (place, call) in calls.into_iter().enumerate() {
+    for (position, call) in calls.into_iter().enumerate() {
         let has_none = call.arguments.trim().is_empty();
         let is_empty = call.name.is_empty() && has_none;
         match arguments::parse(&call.arguments) {
             _ if is_empty => {}
-            Some(_) if was_cut && has_none && place == last => malformed.push(call.name),
+            Some(_) if was_truncated && has_none && position == last => malformed.push(call.name),
             Some(args) if !call.name.is_empty() => parts.push(call.part(args)),
             _ if call.name.is_empty() => malformed.push("<unnamed>".to_owned()),
             _ => malformed.push(call.name),
@@ -292,7 +293,7 @@ impl Call {
     }
 }
 
-/// The finish reason in Gemini's format, with an error message if it is not a success.
+/// The finish reason in Gemini's format, with an error message unless the answer is complete.
 struct Finish {
     reason: &'static str,
     error: Option<String>,
@@ -303,7 +304,7 @@ impl Finish {
         Finish { reason, error }
     }
 
-    fn of(reason: Option<&str>) -> Finish {
+    fn from_reason(reason: Option<&str>) -> Finish {
         let reason = match reason.map(str::to_lowercase).as_deref() {
             None | Some("stop" | "tool_calls" | "function_call") => {
                 return Finish::new("STOP", None);
@@ -319,13 +320,13 @@ impl Finish {
         Finish::new(reason, Some(error))
     }
 
-    /// Reports invalid calls as the finish reason, unless truncation or a safety stop explains
-    /// them.
-    fn malformed(&mut self, names: &[String]) {
+    /// Makes the invalid calls the finish reason. If the answer was truncated or blocked, which
+    /// explains them, only adds them to the error message.
+    fn report_malformed_calls(&mut self, names: &[String]) {
         let names = names.join(", ");
         tracing::warn!(
             functions = names,
-            "left out calls with unreadable arguments"
+            "left out all calls, because some have invalid arguments"
         );
         let message = format!("The arguments of these calls are not a JSON object: {names}");
         match (self.reason, &mut self.error) {
@@ -338,7 +339,7 @@ impl Finish {
     }
 }
 
-fn usage_of(usage: &Json) -> UsageMetadata {
+fn convert_usage(usage: &Json) -> UsageMetadata {
     let count = |value: &Json| value.as_i64();
     let cached = [
         &usage["prompt_tokens_details"]["cached_tokens"],
@@ -370,7 +371,7 @@ fn usage_of(usage: &Json) -> UsageMetadata {
 }
 
 /// Converts a citation to Gemini's format.
-fn citation(annotation: &Json) -> Option<Json> {
+fn convert_citation(annotation: &Json) -> Option<Json> {
     let cited = annotation.get("url_citation")?;
     let fields = [
         ("startIndex", "start_index"),
@@ -385,7 +386,7 @@ fn citation(annotation: &Json) -> Option<Json> {
     Some(given.collect::<retain_core::JsonMap>().into())
 }
 
-fn average(tokens: &[Json]) -> Option<f64> {
+fn average_logprob(tokens: &[Json]) -> Option<f64> {
     let values: Vec<f64> = tokens
         .iter()
         .filter_map(|it| it["logprob"].as_f64())
@@ -394,7 +395,7 @@ fn average(tokens: &[Json]) -> Option<f64> {
 }
 
 /// Converts log probabilities to Gemini's format.
-fn logprobs(tokens: &[Json]) -> Option<Json> {
+fn convert_logprobs(tokens: &[Json]) -> Option<Json> {
     if tokens.is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Parses errors in the many formats of servers.
+//! Parses errors. Their format differs from server to server.
 
 use retain_core::Json;
 
@@ -6,15 +6,15 @@ use super::json::text;
 use crate::provider::{Failure, plain_failure};
 
 /// Parses the body of an error response.
-pub(crate) fn of_body(status: u16, body: &str) -> Failure {
+pub(crate) fn parse_failure(status: u16, body: &str) -> Failure {
     match Json::parse(body) {
-        Ok(json) => of_json(Some(status), &json),
+        Ok(json) => parse_json_failure(Some(status), &json),
         Err(_) => plain_failure(status, body),
     }
 }
 
-/// Parses an error object, also one in the middle of a stream.
-pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
+/// Parses an error object of an error response, a stream, or a response with a successful status.
+pub(super) fn parse_json_failure(status: Option<u16>, json: &Json) -> Failure {
     // vLLM sends the fields of the error at the top level, Ollama a string, web frameworks
     // `detail`.
     let error = match json.get("error") {
@@ -22,15 +22,15 @@ pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
         _ => json,
     };
     let code = code(status, error);
-    let said = error.as_str().or_else(|| text(error, "message"));
-    let said = said.or_else(|| text(json, "message"));
-    let mut message = match said {
-        Some(said) => said.to_owned(),
+    let message_text = error.as_str().or_else(|| text(error, "message"));
+    let message_text = message_text.or_else(|| text(json, "message"));
+    let mut message = match message_text {
+        Some(text) => text.to_owned(),
         None => match json.get("detail") {
             Some(detail) => detail
                 .as_str()
                 .map_or_else(|| detail.to_string(), str::to_owned),
-            None => format!("the server answered {json}"),
+            None => format!("the server returned an error without a message: {json}"),
         },
     };
     // OpenRouter puts the upstream provider's message in a separate field.
@@ -64,14 +64,15 @@ fn code(status: Option<u16>, error: &Json) -> String {
         .unwrap_or_else(|| "error".to_owned())
 }
 
-/// Returns the error in a response, if it is one: servers also send errors with status 200.
-pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
-    let is_there = json.get("error").is_some_and(|error| !error.is_null());
+/// Returns the error that a response with a successful status or an event of a stream reports, if
+/// any.
+pub(crate) fn reported_failure(json: &Json) -> Option<Failure> {
+    let is_nested = json.get("error").is_some_and(|error| !error.is_null());
     let is_flat = json["object"] == "error";
-    (is_there || is_flat).then(|| of_json(None, json))
+    (is_nested || is_flat).then(|| parse_json_failure(None, json))
 }
 
-/// Whether an error within a stream is transient.
+/// Whether an error that a response body or stream reports with this code is transient.
 pub(crate) fn is_transient(code: &str) -> bool {
     let words = [
         "rate_limit_exceeded",

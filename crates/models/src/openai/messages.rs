@@ -7,19 +7,19 @@ use retain_core::{Blob, Bytes, Content, FunctionCall, FunctionResponse, Json, Js
 use retain_runtime::{LlmRequest, ModelError};
 
 use super::{
+    invalid_request,
     json::{list, object},
     media::{self, Piece},
-    refused,
     server::{ServerKind, ThoughtField},
     signature, tools,
 };
-use crate::{provider::contents_of, signers};
+use crate::{provider::contents_to_send, signers};
 
-/// ADK's text for a missing tool result: a server rejects a call without one.
+/// ADK's text for a missing tool result. Servers reject a call without a result.
 const NO_RESULT: &str = "Error: Missing tool result (tool execution may have been interrupted \
                          before a response was recorded).";
 /// ADK's text for an empty last user message.
-const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
+const EMPTY_MESSAGE_PROMPT: &str = "Handle the requests as specified in the System Instruction.";
 
 /// Returns all messages of a request.
 pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, ModelError> {
@@ -31,24 +31,24 @@ pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, M
     };
     let instruction = request.config.system_instruction.clone();
     let instruction = instruction.filter(|text| !text.is_empty());
-    // Describe settings for which this server has no field in the system message.
-    let form = tools::form_in_words(kind, &request.config);
-    let instructions: Vec<String> = instruction.into_iter().chain(form).collect();
+    // A server without a field for the response schema gets it in the system message.
+    let schema = tools::schema_instruction(kind, &request.config);
+    let instructions: Vec<String> = instruction.into_iter().chain(schema).collect();
     if !instructions.is_empty() {
-        messages.say("system", instructions.join("\n\n").into());
+        messages.push_content("system", instructions.join("\n\n").into());
     }
-    let contents = contents_of(request);
+    let contents = contents_to_send(request);
     for content in &contents {
-        messages.content(content)?;
+        messages.convert(content)?;
     }
     if contents.last().is_some_and(|last| is_empty_content(last)) {
-        messages.say("user", NOTHING_SAID.into());
+        messages.push_content("user", EMPTY_MESSAGE_PROMPT.into());
     }
     messages.answer_pending_calls();
     Ok(list(messages.out))
 }
 
-/// Whether a content has nothing that a model could answer.
+/// Whether a content has nothing to answer: no text, tool result or media.
 fn is_empty_content(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -68,28 +68,28 @@ struct Messages {
 }
 
 impl Messages {
-    fn content(&mut self, content: &Content) -> Result<(), ModelError> {
-        // Results come first, because nothing may stand between a call and its result.
+    fn convert(&mut self, content: &Content) -> Result<(), ModelError> {
+        // Results come first, because no other message may stand between a call and its result.
         let mut rest = Vec::new();
         for part in content.parts() {
             match &part.function_response {
                 Some(response) => {
-                    self.tool_answer(response);
+                    self.push_result(response);
                     rest.extend(media_of(response));
                 }
                 None => rest.push(part.clone()),
             }
         }
         match content.role.as_deref() {
-            Some("model" | "assistant") => self.assistant(&rest),
+            Some("model" | "assistant") => self.push_assistant(&rest),
             _ => {
-                self.user(&rest);
+                self.push_user(&rest);
                 Ok(())
             }
         }
     }
 
-    fn say(&mut self, role: &str, content: Json) {
+    fn push_content(&mut self, role: &str, content: Json) {
         self.push(object([("role", role.into()), ("content", content)]));
     }
 
@@ -98,7 +98,7 @@ impl Messages {
         self.out.push(message);
     }
 
-    /// Adds a placeholder result for each call without one.
+    /// Adds a placeholder result for each call that has no result yet.
     fn answer_pending_calls(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -112,42 +112,42 @@ impl Messages {
         }
     }
 
-    fn tool_answer(&mut self, response: &FunctionResponse) {
-        let id = self.ids.of_response(response, &self.pending);
+    fn push_result(&mut self, response: &FunctionResponse) {
+        let id = self.ids.id_of_response(response, &self.pending);
         self.pending.retain(|pending| *pending != id);
         let answer = response.response.clone().map_or(Json::Null, Json::from);
         self.out.push(tool_message(&id, &answer.to_string()));
     }
 
-    fn user(&mut self, parts: &[Part]) {
-        let spoken = parts.iter().filter(|part| part.thought != Some(true));
+    fn push_user(&mut self, parts: &[Part]) {
+        let shown = parts.iter().filter(|part| part.thought != Some(true));
         let mut pieces = Vec::new();
-        for part in spoken {
+        for part in shown {
             if part.function_call.is_some() {
-                degraded("a function call in a message of the user", "is left out");
+                warn_unsupported("a function call in a message of the user", "is left out");
             }
             pieces.extend(self.piece(part));
         }
         if pieces.is_empty() {
             return;
         }
-        let content = match joined(&pieces) {
+        let content = match join_texts(&pieces) {
             Some(text) => text.into(),
             None => list(pieces.into_iter().map(|piece| match piece {
                 Piece::Text(text) => object([("type", "text".into()), ("text", text.into())]),
                 Piece::Media(media) => media,
             })),
         };
-        self.say("user", content);
+        self.push_content("user", content);
     }
 
-    fn assistant(&mut self, parts: &[Part]) -> Result<(), ModelError> {
+    fn push_assistant(&mut self, parts: &[Part]) -> Result<(), ModelError> {
         let (mut texts, mut calls, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         let mut thoughts = Vec::new();
         for part in parts {
             if let Some(call) = &part.function_call {
-                let id = self.ids.of_call(call);
-                calls.push(self.call(call, &id, part.thought_signature.as_ref())?);
+                let id = self.ids.id_of_call(call);
+                calls.push(self.convert_call(call, &id, part.thought_signature.as_ref())?);
                 ids.push(id);
             } else if part.thought == Some(true) {
                 let signature = part.thought_signature.as_deref();
@@ -156,12 +156,12 @@ impl Messages {
                     false => thoughts.push(part),
                 }
             } else if part.inline_data.is_some() || part.file_data.is_some() {
-                degraded("data in a message of the model", "is left out");
+                warn_unsupported("data in a message of the model", "is left out");
             } else if let Some(Piece::Text(text)) = self.piece(part) {
                 texts.push(text);
             }
         }
-        let thoughts = self.thoughts(&thoughts);
+        let thoughts = self.thought_fields(&thoughts);
         if texts.is_empty() && calls.is_empty() && thoughts.is_empty() {
             return Ok(());
         }
@@ -179,14 +179,16 @@ impl Messages {
         Ok(())
     }
 
-    fn call(
+    fn convert_call(
         &self,
         call: &FunctionCall,
         id: &str,
         signature: Option<&Bytes>,
     ) -> Result<Json, ModelError> {
         let Some(name) = call.name.as_deref().filter(|name| !name.is_empty()) else {
-            return Err(refused("a function call in the history has no name"));
+            return Err(invalid_request(
+                "a function call in the history has no name",
+            ));
         };
         let arguments = call.args.clone().unwrap_or_default();
         let function = object([
@@ -198,8 +200,8 @@ impl Messages {
             ("type", "function".into()),
             ("function", function),
         ]);
-        // Gemini signs its calls, even if it is reached through another server.
-        if let Some(signature) = signature.filter(|_| self.kind.takes_unknown_fields()) {
+        // Gemini also signs its calls if it is reached through an OpenAI-compatible server.
+        if let Some(signature) = signature.filter(|_| self.kind.accepts_unknown_fields()) {
             let signature = Json::from(STANDARD.encode(&**signature));
             let signature = object([("thought_signature", signature)]);
             out.insert("provider_specific_fields", signature.clone());
@@ -208,8 +210,8 @@ impl Messages {
         Ok(out.into())
     }
 
-    /// Returns the fields in which the server expects its thoughts.
-    fn thoughts(&self, thoughts: &[&Part]) -> JsonMap {
+    /// Returns the fields in which the server expects its earlier thoughts.
+    fn thought_fields(&self, thoughts: &[&Part]) -> JsonMap {
         let mut fields = JsonMap::new();
         let text: String = thoughts
             .iter()
@@ -235,31 +237,31 @@ impl Messages {
         fields
     }
 
-    /// Converts a part to a content piece; `None` if it is not content.
+    /// Converts a part to a piece of content; `None` if it has no content that can be sent.
     fn piece(&self, part: &Part) -> Option<Piece> {
         if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
             return Some(Piece::Text(text.clone()));
         }
         if let Some(blob) = &part.inline_data {
-            return media::inline(self.kind, blob);
+            return media::from_blob(self.kind, blob);
         }
         if let Some(file) = &part.file_data {
-            return media::at_address(self.kind, file);
+            return media::from_uri(self.kind, file);
         }
         if let Some(code) = &part.executable_code {
-            degraded("executable code", "is sent as text");
+            warn_unsupported("executable code", "is sent as text");
             let language = code.language.as_deref().unwrap_or_default().to_lowercase();
             let code = code.code.as_deref().unwrap_or_default();
             return Some(Piece::Text(format!("```{language}\n{code}\n```")));
         }
         if let Some(result) = &part.code_execution_result {
-            degraded("a code execution result", "is sent as text");
+            warn_unsupported("a code execution result", "is sent as text");
             let outcome = result.outcome.as_deref().unwrap_or_default();
             let output = result.output.as_deref().unwrap_or_default();
             return Some(Piece::Text(format!("```\n{outcome}\n{output}\n```")));
         }
         if part.tool_call.is_some() || part.tool_response.is_some() {
-            degraded("a call that another provider executed", "is left out");
+            warn_unsupported("a call that another provider executed", "is left out");
         }
         None
     }
@@ -274,7 +276,7 @@ fn tool_message(id: &str, content: &str) -> Json {
 }
 
 /// Joins the texts, if all pieces are text.
-fn joined(pieces: &[Piece]) -> Option<String> {
+fn join_texts(pieces: &[Piece]) -> Option<String> {
     let texts = pieces.iter().map(|piece| match piece {
         Piece::Text(text) => Some(text.as_str()),
         Piece::Media(_) => None,
@@ -283,7 +285,7 @@ fn joined(pieces: &[Piece]) -> Option<String> {
     texts.map(|texts| texts.join("\n"))
 }
 
-/// Returns the media of a tool result as parts that can follow it.
+/// Returns the media of a tool result as parts for the message after it.
 fn media_of(response: &FunctionResponse) -> Vec<Part> {
     let parts = response.parts.as_ref().and_then(|parts| parts.as_array());
     let part_of = |media: &Json| {
@@ -308,66 +310,69 @@ fn media_of(response: &FunctionResponse) -> Vec<Part> {
         .collect()
 }
 
-fn degraded(what: &str, how: &str) {
+fn warn_unsupported(what: &str, how: &str) {
     tracing::warn!("{what} {how}, because chat completions do not support it");
 }
 
-/// Call IDs that the server accepts: every call has one, and its result has the same ID.
+/// Assigns call IDs that the server accepts. A call and its result get the same ID.
 struct CallIds {
     kind: ServerKind,
-    made: usize,
+    /// Number of generated IDs.
+    generated: usize,
     /// Replacements for IDs that the server rejects.
-    instead: HashMap<String, String>,
-    /// Calls without an ID, by name, until their result arrives.
-    nameless: VecDeque<(String, String)>,
+    replacements: HashMap<String, String>,
+    /// Calls that had no ID and have no result yet: function name and generated ID.
+    without_id: VecDeque<(String, String)>,
 }
 
 impl CallIds {
     fn new(kind: ServerKind) -> CallIds {
         CallIds {
             kind,
-            made: 0,
-            instead: HashMap::new(),
-            nameless: VecDeque::new(),
+            generated: 0,
+            replacements: HashMap::new(),
+            without_id: VecDeque::new(),
         }
     }
 
-    fn make(&mut self) -> String {
-        self.made += 1;
-        self.kind.call_id(self.made)
+    fn generate(&mut self) -> String {
+        self.generated += 1;
+        self.kind.call_id(self.generated)
     }
 
-    fn of_call(&mut self, call: &FunctionCall) -> String {
+    fn id_of_call(&mut self, call: &FunctionCall) -> String {
         if let Some(id) = call.id.as_ref().filter(|id| !id.is_empty()) {
-            return self.sent(id);
+            return self.accepted_id(id);
         }
-        let id = self.make();
+        let id = self.generate();
         let name = call.name.clone().unwrap_or_default();
-        self.nameless.push_back((name, id.clone()));
+        self.without_id.push_back((name, id.clone()));
         id
     }
 
-    /// Returns the ID of a result. A result without one belongs to the first open call.
-    fn of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
+    /// Returns the ID of the call that a result belongs to. A result without an ID belongs to an
+    /// unanswered call, if possible of the same function.
+    fn id_of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
         if let Some(id) = response.id.as_ref().filter(|id| !id.is_empty()) {
-            return self.sent(id);
+            return self.accepted_id(id);
         }
         let name = response.name.as_deref().unwrap_or_default();
-        let same = self.nameless.iter().position(|(known, _)| known == name);
-        let found = self.nameless.remove(same.unwrap_or(0));
+        let same = self.without_id.iter().position(|(known, _)| known == name);
+        let found = self.without_id.remove(same.unwrap_or(0));
         let found = found.map(|(_, id)| id).or_else(|| pending.first().cloned());
-        found.unwrap_or_else(|| self.make())
+        found.unwrap_or_else(|| self.generate())
     }
 
-    fn sent(&mut self, id: &str) -> String {
-        if self.kind.takes_call_id(id) {
+    /// Returns the ID itself, or its replacement if the server rejects it.
+    fn accepted_id(&mut self, id: &str) -> String {
+        if self.kind.accepts_call_id(id) {
             return id.to_owned();
         }
-        if let Some(known) = self.instead.get(id) {
+        if let Some(known) = self.replacements.get(id) {
             return known.clone();
         }
-        let made = self.make();
-        self.instead.insert(id.to_owned(), made.clone());
-        made
+        let generated = self.generate();
+        self.replacements.insert(id.to_owned(), generated.clone());
+        generated
     }
 }

@@ -23,7 +23,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse, Part};
 use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-pub(crate) use failure::{in_answer, is_transient, of_body as failure_of};
+pub(crate) use failure::{is_transient, parse_failure, reported_failure};
 pub use server::OpenAiServer;
 pub(crate) use signature::details as reasoning_details;
 
@@ -77,7 +77,7 @@ impl OpenAi {
             name: model.clone(),
             model,
         };
-        OpenAi::of(http, chat)
+        OpenAi::with_chat(http, chat)
     }
 
     /// Sets the name in the runtime, e.g. `openai/gpt-5`.
@@ -86,10 +86,10 @@ impl OpenAi {
             name: name.into(),
             ..self.chat
         };
-        OpenAi::of(self.http, chat)
+        OpenAi::with_chat(self.http, chat)
     }
 
-    fn of(http: Http, chat: Chat) -> OpenAi {
+    fn with_chat(http: Http, chat: Chat) -> OpenAi {
         let auth = chat.server.auth();
         let inner = HttpModel::new(chat.name.clone(), chat.clone(), auth, http.clone());
         OpenAi { http, chat, inner }
@@ -106,10 +106,10 @@ impl Model for OpenAi {
         let is_wrapped = tools::is_wrapped(&request.config);
         let mut answers = self.inner.generate(request, stream);
         if hides_thoughts {
-            answers = changed(answers, without_thoughts);
+            answers = map_answers(answers, without_thoughts);
         }
         if is_wrapped {
-            answers = changed(answers, unwrapped);
+            answers = map_answers(answers, unwrap_value);
         }
         answers
     }
@@ -120,34 +120,38 @@ impl Model for OpenAi {
 }
 
 /// Applies `change` to all responses; `None` drops a response.
-fn changed(answers: ModelStream, change: fn(LlmResponse) -> Option<LlmResponse>) -> ModelStream {
+fn map_answers(
+    answers: ModelStream,
+    change: fn(LlmResponse) -> Option<LlmResponse>,
+) -> ModelStream {
     Box::pin(answers.filter_map(move |answer| async move { answer.map(change).transpose() }))
 }
 
-/// Extracts the answer from the object that wraps it; chunks of that object are dropped.
-fn unwrapped(mut answer: LlmResponse) -> Option<LlmResponse> {
-    let is_piece = answer.partial == Some(true);
+/// Replaces the text of an answer with the value that its object wraps. Drops the text of chunks,
+/// which are parts of that object.
+fn unwrap_value(mut answer: LlmResponse) -> Option<LlmResponse> {
+    let is_chunk = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
         return Some(answer);
     };
-    let is_said = |part: &Part| part.thought != Some(true) && part.text.is_some();
-    if is_piece {
-        parts.retain(|part| !is_said(part));
+    let is_text = |part: &Part| part.thought != Some(true) && part.text.is_some();
+    if is_chunk {
+        parts.retain(|part| !is_text(part));
         return (!parts.is_empty()).then_some(answer);
     }
-    for part in parts.iter_mut().filter(|part| is_said(part)) {
-        let said = part.text.as_deref().and_then(|text| Json::parse(text).ok());
-        if let Some(value) = said.as_ref().and_then(schema::value_in) {
+    for part in parts.iter_mut().filter(|part| is_text(part)) {
+        let json = part.text.as_deref().and_then(|text| Json::parse(text).ok());
+        if let Some(value) = json.as_ref().and_then(schema::value_in) {
             part.text = Some(value.to_string());
         }
     }
     Some(answer)
 }
 
-/// Removes thoughts; returns `None` for a chunk that is one. Thoughts before a call are kept,
-/// because a server that signed them requires them back.
+/// Removes thoughts; returns `None` for a chunk that has nothing else. Signed thoughts of an answer
+/// with calls are kept, because the server that signed them requires them back.
 fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
-    let is_piece = answer.partial == Some(true);
+    let is_chunk = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
         return Some(answer);
     };
@@ -156,8 +160,8 @@ fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_kept =
         |part: &Part| part.thought != Some(true) || (calls && part.thought_signature.is_some());
     parts.retain(is_kept);
-    let is_gone = is_piece && parts.is_empty() && before > 0;
-    (!is_gone).then_some(answer)
+    let is_empty_chunk = is_chunk && parts.is_empty() && before > 0;
+    (!is_empty_chunk).then_some(answer)
 }
 
 /// The chat completions of one model on one server.
@@ -182,12 +186,12 @@ impl Provider for Chat {
 
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError> {
         let json = Json::parse(body)
-            .map_err(|error| malformed(format!("the answer cannot be read: {error}")))?;
-        if let Some(failure) = failure::in_answer(&json) {
+            .map_err(|error| malformed(format!("the response is not valid JSON: {error}")))?;
+        if let Some(failure) = failure::reported_failure(&json) {
             return Err(failure.into());
         }
         if json["choices"].as_array().is_none() {
-            return Err(malformed("the answer has no choices").into());
+            return Err(malformed("the response has no list of choices").into());
         }
         let mut answer = answer::Answer::default();
         answer.push(&json);
@@ -199,7 +203,7 @@ impl Provider for Chat {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
-        failure::of_body(status, body)
+        failure::parse_failure(status, body)
     }
 
     fn is_transient(&self, code: &str) -> bool {
@@ -207,14 +211,13 @@ impl Provider for Chat {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        ModelCapabilities {
-            output_schema_and_tools: self.server.kind.is_openai(),
-            pairs_calls_by_id: true,
-        }
+        ModelCapabilities::default()
+            .with_output_schema_and_tools(self.server.kind.is_openai())
+            .with_pairs_calls_by_id(true)
     }
 }
 
-/// Creates the error for an unsupported request.
-pub(crate) fn refused(message: impl Into<String>) -> ModelError {
+/// Creates the error for a request that the server does not support.
+pub(crate) fn invalid_request(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }

@@ -4,8 +4,9 @@ use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
 
 use super::{
+    invalid_request,
     json::{either, object},
-    messages, refused,
+    messages,
     server::ServerKind,
     tools,
 };
@@ -19,8 +20,8 @@ pub(super) fn body(
     stream: bool,
 ) -> Result<String, ModelError> {
     let config = &request.config;
-    refuse_what_cannot_be(kind, config)?;
-    warn_of_what_is_left_out(kind, config);
+    check_config(kind, config)?;
+    warn_about_ignored_settings(kind, config);
     let mut body = JsonMap::from([
         ("model", Json::from(model)),
         ("messages", messages::messages(kind, request)?),
@@ -32,17 +33,17 @@ pub(super) fn body(
     body.extend(settings(kind, model, config));
     if stream {
         body.insert("stream", true);
-        if kind.is_asked_for_usage() {
+        if kind.must_request_usage() {
             body.insert("stream_options", object([("include_usage", true.into())]));
         }
     }
-    // Pass extra fields of the caller on unchanged.
+    // Add the fields of `extra_body` unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());
     }
     let body = Json::from(body).to_json();
-    body.map_err(|error| refused(format!("cannot encode the request: {error}")))
+    body.map_err(|error| invalid_request(format!("cannot encode the request: {error}")))
 }
 
 fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> JsonMap {
@@ -54,7 +55,7 @@ fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> Js
         }
     };
     for (name, value) in sampling(kind, config) {
-        match refuses_sampling(kind, model, effort.as_deref()) {
+        match rejects_sampling(kind, model, effort.as_deref()) {
             false => set(name, Some(value)),
             true => tracing::warn!(
                 model,
@@ -62,8 +63,8 @@ fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> Js
             ),
         }
     }
-    if kind.takes_unknown_fields() {
-        set("top_k", config.top_k.map(count_or_share));
+    if kind.accepts_unknown_fields() {
+        set("top_k", config.top_k.map(integer_if_whole));
     }
     set(
         kind.max_tokens_field(),
@@ -82,7 +83,7 @@ fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> Js
 
 /// Returns the sampling parameters that are set.
 fn sampling(kind: ServerKind, config: &GenerateContentConfig) -> Vec<(&'static str, Json)> {
-    let logprobs = (config.response_logprobs == Some(true) && kind.takes_logprobs())
+    let logprobs = (config.response_logprobs == Some(true) && kind.supports_logprobs())
         .then_some((true, config.logprobs));
     let settings = [
         ("temperature", config.temperature.map(Json::from)),
@@ -92,21 +93,21 @@ fn sampling(kind: ServerKind, config: &GenerateContentConfig) -> Vec<(&'static s
             "frequency_penalty",
             config.frequency_penalty.map(Json::from),
         ),
-        ("logprobs", logprobs.map(|(asked, _)| asked.into())),
+        ("logprobs", logprobs.map(|(enabled, _)| enabled.into())),
         (
             "top_logprobs",
             logprobs.and_then(|(_, count)| count).map(Json::from),
         ),
     ];
-    let said = settings
+    let set = settings
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)));
-    said.collect()
+    set.collect()
 }
 
-/// Whether the model rejects sampling parameters. OpenAI's thinking models do; those from `gpt-5.1`
-/// on accept them if thinking is disabled.
-fn refuses_sampling(kind: ServerKind, model: &str, effort: Option<&str>) -> bool {
+/// Whether the model rejects sampling parameters: OpenAI's thinking models do, unless thinking is
+/// disabled, which is possible from `gpt-5.1` on.
+fn rejects_sampling(kind: ServerKind, model: &str, effort: Option<&str>) -> bool {
     let is_o_series = model
         .strip_prefix('o')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -125,7 +126,7 @@ fn texts(texts: &[String]) -> Json {
 }
 
 /// Converts `topK`, a float in Gemini's format, to an integer if possible.
-fn count_or_share(value: f64) -> Json {
+fn integer_if_whole(value: f64) -> Json {
     match value.fract() == 0.0 && value.abs() < 1e9 {
         true => Json::from(value as i64),
         false => Json::from(value),
@@ -149,16 +150,16 @@ fn reasoning_effort(
         (_, Some(2049..)) => "high".to_owned(),
         _ => return None,
     };
-    let knows_minimal = match kind.is_openai() {
+    let supports_minimal = match kind.is_openai() {
         // `gpt-5` introduced `minimal`, and `gpt-5.1` removed it.
-        true => !may_stop_thinking(model),
-        false => kind.knows_minimal_effort(),
+        true => !can_disable_thinking(model),
+        false => kind.supports_minimal_effort(),
     };
     let effort = match effort.as_str() {
-        "minimal" if !knows_minimal => "low".to_owned(),
+        "minimal" if !supports_minimal => "low".to_owned(),
         _ => effort,
     };
-    if kind.is_openai() && !may_think(model) {
+    if kind.is_openai() && !supports_thinking(model) {
         if effort != "none" {
             tracing::warn!(
                 model,
@@ -167,7 +168,7 @@ fn reasoning_effort(
         }
         return None;
     }
-    if kind.is_openai() && effort == "none" && !may_stop_thinking(model) {
+    if kind.is_openai() && effort == "none" && !can_disable_thinking(model) {
         tracing::warn!(
             model,
             "left out the thinking config, because the model always thinks"
@@ -179,7 +180,7 @@ fn reasoning_effort(
 
 /// Whether thinking can be disabled: OpenAI's models up to `gpt-5` reject that, those from
 /// `gpt-5.1` on support it.
-fn may_stop_thinking(model: &str) -> bool {
+fn can_disable_thinking(model: &str) -> bool {
     let version = model.strip_prefix("gpt-").unwrap_or_default();
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
     let is_later = digits.parse::<u32>().is_ok_and(|number| number > 5);
@@ -187,43 +188,43 @@ fn may_stop_thinking(model: &str) -> bool {
 }
 
 /// Whether the model supports a reasoning effort: OpenAI's older models reject it.
-fn may_think(model: &str) -> bool {
+fn supports_thinking(model: &str) -> bool {
     let older = ["gpt-3", "gpt-4", "chatgpt-4o", "gpt-35"];
     !older.iter().any(|name| model.starts_with(name))
 }
 
-fn refuse_what_cannot_be(
-    kind: ServerKind,
-    config: &GenerateContentConfig,
-) -> Result<(), ModelError> {
+/// Rejects settings that would change the meaning of the answer if they were ignored.
+fn check_config(kind: ServerKind, config: &GenerateContentConfig) -> Result<(), ModelError> {
     if config.candidate_count.is_some_and(|count| count > 1) {
-        return Err(refused("candidateCount must be 1: an event has one answer"));
+        return Err(invalid_request(
+            "candidateCount must be 1, because an event has one answer",
+        ));
     }
     if config.cached_content.is_some() {
         let name = kind.name();
-        return Err(refused(format!(
-            "cachedContent is not supported by {name}: it names a cache of Gemini"
+        return Err(invalid_request(format!(
+            "cachedContent is not supported by {name}, because it names a cache of Gemini; remove it"
         )));
     }
     let mut modalities = config.response_modalities.iter().flatten();
     let other = modalities.find(|it| !it.eq_ignore_ascii_case("text"));
     match other {
-        Some(other) => Err(refused(format!(
-            "responseModalities: chat completions do not support {other}"
+        Some(other) => Err(invalid_request(format!(
+            "responseModalities {other:?} is not supported by chat completions; expected \"TEXT\""
         ))),
         None => Ok(()),
     }
 }
 
-fn warn_of_what_is_left_out(kind: ServerKind, config: &GenerateContentConfig) {
+fn warn_about_ignored_settings(kind: ServerKind, config: &GenerateContentConfig) {
     let left_out = [
         (
             "topK",
-            config.top_k.is_some() && !kind.takes_unknown_fields(),
+            config.top_k.is_some() && !kind.accepts_unknown_fields(),
         ),
         (
             "responseLogprobs",
-            config.response_logprobs == Some(true) && !kind.takes_logprobs(),
+            config.response_logprobs == Some(true) && !kind.supports_logprobs(),
         ),
         ("safetySettings", config.safety_settings.is_some()),
         ("speechConfig", config.speech_config.is_some()),
@@ -253,19 +254,19 @@ fn warn_of_what_is_left_out(kind: ServerKind, config: &GenerateContentConfig) {
     }
 }
 
-/// Whether answers must not contain thoughts.
+/// Whether the config excludes thoughts from answers.
 pub(super) fn hides_thoughts(config: &GenerateContentConfig) -> bool {
     let thinking = config.thinking_config.as_ref();
-    let shown = thinking.and_then(|it| either(it, "includeThoughts", "include_thoughts"));
-    shown.and_then(Json::as_bool) == Some(false)
+    let included = thinking.and_then(|it| either(it, "includeThoughts", "include_thoughts"));
+    included.and_then(Json::as_bool) == Some(false)
 }
 
 /// Returns the model's name on the wire: the configured one, or one that a callback set.
 pub(super) fn wire_model<'a>(name: &str, model: &'a str, request: &'a LlmRequest) -> &'a str {
-    let asked = request.model.as_str();
-    if asked.is_empty() || asked == name {
+    let requested = request.model.as_str();
+    if requested.is_empty() || requested == name {
         return model;
     }
     let prefix = name.strip_suffix(model).unwrap_or_default();
-    asked.strip_prefix(prefix).unwrap_or(asked)
+    requested.strip_prefix(prefix).unwrap_or(requested)
 }

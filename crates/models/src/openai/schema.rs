@@ -28,9 +28,9 @@ const SCHEMAS: [&str; 13] = [
     "then",
     "else",
 ];
-/// Keywords whose values may be `null`.
+/// Keywords whose value may be `null`, which is kept.
 const VALUES: [&str; 3] = ["default", "const", "examples"];
-/// Gemini sends 64-bit counts as strings.
+/// Keywords whose values are counts. In Gemini's format they may be strings.
 const COUNTS: [&str; 6] = [
     "minItems",
     "maxItems",
@@ -58,11 +58,11 @@ pub(crate) fn json_schema(schema: &Json) -> Json {
             _ if value.is_null() && !VALUES.contains(&key) => {}
             "nullable" => is_nullable = value.as_bool() == Some(true),
             "type" => insert_type(&mut out, value),
-            "$ref" => drop(out.insert(key, reference(value))),
+            "$ref" => drop(out.insert(key, convert_reference(value))),
             "example" => drop(out.insert("examples", list([value.clone()]))),
-            _ if MAPS.contains(&key) => drop(out.insert(key, by_name(value))),
-            _ if SCHEMAS.contains(&key) => drop(out.insert(key, nested(value))),
-            _ if COUNTS.contains(&key) => drop(out.insert(key, count(value))),
+            _ if MAPS.contains(&key) => drop(out.insert(key, convert_map(value))),
+            _ if SCHEMAS.contains(&key) => drop(out.insert(key, convert_nested(value))),
+            _ if COUNTS.contains(&key) => drop(out.insert(key, convert_count(value))),
             _ => drop(out.insert(key, value.clone())),
         }
     }
@@ -107,14 +107,14 @@ fn insert_type(out: &mut JsonMap, value: &Json) {
     }
 }
 
-fn reference(value: &Json) -> Json {
+fn convert_reference(value: &Json) -> Json {
     match value.as_str().and_then(|text| text.strip_prefix("#/defs/")) {
         Some(rest) => format!("#/$defs/{rest}").into(),
         None => value.clone(),
     }
 }
 
-fn by_name(value: &Json) -> Json {
+fn convert_map(value: &Json) -> Json {
     match value.as_object() {
         Some(map) => map
             .iter()
@@ -125,14 +125,14 @@ fn by_name(value: &Json) -> Json {
     }
 }
 
-fn nested(value: &Json) -> Json {
+fn convert_nested(value: &Json) -> Json {
     match value.as_array() {
         Some(schemas) => list(schemas.iter().map(json_schema)),
         None => json_schema(value),
     }
 }
 
-fn count(value: &Json) -> Json {
+fn convert_count(value: &Json) -> Json {
     let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
     number.map_or_else(|| value.clone(), Json::from)
 }
@@ -162,7 +162,7 @@ fn allow_null(schema: &mut JsonMap) {
 const VALUE: &str = "response";
 
 /// Returns an object schema, because providers require one for an answer: `schema` itself, or an
-/// object with it as its only property. The flag tells whether wrapping was needed.
+/// object with it as its only property. The flag is true if the schema was wrapped.
 pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
     let choices = ["anyOf", "oneOf", "allOf"];
     let has_choices = choices.iter().any(|choice| schema.get(choice).is_some());
@@ -174,15 +174,15 @@ pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
         let map = schema.as_object_mut().and_then(|map| map.remove(name));
         (name, map)
     });
-    let mut around = JsonMap::from([
+    let mut wrapper = JsonMap::from([
         ("type", Json::from("object")),
         ("properties", object([(VALUE, schema)])),
         ("required", list([VALUE.into()])),
     ]);
     for (name, definitions) in definitions {
-        around.extend(definitions.map(|definitions| (name, definitions)));
+        wrapper.extend(definitions.map(|definitions| (name, definitions)));
     }
-    (around.into(), true)
+    (wrapper.into(), true)
 }
 
 /// Returns the value in an answer that [`as_object`] wrapped; `None` if it is not wrapped.
@@ -192,9 +192,9 @@ pub(crate) fn value_in(answer: &Json) -> Option<&Json> {
         .filter(|_| answer.as_object().is_some_and(|map| map.len() == 1))
 }
 
-/// Converts the schema for OpenAI's strict mode: objects are closed with all properties required, a
-/// reference stands alone, and `oneOf` becomes `anyOf`. Unsupported keywords stay; see
-/// [`is_strict`].
+/// Converts the schema for OpenAI's strict mode: objects allow no other properties and require all
+/// of theirs, a reference stands alone, and `oneOf` becomes `anyOf`. Unsupported keywords are kept;
+/// see [`is_strict`].
 pub(super) fn strict(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
         return schema.clone();
@@ -212,7 +212,8 @@ pub(super) fn strict(schema: &Json) -> Json {
     let mut out = JsonMap::new();
     for (key, value) in fields {
         match key {
-            // Required properties need no default, and the alternatives contain the discriminator.
+            // All properties are required, so they need no default; and each alternative contains
+            // the discriminator.
             "default" | "discriminator" => {}
             "properties" | "$defs" | "definitions" => drop(out.insert(key, strict_by_name(value))),
             "oneOf" if !fields.contains_key("anyOf") => {
@@ -252,7 +253,7 @@ fn strict_nested(value: &Json) -> Json {
 /// Whether strict mode accepts a schema that [`strict`] returned: it has no map with arbitrary
 /// keys, no untyped value, and no unsupported keyword.
 pub(super) fn is_strict(schema: &Json) -> bool {
-    const UNKNOWN: [&str; 9] = [
+    const UNSUPPORTED: [&str; 9] = [
         "oneOf",
         "allOf",
         "not",
@@ -269,9 +270,9 @@ pub(super) fn is_strict(schema: &Json) -> bool {
     if fields.contains_key("$ref") {
         return true;
     }
-    let says_what = ["type", "anyOf", "enum", "const"];
+    let describes_value = ["type", "anyOf", "enum", "const"];
     let has_any = |names: &[&str]| names.iter().any(|name| fields.contains_key(name));
-    if has_any(&UNKNOWN) || !has_any(&says_what) {
+    if has_any(&UNSUPPORTED) || !has_any(&describes_value) {
         return false;
     }
     let is_closed = fields.get("additionalProperties") == Some(&Json::Bool(false));

@@ -32,7 +32,7 @@ pub struct OpenAiServer {
     api_version: Option<String>,
 }
 
-/// Servers that differ in supported features.
+/// The kind of a server, which determines the features that it supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerKind {
     OpenAi,
@@ -46,10 +46,10 @@ pub(super) enum ServerKind {
     Other,
 }
 
-/// The field in which a server expects thoughts of earlier turns.
+/// The field in which a server expects the model's earlier thoughts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThoughtField {
-    /// The server neither returns nor accepts thoughts.
+    /// The server does not accept thoughts.
     None,
     ReasoningContent,
     /// Together with `reasoning_details`, which contain the signatures.
@@ -119,15 +119,15 @@ impl OpenAiServer {
         }
     }
 
-    /// Returns the URL of a call for `model`. `what` is e.g. `chat/completions`.
-    pub(crate) fn url(&self, what: &str, model: &str) -> String {
+    /// Returns the URL of a call for `model`. `endpoint` is e.g. `chat/completions`.
+    pub(crate) fn url(&self, endpoint: &str, model: &str) -> String {
         let base = &self.base_url;
         match &self.api_version {
             Some(version) => {
                 let (model, version) = (percent_encode(model), percent_encode(version));
-                format!("{base}/openai/deployments/{model}/{what}?api-version={version}")
+                format!("{base}/openai/deployments/{model}/{endpoint}?api-version={version}")
             }
-            None => format!("{base}/{what}"),
+            None => format!("{base}/{endpoint}"),
         }
     }
 
@@ -185,8 +185,8 @@ impl ServerKind {
         }
     }
 
-    /// Whether fields that are not OpenAI's own are accepted: the listed servers reject them.
-    pub(super) fn takes_unknown_fields(self) -> bool {
+    /// Whether the server accepts fields that OpenAI's API does not define.
+    pub(super) fn accepts_unknown_fields(self) -> bool {
         !matches!(
             self,
             ServerKind::OpenAi | ServerKind::Azure | ServerKind::Groq | ServerKind::Mistral
@@ -194,12 +194,12 @@ impl ServerKind {
     }
 
     /// Whether a stream must request usage counts. Mistral always sends them and rejects the field.
-    pub(super) fn is_asked_for_usage(self) -> bool {
+    pub(super) fn must_request_usage(self) -> bool {
         self != ServerKind::Mistral
     }
 
     /// Whether log probabilities are supported: Groq and Mistral reject the field.
-    pub(super) fn takes_logprobs(self) -> bool {
+    pub(super) fn supports_logprobs(self) -> bool {
         !matches!(self, ServerKind::Groq | ServerKind::Mistral)
     }
 
@@ -211,12 +211,12 @@ impl ServerKind {
     }
 
     /// Whether a response schema is supported. DeepSeek needs it in the prompt.
-    pub(super) fn takes_schemas(self) -> bool {
+    pub(super) fn supports_schemas(self) -> bool {
         self != ServerKind::DeepSeek
     }
 
     /// Whether the reasoning effort `minimal` is supported.
-    pub(super) fn knows_minimal_effort(self) -> bool {
+    pub(super) fn supports_minimal_effort(self) -> bool {
         matches!(
             self,
             ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter
@@ -224,7 +224,7 @@ impl ServerKind {
     }
 
     /// Whether the server accepts this call ID.
-    pub(super) fn takes_call_id(self, id: &str) -> bool {
+    pub(super) fn accepts_call_id(self, id: &str) -> bool {
         match self {
             ServerKind::Mistral => {
                 id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -241,8 +241,9 @@ impl ServerKind {
         }
     }
 
-    /// Whether images of this type are supported. Unknown servers may support any.
-    pub(super) fn takes_picture(self, mime: &str) -> bool {
+    /// Whether images of this type are supported. An unknown server may support any type, so all
+    /// are sent to it.
+    pub(super) fn supports_image(self, mime: &str) -> bool {
         match self {
             ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter => matches!(
                 mime,
@@ -254,12 +255,12 @@ impl ServerKind {
     }
 
     /// Whether image URLs are supported.
-    pub(super) fn takes_picture_urls(self) -> bool {
+    pub(super) fn supports_image_urls(self) -> bool {
         self != ServerKind::Ollama
     }
 
     /// Whether audio in this format is supported.
-    pub(super) fn takes_audio(self, format: &str) -> bool {
+    pub(super) fn supports_audio(self, format: &str) -> bool {
         match self {
             ServerKind::OpenAi | ServerKind::Azure => matches!(format, "wav" | "mp3"),
             ServerKind::OpenRouter | ServerKind::Other => true,
@@ -269,11 +270,11 @@ impl ServerKind {
         }
     }
 
-    pub(super) fn takes_video(self) -> bool {
+    pub(super) fn supports_video(self) -> bool {
         matches!(self, ServerKind::OpenRouter | ServerKind::Other)
     }
 
-    pub(super) fn takes_documents(self) -> bool {
+    pub(super) fn supports_documents(self) -> bool {
         matches!(
             self,
             ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter | ServerKind::Other
@@ -281,11 +282,11 @@ impl ServerKind {
     }
 
     /// Whether document URLs are supported.
-    pub(super) fn takes_document_urls(self) -> bool {
+    pub(super) fn supports_document_urls(self) -> bool {
         self == ServerKind::OpenRouter
     }
 
-    /// The name of the server in messages.
+    /// The server's name for errors and logs.
     pub(super) fn name(self) -> &'static str {
         match self {
             ServerKind::OpenAi => "OpenAI",
@@ -305,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_kind_has_a_default_url() {
+    fn url_is_built_from_host_deployment_and_version() {
         let chat = |server: OpenAiServer| server.url("chat/completions", "m");
         let key = || Secret::from("k");
         assert_eq!(
@@ -325,7 +326,7 @@ mod tests {
             azure.url("embeddings", "../a b?c"),
             "https://x.openai.azure.com/openai/deployments/..%2Fa%20b%3Fc/embeddings?api-version=2024-10-21"
         );
-        // Without a version, or with a URL that needs none.
+        // Without an API version, or with an endpoint that needs none.
         for (endpoint, version) in [
             ("https://x.openai.azure.com/", ""),
             ("https://x.openai.azure.com", " "),

@@ -1,31 +1,31 @@
-//! Data that a server requires back with a thought, stored unchanged as the thought's signature.
+//! Data that a server requires back with a thought. It is stored as the thought's signature.
 //!
-//! OpenRouter sends `reasoning_details`, blocks with the signatures of the upstream models. They
-//! arrive in chunks, are merged, and stored as JSON in the signature of the thought part.
+//! OpenRouter sends `reasoning_details`: blocks with the signatures of the upstream models. Their
+//! chunks are merged, and the blocks are stored as JSON in the signature of the thought part.
 
 use retain_core::{Bytes, Json, JsonMap};
 
 use super::json::list;
 
-/// Fields that grow with each chunk; all others are replaced.
+/// Fields to which each chunk appends. In other fields the last value counts.
 const GROWING: [&str; 3] = ["text", "summary", "data"];
 
-/// Blocks that are being merged.
+/// The blocks so far.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningDetails(Vec<JsonMap>);
 
 impl ReasoningDetails {
     /// Merges a chunk: the value of `reasoning_details`.
-    pub(super) fn push(&mut self, pieces: &Json) {
-        let pieces = pieces.as_array().unwrap_or_default();
-        for piece in pieces.iter().filter_map(Json::as_object) {
+    pub(super) fn push(&mut self, chunks: &Json) {
+        let chunks = chunks.as_array().unwrap_or_default();
+        for chunk in chunks.iter().filter_map(Json::as_object) {
             let is_same = |block: &JsonMap| {
-                let same = |field| block.get(field) == piece.get(field);
-                piece.contains_key("index") && same("index") && same("type")
+                let same = |field| block.get(field) == chunk.get(field);
+                chunk.contains_key("index") && same("index") && same("type")
             };
             match self.0.last_mut().filter(|block| is_same(block)) {
-                Some(block) => grow(block, piece),
-                None => self.0.push(piece.clone()),
+                Some(block) => merge(block, chunk),
+                None => self.0.push(chunk.clone()),
             }
         }
     }
@@ -48,8 +48,8 @@ impl ReasoningDetails {
     }
 }
 
-fn grow(block: &mut JsonMap, piece: &JsonMap) {
-    for (field, value) in piece {
+fn merge(block: &mut JsonMap, chunk: &JsonMap) {
+    for (field, value) in chunk {
         let old = block.get(field).and_then(Json::as_str).unwrap_or_default();
         match value.as_str().filter(|_| GROWING.contains(&field)) {
             Some(more) => drop(block.insert(field, format!("{old}{more}"))),
@@ -74,15 +74,15 @@ pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
 }
 
 /// Returns the signature of a call, from any field in which servers put Gemini's.
-pub(super) fn of_call(call: &Json) -> Option<Bytes> {
+pub(super) fn call_signature(call: &Json) -> Option<Bytes> {
     let google = &call["extra_content"]["google"];
-    let places = [
+    let fields = [
         google,
         &call["provider_specific_fields"],
         &call["function"]["provider_specific_fields"],
     ];
-    let found = places
+    let found = fields
         .iter()
-        .find_map(|place| super::json::text(place, "thought_signature"));
+        .find_map(|field| super::json::text(field, "thought_signature"));
     found.and_then(Bytes::from_base64)
 }

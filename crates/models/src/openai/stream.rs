@@ -26,16 +26,16 @@ impl StreamReader for ChunkReader {
             self.is_done = true;
             return Ok(Vec::new());
         }
-        let chunk = parse(data, event)?;
-        if let Some(failure) = failure::in_answer(&chunk) {
+        let chunk = parse_chunk(data, event)?;
+        if let Some(failure) = failure::reported_failure(&chunk) {
             return Err(failure.into());
         }
         Ok(self.answer.push(&chunk))
     }
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
-        // Some servers omit `[DONE]`, some the finish reason; either one means that the answer is
-        // complete.
+        // Some servers omit `[DONE]`, others the finish reason. Each of them alone means that the
+        // answer is complete.
         if !self.is_done && !self.answer.is_finished() {
             return Err(cut_off("the stream ended before the answer was complete").into());
         }
@@ -47,9 +47,9 @@ impl StreamReader for ChunkReader {
     }
 }
 
-fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
+fn parse_chunk(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
     let chunk = Json::parse(data);
-    // An error may also be an event of type `error`.
+    // Some servers send errors as events of type `error`.
     if event.event.as_deref() == Some("error") {
         let error = chunk.unwrap_or_else(|_| data.into());
         let error = match error.get("error").is_some() {
@@ -58,9 +58,10 @@ fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
         };
         return Ok(error);
     }
-    let chunk = chunk.map_err(|error| malformed(format!("cannot parse a chunk: {error}")))?;
+    let chunk = chunk
+        .map_err(|error| malformed(format!("a chunk of the stream is not valid JSON: {error}")))?;
     match chunk.as_object() {
         Some(_) => Ok(chunk),
-        None => Err(malformed("a chunk is not an object")),
+        None => Err(malformed("a chunk of the stream is not a JSON object")),
     }
 }

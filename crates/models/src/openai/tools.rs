@@ -4,8 +4,9 @@ use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap, Mod
 use retain_runtime::ModelError;
 
 use super::{
+    invalid_request,
     json::{either, list, object, text},
-    refused, schema,
+    schema,
     server::ServerKind,
 };
 
@@ -24,18 +25,19 @@ pub(super) fn tools(
     let mut fields = JsonMap::new();
     let mut declarations = Vec::new();
     for tool in config.tools.iter().flatten() {
-        only_functions(kind, tool)?;
+        check_tool(kind, tool)?;
         declarations.extend(tool.function_declarations.iter().flatten());
     }
-    let choice = Choice::of(config);
+    let choice = ToolChoice::from_config(config);
     if let Some(allowed) = &choice.allowed {
-        // Not all servers support a list of allowed names, so send only the allowed tools.
+        // Not all servers support a list of allowed names, so the other tools are not sent.
         declarations.retain(|it| it.name.as_ref().is_some_and(|name| allowed.contains(name)));
     }
     if declarations.is_empty() {
         return Ok(fields);
     }
-    let tools: Result<Vec<Json>, ModelError> = declarations.into_iter().map(function).collect();
+    let tools: Result<Vec<Json>, ModelError> =
+        declarations.into_iter().map(convert_function).collect();
     fields.insert("tools", tools?);
     if let Some(word) = choice.word {
         fields.insert("tool_choice", word);
@@ -45,19 +47,19 @@ pub(super) fn tools(
 
 /// Whether the model must call a function, and which.
 #[derive(Default)]
-struct Choice {
+struct ToolChoice {
     word: Option<&'static str>,
     /// The only functions that may be called.
     allowed: Option<Vec<String>>,
 }
 
-impl Choice {
-    fn of(config: &GenerateContentConfig) -> Choice {
+impl ToolChoice {
+    fn from_config(config: &GenerateContentConfig) -> ToolChoice {
         let settings = config.tool_config.as_ref();
         let calling =
             settings.and_then(|it| either(it, "functionCallingConfig", "function_calling_config"));
         let Some(calling) = calling else {
-            return Choice::default();
+            return ToolChoice::default();
         };
         let names = either(calling, "allowedFunctionNames", "allowed_function_names");
         let names = names.and_then(Json::as_array).unwrap_or_default();
@@ -67,29 +69,29 @@ impl Choice {
             .collect();
         let allowed = (!names.is_empty()).then_some(names);
         match text(calling, "mode").map(str::to_uppercase).as_deref() {
-            Some("ANY") => Choice {
+            Some("ANY") => ToolChoice {
                 word: Some("required"),
                 allowed,
             },
-            Some("VALIDATED") => Choice {
+            Some("VALIDATED") => ToolChoice {
                 word: None,
                 allowed,
             },
-            Some("NONE") => Choice {
+            Some("NONE") => ToolChoice {
                 word: Some("none"),
                 allowed: None,
             },
-            _ => Choice::default(),
+            _ => ToolChoice::default(),
         }
     }
 }
 
-/// Rejects tools that another provider runs. Dropping them would let the model invent what it
-/// should look up.
-fn only_functions(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> {
+/// Rejects tools that another provider executes. Without such a tool, the model might invent what
+/// it should look up.
+fn check_tool(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> {
     match tool.provider_tool() {
         None => Ok(()),
-        Some(name) => Err(refused(format!(
+        Some(name) => Err(invalid_request(format!(
             "{} does not support the tool {name}, which only Gemini executes; remove it from \
              the agent",
             kind.name()
@@ -97,9 +99,9 @@ fn only_functions(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> 
     }
 }
 
-fn function(declaration: &FunctionDeclaration) -> Result<Json, ModelError> {
+fn convert_function(declaration: &FunctionDeclaration) -> Result<Json, ModelError> {
     let Some(name) = declaration.name.as_deref().filter(|name| !name.is_empty()) else {
-        return Err(refused("a declared function has no name"));
+        return Err(invalid_request("a declared function has no name"));
     };
     let mut function = JsonMap::from([("name", Json::from(name))]);
     let description = description(declaration);
@@ -129,8 +131,8 @@ fn parameters(declaration: &FunctionDeclaration) -> Json {
     schema
 }
 
-/// Returns the description. OpenAI has no field for the response schema, so it is appended in ADK's
-/// words if there is room.
+/// Returns the description. OpenAI has no field for the schema of a function's response, so it is
+/// appended in ADK's words if the result is not too long.
 fn description(declaration: &FunctionDeclaration) -> String {
     let plain = declaration.description.clone().unwrap_or_default();
     let given = declaration.response_json_schema.as_ref();
@@ -139,8 +141,8 @@ fn description(declaration: &FunctionDeclaration) -> String {
         (None, Some(schema)) => schema::json_schema(schema),
         (None, None) => return plain,
     };
-    let says_more = |fields: &JsonMap| fields.keys().any(|key| key != "type");
-    if !schema.as_object().is_some_and(says_more) {
+    let has_details = |fields: &JsonMap| fields.keys().any(|key| key != "type");
+    if !schema.as_object().is_some_and(has_details) {
         return plain;
     }
     let what = match schema["type"].as_str().map(str::to_lowercase).as_deref() {
@@ -180,7 +182,7 @@ fn sorted(value: &Json) -> Json {
 }
 
 /// The schema that an answer must follow.
-struct Form {
+struct AnswerSchema {
     name: String,
     /// An object schema.
     schema: Json,
@@ -188,13 +190,13 @@ struct Form {
     is_wrapped: bool,
 }
 
-impl Form {
-    fn of(config: &GenerateContentConfig) -> Option<Form> {
+impl AnswerSchema {
+    fn from_config(config: &GenerateContentConfig) -> Option<AnswerSchema> {
         let given = schema_of(config).filter(|given| !is_own_format(given))?;
         let schema = schema::json_schema(given);
         let name = schema_name(&schema);
         let (schema, is_wrapped) = schema::as_object(schema);
-        Some(Form {
+        Some(AnswerSchema {
             name,
             schema,
             is_wrapped,
@@ -213,9 +215,9 @@ fn is_own_format(given: &Json) -> bool {
     matches!(given["type"].as_str(), Some("json_object" | "json_schema"))
 }
 
-/// Whether the answer must be extracted from a property.
+/// Whether the answer is wrapped in an object, from which it must be extracted.
 pub(super) fn is_wrapped(config: &GenerateContentConfig) -> bool {
-    Form::of(config).is_some_and(|form| form.is_wrapped)
+    AnswerSchema::from_config(config).is_some_and(|answer| answer.is_wrapped)
 }
 
 /// Returns `response_format`, if the answer must be JSON.
@@ -228,22 +230,22 @@ pub(super) fn response_format(kind: ServerKind, config: &GenerateContentConfig) 
     if is_own_format(given) {
         return Some(given.clone());
     }
-    let form = Form::of(config)?;
-    if !kind.takes_schemas() {
+    let answer = AnswerSchema::from_config(config)?;
+    if !kind.supports_schemas() {
         return Some(any_json);
     }
-    let strict = schema::strict(&form.schema);
+    let strict = schema::strict(&answer.schema);
     let is_strict = schema::is_strict(&strict);
     if !is_strict {
         tracing::warn!(
-            schema = form.name,
+            schema = answer.name,
             "the response schema does not fit strict mode, so the model may deviate from it"
         );
     }
     let format = object([
-        ("name", form.name.into()),
+        ("name", answer.name.into()),
         ("strict", is_strict.into()),
-        ("schema", if is_strict { strict } else { form.schema }),
+        ("schema", if is_strict { strict } else { answer.schema }),
     ]);
     Some(object([
         ("type", "json_schema".into()),
@@ -251,10 +253,13 @@ pub(super) fn response_format(kind: ServerKind, config: &GenerateContentConfig) 
     ]))
 }
 
-/// Describes the schema in words, for a server that does not support schemas.
-pub(super) fn form_in_words(kind: ServerKind, config: &GenerateContentConfig) -> Option<String> {
-    let form = Form::of(config).filter(|_| !kind.takes_schemas())?;
-    let schema = form.schema;
+/// Returns an instruction with the response schema, for a server that has no field for it.
+pub(super) fn schema_instruction(
+    kind: ServerKind,
+    config: &GenerateContentConfig,
+) -> Option<String> {
+    let answer = AnswerSchema::from_config(config).filter(|_| !kind.supports_schemas())?;
+    let schema = answer.schema;
     Some(format!(
         "Answer with nothing but a JSON object that follows this JSON Schema:\n{schema}"
     ))
@@ -263,7 +268,7 @@ pub(super) fn form_in_words(kind: ServerKind, config: &GenerateContentConfig) ->
 /// Returns the title with only the characters that OpenAI allows in names.
 fn schema_name(schema: &Json) -> String {
     let title = text(schema, "title").unwrap_or(SCHEMA_NAME);
-    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let letters = title.chars().map(|c| if is_taken(c) { c } else { '_' });
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let letters = title.chars().map(|c| if is_allowed(c) { c } else { '_' });
     letters.take(NAME_MAX).collect()
 }

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use retain_core::Json;
 use retain_runtime::StreamingMode;
 
-/// One case: the user's messages, and the recording of each mode.
+/// One case: the user's messages, and the recording of each streaming mode.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     /// `category/name`.
@@ -14,13 +14,13 @@ pub(crate) struct Case {
     pub(crate) spec: Json,
     /// The past sessions that the memory service holds.
     pub(crate) seed: Option<Json>,
-    none: Recorded,
-    sse: Recorded,
+    none: CaseRecording,
+    sse: CaseRecording,
 }
 
-/// The recording of one mode.
+/// The recording of one streaming mode.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Recorded {
+pub(crate) struct CaseRecording {
     /// Model and tool calls, in order.
     pub(crate) recordings: Vec<Json>,
     /// The final session.
@@ -43,7 +43,7 @@ impl Case {
     fn read(name: String) -> Case {
         let at = format!("tests/{name}");
         let seed = root().join(&at).join("seed.json");
-        let recorded = |suffix| Recorded {
+        let recorded = |suffix| CaseRecording {
             recordings: list(
                 &yaml(&format!("{at}/generated-recordings{suffix}.yaml"))["recordings"],
             ),
@@ -52,8 +52,8 @@ impl Case {
         Case {
             spec: yaml(&format!("{at}/spec.yaml")),
             seed: seed.exists().then(|| {
-                let text = fs::read_to_string(&seed).expect("a seed can be read");
-                Json::parse(&text).expect("a seed is JSON")
+                let text = fs::read_to_string(&seed).expect("the seed must be readable");
+                Json::parse(&text).expect("the seed must be JSON")
             }),
             none: recorded(""),
             sse: recorded("-sse"),
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// Return the text of the recordings file.
+    /// Returns the text of the recordings file.
     pub(crate) fn recordings_text(&self, mode: StreamingMode) -> String {
         let suffix = match mode {
             StreamingMode::None => "",
@@ -72,14 +72,16 @@ impl Case {
     }
 
     pub(crate) fn app(&self) -> &str {
-        self.spec["agent"].as_str().expect("a case names its app")
+        self.spec["agent"]
+            .as_str()
+            .expect("the case must name its app")
     }
 
     pub(crate) fn messages(&self) -> Vec<Json> {
         list(&self.spec["user_messages"])
     }
 
-    pub(crate) fn recorded(&self, mode: StreamingMode) -> &Recorded {
+    pub(crate) fn recorded(&self, mode: StreamingMode) -> &CaseRecording {
         match mode {
             StreamingMode::None => &self.none,
             StreamingMode::Sse => &self.sse,
@@ -87,22 +89,29 @@ impl Case {
     }
 }
 
-/// Return the folder of the cases.
+/// Returns the folder with the agents and cases.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/conformance")
 }
 
 fn entries(dir: &PathBuf) -> Vec<String> {
-    let entries = fs::read_dir(dir).expect("the folder of cases can be read");
-    let names = entries.map(|entry| entry.expect("an entry can be read").file_name());
+    let entries = fs::read_dir(dir).expect("the folder of cases must be readable");
+    let names = entries.map(|entry| {
+        entry
+            .expect("the folder entry must be readable")
+            .file_name()
+    });
     let mut names: Vec<String> = names
-        .map(|name| name.into_string().expect("names of cases are plain"))
+        .map(|name| {
+            name.into_string()
+                .expect("the name of a case must be UTF-8")
+        })
         .collect();
     names.sort();
     names
 }
 
-/// Read a YAML file of the corpus.
+/// Reads a YAML file in the folder of the cases.
 pub(crate) fn yaml(path: &str) -> Json {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
     // As in Python, a plain `y` is a string.
@@ -112,7 +121,7 @@ pub(crate) fn yaml(path: &str) -> Json {
     value.into()
 }
 
-/// Return the items of a list, or none if the value is not a list.
+/// Returns the items of a list; empty if the value is not a list.
 pub(crate) fn list(value: &Json) -> Vec<Json> {
     value.as_array().map(<[Json]>::to_vec).unwrap_or_default()
 }

@@ -1,13 +1,14 @@
-//! Replays recorded runs of Google's ADK: the same requests, tool calls, events and state.
+//! Replays recorded runs of Google's ADK. Requests, tool calls, events and state must equal the
+//! recorded ones.
 //!
-//! `RETAIN_CASE=core/` replays only the cases whose name contains that text.
+//! `RETAIN_CASE=core/` replays only the cases whose name contains `core/`.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod agents;
 mod case;
 mod compare;
-mod damage;
+mod corruption;
 mod replay;
 mod run;
 
@@ -22,10 +23,10 @@ const MODES: [StreamingMode; 2] = [StreamingMode::None, StreamingMode::Sse];
 const SHOWN: usize = 3;
 
 #[tokio::test]
-async fn every_recorded_case_replays() {
+async fn recorded_case_replays_without_differences() {
     let only = std::env::var("RETAIN_CASE").unwrap_or_default();
     let cases = Case::all();
-    assert_eq!(cases.len(), 40, "cases were lost or added");
+    assert_eq!(cases.len(), 40, "cases are missing or new");
     let mut failed = Vec::new();
     for case in cases.iter().filter(|case| case.name.contains(&only)) {
         for mode in MODES {
@@ -48,17 +49,17 @@ async fn every_recorded_case_replays() {
     );
 }
 
-/// A server reads recordings with our own YAML reader.
+/// A server reads recordings with Retain's own YAML reader. `Case` reads them with another one.
 #[test]
 fn yaml_reader_parses_every_recording() {
     let mut read = 0;
     for case in Case::all() {
         for mode in MODES {
-            let ours = Recordings::from_yaml(&case.recordings_text(mode));
-            let ours = ours.unwrap_or_else(|error| panic!("{} ({mode:?}): {error}", case.name));
-            let theirs = &case.recorded(mode).recordings;
-            assert_eq!(ours.entries(), &theirs[..], "{} ({mode:?})", case.name);
-            read += ours.entries().len();
+            let actual = Recordings::from_yaml(&case.recordings_text(mode));
+            let actual = actual.unwrap_or_else(|error| panic!("{} ({mode:?}): {error}", case.name));
+            let expected = &case.recorded(mode).recordings;
+            assert_eq!(actual.entries(), &expected[..], "{} ({mode:?})", case.name);
+            read += actual.entries().len();
         }
     }
     println!("{read} recordings read");
@@ -67,21 +68,24 @@ fn yaml_reader_parses_every_recording() {
 #[tokio::test]
 async fn corrupt_recordings_do_not_replay() {
     let cases = Case::all();
-    for (kind, damage) in damage::KINDS {
-        let mut damaged = 0;
+    for (kind, corrupt) in corruption::KINDS {
+        let mut count = 0;
         for case in &cases {
             for mode in MODES {
                 let mut recorded = case.recorded(mode).clone();
-                if damage(&mut recorded).is_none() {
+                if corrupt(&mut recorded).is_none() {
                     continue;
                 }
-                damaged += 1;
+                count += 1;
                 let found = run::replay(case, mode, Store::Memory, &recorded).await;
                 let run = format!("{} ({mode:?})", case.name);
-                assert!(!found.is_empty(), "{kind}: {run} passes all the same");
+                assert!(
+                    !found.is_empty(),
+                    "{kind}: {run} replays without a difference"
+                );
             }
         }
-        println!("{damaged:3} {kind}");
-        assert!(damaged > 0, "{kind}: no case has anything of the kind");
+        println!("{count:3} {kind}");
+        assert!(count > 0, "{kind}: no case can be corrupted like this");
     }
 }

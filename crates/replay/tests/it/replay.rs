@@ -24,9 +24,9 @@ impl CaseScript {
         }
     }
 
-    /// Move to message `number`.
+    /// Sets the current message.
     pub(crate) fn set_message(&self, number: usize) {
-        let number = i64::try_from(number).expect("a case has few messages");
+        let number = i64::try_from(number).expect("the number of messages must fit");
         self.message.store(number, Ordering::SeqCst);
     }
 }

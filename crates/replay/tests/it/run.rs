@@ -12,7 +12,7 @@ use retain_stores::{InMemoryArtifactService, InMemorySessionService, SqliteSessi
 
 use crate::{
     agents::{content, root_agent},
-    case::{Case, Recorded, list},
+    case::{Case, CaseRecording, list},
     compare::{comparable_session, recorded_session},
     replay::CaseScript,
 };
@@ -34,22 +34,23 @@ impl Store {
             Store::Memory => Arc::new(InMemorySessionService::new()),
             Store::Sqlite => {
                 let opened = SqliteSessionService::connect("sqlite::memory:").await;
-                Arc::new(opened.expect("SQLite in memory opens"))
+                Arc::new(opened.expect("SQLite in memory must open"))
             }
         }
     }
 }
 
-/// Replay a case; return the differences from `recorded`.
+/// Replays a case and returns the differences from `recorded`.
 pub(crate) async fn replay(
     case: &Case,
     mode: StreamingMode,
     store: Store,
-    recorded: &Recorded,
+    recorded: &CaseRecording,
 ) -> Vec<Difference> {
     let sessions = store.open().await;
     let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
-    // The tools are ADK's own, so they must return what ADK's returned.
+    // The apps use only tools of ADK, so Retain's versions of them must return the recorded
+    // results.
     let replay = Replay::new(script.clone());
     let replay = replay
         .with_checked_results(true)
@@ -65,12 +66,12 @@ pub(crate) async fn replay(
         .plugin(replay.plugin());
     let memory = InMemoryMemoryService::new();
     if let Some(seed) = &case.seed {
-        fill(&memory, seed).await;
+        ingest_seed(&memory, seed).await;
     }
     runner = runner.memory_service(Arc::new(memory));
-    let runner = runner.build().expect("the runner can be built");
-    let session = create(&sessions, case).await;
-    let failed = converse(&runner, &script, case, mode, &session.id).await;
+    let runner = runner.build().expect("the runner must build");
+    let session = create_session(&sessions, case).await;
+    let failed = send_messages(&runner, &script, case, mode, &session.id).await;
     let mut found = replay.differences();
     // Report the error of the run only if no difference of the replay explains it.
     if found.is_empty() {
@@ -80,8 +81,8 @@ pub(crate) async fn replay(
         .get_session(case.app(), USER, &session.id, GetSessionConfig::default())
         .await;
     let session = session
-        .expect("the session can be read")
-        .expect("it is there");
+        .expect("the session must be readable")
+        .expect("the session must exist");
     let theirs = comparable_session(&recorded_session(&recorded.session));
     found.extend(differences(
         "session",
@@ -91,15 +92,15 @@ pub(crate) async fn replay(
     found
 }
 
-async fn create(sessions: &Arc<dyn SessionService>, case: &Case) -> Session {
+async fn create_session(sessions: &Arc<dyn SessionService>, case: &Case) -> Session {
     let state = case.spec["initial_state"].as_object();
     let state: Option<State> = state.map(|state| state.clone().into());
     let created = sessions.create_session(case.app(), USER, state, None);
-    created.await.expect("the session is created")
+    created.await.expect("the session must be created")
 }
 
-/// Send all messages of the user. A failed run ends the conversation.
-async fn converse(
+/// Sends all messages of the user. A failed run ends the conversation and is returned.
+async fn send_messages(
     runner: &Runner,
     script: &CaseScript,
     case: &Case,
@@ -110,7 +111,7 @@ async fn converse(
     for (number, message) in case.messages().iter().enumerate() {
         script.set_message(number);
         let delta = message["state_delta"].as_object();
-        let request = RunRequest::new(open.answer(message))
+        let request = RunRequest::new(open.user_content(message))
             .with_state_delta(delta.cloned().unwrap_or_default())
             .with_config(RunConfig::default().with_streaming_mode(mode));
         let events = match runner.run_with(USER, Some(session), request).await {
@@ -118,11 +119,11 @@ async fn converse(
             Err(error) => Err(error),
         };
         match events {
-            Ok(events) => events.iter().for_each(|event| open.note(event)),
+            Ok(events) => events.iter().for_each(|event| open.add_calls(event)),
             Err(error) => {
-                let place = format!("message {number}");
+                let location = format!("message {number}");
                 return Some(Difference::in_words(
-                    place,
+                    location,
                     "a run without failure",
                     error.to_string(),
                 ));
@@ -132,12 +133,13 @@ async fn converse(
     None
 }
 
-/// Call ids by name, oldest first: a recorded answer does not contain the id of its call.
+/// The ids of unanswered calls by function name, oldest first. A recorded function response does
+/// not contain the id of its call.
 #[derive(Default)]
 struct OpenCalls(HashMap<String, VecDeque<String>>);
 
 impl OpenCalls {
-    fn note(&mut self, event: &Event) {
+    fn add_calls(&mut self, event: &Event) {
         if event.is_partial() {
             return;
         }
@@ -151,45 +153,47 @@ impl OpenCalls {
         }
     }
 
-    /// Build the user's message with the ids of the calls that it answers.
-    fn answer(&mut self, message: &Json) -> Content {
+    /// Builds the user's message with the ids of the calls that it answers.
+    fn user_content(&mut self, message: &Json) -> Content {
         if let Some(text) = message["text"].as_str() {
             return Content::user(text);
         }
-        let mut said = content(&message["content"]);
-        for part in said.parts.iter_mut().flatten() {
+        let mut content = content(&message["content"]);
+        for part in content.parts.iter_mut().flatten() {
             if let Some(response) = &mut part.function_response {
                 let name = response.name.as_deref().unwrap_or_default();
-                let open = self.0.get_mut(name).and_then(VecDeque::pop_front);
-                response.id = Some(open.unwrap_or_else(|| "no such call".to_owned()));
+                let id = self.0.get_mut(name).and_then(VecDeque::pop_front);
+                response.id = Some(id.unwrap_or_else(|| "no such call".to_owned()));
             }
         }
-        said
+        content
     }
 }
 
-/// Ingest past sessions into memory.
-async fn fill(memory: &InMemoryMemoryService, seed: &Json) {
-    let name = |key: &str| seed[key].as_str().expect("a seed names its owner");
+/// Ingests past sessions into memory.
+async fn ingest_seed(memory: &InMemoryMemoryService, seed: &Json) {
+    let name = |key: &str| seed[key].as_str().expect("the seed must name its owner");
     for past in list(&seed["sessions"]) {
-        let id = past["sessionId"].as_str().expect("a session has an id");
+        let id = past["sessionId"]
+            .as_str()
+            .expect("a past session must have an id");
         let mut session = Session::new(name("app"), name("user"), id);
         let sessions = InMemorySessionService::new();
         sessions
             .create_session(name("app"), name("user"), None, Some(id))
             .await
-            .expect("the past session is created");
+            .expect("the past session must be created");
         for event in list(&past["events"]) {
-            let event = Event::from_json(&event.to_string()).expect("an event is seeded");
+            let event = Event::from_json(&event.to_string()).expect("a past event must be valid");
             session = sessions
                 .get_session(name("app"), name("user"), id, GetSessionConfig::default())
                 .await
-                .expect("the past session can be read")
-                .expect("it is there");
+                .expect("the past session must be readable")
+                .expect("the past session must exist");
             let stored = sessions.append_event(&mut session, event).await;
-            stored.expect("the event is stored");
+            stored.expect("the event must be stored");
         }
         let added = memory.add_session_to_memory(&session).await;
-        added.expect("the past session is remembered");
+        added.expect("the past session must be ingested");
     }
 }

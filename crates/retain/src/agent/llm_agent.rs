@@ -1,4 +1,4 @@
-//! `LlmAgent` whose builder resolves model names, with API keys from the environment.
+//! An `LlmAgent` whose builder also accepts model names. API keys come from the environment.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::session::Event;
 pub struct LlmAgent(retain_runtime::LlmAgent);
 
 /// Builds an [`LlmAgent`].
-pub type LlmAgentBuilder = retain_runtime::LlmAgentBuilder<LlmAgent>;
+pub type LlmAgentBuilder<A = LlmAgent> = retain_runtime::LlmAgentBuilder<A>;
 
 impl LlmAgent {
     /// Creates a builder for an agent with this name.

@@ -1,5 +1,5 @@
-//! The HTTP client of the exporter. The exporter calls it on its own thread, which has no Tokio
-//! runtime, so the requests run on the program's runtime.
+//! The HTTP client of the exporter. The exporter calls the client on a thread without a Tokio
+//! runtime, so the client runs the requests on the program's runtime.
 
 use std::{
     env,
@@ -14,26 +14,26 @@ use tokio::runtime::Handle;
 use super::OtlpError;
 
 /// Connect timeout.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Default export timeout, as in OpenTelemetry.
-const EXPORT: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Variables with the export timeout in milliseconds. The exporter checks it only between attempts,
 /// so the HTTP client enforces it too: otherwise a hanging collector would never time out.
-const TIMEOUTS: [&str; 2] = [
+const TIMEOUT_VARIABLES: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TIMEOUT",
 ];
 
-/// Maximum number of bytes read of a response.
-const ANSWER_MAX: usize = 1 << 20;
+/// Maximum size of a response in bytes.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Client {
     client: reqwest::Client,
     runtime: Handle,
-    /// Whether the last export failed. Logged once, not for every batch.
+    /// Whether the last export failed. A failure is logged once, not for every batch.
     fails: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ impl Client {
         }
         let client = reqwest::Client::builder()
             .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .timeout(export_timeout())
             // Follow no redirect: the headers may hold a credential for the collector.
             .redirect(reqwest::redirect::Policy::none())
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Logs when exports begin to fail, and when they succeed again.
-    fn note(&self, fails: bool, why: impl FnOnce() -> String) {
+    fn log_change(&self, fails: bool, why: impl FnOnce() -> String) {
         match (self.fails.swap(fails, Ordering::Relaxed), fails) {
             (false, true) => tracing::warn!(why = why(), "spans do not reach the collector"),
             (true, false) => tracing::info!("spans reach the collector again"),
@@ -69,9 +69,11 @@ impl Client {
 }
 
 fn export_timeout() -> Duration {
-    let mut set = TIMEOUTS.iter().filter_map(|name| env::var(name).ok());
+    let mut set = TIMEOUT_VARIABLES
+        .iter()
+        .filter_map(|name| env::var(name).ok());
     let set = set.find_map(|value| value.trim().parse().ok());
-    set.map_or(EXPORT, Duration::from_millis)
+    set.map_or(EXPORT_TIMEOUT, Duration::from_millis)
 }
 
 #[async_trait]
@@ -88,10 +90,10 @@ impl HttpClient for Client {
         match &answer {
             Ok(answer) => {
                 let status = answer.status();
-                self.note(!status.is_success(), || status.to_string());
+                self.log_change(!status.is_success(), || status.to_string());
             }
             // Log only the cause: the URL may contain a password.
-            Err(error) => self.note(true, || kind_of(error.as_ref())),
+            Err(error) => self.log_change(true, || root_cause(error.as_ref())),
         }
         answer
     }
@@ -106,8 +108,8 @@ async fn send(
     let mut answer = request.body(body).send().await.map_err(without_url)?;
     let mut read = Vec::new();
     while let Some(piece) = answer.chunk().await.map_err(without_url)? {
-        if read.len() + piece.len() > ANSWER_MAX {
-            return Err("the collector's answer is too large".into());
+        if read.len() + piece.len() > RESPONSE_BYTES_MAX {
+            return Err("the collector's response exceeds 1 MiB".into());
         }
         read.extend_from_slice(&piece);
     }
@@ -122,7 +124,7 @@ fn without_url(error: reqwest::Error) -> HttpError {
 }
 
 /// Returns the innermost cause, which is the most specific.
-fn kind_of(error: &(dyn std::error::Error + 'static)) -> String {
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -1,5 +1,5 @@
-//! The last step before export: turns an attribute into a list, which a `tracing` field cannot
-//! hold.
+//! The last step before export: converts the finish reason to a list, which a `tracing` field
+//! cannot hold.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use opentelemetry_sdk::{
 /// The attribute that OpenTelemetry defines as a list of strings.
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
-/// Turns [`FINISH_REASONS`] into a list and exports the spans.
+/// Converts [`FINISH_REASONS`] to a list and exports the spans.
 #[derive(Debug)]
 pub(super) struct Exporter(pub(super) OtlpExporter);
 
 impl SpanExporter for Exporter {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         for span in &mut batch {
-            finish(span);
+            convert_finish_reasons(span);
         }
         self.0.export(batch).await
     }
@@ -39,12 +39,12 @@ impl SpanExporter for Exporter {
     }
 }
 
-fn finish(span: &mut SpanData) {
+fn convert_finish_reasons(span: &mut SpanData) {
     let mut attributes = span.attributes.iter_mut();
     if let Some(reasons) = attributes.find(|it| it.key.as_str() == FINISH_REASONS)
         && let Value::String(reason) = &reasons.value
     {
-        let reasons_of = vec![StringValue::from(reason.as_str().to_owned())];
-        reasons.value = Value::Array(Array::String(reasons_of));
+        let list = vec![StringValue::from(reason.as_str().to_owned())];
+        reasons.value = Value::Array(Array::String(list));
     }
 }

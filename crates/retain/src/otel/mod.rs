@@ -26,7 +26,7 @@ use export::Exporter;
 const SCOPE: &str = "gcp.vertex.agent";
 
 /// Timeout for sending the last spans at shutdown.
-const LAST_SPANS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends spans to a collector.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Otlp {
     provider: SdkTracerProvider,
 }
 
-/// Why spans cannot be exported.
+/// The error if spans cannot be exported.
 #[derive(Debug)]
 pub struct OtlpError(String);
 
@@ -102,14 +102,14 @@ impl Otlp {
     {
         let scope = InstrumentationScope::builder(SCOPE).with_version(env!("CARGO_PKG_VERSION"));
         let tracer = self.provider.tracer_with_scope(scope.build());
-        let is_of_runs = filter_fn(|about| about.is_span() && about.target() == SPANS);
+        let is_exported = filter_fn(|about| about.is_span() && about.target() == SPANS);
         tracing_opentelemetry::layer()
             .with_tracer(tracer)
             .with_location(false)
             .with_threads(false)
             .with_target(false)
             .with_tracked_inactivity(false)
-            .with_filter(is_of_runs.with_max_level_hint(LevelFilter::INFO))
+            .with_filter(is_exported.with_max_level_hint(LevelFilter::INFO))
     }
 
     /// Makes requests part of the trace that their `traceparent` header names.
@@ -130,10 +130,12 @@ impl Otlp {
         })
     }
 
-    /// Sends the queued spans and shuts down. Spans that take longer than 5 seconds are lost.
+    /// Sends the queued spans and shuts the exporter down. Spans that are not sent within 5 seconds
+    /// are lost.
     pub async fn shutdown(self) {
-        let ended =
-            tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST_SPANS));
+        let ended = tokio::task::spawn_blocking(move || {
+            self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)
+        });
         if !matches!(ended.await, Ok(Ok(()))) {
             tracing::warn!("the last spans did not reach the collector");
         }
@@ -143,8 +145,8 @@ impl Otlp {
 /// Describes the service that emits the spans. It is named `retain` unless the environment names
 /// it.
 fn resource() -> Resource {
-    let named = Resource::builder().build();
-    let name = named.get(&"service.name".into());
+    let from_env = Resource::builder().build();
+    let name = from_env.get(&"service.name".into());
     let is_given = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
     let resource = Resource::builder();
     match is_given {

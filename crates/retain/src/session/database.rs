@@ -1,4 +1,4 @@
-//! `DatabaseSessionService`: sessions in the store that a URL names.
+//! `DatabaseSessionService`: sessions in the store that a URI names.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -9,9 +9,9 @@ use retain_core::{
 };
 use retain_stores::InMemorySessionService;
 
-/// Sessions in the store that a URL names.
+/// Sessions in the store that a URI names.
 ///
-/// | URL | store | feature |
+/// | URI | store | feature |
 /// |---|---|---|
 /// | `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` | SQLite | `sqlite` |
 /// | `postgresql://user@host/database` | PostgreSQL | `postgres` |
@@ -36,16 +36,16 @@ pub struct DatabaseSessionService {
 pub type SqlSessionService = DatabaseSessionService;
 
 impl DatabaseSessionService {
-    /// Opens the store at `url` and brings its schema up to date.
-    pub async fn connect(url: &str) -> Result<DatabaseSessionService> {
-        let scheme = url.split(':').next().unwrap_or_default();
-        // ADK's URLs may name a driver: `sqlite+aiosqlite`.
+    /// Opens the store at `uri` and brings its schema up to date.
+    pub async fn connect(uri: &str) -> Result<DatabaseSessionService> {
+        let scheme = uri.split(':').next().unwrap_or_default();
+        // ADK's URIs may name a driver: `sqlite+aiosqlite`.
         let log = match scheme.split('+').next().unwrap_or_default() {
-            "sqlite" => open_sqlite(url).await?,
-            "postgres" | "postgresql" => open_postgres(url).await?,
+            "sqlite" => open_sqlite(uri).await?,
+            "postgres" | "postgresql" => open_postgres(uri).await?,
             "memory" => Arc::new(InMemorySessionService::new()),
             _ => {
-                let reason = "unsupported store URL; expected sqlite:, postgresql: or memory:";
+                let reason = "unsupported store URI; expected sqlite:, postgresql: or memory:";
                 return Err(cannot_open(scheme, reason));
             }
         };
@@ -54,9 +54,9 @@ impl DatabaseSessionService {
 }
 
 #[cfg(feature = "sqlite")]
-async fn open_sqlite(url: &str) -> Result<Arc<dyn SessionLog>> {
+async fn open_sqlite(uri: &str) -> Result<Arc<dyn SessionLog>> {
     Ok(Arc::new(
-        retain_stores::SqliteSessionService::connect(url).await?,
+        retain_stores::SqliteSessionService::connect(uri).await?,
     ))
 }
 
@@ -67,9 +67,9 @@ async fn open_sqlite(_: &str) -> Result<Arc<dyn SessionLog>> {
 }
 
 #[cfg(feature = "postgres")]
-async fn open_postgres(url: &str) -> Result<Arc<dyn SessionLog>> {
+async fn open_postgres(uri: &str) -> Result<Arc<dyn SessionLog>> {
     Ok(Arc::new(
-        retain_stores::PostgresSessionService::connect(url).await?,
+        retain_stores::PostgresSessionService::connect(uri).await?,
     ))
 }
 
@@ -79,7 +79,7 @@ async fn open_postgres(_: &str) -> Result<Arc<dyn SessionLog>> {
     Err(cannot_open("postgresql", reason))
 }
 
-/// The rest of the URL may hold a password, so the error shows only the scheme.
+/// The rest of the URI may hold a password, so the error shows only the scheme.
 fn cannot_open(scheme: &str, reason: &str) -> SessionError {
     SessionError::Open {
         uri: format!("{scheme}:…"),

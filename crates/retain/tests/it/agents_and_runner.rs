@@ -1,13 +1,13 @@
-//! Programs on agents and the runner, as users of ADK's Rust crates write them.
+//! Programs with agents and the runner, in the style of users of ADK's Rust crates.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use retain::{
-    BoxError, CallbackContext, Content, Event, FunctionCall, FunctionTool, GetSessionConfig,
+    Agent, BoxError, CallbackContext, Content, Event, FunctionCall, FunctionTool, GetSessionConfig,
     InMemoryMemoryService, InMemorySessionService, LlmAgent, MemoryService as _, Runner,
     ScriptedModel, SessionService as _, ToolContext, ToolError,
-    agent::{Instruction, ReadonlyContext},
+    agent::{BaseLlmAgent, Instruction, ReadonlyContext},
     model::LlmResponse,
     state::JsonMap,
     tool::{load_memory_tool, preload_memory_tool},
@@ -119,7 +119,7 @@ fn run_blocking_works_without_a_tokio_runtime() {
     assert_eq!(events.filter(|event| event.is_ok()).count(), 1);
 }
 
-async fn capture(services: &Services) {
+async fn add_fact_to_memory(services: &Services) {
     let agent = LlmAgent::builder("capture")
         .model(ScriptedModel::new("scripted").reply("I have noted that."))
         .build();
@@ -137,7 +137,7 @@ async fn capture(services: &Services) {
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_with_load_memory_finds_a_fact_of_another_session() {
     let services = Services::default();
-    capture(&services).await;
+    add_fact_to_memory(&services).await;
     let call = FunctionCall::new(
         "load_memory",
         JsonMap::from([("query", "favorite project")]),
@@ -165,7 +165,7 @@ async fn agent_with_load_memory_finds_a_fact_of_another_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn preloaded_memory_is_answered_without_a_tool_call() {
     let services = Services::default();
-    capture(&services).await;
+    add_fact_to_memory(&services).await;
     let agent = LlmAgent::builder("preload")
         .model("offline")
         .tool(preload_memory_tool(5))
@@ -173,4 +173,87 @@ async fn preloaded_memory_is_answered_without_a_tool_call() {
     let runner = services.runner(agent.unwrap());
     let run = runner.run("ada", Some("asked"), QUESTION).await.unwrap();
     assert!(run.answer().await.unwrap().contains(FACT));
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Topic {
+    topic: String,
+}
+
+async fn count_memories(ctx: ToolContext, args: Topic) -> Result<String, ToolError> {
+    let found = ctx.search_memory(&args.topic).await?;
+    ctx.add_session_to_memory().await?;
+    Ok(format!("{} memories", found.memories.len()))
+}
+
+async fn add_to_memory(ctx: CallbackContext) -> Result<Option<Content>, BoxError> {
+    ctx.add_session_to_memory().await?;
+    let found = ctx.search_memory("project").await?;
+    ctx.state().set("found", found.memories.len() as i64);
+    Ok(None)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_context_searches_memory_and_adds_its_session() {
+    let services = Services::default();
+    add_fact_to_memory(&services).await;
+    let call = FunctionCall::new("count", JsonMap::from([("topic", "favorite project")]));
+    let agent = LlmAgent::builder("counter")
+        .model(ScriptedModel::new("scripted").reply(call).reply("Done."))
+        .tool(FunctionTool::new(
+            "count",
+            "Counts memories.",
+            count_memories,
+        ))
+        .build();
+    let runner = services.runner(agent.unwrap());
+    let run = runner.run("ada", Some("s1"), "Count zebras").await.unwrap();
+    let events = run.collect_events().await.unwrap();
+    let response = &events[1].function_responses()[0].response;
+    assert_eq!(response.clone().unwrap()["result"], "1 memories");
+    let found = services.memory.search_memory("app", "ada", "zebras").await;
+    assert_eq!(found.unwrap().memories.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callback_context_searches_memory_and_adds_its_session() {
+    let services = Services::default();
+    let agent = LlmAgent::builder("noter")
+        .model(ScriptedModel::new("scripted").reply("Noted."))
+        .after_agent(add_to_memory)
+        .build();
+    let runner = services.runner(agent.unwrap());
+    let run = runner.run("ada", Some("s1"), FACT).await.unwrap();
+    run.answer().await.unwrap();
+    assert_eq!(services.session("s1").await.state["found"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_memory_without_a_memory_service_is_an_error() {
+    let call = FunctionCall::new("load_memory", JsonMap::from([("query", "project")]));
+    let agent = LlmAgent::builder("recall")
+        .model(ScriptedModel::new("scripted").reply(call).reply("Done."))
+        .tool(load_memory_tool())
+        .build();
+    let runner = Runner::builder()
+        .app_name("app")
+        .agent(agent.unwrap())
+        .session_service(Arc::new(InMemorySessionService::new()))
+        .auto_create_session(true)
+        .build();
+    let run = runner.unwrap().run("ada", Some("s1"), QUESTION).await;
+    let error = run.unwrap().answer().await.unwrap_err().to_string();
+    assert!(error.contains("no memory service"), "{error}");
+}
+
+#[test]
+fn base_agent_of_an_llm_agent_has_its_settings() {
+    let agent = LlmAgent::builder("assistant").model("offline").build();
+    let agent = agent.unwrap();
+    let base: Option<&BaseLlmAgent> = agent.as_llm_agent();
+    let model = base.unwrap().model().unwrap();
+    assert_eq!(
+        (base.unwrap().name(), model.name()),
+        ("assistant", "offline")
+    );
 }

@@ -1,4 +1,4 @@
-//! The public API: its size, its shape, and programs that users of ADK's Rust crates know.
+//! The public API: the number of its names, and programs in the style of ADK's Rust crates.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,6 +6,9 @@
 )]
 
 mod agents_and_runner;
+mod exported_types;
+#[cfg(feature = "server")]
+mod http;
 mod memory;
 mod models;
 mod public_names;

@@ -1,4 +1,4 @@
-//! Models by name, by value and in one line from the environment.
+//! Models by name, by value and from the environment.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ fn unknown_model_name_is_an_error() {
     assert!(error.unwrap_err().to_string().contains("martian-1"));
 }
 
-/// The variables of providers are removed or set for a child process, since a test must not change
-/// its own environment.
+/// These tests set and remove the variables of providers for a child process, because a test must
+/// not change its own environment.
 #[cfg(feature = "models")]
 mod from_env {
     use std::process::Command;
@@ -39,13 +39,13 @@ mod from_env {
         model::{Claude, Gemini, OpenAi},
     };
 
-    const KEYS: [&str; 4] = [
+    const KEY_VARIABLES: [&str; 4] = [
         "GOOGLE_API_KEY",
         "GEMINI_API_KEY",
         "ANTHROPIC_API_KEY",
         "OPENAI_API_KEY",
     ];
-    const OTHERS: [&str; 9] = [
+    const OTHER_VARIABLES: [&str; 9] = [
         "ANTHROPIC_AUTH_TOKEN",
         "GOOGLE_CLOUD_PROJECT",
         "GOOGLE_CLOUD_LOCATION",
@@ -57,15 +57,16 @@ mod from_env {
         "OPENAI_API_BASE",
     ];
 
-    /// Runs a test of this file that is ignored otherwise, with the given keys alone.
+    /// Runs an ignored test of this file in a child process, with `key` in the variables for API
+    /// keys or without any.
     fn run_child(test: &str, key: Option<&str>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "--ignored", &format!("models::from_env::{test}")]);
-        for name in KEYS.iter().chain(&OTHERS) {
+        for name in KEY_VARIABLES.iter().chain(&OTHER_VARIABLES) {
             child.env_remove(name);
         }
         if let Some(key) = key {
-            child.envs(KEYS.map(|name| (name, key)));
+            child.envs(KEY_VARIABLES.map(|name| (name, key)));
         }
         let output = child.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout);

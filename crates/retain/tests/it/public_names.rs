@@ -1,8 +1,8 @@
-//! The crate root stays small, and every other name has one path.
+//! The crate root exports few names, and one module exports each name.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Root names beyond this number hide the modules on docs.rs.
+/// With more names at the root, a reader on docs.rs does not see the modules.
 const ROOT_NAMES_MAX: usize = 40;
 
 #[test]
@@ -42,7 +42,7 @@ fn every_item_is_exported_by_one_module() {
     }
 }
 
-fn source_dir() -> &'static Path {
+pub(crate) fn source_dir() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
 }
 
@@ -51,7 +51,7 @@ fn source(file: &str) -> String {
 }
 
 /// The full path of each item that a source file exports with `pub use`.
-fn exported_paths(source: &str) -> Vec<String> {
+pub(crate) fn exported_paths(source: &str) -> Vec<String> {
     let mut paths = Vec::new();
     let mut rest = source;
     while let Some((_, after)) = rest.split_once("pub use ") {
@@ -63,7 +63,7 @@ fn exported_paths(source: &str) -> Vec<String> {
     paths
 }
 
-/// Adds the paths of a use tree such as `a::{b, c::d}` behind `prefix`.
+/// Adds the paths of a use tree such as `a::{b, c::d}` to `paths`, each after `prefix`.
 fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     let tree = tree.trim();
     assert!(!tree.ends_with('*'), "a glob hides what is exported");

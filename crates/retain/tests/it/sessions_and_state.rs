@@ -1,4 +1,4 @@
-//! Programs on sessions and state, as users of ADK's Rust crates write them.
+//! Programs with sessions and state, in the style of users of ADK's Rust crates.
 
 use retain::{
     DatabaseSessionService, Event, GetSessionConfig, InMemorySessionService, Session,
@@ -117,5 +117,42 @@ async fn error_for_a_postgres_url_names_the_missing_feature() {
     let opened = DatabaseSessionService::connect("postgresql://ada:hunter2@host/x").await;
     let error = opened.unwrap_err().to_string();
     assert!(error.contains("cargo feature `postgres`"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn get_session_returns_events_from_a_timestamp_on() {
+    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
+    let services: [&dyn SessionService; 2] = [&InMemorySessionService::new(), &sqlite.unwrap()];
+    for sessions in services {
+        let created = sessions.create_session("app", "ada", None, Some("s1"));
+        let mut session = created.await.unwrap();
+        for timestamp in [4_000_000_000.25, 4_000_000_001.5, 4_000_000_002.0] {
+            let mut event = event_with(&[]);
+            event.timestamp = timestamp;
+            sessions.append_event(&mut session, event).await.unwrap();
+        }
+        assert_eq!(session.last_update_time, 4_000_000_002.0);
+        let config = GetSessionConfig {
+            after_timestamp: Some(4_000_000_001.5),
+            ..GetSessionConfig::default()
+        };
+        let read = sessions.get_session("app", "ada", "s1", config).await;
+        let read = read.unwrap().unwrap();
+        let times: Vec<f64> = read.events.iter().map(|event| event.timestamp).collect();
+        assert_eq!(times, [4_000_000_001.5, 4_000_000_002.0]);
+        assert_eq!(read.last_update_time, 4_000_000_002.0);
+        let listed = sessions.list_sessions("app", None).await.unwrap();
+        assert_eq!(listed.sessions[0].last_update_time, 4_000_000_002.0);
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_service_connects_by_url() {
+    // Port 1 has no server, so the call fails at once.
+    let url = "postgresql://ada:hunter2@127.0.0.1:1/app";
+    let opened = retain::PostgresSessionService::connect(url).await;
+    let error = opened.unwrap_err().to_string();
     assert!(!error.contains("hunter2"), "{error}");
 }

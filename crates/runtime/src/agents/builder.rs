@@ -97,14 +97,14 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Forbids the model to transfer to the parent agent. The next turn then starts at the root
-    /// agent.
+    /// Sets whether transfers to the parent agent are forbidden. If they are, the next turn starts
+    /// at the root agent. By default they are allowed.
     pub fn disallow_transfer_to_parent(mut self, disallow: bool) -> Self {
         self.disallow_transfer_to_parent = disallow;
         self
     }
 
-    /// Forbids the model to transfer to sibling agents.
+    /// Sets whether transfers to sibling agents are forbidden. By default they are allowed.
     pub fn disallow_transfer_to_peers(mut self, disallow: bool) -> Self {
         self.disallow_transfer_to_peers = disallow;
         self
@@ -183,8 +183,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
     }
 
     /// Sets the planner of the agent.
-    pub fn planner(mut self, planner: impl Planner) -> Self {
-        self.planner = Some(Arc::new(planner));
+    pub fn planner(mut self, planner: Arc<dyn Planner>) -> Self {
+        self.planner = Some(planner);
         self
     }
 
@@ -195,7 +195,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Content>, BoxError>> + Send + 'static,
     {
-        self.agent_callbacks = self.agent_callbacks.before(callback);
+        self.agent_callbacks = self.agent_callbacks.with_before(callback);
         self
     }
 
@@ -206,7 +206,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Content>, BoxError>> + Send + 'static,
     {
-        self.agent_callbacks = self.agent_callbacks.after(callback);
+        self.agent_callbacks = self.agent_callbacks.with_after(callback);
         self
     }
 

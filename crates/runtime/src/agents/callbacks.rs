@@ -1,6 +1,6 @@
 //! Agent callbacks: functions that run around the agent, its model and its tools.
 //!
-//! Each kind is a list. Callbacks run in order until one returns a value.
+//! An agent has a list of callbacks of each kind. They run in order until one returns a value.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -12,24 +12,27 @@ use crate::{
     models::LlmRequest,
 };
 
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+type CallbackFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// A callback before or after an agent.
-pub(crate) type OnAgent = Arc<dyn Fn(CallbackContext) -> Answer<Option<Content>> + Send + Sync>;
-pub(crate) type OnRequest =
-    Arc<dyn Fn(CallbackContext, LlmRequest) -> Answer<BeforeModel> + Send + Sync>;
-pub(crate) type OnResponse =
-    Arc<dyn Fn(CallbackContext, LlmResponse) -> Answer<Option<LlmResponse>> + Send + Sync>;
-type OnModelError = Arc<
-    dyn Fn(CallbackContext, Arc<LlmRequest>, Arc<ModelError>) -> Answer<Option<LlmResponse>>
+pub(crate) type AgentCallback =
+    Arc<dyn Fn(CallbackContext) -> CallbackFuture<Option<Content>> + Send + Sync>;
+pub(crate) type BeforeModelCallback =
+    Arc<dyn Fn(CallbackContext, LlmRequest) -> CallbackFuture<BeforeModel> + Send + Sync>;
+pub(crate) type AfterModelCallback =
+    Arc<dyn Fn(CallbackContext, LlmResponse) -> CallbackFuture<Option<LlmResponse>> + Send + Sync>;
+type ModelErrorCallback = Arc<
+    dyn Fn(CallbackContext, Arc<LlmRequest>, Arc<ModelError>) -> CallbackFuture<Option<LlmResponse>>
         + Send
         + Sync,
 >;
-pub(crate) type OnCall = Arc<dyn Fn(ToolContext, ToolCall) -> Answer<BeforeTool> + Send + Sync>;
-pub(crate) type OnResult =
-    Arc<dyn Fn(ToolContext, FinishedCall) -> Answer<Option<Json>> + Send + Sync>;
-type OnToolError =
-    Arc<dyn Fn(ToolContext, ToolCall, Arc<ToolError>) -> Answer<Option<Json>> + Send + Sync>;
+pub(crate) type BeforeToolCallback =
+    Arc<dyn Fn(ToolContext, ToolCall) -> CallbackFuture<BeforeTool> + Send + Sync>;
+pub(crate) type AfterToolCallback =
+    Arc<dyn Fn(ToolContext, FinishedCall) -> CallbackFuture<Option<Json>> + Send + Sync>;
+type ToolErrorCallback = Arc<
+    dyn Fn(ToolContext, ToolCall, Arc<ToolError>) -> CallbackFuture<Option<Json>> + Send + Sync,
+>;
 
 /// The decision of a callback before a model call.
 #[derive(Debug)]
@@ -54,6 +57,7 @@ impl From<LlmResponse> for BeforeModel {
 
 /// A tool call that the model requests.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ToolCall {
     /// The tool's name.
     pub name: String,
@@ -72,6 +76,7 @@ pub enum BeforeTool {
 
 /// A finished tool call and its result.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct FinishedCall {
     /// The tool's name.
     pub name: String,
@@ -84,14 +89,14 @@ pub struct FinishedCall {
 /// Callbacks that run before and after an agent.
 #[derive(Clone, Default)]
 pub struct AgentCallbacks {
-    pub(crate) before: Vec<OnAgent>,
-    pub(crate) after: Vec<OnAgent>,
+    pub(crate) before: Vec<AgentCallback>,
+    pub(crate) after: Vec<AgentCallback>,
 }
 
 impl AgentCallbacks {
     /// Adds a callback that runs before the agent. If it returns content, the agent is skipped and
     /// that content is its answer.
-    pub fn before<F, R>(mut self, callback: F) -> AgentCallbacks
+    pub fn with_before<F, R>(mut self, callback: F) -> AgentCallbacks
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Content>, BoxError>> + Send + 'static,
@@ -103,7 +108,7 @@ impl AgentCallbacks {
 
     /// Adds a callback that runs after the agent. Content that it returns is emitted as another
     /// event.
-    pub fn after<F, R>(mut self, callback: F) -> AgentCallbacks
+    pub fn with_after<F, R>(mut self, callback: F) -> AgentCallbacks
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Content>, BoxError>> + Send + 'static,
@@ -126,17 +131,17 @@ impl fmt::Debug for AgentCallbacks {
 /// Callbacks around model calls.
 #[derive(Clone, Default)]
 pub(crate) struct ModelCallbacks {
-    pub(crate) before: Vec<OnRequest>,
-    pub(crate) after: Vec<OnResponse>,
-    pub(crate) on_error: Vec<OnModelError>,
+    pub(crate) before: Vec<BeforeModelCallback>,
+    pub(crate) after: Vec<AfterModelCallback>,
+    pub(crate) on_error: Vec<ModelErrorCallback>,
 }
 
 /// Callbacks around tool calls.
 #[derive(Clone, Default)]
 pub(crate) struct ToolCallbacks {
-    pub(crate) before: Vec<OnCall>,
-    pub(crate) after: Vec<OnResult>,
-    pub(crate) on_error: Vec<OnToolError>,
+    pub(crate) before: Vec<BeforeToolCallback>,
+    pub(crate) after: Vec<AfterToolCallback>,
+    pub(crate) on_error: Vec<ToolErrorCallback>,
 }
 
 /// Wraps an error of a callback with the names of the agent and the callback.

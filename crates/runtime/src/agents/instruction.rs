@@ -6,7 +6,7 @@ use retain_core::BoxError;
 
 use crate::context::ReadonlyContext;
 
-type Provide = Arc<
+type ProviderFn = Arc<
     dyn Fn(ReadonlyContext) -> Pin<Box<dyn Future<Output = Result<String, BoxError>> + Send>>
         + Send
         + Sync,
@@ -26,7 +26,7 @@ pub enum Instruction {
 
 /// A function that returns an instruction.
 #[derive(Clone)]
-pub struct InstructionProvider(Provide);
+pub struct InstructionProvider(ProviderFn);
 
 impl InstructionProvider {
     pub(crate) async fn instruction(&self, ctx: ReadonlyContext) -> Result<String, BoxError> {

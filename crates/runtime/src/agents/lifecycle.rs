@@ -22,25 +22,25 @@ enum CallbackPhase {
     After,
 }
 
-/// Runs the agent that `ctx` is for.
+/// Runs the agent of `ctx` with its callbacks. Reports a failure to the plugins.
 pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
     let span = telemetry::agent(ctx);
     // Pinned in place rather than moved: nested agents would otherwise exhaust the stack.
-    let ran = pin!(run_with_callbacks(ctx)).instrument(span.clone()).await;
+    let result = pin!(run_with_callbacks(ctx)).instrument(span.clone()).await;
     ctx.leave();
-    if let Err(error) = &ran
+    if let Err(error) = &result
         && !matches!(error, RunError::Cancelled)
     {
         telemetry::mark_failed(&span, error.code());
         ctx.record_failure();
         let callback = &ctx.callback();
         let plugins = &ctx.shared.plugins;
-        let tell = plugins.notify("on_agent_error", |plugin| {
+        let notification = plugins.notify("on_agent_error", |plugin| {
             plugin.on_agent_error(callback, error)
         });
-        tell.instrument(span).await;
+        notification.instrument(span).await;
     }
-    ran
+    result
 }
 
 async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
@@ -66,21 +66,21 @@ async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
     run_after_callbacks(ctx).await
 }
 
-/// Runs the agent itself. In a resumable run, a custom agent ends when it returns, unless it
-/// records its own end or a call below it waits for an answer.
+/// Runs the agent itself. In a resumable run, also records the end of a custom agent, unless the
+/// agent has recorded it or a call waits for an answer.
 async fn run_body(ctx: &InvocationContext) -> Result<()> {
-    let is_noted = ctx.agent.records_its_end() || !ctx.is_resumable();
+    let needs_no_record = ctx.agent.records_its_end() || !ctx.is_resumable();
     let watch = EventWatch::default();
-    let watched = match is_noted {
+    let watched = match needs_no_record {
         true => ctx.clone(),
         false => ctx.with_watch(&watch),
     };
-    let ran = AssertUnwindSafe(ctx.agent.run(&watched))
+    let result = AssertUnwindSafe(ctx.agent.run(&watched))
         .catch_unwind()
         .await;
-    ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic)))?;
+    result.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic)))?;
     let is_ended = ctx.shared.checkpoints.is_ended(ctx.agent_name());
-    match is_noted || is_ended || watch.is_waiting() {
+    match needs_no_record || is_ended || watch.is_waiting() {
         true => Ok(()),
         false => ctx.record_agent_end().await,
     }
@@ -93,7 +93,8 @@ async fn run_after_callbacks(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Runs the `after_agent` callbacks of a cancelled agent and discards the event that they return.
+/// Runs the `after_agent` callbacks of an agent whose run was cancelled. Discards their content and
+/// their writes.
 pub(crate) async fn run_pending_after_callbacks(ctx: &InvocationContext) {
     if ctx.is_ended() {
         return;
@@ -105,18 +106,19 @@ pub(crate) async fn run_pending_after_callbacks(ctx: &InvocationContext) {
     }
 }
 
-/// Runs plugins and callbacks. Returns the event for their content or their writes, if any.
-async fn run_callbacks(ctx: &InvocationContext, end: CallbackPhase) -> Result<Option<Event>> {
+/// Runs the hooks of plugins and the agent's callbacks. Returns an event if one of them returned
+/// content or wrote state or artifacts.
+async fn run_callbacks(ctx: &InvocationContext, phase: CallbackPhase) -> Result<Option<Event>> {
     if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {
         return Ok(None);
     }
     let callback = ctx.callback();
-    let content = first_content(ctx, &callback, end).await?;
+    let content = first_content(ctx, &callback, phase).await?;
     let actions = callback.take_actions();
     if content.is_none() && actions.state_delta.is_empty() && actions.artifact_delta.is_empty() {
         return Ok(None);
     }
-    if content.is_some() && end == CallbackPhase::Before {
+    if content.is_some() && phase == CallbackPhase::Before {
         ctx.end_invocation();
     }
     Ok(Some(Event {
@@ -132,10 +134,10 @@ async fn run_callbacks(ctx: &InvocationContext, end: CallbackPhase) -> Result<Op
 async fn first_content(
     ctx: &InvocationContext,
     callback: &CallbackContext,
-    end: CallbackPhase,
+    phase: CallbackPhase,
 ) -> Result<Option<Content>> {
     let plugins = &ctx.shared.plugins;
-    let answer = match end {
+    let answer = match phase {
         CallbackPhase::Before => ask_plugins!(plugins, before_agent(callback)),
         CallbackPhase::After => ask_plugins!(plugins, after_agent(callback)),
     };
@@ -146,7 +148,7 @@ async fn first_content(
     let Some(callbacks) = agent.callbacks() else {
         return Ok(None);
     };
-    let (list, name) = match end {
+    let (list, name) = match phase {
         CallbackPhase::Before => (&callbacks.before, "before_agent"),
         CallbackPhase::After => (&callbacks.after, "after_agent"),
     };

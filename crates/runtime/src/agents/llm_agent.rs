@@ -65,7 +65,7 @@ impl LlmAgent {
     }
 
     /// Returns the model for this run: the agent's own or that of its nearest ancestor.
-    pub(crate) fn model_in(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
+    pub(crate) fn resolve_model(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
         let above = ctx.shared.tree.ancestors(&self.name);
         let mut above = above.filter_map(|agent| agent.as_llm_agent()?.model.as_ref());
         let model = self.model.as_ref().or_else(|| above.next());
@@ -91,7 +91,7 @@ impl LlmAgent {
         self.input_schema.as_ref()
     }
 
-    /// Stores the text of an event under the agent's output key.
+    /// Adds the output to the state delta of an event, under the agent's output key.
     pub(crate) fn store_output(
         &self,
         output: &mut OutputRecorder,

@@ -1,4 +1,4 @@
-//! Agents, which a runner runs.
+//! Agents: the trait, the built-in agents, and the tree of agents that a runner runs.
 
 mod builder;
 mod callbacks;
@@ -16,16 +16,18 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 pub use builder::LlmAgentBuilder;
+pub(crate) use callbacks::{
+    AfterModelCallback, AfterToolCallback, AgentCallback, BeforeModelCallback, BeforeToolCallback,
+};
 pub use callbacks::{AgentCallbacks, BeforeModel, BeforeTool, FinishedCall, ToolCall};
 pub(crate) use callbacks::{ModelCallbacks, ToolCallbacks, callback_failed};
-pub(crate) use callbacks::{OnAgent, OnCall, OnRequest, OnResponse, OnResult};
-pub use instruction::Instruction;
+pub use instruction::{Instruction, InstructionProvider};
 pub(crate) use lifecycle::{run_agent, run_pending_after_callbacks};
 pub use llm_agent::{IncludeContents, LlmAgent};
 pub(crate) use output::OutputRecorder;
 pub use output::OutputSchema;
 pub use planner::{BuiltInPlanner, Planner};
-pub(crate) use router::{agent_to_run, branch_of};
+pub(crate) use router::{agent_to_run, latest_branch};
 pub(crate) use tree::AgentTree;
 pub use workflow::{
     IntoAgent, LoopAgent, LoopAgentBuilder, ParallelAgent, ParallelAgentBuilder, SequentialAgent,
@@ -84,7 +86,7 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Runs the agent, which emits events. Every emitted event is appended to the session.
+    /// Runs the agent. Every event that it emits is appended to the session, except partial ones.
     async fn run(&self, ctx: &InvocationContext) -> Result<()>;
 
     /// Returns the agent as an `LlmAgent`, if it is one.
@@ -93,14 +95,14 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the agent itself records its end in a resumable run. Each of its messages then
-    /// counts as an answer.
+    /// Whether the agent itself records its end in a resumable run. If so, an agent that has given
+    /// a final response does not run again when the run is resumed.
     #[doc(hidden)]
     fn records_its_end(&self) -> bool {
         false
     }
 
-    /// Lets the agent change an event that a callback returned in its place, before it is emitted.
+    /// Lets the agent change the event with which a `before_agent` callback answers in its place.
     #[doc(hidden)]
     fn stamp_output(&self, _event: &mut retain_core::Event) -> Result<()> {
         Ok(())

@@ -1,4 +1,4 @@
-//! Output of an agent: storing the answer under `output_key` and checking it against its schema.
+//! Output of an agent: stores the answer under `output_key` and validates it against its schema.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::schema::json_schema_of;
 
-type Check = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
+type Validator = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
 
 /// The schema that an agent's answer must follow.
 ///
@@ -28,20 +28,20 @@ type Check = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
 pub struct OutputSchema {
     name: String,
     schema: Json,
-    check: Option<Check>,
+    validator: Option<Validator>,
 }
 
 impl OutputSchema {
     /// Derives the schema from a Rust type. Answers are validated by parsing them into that type.
     pub fn of<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
-        let check = |value: &Json| {
+        let validator = |value: &Json| {
             let value: T = serde_json::from_value(serde_json::to_value(value)?)?;
             Ok(without_nulls(Json::from(serde_json::to_value(&value)?)))
         };
         OutputSchema {
             name: T::schema_name().into_owned(),
             schema: json_schema_of::<T>(),
-            check: Some(Arc::new(check)),
+            validator: Some(Arc::new(validator)),
         }
     }
 
@@ -51,7 +51,7 @@ impl OutputSchema {
         OutputSchema {
             name: "schema".to_owned(),
             schema: schema.into(),
-            check: None,
+            validator: None,
         }
     }
 
@@ -62,18 +62,20 @@ impl OutputSchema {
 
     /// Whether the schema was derived from a Rust type.
     pub(crate) fn is_typed(&self) -> bool {
-        self.check.is_some()
+        self.validator.is_some()
     }
 
-    /// Parses an answer. A Markdown code fence around it is removed.
+    /// Parses an answer, which may be in a Markdown code fence. An answer of a Rust type is also
+    /// validated.
     pub fn parse(&self, text: &str) -> Result<Json, BoxError> {
-        self.check(&Json::parse(without_fence(text))?)
+        self.validate(&Json::parse(without_fence(text))?)
     }
 
-    /// Validates a value and returns it as the Rust type serializes it, without nulls.
-    pub(crate) fn check(&self, value: &Json) -> Result<Json, BoxError> {
-        match &self.check {
-            Some(check) => check(value),
+    /// Validates a value by parsing it into the Rust type, and returns it as that type serializes
+    /// it, without nulls. Without a Rust type, returns the value unchanged.
+    pub(crate) fn validate(&self, value: &Json) -> Result<Json, BoxError> {
+        match &self.validator {
+            Some(validator) => validator(value),
             None => Ok(value.clone()),
         }
     }
@@ -103,9 +105,9 @@ fn without_fence(text: &str) -> &str {
 fn without_nulls(value: Json) -> Json {
     match value {
         Json::Object(map) => {
-            let kept = map.iter().filter(|(_, value)| !value.is_null());
-            let kept = kept.map(|(key, value)| (key, without_nulls(value.clone())));
-            kept.collect::<JsonMap>().into()
+            let set = map.iter().filter(|(_, value)| !value.is_null());
+            let set = set.map(|(key, value)| (key, without_nulls(value.clone())));
+            set.collect::<JsonMap>().into()
         }
         Json::Array(items) => {
             let items: Vec<Json> = items.iter().cloned().map(without_nulls).collect();
@@ -115,15 +117,16 @@ fn without_nulls(value: Json) -> Json {
     }
 }
 
-/// Copies the agent's answer into the state delta of its events, under the output key.
+/// Adds the agent's output to the state delta of its events, under the output key.
 #[derive(Debug, Default)]
 pub(crate) struct OutputRecorder {
-    /// Text of this run so far. Text next to a function call is part of the answer.
-    said: String,
+    /// The agent's text in this run so far, including text next to function calls.
+    text: String,
 }
 
 impl OutputRecorder {
-    /// Adds the output to an event of the flow.
+    /// Adds the output to an event: with a schema, the parsed answer in a final response; without
+    /// one, the agent's text so far.
     pub(crate) fn stamp(
         &mut self,
         key: &str,
@@ -139,14 +142,14 @@ impl OutputRecorder {
             .map(Content::text_concat)
             .unwrap_or_default();
         if !text.is_empty() {
-            self.said.push_str(&text);
-            event.actions.state_delta.insert(key, self.said.as_str());
+            self.text.push_str(&text);
+            event.actions.state_delta.insert(key, self.text.as_str());
         }
         Ok(())
     }
 }
 
-/// Adds the output to an event if it is a final response.
+/// Adds the answer in an event to the event's state delta, if it is a final response.
 pub(crate) fn stamp_final(
     key: &str,
     schema: Option<&OutputSchema>,
@@ -158,8 +161,8 @@ pub(crate) fn stamp_final(
     let Some(content) = event.content() else {
         return Ok(());
     };
-    let spoken = |part: &retain_core::Part| part.text.is_some() && part.thought != Some(true);
-    if !content.parts().iter().any(spoken) {
+    let is_answer = |part: &retain_core::Part| part.text.is_some() && part.thought != Some(true);
+    if !content.parts().iter().any(is_answer) {
         return Ok(());
     }
     let text = content.text_concat();

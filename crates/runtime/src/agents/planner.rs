@@ -13,8 +13,8 @@ use crate::{
 /// Makes an agent plan: instructs the model and interprets its answers.
 #[async_trait]
 pub trait Planner: fmt::Debug + Send + Sync + 'static {
-    /// Changes the request; by default it appends the [`instruction`](Self::instruction). Thoughts
-    /// in the history are sent as plain text, so that the model sees its plan.
+    /// Changes the request. By default it appends the [`instruction`](Self::instruction) and sends
+    /// thoughts in the history as plain text, so that the model sees its plan.
     async fn apply(&self, ctx: &ReadonlyContext, request: &mut LlmRequest) {
         if let Some(instruction) = self.instruction(ctx, request) {
             request.append_instruction(&instruction);

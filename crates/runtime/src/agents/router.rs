@@ -11,8 +11,8 @@ use crate::{contents::valid_events, interrupts::call_event, runner::INVOCATION_A
 /// Returns the agent to run on `message`, given the history before it.
 pub(crate) fn agent_to_run(tree: &AgentTree, events: &Events, message: &Content) -> Arc<dyn Agent> {
     let valid = valid_events(events);
-    let asked = agent_of_answered_call(tree, &valid, message);
-    asked
+    let caller = agent_of_answered_call(tree, &valid, message);
+    caller
         .unwrap_or_else(|| last_active_agent(tree, &valid))
         .clone()
 }
@@ -32,11 +32,12 @@ fn agent_of_answered_call<'a>(
     if last.is_some_and(|event| is_abort(event)) {
         return None;
     }
-    let asked = call_event(events.iter().copied(), answered)?;
-    tree.find(&asked.author)
+    let call = call_event(events.iter().copied(), answered)?;
+    tree.find(&call.author)
 }
 
-/// Returns the agent that owns the conversation.
+/// Returns the agent that made the latest reply, or the agent that the reply transferred to, if the
+/// conversation can continue with it; else the root agent.
 fn last_active_agent<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
     for event in events.iter().rev().filter(|event| is_reply(event)) {
         if let Some(target) = transfer_target(tree, event)
@@ -74,9 +75,9 @@ fn is_reply(event: &Event) -> bool {
         && (event.response.error_code.is_none() || has_parts)
 }
 
-/// Returns the branch on which an agent continues: the branch of its latest event that has one,
-/// within the resumed run if an invocation ID is given, else in any run.
-pub(crate) fn branch_of(
+/// Returns the branch of the agent's latest event that has one. `invocation_id` limits the search
+/// to that run.
+pub(crate) fn latest_branch(
     events: &Events,
     agent: &str,
     invocation_id: Option<&str>,

@@ -1,11 +1,12 @@
-//! When sessions are compacted, and by which summarizer.
+//! The configuration of compaction: its triggers and its summarizer.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Compactor, EventSummarizer, LlmEventSummarizer};
 use crate::{agents::Agent, error::BuildError};
 
-/// After every `interval` runs, those runs and a few before them are summarized.
+/// A trigger of compaction: after every `interval` runs, those runs and `overlap` earlier ones are
+/// summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// The number of new runs that trigger a summary. At least 1.
@@ -14,13 +15,14 @@ pub struct SlidingWindow {
     pub overlap: usize,
 }
 
-/// When a prompt reaches this length, all but the newest events are summarized.
+/// A trigger of compaction: when a prompt has `tokens` tokens, all but the newest events are
+/// summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenThreshold {
     /// The number of prompt tokens that triggers a summary. At least 1.
     pub tokens: u32,
-    /// The number of newest events that stay. More stay if a call would be separated from its
-    /// answer.
+    /// The number of newest events that are not summarized. More are left out if a call would be
+    /// separated from its answer.
     pub retained_events: usize,
 }
 
@@ -75,15 +77,15 @@ impl CompactionConfig {
         self
     }
 
-    /// The summarizer. By default the model of the runner's agent writes the summaries.
+    /// Sets the summarizer. By default the model of the runner's root agent writes the summaries.
     pub fn with_summarizer(mut self, summarizer: Arc<dyn EventSummarizer>) -> Self {
         self.summarizer = Some(summarizer);
         self
     }
 
-    /// The time limit of one summary. On a timeout nothing is stored, the history is unchanged, and
-    /// the next run may try again. By default 2 minutes, several times what a model takes for a
-    /// long history. `Duration::MAX` disables the limit.
+    /// Sets the time limit of one summary. On a timeout nothing is stored, the history is
+    /// unchanged, and the next run tries again. By default 2 minutes, several times what a model
+    /// takes for a long history. `Duration::MAX` disables the limit.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
@@ -91,25 +93,25 @@ impl CompactionConfig {
 
     /// Builds the compactor of a runner, or returns an error if the configuration is invalid.
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
-        let refused = |reason| Err(BuildError::new("compaction", reason));
+        let invalid = |reason| Err(BuildError::new("compaction", reason));
         if self.window.is_none() && self.threshold.is_none() {
-            return refused("has no trigger; call `with_sliding_window` or `with_token_threshold`");
+            return invalid("has no trigger; call `with_sliding_window` or `with_token_threshold`");
         }
         if self.window.is_some_and(|window| window.interval == 0) {
-            return refused("has a sliding window with an interval of 0; set it to 1 or more");
+            return invalid("has a sliding window with an interval of 0; set it to 1 or more");
         }
         if self
             .threshold
             .is_some_and(|threshold| threshold.tokens == 0)
         {
-            return refused("has a threshold of 0 tokens; set it to 1 or more");
+            return invalid("has a threshold of 0 tokens; set it to 1 or more");
         }
         let model = root.as_llm_agent().and_then(|root| root.model());
         let summarizer = match (self.summarizer, model) {
             (Some(summarizer), _) => summarizer,
             (None, Some(model)) => Arc::new(LlmEventSummarizer::new(Arc::clone(model))),
             (None, None) => {
-                return refused(
+                return invalid(
                     "has no summarizer: the agent has no model; call `with_summarizer`",
                 );
             }

@@ -1,6 +1,6 @@
 //! Compaction: a summary replaces old events in model requests.
 //!
-//! A summary is one more event of the log that covers the events it summarizes; no event is ever
+//! A summary is stored as another event, which names the time span that it covers; no event is ever
 //! deleted. Pure functions, equal to those of ADK 2.13, choose the events to summarize:
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! summarizer        writes the summary and the event that carries it
 //! ```
 //!
-//! The step `compaction` of [`contents`] applies these events to the contents of a request.
+//! The step `compaction` of [`contents`] replaces the covered events in a request by the summaries.
 //!
 //! [`contents`]: crate::contents
 
@@ -32,13 +32,13 @@ use retain_core::{Event, Events};
 
 pub use config::{CompactionConfig, SlidingWindow, TokenThreshold};
 pub use summarizer::{CompactionError, EventSummarizer, LlmEventSummarizer, Summary};
-pub(crate) use summarizer::{Compactor, overlay};
+pub(crate) use summarizer::{Compactor, summary_event};
 pub use tokens::prompt_tokens;
 pub use transcript::{prompt, transcript};
 
 use crate::contents::{ContentsOptions, valid_shared_events};
 
-/// The events to summarize after these runs, oldest first; `None` if no summary is due.
+/// The events to summarize after the latest run, oldest first; `None` if no summary is due.
 ///
 /// ```
 /// use retain_core::{Event, Events};

@@ -1,4 +1,4 @@
-//! A summarized range never separates a call from its answer.
+//! Shortens a range to summarize, so that it never separates a call from its answer.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,11 +13,10 @@ const ASKING: [&str; 3] = [
     "adk_request_input",
 ];
 
-/// The length of the longest prefix of `events` after which no call waits for an answer. `all` are
-/// the events of the session.
+/// The length of the longest prefix of `events` in which every call is answered. `all` are the
+/// events of the session.
 ///
-/// A call that will never be answered does not count, unless a whole run before it can be
-/// summarized without it.
+/// If that prefix is empty or ends within a run, calls that can no longer be answered are ignored.
 pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
     let strict = balanced_len(events, &HashSet::new());
     let Some(next) = events.get(strict) else {
@@ -34,7 +33,7 @@ pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
     strict.max(balanced_len(events, &dead))
 }
 
-/// The length of the longest prefix without open calls, not counting dead ones.
+/// The length of the longest prefix in which every call is answered, except those in `dead`.
 fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     let mut open: HashSet<&str> = HashSet::new();
     let mut balanced = 0;
@@ -51,7 +50,7 @@ fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     balanced
 }
 
-/// Calls of earlier runs without a final answer that can no longer be answered, see `waiting`.
+/// Calls of earlier runs that have no final answer and cannot get one: see `waiting_calls`.
 fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'e str> {
     let is_of_run =
         |event: &&Arc<Event>| !event.invocation_id.is_empty() && event.actions.compaction.is_none();
@@ -70,8 +69,8 @@ fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'
     calls.filter(|id| !alive.contains(id)).collect()
 }
 
-/// The calls of an event that may still be answered: long-running calls in any run, and calls that
-/// wait for the user in the newest run.
+/// The calls of an event that may still be answered: long-running calls in any run, but calls that
+/// ask the user only in the newest run.
 fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     let asking: HashSet<&str> = match is_newest {
         true => HashSet::new(),
@@ -94,10 +93,10 @@ fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     waiting
 }
 
-/// The calls to which an event gives a final answer, not a request to the user.
+/// The calls that an event answers, except those for which it asks the user first.
 fn answered_calls(event: &Event) -> impl Iterator<Item = &str> {
-    let asked: HashSet<&str> = requested_calls(event).collect();
-    response_ids(event).filter(move |id| !asked.contains(id))
+    let requested: HashSet<&str> = requested_calls(event).collect();
+    response_ids(event).filter(move |id| !requested.contains(id))
 }
 
 /// The calls for which the event requests a confirmation or a credential.

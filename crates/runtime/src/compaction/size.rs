@@ -1,4 +1,4 @@
-//! Whether a summary can shorten a request. The length of the last summary predicts the next.
+//! Predicts whether a summary would shorten a request, from the length of the last summary.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use retain_core::{Content, Event};
 
 use crate::contents::spans::{Coverage, Span, outermost_spans};
 
-/// Whether summarizing `range` removes more from a request than the last summary added.
+/// Whether a summary of `range` would shorten a request, if it is as long as the last summary.
 pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     let times = || range.iter().map(|event| event.timestamp);
     let empty_summary = Span {
@@ -22,8 +22,8 @@ pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> b
 
 /// The newest summary that no other summary covers.
 pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
-    let kept = outermost_spans(spans(events));
-    let latest = kept.iter().map(|span| span.place).max()?;
+    let outermost = outermost_spans(spans(events));
+    let latest = outermost.iter().map(|span| span.place).max()?;
     events.get(latest).map(AsRef::as_ref)
 }
 
@@ -32,11 +32,11 @@ fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
     spans.filter_map(|(place, event)| Some(Span::of(place, event.actions.compaction.as_ref()?)))
 }
 
-/// The number of characters of the events in a request, optionally with one more, empty summary.
+/// The number of characters of a request with these events, and with `empty_summary` if given.
 fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
-    let kept = outermost_spans(spans(events).chain(empty_summary));
-    let covered = Coverage::of(&kept);
-    let summaries = kept.iter().map(|span| match events.get(span.place) {
+    let outermost = outermost_spans(spans(events).chain(empty_summary));
+    let covered = Coverage::of(&outermost);
+    let summaries = outermost.iter().map(|span| match events.get(span.place) {
         Some(event) => summary_size(event),
         None => content_size(&Content::new("model", Vec::new())),
     });

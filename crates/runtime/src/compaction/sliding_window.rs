@@ -9,7 +9,7 @@ use retain_core::Event;
 
 use super::{SlidingWindow, self_contained};
 
-/// The events of the window without summaries, if there are enough new runs.
+/// The events of the window, except summaries; `None` if there are fewer new runs than `interval`.
 pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
     let runs = group_by_run(events);
     let last_summarized_time = last_summarized_time(events);
@@ -63,7 +63,7 @@ fn group_by_run(events: &[Arc<Event>]) -> Vec<Run<'_>> {
     runs
 }
 
-/// The end of the newest summary.
+/// The end of the time span of the newest summary; 0 without a summary.
 fn last_summarized_time(events: &[Arc<Event>]) -> f64 {
     let summaries = events.iter().rev();
     let mut ends =

@@ -12,7 +12,7 @@ use retain_core::{
 use super::{SlidingWindow, TokenThreshold, transcript};
 use crate::{
     contents::is_set,
-    models::{LlmRequest, Model},
+    models::{IntoModel, LlmRequest, Model},
     plugins::panic_text,
 };
 
@@ -78,14 +78,15 @@ const TRANSCRIPT: &str = "{conversation_history}";
 
 impl LlmEventSummarizer {
     /// Creates a summarizer that calls this model with ADK's prompt.
-    pub fn new(model: Arc<dyn Model>) -> LlmEventSummarizer {
+    pub fn new(model: impl IntoModel) -> LlmEventSummarizer {
         LlmEventSummarizer {
-            model,
+            model: model.into_model(),
             template: None,
         }
     }
 
-    /// Sets another prompt. The events replace `{conversation_history}`; other braces stay.
+    /// Sets another prompt, in which `{conversation_history}` stands for the events. Other braces
+    /// stay unchanged.
     #[must_use]
     pub fn with_prompt_template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());
@@ -133,12 +134,13 @@ pub(crate) struct Compactor {
     pub(super) time_limit: Duration,
 }
 
-/// Why a due compaction failed. The events themselves are still in the log.
+/// Why a compaction failed. The log still has all events.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {
     /// The summarizer timed out. The next run tries again; if the error persists, raise
-    /// [`with_time_limit`](crate::CompactionConfig::with_time_limit) or find out why the summarizer hangs.
+    /// [`with_time_limit`](crate::CompactionConfig::with_time_limit) or find out why the summarizer
+    /// hangs.
     #[error(
         "the summarizer did not finish within {limit:?} (see CompactionConfig::with_time_limit)"
     )]
@@ -153,7 +155,7 @@ pub enum CompactionError {
     #[error("the summarizer panicked: {0}")]
     Panicked(String),
     /// The summary has no text. Storing it would remove the history from prompts.
-    #[error("the summary is empty")]
+    #[error("the summarizer returned a summary without text")]
     Empty,
     /// The session could not be read, or the summary could not be stored.
     #[error(transparent)]
@@ -166,7 +168,7 @@ impl Compactor {
     }
 
     /// Summarizes the events; `None` if the summarizer leaves them unsummarized.
-    pub(crate) async fn summary(
+    pub(crate) async fn summarize(
         &self,
         range: &[Arc<Event>],
     ) -> Result<Option<Summary>, CompactionError> {
@@ -188,8 +190,8 @@ impl Compactor {
     }
 }
 
-/// Creates the event whose summary covers the range.
-pub(crate) fn overlay(
+/// Creates the event that stores a summary of `range`; `None` if the range is empty.
+pub(crate) fn summary_event(
     range: &[Arc<Event>],
     summary: Summary,
     clock: &dyn Clock,

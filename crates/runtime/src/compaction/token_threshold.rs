@@ -6,7 +6,7 @@ use retain_core::{Event, EventCompaction, LlmResponse};
 
 use super::{self_contained, size};
 
-/// The events to summarize: the last summary, then the events since.
+/// The events to summarize: the last summary, then the events since, except the newest `retained`.
 pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Event>>> {
     let summary = size::latest_summary(events);
     let compaction = summary.and_then(|summary| summary.actions.compaction.as_ref());

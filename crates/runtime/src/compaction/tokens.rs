@@ -1,4 +1,4 @@
-//! Counts or estimates the length of an agent's next prompt.
+//! Estimates the length of an agent's next prompt in tokens.
 
 use retain_core::{Content, Event, Events, JsonMap, Part, python_text::python_json_map};
 
@@ -35,7 +35,7 @@ fn estimated_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64>
         isolation_scope: agent.isolation_scope,
         ..ContentsOptions::default()
     };
-    // Events of a rewound task are not sent either.
+    // Without rewound events: a rewound call must not count as the delegated task.
     let mut live = Events::default();
     for (position, event) in (1..).zip(valid_shared_events(events)) {
         live.push(position, event);
@@ -50,7 +50,7 @@ fn content_chars(content: &Content) -> usize {
     content.parts().iter().map(part_chars).sum()
 }
 
-/// Counts texts, calls and answers, but not data.
+/// The number of characters of a part's text, call and answer. Media do not count.
 fn part_chars(part: &Part) -> usize {
     let chars = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
     let call = part.function_call.as_ref();
@@ -62,7 +62,8 @@ fn part_chars(part: &Part) -> usize {
     chars(&part.text) + call + answer
 }
 
-/// The number of characters that `json.dumps` writes for a map. It escapes non-ASCII characters.
+/// The number of characters that Python's `json.dumps` writes for a map. It escapes non-ASCII
+/// characters.
 fn map_chars(map: Option<&JsonMap>) -> usize {
     let Some(map) = map.filter(|map| !map.is_empty()) else {
         return 0;

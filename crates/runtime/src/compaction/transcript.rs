@@ -19,7 +19,7 @@ const REQUEST: &str = concat!(
     "of the interaction.\n\n",
 );
 
-/// The maximum length of a call's arguments and of an answer, because a summary must be short.
+/// Maximum number of characters of a call's arguments and of an answer. Longer ones are truncated.
 const TOOL_CHARS: usize = 2000;
 
 /// The prompt that asks a model to summarize the events.
@@ -43,7 +43,7 @@ fn push_lines(lines: &mut Vec<String>, event: &Event, part: &Part) {
     if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
         match part.thought == Some(true) {
             false => lines.push(format!("{author}: {text}")),
-            // Skip what a summarizer thought while it wrote an earlier summary.
+            // Skip the thoughts of the model that wrote an earlier summary.
             true if event.actions.compaction.is_some() => {}
             true => lines.push(format!("{author} (thought): {text}")),
         }
@@ -78,7 +78,7 @@ fn parts(event: &Event) -> &[Part] {
         .unwrap_or_default()
 }
 
-/// No model may see the user's credentials.
+/// Whether the event requests or contains the user's credentials, which no model must see.
 fn is_about_credentials(event: &Event) -> bool {
     parts(event).iter().any(|part| {
         let call = part.function_call.as_ref().map(|call| &call.name);

@@ -37,6 +37,7 @@ struct CachedAgent {
 
 /// The result of [`AgentsDir::reload`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ReloadedAgent {
     /// The agent according to its current files.
     pub agent: Arc<dyn Agent>,
@@ -84,17 +85,17 @@ impl AgentsDir {
     /// Returns the agent of an app, from the cache or from its files.
     pub fn load(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
         match self.cache().get(app) {
-            Some(kept) => return Ok(Arc::clone(&kept.agent)),
+            Some(cached) => return Ok(Arc::clone(&cached.agent)),
             None => self.check_app(app)?,
         }
-        self.read(app)
+        self.load_and_cache(app)
     }
 
     /// Returns the agent of an app and loads it again if one of its files has changed. If loading
     /// fails, [`load`](AgentsDir::load) still returns the previous agent.
     pub fn reload(&self, app: &str) -> Result<ReloadedAgent, ConfigError> {
-        let kept = self.cache().get(app).cloned();
-        if let Some(CachedAgent { agent, stamps }) = kept
+        let cached = self.cache().get(app).cloned();
+        if let Some(CachedAgent { agent, stamps }) = cached
             && stamps.iter().all(FileStamp::is_current)
         {
             return Ok(ReloadedAgent {
@@ -104,23 +105,24 @@ impl AgentsDir {
         }
         self.check_app(app)?;
         Ok(ReloadedAgent {
-            agent: self.read(app)?,
+            agent: self.load_and_cache(app)?,
             changed: true,
         })
     }
 
-    fn read(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
+    fn load_and_cache(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
         let file = self.root.join(app).join(ROOT_AGENT);
         let (agent, stamps) = loader::load(&file, &self.registry)?;
-        let kept = CachedAgent {
+        let cached = CachedAgent {
             agent: Arc::clone(&agent),
             stamps,
         };
-        self.cache().insert(app.to_owned(), kept);
+        self.cache().insert(app.to_owned(), cached);
         Ok(agent)
     }
 
-    /// Looks the name up among the apps, so that no name can refer to a path outside the folder.
+    /// Checks that the app exists. The name must be in the list of apps, so that it cannot refer to
+    /// a path outside the folder.
     fn check_app(&self, app: &str) -> Result<(), ConfigError> {
         let apps = self.apps()?;
         if apps.iter().any(|known| known == app) {

@@ -67,7 +67,7 @@ pub(super) fn read_common_fields(
     })
 }
 
-/// Whether all agents have this key.
+/// Whether agents of every class have this key.
 pub(super) fn is_common_key(key: &str) -> bool {
     table::SEQUENTIAL_AGENT_CONFIG.field(key).is_some()
 }
@@ -119,13 +119,13 @@ pub(super) fn build(
 }
 
 fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCallbacks> {
-    let known = &loader.registry.on_agent;
+    let known = &loader.registry.agent_callbacks;
     let mut both = AgentCallbacks::default();
     for callback in callbacks(fields, "before_agent_callbacks", known)? {
-        both = both.before(move |ctx| callback(ctx));
+        both = both.with_before(move |ctx| callback(ctx));
     }
     for callback in callbacks(fields, "after_agent_callbacks", known)? {
-        both = both.after(move |ctx| callback(ctx));
+        both = both.with_after(move |ctx| callback(ctx));
     }
     Ok(both)
 }
@@ -135,7 +135,7 @@ pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &ConfigValue<'_>) -> Res
     let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
     let agent = loader.resolve_reference(place)?;
-    // The agent runs in its own run, so its tree is checked separately.
+    // An agent tool runs its agent in a separate run, so that agent's tree is checked separately.
     let tree = AgentTree::new(Arc::clone(&agent));
     tree.map_err(|error| place.error(error.to_string()))?;
     let tool = AgentTool::new(agent)

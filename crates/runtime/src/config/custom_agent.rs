@@ -9,7 +9,7 @@ use super::{composed, error::ConfigError, loader::Loader, value::ConfigValue};
 use crate::agents::{Agent, AgentCallbacks};
 
 /// Creates an agent from its configuration.
-pub(super) type MakeAgent =
+pub(super) type AgentFactory =
     Arc<dyn Fn(CustomAgentConfig) -> Result<Arc<dyn Agent>, BoxError> + Send + Sync>;
 
 /// The configuration of an agent with a registered class. The common fields are parsed and built;
@@ -51,7 +51,7 @@ impl fmt::Debug for CustomAgentConfig {
 /// Builds the agent of a file with `make`.
 pub(super) fn build(
     loader: &mut Loader<'_>,
-    make: &MakeAgent,
+    make: &AgentFactory,
     place: &ConfigValue<'_>,
 ) -> Result<Arc<dyn Agent>, ConfigError> {
     let common = composed::read_common_fields(loader, &place.open_fields("an agent")?)?;

@@ -9,7 +9,7 @@ use super::{
     error::ConfigError,
     loader::Loader,
     model_settings,
-    registry::{ConfigRegistry, Names},
+    registry::{ConfigRegistry, NameTable},
     tools,
     value::{ConfigValue, Fields},
 };
@@ -86,7 +86,8 @@ fn model(
     }
 }
 
-/// Resolves a name that starts with a dot relative to the folder of its file.
+/// Returns the full name for a name that starts with a dot, which is relative to the folder of its
+/// file; `None` for other names.
 fn local_name(name: &ConfigValue<'_>) -> Result<Option<String>> {
     let text = name.name()?;
     let folder = name.file().parent().and_then(Path::file_name);
@@ -139,13 +140,13 @@ fn with_output(
 pub(super) fn callbacks<T: Clone>(
     fields: &Fields<'_>,
     key: &str,
-    known: &Names<T>,
+    known: &NameTable<T>,
 ) -> Result<Vec<T>> {
     let names = fields.list(key)?;
-    let found = names
+    let callbacks = names
         .iter()
         .map(|name| known.find(&code_name(name)?).cloned());
-    found.collect()
+    callbacks.collect()
 }
 
 fn with_callbacks(
@@ -153,10 +154,10 @@ fn with_callbacks(
     registry: &ConfigRegistry,
     fields: &Fields<'_>,
 ) -> Result<LlmAgentBuilder> {
-    for callback in callbacks(fields, "before_agent_callbacks", &registry.on_agent)? {
+    for callback in callbacks(fields, "before_agent_callbacks", &registry.agent_callbacks)? {
         agent = agent.before_agent(move |ctx| callback(ctx));
     }
-    for callback in callbacks(fields, "after_agent_callbacks", &registry.on_agent)? {
+    for callback in callbacks(fields, "after_agent_callbacks", &registry.agent_callbacks)? {
         agent = agent.after_agent(move |ctx| callback(ctx));
     }
     for callback in callbacks(fields, "before_model_callbacks", &registry.before_model)? {

@@ -10,13 +10,13 @@ use retain_core::adk::table;
 
 use super::{
     composed, custom_agent,
-    custom_agent::MakeAgent,
+    custom_agent::AgentFactory,
     error::ConfigError,
     files,
     files::FileStamp,
     llm_agent,
     nearest::did_you_mean,
-    registry::{ConfigRegistry, Names},
+    registry::{ConfigRegistry, NameTable},
     value::ConfigValue,
     yaml,
 };
@@ -46,7 +46,7 @@ pub(super) fn load(
     Ok((agent, loader.stamps))
 }
 
-/// State of loading an agent from its files.
+/// Loads an agent from its files.
 pub(super) struct Loader<'r> {
     pub(super) registry: &'r ConfigRegistry,
     /// The chain of files from the root file to the one being read.
@@ -80,7 +80,8 @@ const CLASSES: [(&str, &str, AgentClass); 5] = [
 ];
 
 impl Loader<'_> {
-    /// Reads a file. `unreadable` builds the error that points to the reference to it.
+    /// Loads the agent of a file. `unreadable` builds the error for a file that cannot be read,
+    /// with the location of the reference to that file.
     fn load_file(
         &mut self,
         file: &Path,
@@ -89,7 +90,7 @@ impl Loader<'_> {
     ) -> Result<Arc<dyn Agent>> {
         if self.stamps.len() >= FILES_MAX {
             return Err(unreadable(format!(
-                "exceeds the limit of {FILES_MAX} files"
+                "cannot be loaded: an agent may refer to at most {FILES_MAX} files"
             )));
         }
         let (text, stamp) = files::read(&real).map_err(unreadable)?;
@@ -158,14 +159,14 @@ impl Loader<'_> {
         let Some(first) = self.open.iter().position(|open| open == real) else {
             return Ok(());
         };
-        let circle = self.open[first..]
+        let cycle = self.open[first..]
             .iter()
             .map(PathBuf::as_path)
             .chain([real]);
-        let circle: Vec<_> = circle.filter_map(Path::file_name).collect();
-        let circle: Vec<_> = circle.iter().map(|name| name.to_string_lossy()).collect();
-        let circle = circle.join(" → ");
-        Err(place.error(format!("the files form a reference cycle: {circle}")))
+        let cycle: Vec<_> = cycle.filter_map(Path::file_name).collect();
+        let cycle: Vec<_> = cycle.iter().map(|name| name.to_string_lossy()).collect();
+        let cycle = cycle.join(" → ");
+        Err(place.error(format!("the files form a reference cycle: {cycle}")))
     }
 }
 
@@ -183,7 +184,7 @@ fn leaves_folder(path: &Path) -> bool {
     })
 }
 
-fn read_class(place: &ConfigValue<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
+fn read_class(place: &ConfigValue<'_>, own: &NameTable<AgentFactory>) -> Result<AgentClass> {
     // As in ADK, an empty class means `LlmAgent`.
     let name = match place.text()? {
         "" => return Ok(AgentClass::Llm),

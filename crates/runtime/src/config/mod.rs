@@ -54,8 +54,8 @@ pub fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
 ///
 /// std::fs::write(&file, yaml.replace("tools", "tool")).unwrap();
 /// let error = AgentConfig::load(&file, &ConfigRegistry::new()).unwrap_err();
-/// let told = "root_agent.yaml:4: tool: is not a key of an LlmAgent; did you mean `tools`?";
-/// assert!(error.to_string().ends_with(told), "{error}");
+/// let expected = "root_agent.yaml:4: tool: is not a key of an LlmAgent; did you mean `tools`?";
+/// assert!(error.to_string().ends_with(expected), "{error}");
 /// ```
 #[derive(Debug)]
 pub struct AgentConfig;

@@ -75,7 +75,7 @@ fn read_setting(key: &str, place: &ConfigValue<'_>) -> Result<(Json, GenerateCon
     settings.ok_or_else(|| place.error(describe_inner_error(&error)))
 }
 
-/// As in ADK, an agent must not set the base URL of its model.
+/// Rejects a base URL: as in ADK, only the model may set it.
 fn check_transport(settings: &GenerateContentConfig, place: &ConfigValue<'_>) -> Result<()> {
     let options = settings.http_options.as_ref();
     let url = options.and_then(|it| it.get("base_url").or_else(|| it.get("baseUrl")));

@@ -5,12 +5,12 @@
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
-use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse};
+use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse, adk::table};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    custom_agent::{CustomAgentConfig, MakeAgent},
+    custom_agent::{AgentFactory, CustomAgentConfig},
     error::ConfigError,
     nearest::did_you_mean,
     schemas,
@@ -18,25 +18,26 @@ use super::{
 };
 use crate::{
     agents::{
-        Agent, BeforeModel, BeforeTool, FinishedCall, OnAgent, OnCall, OnRequest, OnResponse,
-        OnResult, OutputSchema, ToolCall,
+        AfterModelCallback, AfterToolCallback, Agent, AgentCallback, BeforeModel,
+        BeforeModelCallback, BeforeTool, BeforeToolCallback, FinishedCall, IntoAgent, OutputSchema,
+        ToolCall,
     },
     context::{CallbackContext, ToolContext},
     error::BuildError,
-    models::{LlmRequest, Model, ModelRegistry},
+    models::{IntoModel, LlmRequest, Model, ModelRegistry},
     tools::{ExampleProvider, ToolSource},
 };
 
-type ModelOf = Arc<dyn Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
-type MakeTool = Arc<dyn Fn(JsonMap) -> Result<ToolSource, BoxError> + Send + Sync>;
+type ModelResolver = Arc<dyn Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
+type ToolFactory = Arc<dyn Fn(JsonMap) -> Result<ToolSource, BoxError> + Send + Sync>;
 
 /// How a registered tool is created.
 #[derive(Clone)]
 pub(super) enum RegisteredTool {
     /// An existing tool that takes no `args`.
-    Ready(ToolSource),
+    Instance(ToolSource),
     /// A function that creates the tool from its `args`.
-    Made(MakeTool),
+    Factory(ToolFactory),
 }
 
 /// Registers the objects that agent configurations refer to by name.
@@ -45,7 +46,7 @@ pub(super) enum RegisteredTool {
 /// use retain_runtime::{ConfigRegistry, FunctionTool};
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Order { number: u32 }
-/// let registry = ConfigRegistry::new().tool(
+/// let registry = ConfigRegistry::new().with_tool(
 ///     "shop.tools.order_status",
 ///     FunctionTool::new("order_status", "Looks up an order.", |_ctx, order: Order| async move {
 ///         Ok(format!("Order {} is on its way.", order.number))
@@ -55,18 +56,18 @@ pub(super) enum RegisteredTool {
 #[derive(Clone)]
 #[must_use]
 pub struct ConfigRegistry {
-    model_of: ModelOf,
-    pub(super) models: Names<Arc<dyn Model>>,
-    pub(super) tools: Names<RegisteredTool>,
-    pub(super) examples: Names<Arc<dyn ExampleProvider>>,
-    pub(super) schemas: Names<OutputSchema>,
-    pub(super) agents: Names<Arc<dyn Agent>>,
-    pub(super) agent_classes: Names<MakeAgent>,
-    pub(super) on_agent: Names<OnAgent>,
-    pub(super) before_model: Names<OnRequest>,
-    pub(super) after_model: Names<OnResponse>,
-    pub(super) before_tool: Names<OnCall>,
-    pub(super) after_tool: Names<OnResult>,
+    model_of: ModelResolver,
+    pub(super) models: NameTable<Arc<dyn Model>>,
+    pub(super) tools: NameTable<RegisteredTool>,
+    pub(super) examples: NameTable<Arc<dyn ExampleProvider>>,
+    pub(super) schemas: NameTable<OutputSchema>,
+    pub(super) agents: NameTable<Arc<dyn Agent>>,
+    pub(super) agent_classes: NameTable<AgentFactory>,
+    pub(super) agent_callbacks: NameTable<AgentCallback>,
+    pub(super) before_model: NameTable<BeforeModelCallback>,
+    pub(super) after_model: NameTable<AfterModelCallback>,
+    pub(super) before_tool: NameTable<BeforeToolCallback>,
+    pub(super) after_tool: NameTable<AfterToolCallback>,
 }
 
 impl Default for ConfigRegistry {
@@ -81,28 +82,28 @@ impl ConfigRegistry {
     pub fn new() -> ConfigRegistry {
         let registry = ConfigRegistry {
             model_of: Arc::new(|_, _| Err(BuildError::new("the registry", "has no models"))),
-            models: Names::new("model"),
-            tools: Names::new("tool"),
-            examples: Names::new("example provider"),
-            schemas: Names::new("schema"),
-            agents: Names::new("agent"),
-            agent_classes: Names::new("agent class"),
-            on_agent: Names::new("agent callback"),
-            before_model: Names::new("before_model callback"),
-            after_model: Names::new("after_model callback"),
-            before_tool: Names::new("before_tool callback"),
-            after_tool: Names::new("after_tool callback"),
+            models: NameTable::new("model"),
+            tools: NameTable::new("tool"),
+            examples: NameTable::new("example provider"),
+            schemas: NameTable::new("schema"),
+            agents: NameTable::new("agent"),
+            agent_classes: NameTable::new("agent class"),
+            agent_callbacks: NameTable::new("agent callback"),
+            before_model: NameTable::new("before_model callback"),
+            after_model: NameTable::new("after_model callback"),
+            before_tool: NameTable::new("before_tool callback"),
+            after_tool: NameTable::new("after_tool callback"),
         };
-        schemas::register(registry.models(ModelRegistry::default()))
+        schemas::register(registry.with_models(ModelRegistry::default()))
     }
 
     /// Sets the registry that resolves an agent's `model`.
-    pub fn models(self, models: ModelRegistry) -> Self {
-        self.model_of(move |_, name| models.model(name))
+    pub fn with_models(self, models: ModelRegistry) -> Self {
+        self.with_model_resolver(move |_, name| models.model(name))
     }
 
     /// Sets a function that chooses the model from the agent's name and its `model`.
-    pub fn model_of(
+    pub fn with_model_resolver(
         mut self,
         choose: impl Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync + 'static,
     ) -> Self {
@@ -111,51 +112,69 @@ impl ConfigRegistry {
     }
 
     /// Registers a model that configurations name as `model_code`.
-    pub fn model_code(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
-        self.models.insert(name, model);
+    pub fn with_model_code(mut self, name: impl Into<String>, model: impl IntoModel) -> Self {
+        self.models.insert(name, model.into_model());
         self
     }
 
     /// Registers a tool or toolset. It replaces a built-in tool of the same name.
-    pub fn tool(mut self, name: impl Into<String>, tool: impl Into<ToolSource>) -> Self {
-        self.tools.insert(name, RegisteredTool::Ready(tool.into()));
+    pub fn with_tool(mut self, name: impl Into<String>, tool: impl Into<ToolSource>) -> Self {
+        self.tools
+            .insert(name, RegisteredTool::Instance(tool.into()));
         self
     }
 
     /// Registers a function that creates a tool from the `args` in the configuration.
-    pub fn tool_from_args(
+    pub fn with_tool_from_args(
         mut self,
         name: impl Into<String>,
         make: impl Fn(JsonMap) -> Result<ToolSource, BoxError> + Send + Sync + 'static,
     ) -> Self {
         self.tools
-            .insert(name, RegisteredTool::Made(Arc::new(make)));
+            .insert(name, RegisteredTool::Factory(Arc::new(make)));
         self
     }
 
+    /// Registers a function that creates the tools of an MCP server from the `args` in the
+    /// configuration, under all names that ADK has for `McpToolset`.
+    pub fn with_mcp_toolset_from_args(
+        self,
+        make: impl Fn(JsonMap) -> Result<ToolSource, BoxError> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        table::MCP_TOOLSET_NAMES
+            .iter()
+            .fold(self, |registry, name| {
+                registry.with_tool_from_args(*name, make.clone())
+            })
+    }
+
     /// Registers an example provider for `ExampleTool`.
-    pub fn examples(mut self, name: impl Into<String>, provider: impl ExampleProvider) -> Self {
-        self.examples.insert(name, Arc::new(provider));
+    pub fn with_examples(
+        mut self,
+        name: impl Into<String>,
+        provider: Arc<dyn ExampleProvider>,
+    ) -> Self {
+        self.examples.insert(name, provider);
         self
     }
 
     /// Registers a schema for `input_schema` and `output_schema`, derived from a Rust type.
-    pub fn schema<T: JsonSchema + Serialize + DeserializeOwned>(
+    pub fn with_schema<T: JsonSchema + Serialize + DeserializeOwned>(
         self,
         name: impl Into<String>,
     ) -> Self {
-        self.schema_of(name, OutputSchema::of::<T>())
+        self.with_schema_of(name, OutputSchema::of::<T>())
     }
 
     /// Registers a schema for `input_schema` and `output_schema`.
-    pub fn schema_of(mut self, name: impl Into<String>, schema: OutputSchema) -> Self {
+    pub fn with_schema_of(mut self, name: impl Into<String>, schema: OutputSchema) -> Self {
         self.schemas.insert(name, schema);
         self
     }
 
     /// Registers an agent that configurations name as `code`.
-    pub fn agent(mut self, name: impl Into<String>, agent: Arc<dyn Agent>) -> Self {
-        self.agents.insert(name, agent);
+    pub fn with_agent(mut self, name: impl Into<String>, agent: impl IntoAgent) -> Self {
+        self.agents.insert(name, agent.into_agent());
         self
     }
 
@@ -171,7 +190,7 @@ impl ConfigRegistry {
     /// struct Patient {
     ///     patience: u32,
     /// }
-    /// let registry = ConfigRegistry::new().agent_class("shop.agents.Patient", |config| {
+    /// let registry = ConfigRegistry::new().with_agent_class("shop.agents.Patient", |config| {
     ///     let own: Patient = config.parse()?;
     ///     let agent = LoopAgent::builder(config.name).max_iterations(own.patience);
     ///     Ok(Arc::new(agent.callbacks(config.callbacks).build()?))
@@ -182,7 +201,7 @@ impl ConfigRegistry {
     /// # std::fs::write(&file, yaml).unwrap();
     /// assert_eq!(AgentConfig::load(&file, &registry).unwrap().name(), "clerk");
     /// ```
-    pub fn agent_class(
+    pub fn with_agent_class(
         mut self,
         name: impl Into<String>,
         make: impl Fn(CustomAgentConfig) -> Result<Arc<dyn Agent>, BoxError> + Send + Sync + 'static,
@@ -192,56 +211,58 @@ impl ConfigRegistry {
     }
 
     /// Registers a callback for `before_agent_callbacks` and `after_agent_callbacks`.
-    pub fn agent_callback<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
+    pub fn with_agent_callback<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Content>, BoxError>> + Send + 'static,
     {
-        let callback: OnAgent = Arc::new(move |ctx| Box::pin(callback(ctx)));
-        self.on_agent.insert(name, callback);
+        let callback: AgentCallback = Arc::new(move |ctx| Box::pin(callback(ctx)));
+        self.agent_callbacks.insert(name, callback);
         self
     }
 
     /// Registers a callback for `before_model_callbacks`.
-    pub fn before_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
+    pub fn with_before_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmRequest) -> R + Send + Sync + 'static,
         R: Future<Output = Result<BeforeModel, BoxError>> + Send + 'static,
     {
-        let callback: OnRequest = Arc::new(move |ctx, request| Box::pin(callback(ctx, request)));
+        let callback: BeforeModelCallback =
+            Arc::new(move |ctx, request| Box::pin(callback(ctx, request)));
         self.before_model.insert(name, callback);
         self
     }
 
     /// Registers a callback for `after_model_callbacks`.
-    pub fn after_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
+    pub fn with_after_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmResponse) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<LlmResponse>, BoxError>> + Send + 'static,
     {
-        let callback: OnResponse = Arc::new(move |ctx, response| Box::pin(callback(ctx, response)));
+        let callback: AfterModelCallback =
+            Arc::new(move |ctx, response| Box::pin(callback(ctx, response)));
         self.after_model.insert(name, callback);
         self
     }
 
     /// Registers a callback for `before_tool_callbacks`.
-    pub fn before_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
+    pub fn with_before_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall) -> R + Send + Sync + 'static,
         R: Future<Output = Result<BeforeTool, BoxError>> + Send + 'static,
     {
-        let callback: OnCall = Arc::new(move |ctx, call| Box::pin(callback(ctx, call)));
+        let callback: BeforeToolCallback = Arc::new(move |ctx, call| Box::pin(callback(ctx, call)));
         self.before_tool.insert(name, callback);
         self
     }
 
     /// Registers a callback for `after_tool_callbacks`.
-    pub fn after_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
+    pub fn with_after_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(ToolContext, FinishedCall) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Json>, BoxError>> + Send + 'static,
     {
-        let callback: OnResult = Arc::new(move |ctx, call| Box::pin(callback(ctx, call)));
+        let callback: AfterToolCallback = Arc::new(move |ctx, call| Box::pin(callback(ctx, call)));
         self.after_tool.insert(name, callback);
         self
     }
@@ -263,21 +284,21 @@ impl fmt::Debug for ConfigRegistry {
 
 /// Registered objects of one kind, by name.
 #[derive(Clone)]
-pub(super) struct Names<T> {
+pub(super) struct NameTable<T> {
     kind: &'static str,
     by_name: BTreeMap<String, T>,
 }
 
-impl<T> Names<T> {
-    fn new(kind: &'static str) -> Names<T> {
-        Names {
+impl<T> NameTable<T> {
+    fn new(kind: &'static str) -> NameTable<T> {
+        NameTable {
             kind,
             by_name: BTreeMap::new(),
         }
     }
 
-    fn insert(&mut self, name: impl Into<String>, thing: T) {
-        self.by_name.insert(name.into(), thing);
+    fn insert(&mut self, name: impl Into<String>, object: T) {
+        self.by_name.insert(name.into(), object);
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&T> {
@@ -299,7 +320,7 @@ impl<T> Names<T> {
     }
 }
 
-impl<T> fmt::Debug for Names<T> {
+impl<T> fmt::Debug for NameTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.names()).finish()
     }

@@ -1,4 +1,4 @@
-//! Plain YAML scalars, interpreted as by ADK's YAML parser, which follows YAML 1.1.
+//! Parses plain YAML scalars as ADK's YAML parser does, which follows YAML 1.1.
 //!
 //! `yes` is true, `012` is ten, `1e5` is a string. Dates and base-60 numbers stay strings.
 

@@ -13,5 +13,5 @@ struct LatLng {
 }
 
 pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
-    registry.schema::<LatLng>("google.genai.types.LatLng")
+    registry.with_schema::<LatLng>("google.genai.types.LatLng")
 }

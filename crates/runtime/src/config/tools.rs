@@ -14,9 +14,8 @@ use super::{
     value::{ConfigValue, Fields},
 };
 use crate::tools::{
-    Example, ExampleTool, Examples, ToolSource, exit_loop_tool, get_user_choice_tool,
-    google_search, load_artifacts_tool, load_memory_tool, preload_memory_tool, request_input_tool,
-    url_context,
+    Example, ExampleTool, ToolSource, exit_loop_tool, get_user_choice_tool, google_search,
+    load_artifacts_tool, load_memory_tool, preload_memory_tool, request_input_tool, url_context,
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
@@ -88,11 +87,11 @@ fn unknown_tool(loader: &Loader<'_>, name: &ConfigValue<'_>) -> ConfigError {
 
 fn from_registry(registered: &RegisteredTool, fields: &Fields<'_>) -> Result<ToolSource> {
     let make = match registered {
-        RegisteredTool::Ready(tool) => {
+        RegisteredTool::Instance(tool) => {
             refuse_args(fields)?;
             return Ok(tool.clone());
         }
-        RegisteredTool::Made(make) => make,
+        RegisteredTool::Factory(make) => make,
     };
     let place = fields.get("args").unwrap_or(fields.map());
     let args: JsonMap = match fields.get("args") {
@@ -124,7 +123,7 @@ fn example_tool(loader: &Loader<'_>, args: &ConfigValue<'_>) -> Result<ToolSourc
     let examples = fields.required("examples")?;
     if examples.as_text().is_some() {
         let provider = loader.registry.examples.find(examples)?;
-        return Ok(ExampleTool::new(Examples::Provider(Arc::clone(provider))).into());
+        return Ok(ExampleTool::new(Arc::clone(provider)).into());
     }
     let examples: Result<Vec<Example>> = examples.list()?.iter().map(example).collect();
     Ok(ExampleTool::new(examples?).into())

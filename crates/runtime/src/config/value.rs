@@ -1,5 +1,5 @@
-//! A configuration value with its location, and methods that read it as an expected type. All
-//! errors about configuration values are created here.
+//! A configuration value with its location, and methods that read it as an expected type. Errors
+//! about a value are created here, so that they have its location.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// A value and its path.
+/// A value with its file, its line and its path of keys.
 #[derive(Debug, Clone)]
 pub(super) struct ConfigValue<'a> {
     file: &'a Path,
@@ -166,7 +166,7 @@ impl<'a> ConfigValue<'a> {
         })
     }
 
-    /// Reads a map that may only have the fields of `object` as keys.
+    /// Reads a map whose keys must be fields of `object`.
     pub(super) fn fields(&self, what: &'static str, object: &ObjectSchema) -> Result<Fields<'a>> {
         let known: Vec<&str> = object.snake_names().collect();
         let pairs = self.pairs(what)?;

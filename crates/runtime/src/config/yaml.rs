@@ -1,7 +1,7 @@
 //! Parses YAML into values with line numbers.
 //!
-//! Stricter than YAML: a map may not repeat a key. Anchors, aliases and merge keys (`<<`) are
-//! supported; tags other than YAML's own are rejected.
+//! Stricter than YAML: repeated keys of a map and tags other than YAML's own are rejected. Anchors,
+//! aliases and merge keys (`<<`) are supported.
 
 use std::{collections::HashMap, path::Path};
 
@@ -20,7 +20,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// The kinds of values.
+/// A scalar, list or map.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Scalar(Json),
@@ -77,7 +77,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Node, ConfigError> {
     }
 }
 
-type Next<'t> = (Event<'t>, Span);
+type ParserEvent<'t> = (Event<'t>, Span);
 
 struct Builder<'f, 't> {
     file: &'f Path,
@@ -95,7 +95,7 @@ impl<'t> Builder<'_, 't> {
         ConfigError::at(self.file, line, "", problem)
     }
 
-    fn next(&mut self) -> Result<Next<'t>, ConfigError> {
+    fn next(&mut self) -> Result<ParserEvent<'t>, ConfigError> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => {
@@ -125,7 +125,7 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    fn node(&mut self, (event, span): Next<'t>) -> Result<Node, ConfigError> {
+    fn node(&mut self, (event, span): ParserEvent<'t>) -> Result<Node, ConfigError> {
         let line = line_of(span);
         let (anchor, value) = match event {
             Event::Alias(anchor) => return self.alias(anchor, line),
@@ -142,7 +142,7 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(self.error(line, "expected a value")),
         };
-        self.add(1, line)?;
+        self.count_values(1, line)?;
         let node = Node { line, value };
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -150,7 +150,7 @@ impl<'t> Builder<'_, 't> {
         Ok(node)
     }
 
-    fn add(&mut self, values: usize, line: usize) -> Result<(), ConfigError> {
+    fn count_values(&mut self, values: usize, line: usize) -> Result<(), ConfigError> {
         self.values += values;
         if self.values > VALUES_MAX {
             return Err(self.error(line, format!("expands to more than {VALUES_MAX} values")));
@@ -163,7 +163,7 @@ impl<'t> Builder<'_, 't> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.error(line, "the alias refers to a value that contains it"));
         };
-        self.add(node.count(), line)?;
+        self.count_values(node.count(), line)?;
         Ok(node)
     }
 

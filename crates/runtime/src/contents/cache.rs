@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A prefix is settled when nothing at its end depends on later events ([`Body::is_closed`]). The
-//! rest does not affect it unless it
+//! rest affects the contents of a settled prefix only if the rest
 //!
 //! - rewinds or summarizes,
 //! - shares a call, response or long-running call id with the prefix, or has a call or response
@@ -16,24 +16,25 @@
 //! - is on the branch of a call in the prefix, or makes a call that a branch in the prefix names,
 //! - is out of time order while the prefix has a summary, which orders events by time.
 //!
-//! In these cases the cache assembles everything anew. A test grows random histories and compares
-//! every step.
+//! In these cases the cache assembles everything anew. A test appends events to random histories
+//! and compares the result with that of [`assemble_contents`] each time.
 
 use std::{collections::HashSet, sync::Arc};
 
 use retain_core::{Event, Events};
 
 use super::{
-    Body, ContentsOptions, IncludeContents, IndexedEvent, assemble_body, assemble_contents, is_set,
-    listed, paths, task_input,
+    Body, ContentsOptions, IncludeContents, IndexedEvent, assemble_body, assemble_contents,
+    indexed_events, is_set, paths, task_input,
 };
 use crate::SharedContent;
 
-/// A rest shorter than this with unanswered calls stays open: their responses are about to come.
+/// A rest with fewer events than this is settled only as a whole, when all its calls are answered:
+/// the responses usually follow soon.
 const OPEN_MAX: usize = 16;
 
-/// The contents of a growing session for one agent. It accepts any list and any options; it is fast
-/// if the list extends that of the last call.
+/// Caches the contents of a growing session for one agent. It accepts any list and any options, and
+/// is fast if the list extends that of the last call.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -57,12 +58,12 @@ pub struct ContentsCache {
 struct Prefix {
     /// The number of events.
     count: usize,
-    /// The first and the last of them with their positions, to recognize another list.
+    /// The first and the last of them with their positions, to detect that the list is another one.
     ends: Option<[(u64, Arc<Event>); 2]>,
     contents: Vec<SharedContent>,
     /// The task, if a call in the prefix delegated it.
     task: Option<SharedContent>,
-    reach: Reach,
+    link_index: LinkIndex,
 }
 
 impl ContentsCache {
@@ -82,10 +83,10 @@ impl ContentsCache {
         if !self.prefix.is_prefix_of(events) {
             self.prefix = Prefix::default();
         }
-        let rest = listed(events, self.prefix.count);
-        if self.prefix.count > 0 && self.prefix.reach.affects(&rest, options) {
+        let rest = indexed_events(events, self.prefix.count);
+        if self.prefix.count > 0 && self.prefix.link_index.affects(&rest, options) {
             self.prefix = Prefix::default();
-            return self.extend(events, &listed(events, 0), options);
+            return self.extend(events, &indexed_events(events, 0), options);
         }
         self.extend(events, &rest, options)
     }
@@ -115,7 +116,7 @@ impl ContentsCache {
         contents
     }
 
-    /// Moves as much of the rest into the prefix as possible.
+    /// Moves the events of the rest that are settled into the prefix.
     fn settle(
         &mut self,
         events: &Events,
@@ -123,9 +124,9 @@ impl ContentsCache {
         body: Body,
         options: &ContentsOptions<'_>,
     ) {
-        let reach = Reach::of(rest, &body, options);
-        if body.is_closed && reach.unanswered == 0 {
-            return self.prefix.absorb(events, rest, body, reach, options);
+        let link_index = LinkIndex::of(rest, &body, options);
+        if body.is_closed && link_index.unanswered == 0 {
+            return self.prefix.absorb(events, rest, body, link_index, options);
         }
         if rest.len() < OPEN_MAX {
             return;
@@ -136,18 +137,18 @@ impl ContentsCache {
         };
         let (done, open) = rest.split_at(rest.iter().rposition(is_message).unwrap_or(0));
         let done_body = assemble_body(events, done, options);
-        let done_reach = Reach::of(done, &done_body, options);
-        if !done.is_empty() && done_body.is_closed && !done_reach.affects(open, options) {
+        let done_link_index = LinkIndex::of(done, &done_body, options);
+        if !done.is_empty() && done_body.is_closed && !done_link_index.affects(open, options) {
             self.prefix
-                .absorb(events, done, done_body, done_reach, options);
+                .absorb(events, done, done_body, done_link_index, options);
         } else if body.is_closed {
-            self.prefix.absorb(events, rest, body, reach, options);
+            self.prefix.absorb(events, rest, body, link_index, options);
         }
     }
 }
 
 impl Prefix {
-    /// Whether the prefix has the first events of this list.
+    /// Whether this list starts with the events of the prefix.
     fn is_prefix_of(&self, events: &Events) -> bool {
         let Some([first, last]) = &self.ends else {
             return true;
@@ -164,7 +165,7 @@ impl Prefix {
         events: &Events,
         rest: &[IndexedEvent<'_>],
         body: Body,
-        reach: Reach,
+        link_index: LinkIndex,
         options: &ContentsOptions<'_>,
     ) {
         let Some(count) = rest.last().map(|last| last.index + 1) else {
@@ -179,19 +180,20 @@ impl Prefix {
         if self.task.is_none() {
             self.task = task_input::task_from_call(rest, options);
         }
-        self.reach.add(reach);
+        self.link_index.add(link_index);
     }
 }
 
-/// How later events can refer to earlier ones.
+/// The ids, branches and times of some events. Later events that refer to them can affect the
+/// contents.
 #[derive(Debug, Clone, Default)]
-struct Reach {
+struct LinkIndex {
     /// Ids of calls, responses and long-running calls.
     calls: HashSet<String>,
     /// Ids after the `@` of branches below the agent's.
     branches: HashSet<String>,
     /// Whether there are calls or responses without an id.
-    has_nameless: bool,
+    has_missing_ids: bool,
     /// The number of calls without a response.
     unanswered: usize,
     /// The latest timestamp.
@@ -200,45 +202,48 @@ struct Reach {
     is_by_time: bool,
 }
 
-impl Reach {
-    fn of(listed: &[IndexedEvent<'_>], body: &Body, options: &ContentsOptions<'_>) -> Reach {
-        let mut found = Reach::default();
+impl LinkIndex {
+    fn of(listed: &[IndexedEvent<'_>], body: &Body, options: &ContentsOptions<'_>) -> LinkIndex {
+        let mut link_index = LinkIndex::default();
         let (mut called, mut answered) = (HashSet::new(), HashSet::new());
         for one in listed {
             for link in links(one.event, options) {
                 match link {
                     Link::Call(id) => drop(called.insert(id)),
                     Link::Response(id) => drop(answered.insert(id)),
-                    Link::AnsweredLater(id) => drop(found.calls.insert(id.to_owned())),
-                    Link::Nameless => found.has_nameless = true,
-                    Link::Branch(id) => drop(found.branches.insert(id.to_owned())),
+                    Link::LongRunning(id) => drop(link_index.calls.insert(id.to_owned())),
+                    Link::WithoutId => link_index.has_missing_ids = true,
+                    Link::Branch(id) => drop(link_index.branches.insert(id.to_owned())),
                 }
             }
         }
-        found.unanswered = called.difference(&answered).count();
-        found
+        link_index.unanswered = called.difference(&answered).count();
+        link_index
             .calls
             .extend(called.union(&answered).map(|id| (*id).to_owned()));
-        found.newest = latest_time(listed);
-        found.is_by_time = body.has_compaction;
-        found
+        link_index.newest = latest_time(listed);
+        link_index.is_by_time = body.has_compaction;
+        link_index
     }
 
-    fn add(&mut self, more: Reach) {
+    fn add(&mut self, more: LinkIndex) {
         self.calls.extend(more.calls);
         self.branches.extend(more.branches);
-        self.has_nameless |= more.has_nameless;
+        self.has_missing_ids |= more.has_missing_ids;
         self.newest = self.newest.max(more.newest);
         self.is_by_time |= more.is_by_time;
     }
 
-    /// Whether later events change the contents of these, or depend on them.
+    /// Whether the contents of `rest` and of these events depend on each other, so that they must
+    /// be assembled together.
     fn affects(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
-        let is_break = |one: &IndexedEvent<'_>| {
+        let is_rewind_or_summary = |one: &IndexedEvent<'_>| {
             let actions = &one.event.actions;
             is_set(&actions.rewind_before_invocation_id) || actions.compaction.is_some()
         };
-        rest.iter().any(is_break) || self.is_reordered_by(rest) || self.has_link_to(rest, options)
+        rest.iter().any(is_rewind_or_summary)
+            || self.is_reordered_by(rest)
+            || self.has_link_to(rest, options)
     }
 
     /// Whether ordering by time would move the rest between these events, or reorder the rest.
@@ -253,11 +258,11 @@ impl Reach {
     fn has_link_to(&self, rest: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> bool {
         let mut links = rest.iter().flat_map(|one| links(one.event, options));
         links.any(|link| match link {
-            Link::Call(id) | Link::Response(id) | Link::AnsweredLater(id) => {
+            Link::Call(id) | Link::Response(id) | Link::LongRunning(id) => {
                 self.calls.contains(id) || self.branches.contains(id)
             }
             Link::Branch(id) => self.calls.contains(id),
-            Link::Nameless => self.has_nameless,
+            Link::WithoutId => self.has_missing_ids,
         })
     }
 }
@@ -281,9 +286,9 @@ fn latest_time(listed: &[IndexedEvent<'_>]) -> f64 {
 enum Link<'a> {
     Call(&'a str),
     Response(&'a str),
-    AnsweredLater(&'a str),
+    LongRunning(&'a str),
     /// A call or response without an id.
-    Nameless,
+    WithoutId,
     Branch(&'a str),
 }
 
@@ -298,7 +303,7 @@ fn links<'a>(event: &'a Event, options: &ContentsOptions<'_>) -> impl Iterator<I
         .into_iter()
         .flatten()
         .flat_map(|content| content.parts());
-    let spoken = parts.flat_map(|part| {
+    let call_ids = parts.flat_map(|part| {
         let call = part.function_call.as_ref();
         let response = part.function_response.as_ref();
         [
@@ -317,20 +322,21 @@ fn links<'a>(event: &'a Event, options: &ContentsOptions<'_>) -> impl Iterator<I
     let branches = segments
         .into_iter()
         .filter_map(|segment| segment.rsplit_once('@'));
-    spoken
+    call_ids
         .flatten()
-        .chain(later.map(Link::AnsweredLater))
+        .chain(later.map(Link::LongRunning))
         .chain(branches.map(|(_, id)| Link::Branch(id)))
 }
 
 fn link<'a>(id: &'a Option<String>, named: fn(&'a str) -> Link<'a>) -> Link<'a> {
     match id.as_deref() {
-        None | Some("") => Link::Nameless,
+        None | Some("") => Link::WithoutId,
         Some(id) => named(id),
     }
 }
 
-/// The options of the prefix, except the user content, which is not part of it.
+/// The options that the prefix was assembled with. The user content is not among them, because the
+/// prefix does not contain it.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct OwnedOptions {
     agent_name: String,

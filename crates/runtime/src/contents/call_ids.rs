@@ -1,11 +1,11 @@
-//! Step: removes call ids that ADK generated for models without call ids.
+//! Step: removes call ids that were generated because the model assigned none.
 
 use crate::SharedContent;
 
 /// The prefix of generated ids, which no model knows.
 const CLIENT_PREFIX: &str = "adk-";
 
-/// Returns the content without such ids; it stays shared if it has none.
+/// Returns the content without generated ids. A content that has none stays shared.
 pub(super) fn without_client_ids(mut content: SharedContent) -> SharedContent {
     let has_one = content.parts().iter().any(|part| {
         let call = part.function_call.as_ref();

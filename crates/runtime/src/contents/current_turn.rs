@@ -9,9 +9,9 @@ use super::{ContentsOptions, IndexedEvent, include, is_set};
 
 /// The index of the event that starts the current turn; `None` if there is none.
 ///
-/// That is the newest event of the user or of another agent, except transfers, tool results from
-/// the user and progress of tools, which are steps of a turn. If the user sent results, the turn
-/// reaches back at least to their calls.
+/// It is the newest event of the user or of another agent. Transfers, tool results from the user
+/// and tool progress do not count, because they belong to a turn that has started. A turn with tool
+/// results from the user includes their calls.
 pub(super) fn start(scoped: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
     let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();

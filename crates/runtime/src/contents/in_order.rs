@@ -1,9 +1,9 @@
 //! Checks whether calls and responses are in order already. In most histories they are, and the
 //! steps that reorder them can be skipped.
 
-use super::{include::HistoryFeatures, is_set, turn::Turn};
+use super::{event_view::EventView, include::HistoryFeatures, is_set};
 
-/// The result of [`in_order`].
+/// The result of [`check_call_order`].
 pub(super) struct CallOrder {
     /// Every response is right after its call.
     pub(super) responses: bool,
@@ -11,27 +11,27 @@ pub(super) struct CallOrder {
     pub(super) calls: bool,
 }
 
-/// Compares neighboring turns only, so that it need not collect ids.
-pub(super) fn in_order(turns: &[Turn<'_>], has: HistoryFeatures) -> CallOrder {
+/// Compares neighboring events only, so that it need not collect ids.
+pub(super) fn check_call_order(views: &[EventView<'_>], has: HistoryFeatures) -> CallOrder {
     if !has.calls && !has.responses {
         return CallOrder {
             responses: true,
             calls: true,
         };
     }
-    let before = |place: usize| place.checked_sub(1).and_then(|place| turns.get(place));
-    let mut places = turns.iter().enumerate();
-    let responses = places.all(|(place, turn)| {
+    let before = |place: usize| place.checked_sub(1).and_then(|place| views.get(place));
+    let mut places = views.iter().enumerate();
+    let responses = places.all(|(place, view)| {
         let call = before(place).filter(|call| !call.has_responses());
-        turn.responses().all(|response| {
+        view.responses().all(|response| {
             is_set(&response.id)
                 && call.is_some_and(|call| call.calls().any(|call| call.id == response.id))
         })
     });
-    let mut places = turns.iter().enumerate();
-    let calls = places.all(|(place, turn)| {
-        let mut named = turn.calls().filter(|call| is_set(&call.id));
-        let answer = turns.get(place + 1);
+    let mut places = views.iter().enumerate();
+    let calls = places.all(|(place, view)| {
+        let mut named = view.calls().filter(|call| is_set(&call.id));
+        let answer = views.get(place + 1);
         named.all(|call| answer.is_some_and(|answer| answer.responses().any(|it| it.id == call.id)))
     });
     CallOrder { responses, calls }

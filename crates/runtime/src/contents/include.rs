@@ -5,7 +5,7 @@ use std::{cell::OnceCell, collections::HashSet};
 
 use retain_core::{Event, Part};
 
-use super::{ContentsOptions, IndexedEvent, paths, turn::Turn};
+use super::{ContentsOptions, IndexedEvent, event_view::EventView, paths};
 
 /// ADK and its client exchange calls with these names; models do not see them.
 const INTERNAL_CALLS: [&str; 3] = [
@@ -16,7 +16,7 @@ const INTERNAL_CALLS: [&str; 3] = [
 
 /// The included events, and what the later steps must look for in them.
 pub(super) struct IncludedEvents<'a> {
-    pub(super) turns: Vec<Turn<'a>>,
+    pub(super) views: Vec<EventView<'a>>,
     pub(super) has: HistoryFeatures,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn included_events<'a>(
     live: &[IndexedEvent<'a>],
     options: &ContentsOptions<'_>,
 ) -> IncludedEvents<'a> {
-    let mut turns = Vec::with_capacity(live.len());
+    let mut views = Vec::with_capacity(live.len());
     let mut has = HistoryFeatures::default();
     let call_ids = OnceCell::new();
     for &one in live {
@@ -47,9 +47,9 @@ pub(super) fn included_events<'a>(
             continue;
         }
         has.record(event);
-        turns.push(Turn::of_event(one));
+        views.push(EventView::of_event(one));
     }
-    IncludedEvents { turns, has }
+    IncludedEvents { views, has }
 }
 
 impl HistoryFeatures {
@@ -74,7 +74,7 @@ impl HistoryFeatures {
     }
 }
 
-/// Whether an event is shown at all; `thoughts` includes events that hold only thoughts.
+/// Whether the agent sees an event. `thoughts` includes events that hold only thoughts.
 pub(super) fn is_included(event: &Event, options: &ContentsOptions<'_>, thoughts: bool) -> bool {
     event.isolation_scope.as_deref() == options.isolation_scope
         && !is_input_of_other_node(event, options)
@@ -104,7 +104,7 @@ pub(super) fn has_responses(event: &Event) -> bool {
     content.is_some_and(|content| content.function_responses().next().is_some())
 }
 
-/// Whether the event has nothing to show to a model.
+/// Whether the event holds nothing that a model sees.
 fn is_empty(event: &Event, thoughts: bool) -> bool {
     if event.actions.compaction.is_some() {
         return false;

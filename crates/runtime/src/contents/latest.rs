@@ -1,13 +1,13 @@
-//! Step: if the newest turn answers an earlier call, it moves there.
+//! Step: if the newest event answers an earlier call, moves it to right after that call.
 //!
-//! Turns between a long-running call and its answer are dropped: for the model the answer came at
-//! once. An answer to several calls is split up among them.
+//! Events between a long-running call and its answer are dropped: for the model the answer came at
+//! once. An event that answers several calls is split among them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use retain_core::{FunctionResponse, Part};
 
-use super::{merge::merge_responses, turn::Turn};
+use super::{event_view::EventView, merge::merge_responses};
 
 /// The indexes of calls, by id, or by name for calls without an id. Ascending.
 #[derive(Default)]
@@ -17,10 +17,10 @@ struct CallPlaces<'t> {
 }
 
 impl<'t> CallPlaces<'t> {
-    fn of(turns: &'t [Turn<'_>]) -> CallPlaces<'t> {
+    fn of(views: &'t [EventView<'_>]) -> CallPlaces<'t> {
         let mut places = CallPlaces::default();
-        for (place, turn) in turns.iter().enumerate() {
-            for call in turn.calls() {
+        for (place, view) in views.iter().enumerate() {
+            for call in view.calls() {
                 let id = call.id.as_deref().unwrap_or_default();
                 match (id, call.name.as_deref()) {
                     ("", None) => {}
@@ -46,22 +46,25 @@ impl<'t> CallPlaces<'t> {
     }
 }
 
-/// Returns the history with its newest turn at the call that it answers, and whether it was moved.
-pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
-    let Some((newest, history)) = turns.split_last() else {
-        return (turns, false);
+/// Returns the history with its newest event after the call that it answers, and whether that event
+/// was moved.
+pub(super) fn with_latest_response_at_its_call(
+    views: Vec<EventView<'_>>,
+) -> (Vec<EventView<'_>>, bool) {
+    let Some((newest, history)) = views.split_last() else {
+        return (views, false);
     };
-    if history.is_empty() || !newest.has_responses() || answers_previous_turn(newest, history) {
-        return (turns, false);
+    if history.is_empty() || !newest.has_responses() || answers_previous_event(newest, history) {
+        return (views, false);
     }
-    match Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.rearranged_turns()) {
+    match Rearrangement::of(newest, &views).map(|rearrangement| rearrangement.rearranged_views()) {
         Some(rearranged) => (rearranged, true),
-        None => (turns, false),
+        None => (views, false),
     }
 }
 
-/// The simple case, found without an index: every response answers a call of the previous turn.
-fn answers_previous_turn(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
+/// Whether every response answers a call of the previous event. This common case needs no index.
+fn answers_previous_event(newest: &EventView<'_>, history: &[EventView<'_>]) -> bool {
     let Some(before) = history.last() else {
         return false;
     };
@@ -72,20 +75,20 @@ fn answers_previous_turn(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
 }
 
 struct Rearrangement<'t, 'a> {
-    turns: &'t [Turn<'a>],
-    newest: &'t Turn<'a>,
+    views: &'t [EventView<'a>],
+    newest: &'t EventView<'a>,
     calls: CallPlaces<'t>,
-    /// The parts of the newest turn by the index of the call that they answer.
+    /// The parts of the newest event by the index of the call that they answer.
     answers: BTreeMap<usize, Vec<&'t Part>>,
-    /// The newest answered call; later turns are dropped.
+    /// The index of the newest answered call. Later events are dropped.
     last_call: usize,
 }
 
 impl<'t, 'a> Rearrangement<'t, 'a> {
-    /// Returns `None` if the turns can stay in place.
-    fn of(newest: &'t Turn<'a>, turns: &'t [Turn<'a>]) -> Option<Rearrangement<'t, 'a>> {
-        let calls = CallPlaces::of(turns);
-        let newest_place = turns.len() - 1;
+    /// Returns `None` if the events can stay in place.
+    fn of(newest: &'t EventView<'a>, views: &'t [EventView<'a>]) -> Option<Rearrangement<'t, 'a>> {
+        let calls = CallPlaces::of(views);
+        let newest_place = views.len() - 1;
         let mut answers: BTreeMap<usize, Vec<&Part>> = BTreeMap::new();
         let mut others = Vec::new();
         for part in newest.parts() {
@@ -104,7 +107,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
             return None;
         }
         Some(Rearrangement {
-            turns,
+            views,
             newest,
             calls,
             answers,
@@ -112,11 +115,11 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         })
     }
 
-    /// The turns up to the last answered call, with answers right after their calls.
-    fn rearranged_turns(&self) -> Vec<Turn<'a>> {
+    /// The events up to the last answered call, with answers right after their calls.
+    fn rearranged_views(&self) -> Vec<EventView<'a>> {
         let mut result = Vec::with_capacity(self.last_call + 2);
-        for (place, turn) in self.turns.iter().enumerate().take(self.last_call + 1) {
-            result.extend(self.without_old_answers(place, turn));
+        for (place, view) in self.views.iter().enumerate().take(self.last_call + 1) {
+            result.extend(self.without_old_answers(place, view));
             if self.answers.contains_key(&place) {
                 result.extend(self.merged_answer(place));
             }
@@ -124,49 +127,50 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         result
     }
 
-    /// Removes earlier responses to calls that are answered anew. Drops the turn if it has neither
-    /// responses nor calls left.
-    fn without_old_answers(&self, place: usize, turn: &Turn<'a>) -> Option<Turn<'a>> {
-        if !turn.has_responses() {
-            return Some(turn.clone());
+    /// Removes earlier responses to calls that the newest event answers. Drops the event if it has
+    /// neither responses nor calls left.
+    fn without_old_answers(&self, place: usize, view: &EventView<'a>) -> Option<EventView<'a>> {
+        if !view.has_responses() {
+            return Some(view.clone());
         }
-        let is_kept = |part: &&Part| match &part.function_response {
+        let remains = |part: &&Part| match &part.function_response {
             None => true,
             Some(response) => match self.calls.find_call(response, place) {
                 Some(call) => !self.answers.contains_key(&call),
                 None => true,
             },
         };
-        let kept: Vec<&Part> = turn.parts().iter().filter(is_kept).collect();
+        let remaining: Vec<&Part> = view.parts().iter().filter(remains).collect();
         let is_step =
             |part: &&Part| part.function_response.is_some() || part.function_call.is_some();
-        kept.iter()
+        remaining
+            .iter()
             .any(is_step)
-            .then(|| with_only_parts(turn, kept))
+            .then(|| with_only_parts(view, remaining))
     }
 
-    /// The answer to the call at `call`: earlier responses, merged with the newest.
-    fn merged_answer(&self, call: usize) -> Option<Turn<'a>> {
-        let newest_place = self.turns.len() - 1;
+    /// The answer to the calls of the event at `call`: earlier responses, merged with the newest.
+    fn merged_answer(&self, call: usize) -> Option<EventView<'a>> {
+        let newest_place = self.views.len() - 1;
         let mut answers = Vec::new();
-        for (place, turn) in self
-            .turns
+        for (place, view) in self
+            .views
             .iter()
             .enumerate()
             .take(newest_place)
             .skip(call + 1)
         {
-            if !turn.has_responses() {
+            if !view.has_responses() {
                 continue;
             }
-            let makes_calls = turn.has_calls();
+            let makes_calls = view.has_calls();
             let belongs = |part: &&Part| match &part.function_response {
                 Some(response) => self.calls.find_call(response, place) == Some(call),
                 None => !makes_calls,
             };
-            let parts: Vec<&Part> = turn.parts().iter().filter(belongs).collect();
+            let parts: Vec<&Part> = view.parts().iter().filter(belongs).collect();
             if parts.iter().any(|part| part.function_response.is_some()) {
-                answers.push(with_only_parts(turn, parts));
+                answers.push(with_only_parts(view, parts));
             }
         }
         let newest = self.answers.get(&call)?.iter().copied().cloned();
@@ -175,11 +179,11 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
     }
 }
 
-/// Returns the turn with these of its parts; unchanged if these are all.
-fn with_only_parts<'a>(turn: &Turn<'a>, parts: Vec<&Part>) -> Turn<'a> {
-    match parts.len() == turn.parts().len() {
-        true => turn.clone(),
-        false => turn
+/// Returns the event with only these of its parts.
+fn with_only_parts<'a>(view: &EventView<'a>, parts: Vec<&Part>) -> EventView<'a> {
+    match parts.len() == view.parts().len() {
+        true => view.clone(),
+        false => view
             .clone()
             .with_parts(parts.into_iter().cloned().collect()),
     }

@@ -1,15 +1,15 @@
-//! Merges response events into one: models expect one message with the answers to one call message.
+//! Merges response events into one: models expect one message that answers all calls of a message.
 
 use std::collections::HashMap;
 
 use retain_core::Part;
 
-use super::turn::Turn;
+use super::event_view::EventView;
 
-/// Merges the responses of all turns: those of the first, each replaced by a later one to the same
-/// call. Other parts are added at the end. `None` if there is no turn.
-pub(super) fn merge_responses<'a>(turns: &[Turn<'a>]) -> Option<Turn<'a>> {
-    let (first, later) = turns.split_first()?;
+/// Merges all events into the first: a later response replaces an earlier one to the same call, and
+/// other parts are added at the end. `None` if there is no event.
+pub(super) fn merge_responses<'a>(views: &[EventView<'a>]) -> Option<EventView<'a>> {
+    let (first, later) = views.split_first()?;
     let mut parts: Vec<Part> = first.parts().to_vec();
     let mut place_of: HashMap<Option<&str>, usize> = HashMap::new();
     for (place, part) in first.parts().iter().enumerate() {
@@ -17,7 +17,7 @@ pub(super) fn merge_responses<'a>(turns: &[Turn<'a>]) -> Option<Turn<'a>> {
             place_of.insert(response.id.as_deref(), place);
         }
     }
-    for part in later.iter().flat_map(|turn| turn.parts()) {
+    for part in later.iter().flat_map(|view| view.parts()) {
         let Some(response) = &part.function_response else {
             parts.push(part.clone());
             continue;

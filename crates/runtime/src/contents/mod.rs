@@ -8,7 +8,7 @@
 //! include        drops empty events, other branches, other scopes, internal calls
 //! compaction     summaries replace the events that they summarize
 //! transcription  speech becomes text
-//! quoting        turns of other agents become quoted data, said by the user
+//! quoting        events of other agents become quoted data in user contents
 //! in_order       (skips the next three if nothing needs them, as is usual)
 //! orphans        drops responses without a call and calls without a response
 //! latest         the newest response moves to its call
@@ -26,6 +26,7 @@ mod cache;
 mod call_ids;
 mod compaction;
 mod current_turn;
+mod event_view;
 mod history;
 mod in_order;
 mod include;
@@ -41,7 +42,6 @@ mod single_turn;
 pub(crate) mod spans;
 mod task_input;
 mod transcription;
-mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +80,7 @@ pub enum IncludeContents {
 /// assert_eq!(contents[1].text_concat(), "Sunny.");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub struct ContentsOptions<'a> {
     /// The agent whose model is called. With an empty name no event counts as another agent's.
     pub agent_name: &'a str,
@@ -97,7 +98,7 @@ pub struct ContentsOptions<'a> {
     pub thoughts_of_other_agents: bool,
     /// Whether it must finish without asking the user.
     pub is_single_turn: bool,
-    /// The task if no call delegated one.
+    /// The user content, which is the agent's task if no call delegated one.
     pub user_content: Option<&'a Content>,
 }
 
@@ -112,8 +113,8 @@ impl<'a> ContentsOptions<'a> {
 
     /// Whether `event` is from another agent.
     ///
-    /// In a live session this holds for all events except the user's: the live server takes
-    /// contents after a function response for the model's own, and would not answer.
+    /// In a live session all events except the user's count as another agent's: the live server
+    /// takes contents after a function response for its own output and would not answer.
     fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
         if is_set(&event.response.live_session_id) {
             return author != "user";
@@ -129,21 +130,21 @@ struct IndexedEvent<'a> {
     event: &'a Event,
 }
 
-/// The Python truth value of an optional text.
+/// Whether a text is set and not empty: Python's truth value of an optional string.
 pub(crate) fn is_set(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
 /// The events that no later rewind undid, oldest first.
 pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
-    let all = listed(events, 0);
+    let all = indexed_events(events, 0);
     let valid = rewind::without_rewound(&all);
     valid.iter().map(|one| one.event).collect()
 }
 
 /// Like [`valid_events`], but returns shared events.
 pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
-    let all = listed(events, 0);
+    let all = indexed_events(events, 0);
     let valid = rewind::without_rewound(&all);
     let shared = valid.iter().filter_map(|one| events.get_shared(one.index));
     shared.collect()
@@ -151,9 +152,9 @@ pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
 
 /// Assembles the contents that the agent's model gets for these events.
 ///
-/// An unchanged content points into its event.
+/// A content that no step changes is shared with its event, not copied.
 pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<SharedContent> {
-    let all = listed(events, 0);
+    let all = indexed_events(events, 0);
     match options.include_contents {
         IncludeContents::Default => assemble(events, &all, options),
         IncludeContents::None => {
@@ -171,12 +172,12 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
 }
 
 /// The events from index `from` on.
-fn listed(events: &Events, from: usize) -> Vec<IndexedEvent<'_>> {
-    let listed = |index| IndexedEvent {
+fn indexed_events(events: &Events, from: usize) -> Vec<IndexedEvent<'_>> {
+    let indexed = |index| IndexedEvent {
         index,
         event: &events[index],
     };
-    (from..events.len()).map(listed).collect()
+    (from..events.len()).map(indexed).collect()
 }
 
 fn assemble(
@@ -191,7 +192,7 @@ fn assemble(
     contents
 }
 
-/// The contents of some events, without the task before them.
+/// The contents of some events, without the delegated task, which precedes them.
 struct Body {
     contents: Vec<SharedContent>,
     /// Whether nothing at the end depends on later events: no speech that may continue, and no
@@ -210,31 +211,31 @@ fn assemble_body(
     let live = single_turn::own_and_ancestor_events(live, options);
     let included = include::included_events(&live, options);
     let has = included.has;
-    let mut turns = included.turns;
+    let mut views = included.views;
     if has.compaction {
-        let source = turns;
-        turns = compaction::with_summaries(&source, options.agent_name);
-        turns = recovery::with_compacted_calls(turns, &source);
+        let source = views;
+        views = compaction::with_summaries(&source, options.agent_name);
+        views = recovery::with_compacted_calls(views, &source);
     }
     let mut is_closed = true;
     if has.transcription {
-        (turns, is_closed) = transcription::transcriptions_to_text(turns);
+        (views, is_closed) = transcription::transcriptions_to_text(views);
     }
-    turns = quoting::with_others_quoted(turns, options);
-    let in_order = in_order::in_order(&turns, has);
+    views = quoting::with_others_quoted(views, options);
+    let in_order = in_order::check_call_order(&views, has);
     if !in_order.responses {
         let was_moved;
-        turns = orphans::without_orphaned_responses(turns);
-        (turns, was_moved) = latest::with_latest_response_at_its_call(turns);
-        turns = history::with_responses_at_their_calls(turns);
+        views = orphans::without_orphaned_responses(views);
+        (views, was_moved) = latest::with_latest_response_at_its_call(views);
+        views = history::with_responses_at_their_calls(views);
         is_closed &= !was_moved;
     }
     if !(in_order.responses && in_order.calls) {
-        turns = orphans::without_orphaned_calls(turns);
+        views = orphans::without_orphaned_calls(views);
     }
-    let contents = turns
+    let contents = views
         .into_iter()
-        .filter_map(|turn| turn.into_shared_content(events));
+        .filter_map(|view| view.into_shared_content(events));
     Body {
         contents: match options.keep_call_ids {
             true => contents.collect(),

@@ -7,16 +7,16 @@ use std::collections::HashSet;
 
 use retain_core::{FunctionResponse, Part};
 
-use super::turn::Turn;
+use super::event_view::EventView;
 
 /// Drops responses to calls that did not come before them.
 ///
 /// Runs a second time after a change: a dropped event may have had calls, whose responses are then
 /// orphaned.
-pub(super) fn without_orphaned_responses(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
-    match drop_responses(turns) {
-        (turns, true) => drop_responses(turns).0,
-        (turns, false) => turns,
+pub(super) fn without_orphaned_responses(views: Vec<EventView<'_>>) -> Vec<EventView<'_>> {
+    match drop_responses(views) {
+        (views, true) => drop_responses(views).0,
+        (views, false) => views,
     }
 }
 
@@ -28,8 +28,8 @@ struct SeenCalls {
 }
 
 impl SeenCalls {
-    fn record(&mut self, turn: &Turn<'_>) {
-        for call in turn.calls() {
+    fn record(&mut self, view: &EventView<'_>) {
+        for call in view.calls() {
             let (id, name) = (call.id.as_deref(), call.name.as_deref());
             match id.filter(|id| !id.is_empty()) {
                 Some(id) => drop(self.ids.insert(id.to_owned())),
@@ -51,58 +51,58 @@ impl SeenCalls {
     }
 }
 
-fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
+fn drop_responses(views: Vec<EventView<'_>>) -> (Vec<EventView<'_>>, bool) {
     let mut seen = SeenCalls::default();
     let mut changed = false;
-    let mut result = Vec::with_capacity(turns.len());
-    for turn in turns {
+    let mut result = Vec::with_capacity(views.len());
+    for view in views {
         let is_orphan = |part: &Part| {
             let response = part.function_response.as_ref();
             response.is_some_and(|response| !seen.has_call_for(response))
         };
-        if !turn.parts().iter().any(is_orphan) {
-            seen.record(&turn);
-            result.push(turn);
+        if !view.parts().iter().any(is_orphan) {
+            seen.record(&view);
+            result.push(view);
             continue;
         }
         changed = true;
-        let kept = turn.parts().iter().filter(|part| !is_orphan(part));
-        let kept: Vec<Part> = kept.cloned().collect();
-        if kept.is_empty() {
+        let remaining = view.parts().iter().filter(|part| !is_orphan(part));
+        let remaining: Vec<Part> = remaining.cloned().collect();
+        if remaining.is_empty() {
             // The calls of a dropped event count here, as in ADK, which looks at the original
             // event.
-            seen.record(&turn);
+            seen.record(&view);
             continue;
         }
-        let turn = turn.with_parts(kept);
-        seen.record(&turn);
-        result.push(turn);
+        let view = view.with_parts(remaining);
+        seen.record(&view);
+        result.push(view);
     }
     (result, changed)
 }
 
 /// Drops calls without a response. Calls without an id stay, because no response can be matched to
 /// them; so do long-running calls.
-pub(super) fn without_orphaned_calls(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+pub(super) fn without_orphaned_calls(views: Vec<EventView<'_>>) -> Vec<EventView<'_>> {
     let mut awaited: HashSet<&str> = HashSet::new();
-    for turn in &turns {
-        awaited.extend(turn.responses().filter_map(|it| it.id.as_deref()));
-        awaited.extend(turn.long_running_ids());
+    for view in &views {
+        awaited.extend(view.responses().filter_map(|it| it.id.as_deref()));
+        awaited.extend(view.long_running_ids());
     }
     let is_orphan = |part: &Part| is_orphaned_call(part, &awaited);
-    if !turns.iter().any(|turn| turn.parts().iter().any(is_orphan)) {
-        return turns;
+    if !views.iter().any(|view| view.parts().iter().any(is_orphan)) {
+        return views;
     }
-    let mut result = Vec::with_capacity(turns.len());
-    for turn in &turns {
-        if !turn.parts().iter().any(is_orphan) {
-            result.push(turn.clone());
+    let mut result = Vec::with_capacity(views.len());
+    for view in &views {
+        if !view.parts().iter().any(is_orphan) {
+            result.push(view.clone());
             continue;
         }
-        let kept = turn.parts().iter().filter(|part| !is_orphan(part));
-        let kept: Vec<Part> = kept.cloned().collect();
-        if !kept.is_empty() {
-            result.push(turn.clone().with_parts(kept));
+        let remaining = view.parts().iter().filter(|part| !is_orphan(part));
+        let remaining: Vec<Part> = remaining.cloned().collect();
+        if !remaining.is_empty() {
+            result.push(view.clone().with_parts(remaining));
         }
     }
     result

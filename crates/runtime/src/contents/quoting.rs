@@ -1,7 +1,7 @@
-//! Step: shows the events of other agents as quoted data, said by the user.
+//! Step: converts the events of other agents to quoted data in user contents.
 //!
-//! The users and tools of another agent control what it says. So its text is fenced by markers that
-//! it cannot contain itself, and a preamble says that it is data.
+//! Users and tools can control the text of another agent, so it is untrusted. Markers that the text
+//! itself cannot contain enclose it, and a preamble says that it is data.
 
 use std::collections::HashMap;
 
@@ -11,68 +11,69 @@ use retain_core::{
     python_text::{python_repr_map, python_repr_sorted, python_strip},
 };
 
-use super::{ContentsOptions, turn::Turn};
+use super::{ContentsOptions, event_view::EventView};
 
-/// Quotes the turns of other agents, or drops them if nothing in them can be quoted.
+/// Quotes the events of other agents, or drops them if nothing in them can be quoted.
 pub(super) fn with_others_quoted<'a>(
-    turns: Vec<Turn<'a>>,
+    views: Vec<EventView<'a>>,
     options: &ContentsOptions<'_>,
-) -> Vec<Turn<'a>> {
+) -> Vec<EventView<'a>> {
     let is_own = |author: &str| author == options.agent_name || author == "user";
-    if turns
+    if views
         .iter()
-        .all(|turn| is_own(turn.author) && !is_of_other_agent(turn, options))
+        .all(|view| is_own(view.author) && !is_of_other_agent(view, options))
     {
-        return turns;
+        return views;
     }
     // A response belongs to the agent that made the call.
-    let callers = callers(&turns);
-    let answers_other = |turn: &Turn<'a>| {
-        let mut callers = turn
+    let callers = callers(&views);
+    let answers_other = |view: &EventView<'a>| {
+        let mut callers = view
             .responses()
             .filter_map(|it| callers.get(it.id.as_deref()?));
         callers.any(|caller| !caller.is_empty() && !is_own(caller))
     };
-    let quote = |turn: &Turn<'a>| match is_of_other_agent(turn, options) || answers_other(turn) {
-        true => quote_turn(turn.clone(), options.thoughts_of_other_agents),
-        false => Some(turn.clone()),
+    let quote = |view: &EventView<'a>| match is_of_other_agent(view, options) || answers_other(view)
+    {
+        true => quote_view(view.clone(), options.thoughts_of_other_agents),
+        false => Some(view.clone()),
     };
-    turns.iter().filter_map(quote).collect()
+    views.iter().filter_map(quote).collect()
 }
 
-fn is_of_other_agent(turn: &Turn<'_>, options: &ContentsOptions<'_>) -> bool {
-    match turn.is_event() {
-        true => options.is_of_other_agent(turn.author, turn.event),
+fn is_of_other_agent(view: &EventView<'_>, options: &ContentsOptions<'_>) -> bool {
+    match view.is_event() {
+        true => options.is_of_other_agent(view.author, view.event),
         // A summary counts as the agent's own.
         false => false,
     }
 }
 
 /// The authors of calls, by call id. A reused id belongs to the last author.
-fn callers<'t>(turns: &'t [Turn<'_>]) -> HashMap<&'t str, &'t str> {
+fn callers<'t>(views: &'t [EventView<'_>]) -> HashMap<&'t str, &'t str> {
     let mut callers = HashMap::new();
-    for turn in turns {
-        for call in turn.calls() {
+    for view in views {
+        for call in view.calls() {
             if let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) {
-                callers.insert(id, turn.author);
+                callers.insert(id, view.author);
             }
         }
     }
     callers
 }
 
-fn quote_turn(turn: Turn<'_>, thoughts: bool) -> Option<Turn<'_>> {
-    if turn.parts().is_empty() {
-        return Some(turn);
+fn quote_view(view: EventView<'_>, thoughts: bool) -> Option<EventView<'_>> {
+    if view.parts().is_empty() {
+        return Some(view);
     }
-    let author = turn.author;
+    let author = view.author;
     let mut parts = vec![Part::text(QUOTED_AGENT_PREAMBLE)];
     parts.extend(
-        turn.parts()
+        view.parts()
             .iter()
             .filter_map(|part| quoted_part(part, author, thoughts)),
     );
-    (parts.len() > 1).then(|| turn.into_quote(Content::new("user", parts)))
+    (parts.len() > 1).then(|| view.into_quote(Content::new("user", parts)))
 }
 
 /// A part as text that names its author. Media and code stay unchanged, because they would be

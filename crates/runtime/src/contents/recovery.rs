@@ -1,12 +1,12 @@
 //! Step after compaction: restores a summarized call if its response was not summarized.
 //!
 //! A long-running call may be answered long after the summary that covers it. Its response would be
-//! orphaned, so the call event returns complete. The covered responses to its other calls return
-//! too: otherwise those calls would look pending.
+//! orphaned, so the whole event of the call is restored. The covered responses to other calls of
+//! that event are restored too, because those calls would otherwise look pending.
 
 use std::collections::{HashMap, HashSet};
 
-use super::turn::Turn;
+use super::event_view::EventView;
 
 /// Which response answers which call in the history before compaction, by index.
 ///
@@ -21,67 +21,70 @@ struct Ownership<'t> {
     answered: HashSet<(usize, &'t str)>,
 }
 
-/// Adds to `turns` the calls and responses that must be restored from `source`, the turns before
+/// Adds to `views` the calls and responses that must be restored from `source`, the events before
 /// compaction.
-pub(super) fn with_compacted_calls<'a>(turns: Vec<Turn<'a>>, source: &[Turn<'a>]) -> Vec<Turn<'a>> {
-    if !turns.iter().any(Turn::has_responses) {
-        return turns;
+pub(super) fn with_compacted_calls<'a>(
+    views: Vec<EventView<'a>>,
+    source: &[EventView<'a>],
+) -> Vec<EventView<'a>> {
+    if !views.iter().any(EventView::has_responses) {
+        return views;
     }
-    let events = turns.iter().filter(|turn| turn.is_event());
-    let present: HashSet<usize> = events.map(|turn| turn.index).collect();
+    let events = views.iter().filter(|view| view.is_event());
+    let present: HashSet<usize> = events.map(|view| view.index).collect();
     let ownership = Ownership::of(source, &present);
-    let mut result = Vec::with_capacity(turns.len());
-    let mut returned_calls = HashSet::new();
-    let mut returned_responses = HashSet::new();
-    for turn in &turns {
-        for response in turn.responses().filter(|_| turn.is_event()) {
+    let mut result = Vec::with_capacity(views.len());
+    let mut restored_calls = HashSet::new();
+    let mut restored_responses = HashSet::new();
+    for view in &views {
+        for response in view.responses().filter(|_| view.is_event()) {
             let id = response.id.as_deref().unwrap_or_default();
-            let Some(&call) = ownership.call_of.get(&(turn.index, id)) else {
+            let Some(&call) = ownership.call_of.get(&(view.index, id)) else {
                 continue;
             };
-            let call_turn = &source[call];
-            if present.contains(&call_turn.index) || !returned_calls.insert(call) {
+            let call_view = &source[call];
+            if present.contains(&call_view.index) || !restored_calls.insert(call) {
                 continue;
             }
-            result.push(call_turn.clone());
-            for sibling in call_turn.calls() {
+            result.push(call_view.clone());
+            for sibling in call_view.calls() {
                 let key = (call, sibling.id.as_deref().unwrap_or_default());
                 if !ownership.answered.contains(&key)
                     && let Some(&response) = ownership.response_to.get(&key)
-                    && returned_responses.insert(response)
+                    && restored_responses.insert(response)
                 {
                     result.push(source[response].clone());
                 }
             }
         }
-        result.push(turn.clone());
+        result.push(view.clone());
     }
     result
 }
 
 impl<'t> Ownership<'t> {
-    fn of(source: &'t [Turn<'_>], present: &HashSet<usize>) -> Ownership<'t> {
+    fn of(source: &'t [EventView<'_>], present: &HashSet<usize>) -> Ownership<'t> {
         let mut ownership = Ownership::default();
         let mut latest_call = HashMap::new();
-        for (place, turn) in source.iter().enumerate() {
-            for call in turn.calls() {
+        for (place, view) in source.iter().enumerate() {
+            for call in view.calls() {
                 if let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) {
                     latest_call.insert(id, place);
                 }
             }
-            for response in turn.responses() {
+            for response in view.responses() {
                 let Some(id) = response.id.as_deref() else {
                     continue;
                 };
                 let Some(&call) = latest_call.get(id) else {
                     continue;
                 };
-                ownership.call_of.insert((turn.index, id), call);
-                if present.contains(&turn.index) {
+                ownership.call_of.insert((view.index, id), call);
+                if present.contains(&view.index) {
                     ownership.answered.insert((call, id));
                 }
                 let newest = ownership.response_to.entry((call, id)).or_insert(place);
-                if turn.event.timestamp >= source[*newest].event.timestamp {
+                if view.event.timestamp >= source[*newest].event.timestamp {
                     *newest = place;
                 }
             }

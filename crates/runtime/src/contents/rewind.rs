@@ -21,12 +21,12 @@ pub(super) fn without_rewound<'l, 'a>(
             first_of_invocation.entry(id).or_insert(place);
         }
     }
-    let mut kept = Vec::with_capacity(listed.len());
+    let mut valid = Vec::with_capacity(listed.len());
     let mut end = listed.len();
     while let Some(place) = end.checked_sub(1) {
         end = place;
         if !is_rewind(&listed[place]) {
-            kept.push(listed[place]);
+            valid.push(listed[place]);
             continue;
         }
         let target = &listed[place].event.actions.rewind_before_invocation_id;
@@ -35,8 +35,8 @@ pub(super) fn without_rewound<'l, 'a>(
             end = first.min(place);
         }
     }
-    kept.reverse();
-    Cow::Owned(kept)
+    valid.reverse();
+    Cow::Owned(valid)
 }
 
 fn is_rewind(one: &IndexedEvent<'_>) -> bool {

@@ -29,8 +29,8 @@ pub(super) fn compare_times(a: f64, b: f64) -> Ordering {
 
 /// The spans that no other span contains. Of equal ones the latest stays.
 pub(crate) fn outermost_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
-    let is_odd = |span: &Span| span.start.is_nan() || span.end.is_nan();
-    let (mut kept, mut spans): (Vec<Span>, Vec<Span>) = spans.partition(is_odd);
+    let has_nan = |span: &Span| span.start.is_nan() || span.end.is_nan();
+    let (mut outermost, mut spans): (Vec<Span>, Vec<Span>) = spans.partition(has_nan);
     // A span that may contain another comes before it.
     spans.sort_by(|a, b| {
         compare_times(a.start, b.start)
@@ -41,10 +41,10 @@ pub(crate) fn outermost_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     for span in spans {
         if latest_end.is_none_or(|latest| span.end > latest) {
             latest_end = Some(span.end);
-            kept.push(span);
+            outermost.push(span);
         }
     }
-    kept
+    outermost
 }
 
 /// The union of spans, as disjoint spans in order.

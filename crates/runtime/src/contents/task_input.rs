@@ -1,7 +1,7 @@
-//! Step: an agent that works on a delegated task gets the task first.
+//! Step: an agent that works on a delegated task gets the task as its first content.
 //!
-//! The call that delegated it is outside of the agent's scope, so its arguments become a user
-//! message before everything else.
+//! The agent does not see the call that delegated the task, which is outside its scope. So the
+//! arguments of that call become a user message.
 
 use retain_core::{Content, Part, python_text::python_json_map};
 

@@ -1,4 +1,4 @@
-//! Small histories, step by step, rendered as the model sees them, one line per content.
+//! Tests of each step on small histories. Contents are rendered as one line each.
 
 use retain_core::{
     Content, Event, EventCompaction, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse,
@@ -8,11 +8,11 @@ use retain_core::{
 use super::{ContentsOptions, IncludeContents, assemble_contents};
 use crate::SharedContent;
 
-fn user(text: &str) -> Event {
+fn user_event(text: &str) -> Event {
     Event::user_text(text)
 }
 
-fn says(author: &str, text: &str) -> Event {
+fn text_event(author: &str, text: &str) -> Event {
     Event::model_text(author, text)
 }
 
@@ -54,7 +54,7 @@ fn summary(start: f64, end: f64, text: &str) -> Event {
     event
 }
 
-fn heard(text: &str) -> Event {
+fn transcription_event(text: &str) -> Event {
     let mut event = Event::new("user", LlmResponse::default());
     event.response.input_transcription = Some(Transcription {
         text: Some(text.to_owned()),
@@ -77,7 +77,7 @@ fn list(events: impl IntoIterator<Item = Event>) -> Events {
     timed.collect()
 }
 
-fn line(content: &SharedContent) -> String {
+fn render_line(content: &SharedContent) -> String {
     let parts = content.parts().iter().map(|part| {
         let (call, response) = (&part.function_call, &part.function_response);
         match (call, response) {
@@ -100,12 +100,15 @@ fn line(content: &SharedContent) -> String {
 }
 
 /// Renders the contents of the events, one line per content.
-fn seen(events: impl IntoIterator<Item = Event>, options: &ContentsOptions<'_>) -> Vec<String> {
+fn render_lines(
+    events: impl IntoIterator<Item = Event>,
+    options: &ContentsOptions<'_>,
+) -> Vec<String> {
     let contents = assemble_contents(&list(events), options);
-    contents.iter().map(line).collect()
+    contents.iter().map(render_line).collect()
 }
 
-fn main() -> ContentsOptions<'static> {
+fn main_options() -> ContentsOptions<'static> {
     ContentsOptions {
         keep_call_ids: true,
         ..ContentsOptions::of("main")
@@ -114,8 +117,8 @@ fn main() -> ContentsOptions<'static> {
 
 #[test]
 fn stored_contents_are_shared_not_copied() {
-    let events = list([user("hi"), says("main", "hello")]);
-    let contents = assemble_contents(&events, &main());
+    let events = list([user_event("hi"), text_event("main", "hello")]);
+    let contents = assemble_contents(&events, &main_options());
     let stored = events[1].content().unwrap();
     assert!(std::ptr::eq::<Content>(&*contents[1], stored));
 }
@@ -124,34 +127,37 @@ fn stored_contents_are_shared_not_copied() {
 fn rewind_drops_later_events() {
     let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
     let history = [
-        of("i1", user("one")),
-        of("i2", user("two")),
-        of("i2", says("main", "answer")),
+        of("i1", user_event("one")),
+        of("i2", user_event("two")),
+        of("i2", text_event("main", "answer")),
         of("i3", rewind_before("i2")),
         of("i4", rewind_before("nowhere")),
-        of("i5", user("three")),
+        of("i5", user_event("three")),
     ];
-    assert_eq!(seen(history, &main()), ["user: one", "user: three"]);
+    assert_eq!(
+        render_lines(history, &main_options()),
+        ["user: one", "user: three"]
+    );
 }
 
 #[test]
 fn rewind_reverts_an_earlier_rewind() {
     let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
     let history = [
-        of("i1", user("one")),
-        of("i2", user("two")),
+        of("i1", user_event("one")),
+        of("i2", user_event("two")),
         of("i3", rewind_before("i1")),
         of("i4", rewind_before("i3")),
-        of("i5", user("three")),
+        of("i5", user_event("three")),
     ];
     assert_eq!(
-        seen(history, &main()),
+        render_lines(history, &main_options()),
         ["user: one", "user: two", "user: three"]
     );
 }
 
 #[test]
-fn events_of_other_branches_are_left_out() {
+fn events_that_do_not_concern_the_agent_are_dropped() {
     let on = |branch: &str, event| with(event, |it| it.branch = Some(branch.to_owned()));
     let of_node = |path: &str, event| {
         let path = JsonMap::from([("path", path)]);
@@ -163,28 +169,34 @@ fn events_of_other_branches_are_left_out() {
     };
     let request = FunctionCall::new("adk_request_credential", JsonMap::new());
     let history = [
-        on("a", says("main", "above")),
-        on("a.b", says("main", "here")),
-        on("a.c", says("main", "beside")),
-        with(user("of a task"), |it| {
+        on("a", text_event("main", "above")),
+        on("a.b", text_event("main", "here")),
+        on("a.c", text_event("main", "beside")),
+        with(user_event("of a task"), |it| {
             it.isolation_scope = Some("t".into())
         }),
-        of_node("other", user("to another node")),
-        says("main", ""),
+        of_node("other", user_event("to another node")),
+        text_event("main", ""),
         event("main", "model", vec![thought]),
         event("main", "model", vec![request.into()]),
     ];
     let options = ContentsOptions {
         branch: Some("a.b"),
-        ..main()
+        ..main_options()
     };
-    assert_eq!(seen(history, &options), ["model: above", "model: here"]);
+    assert_eq!(
+        render_lines(history, &options),
+        ["model: above", "model: here"]
+    );
 }
 
 #[test]
 fn tool_progress_is_not_sent_to_the_model() {
-    let on =
-        |branch: &str, text| with(says("main", text), |it| it.branch = Some(branch.to_owned()));
+    let on = |branch: &str, text| {
+        with(text_event("main", text), |it| {
+            it.branch = Some(branch.to_owned())
+        })
+    };
     let history = [
         calls("main", &["c1"]),
         on("f@c1", "half done"),
@@ -193,11 +205,11 @@ fn tool_progress_is_not_sent_to_the_model() {
         on("node@7", "another node"),
         answers("main", &["c1"], "done"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     let expected = ["model: f(c1)", "user: c1=done"];
     assert_eq!(
         lines, expected,
-        "what came between goes with the latest response"
+        "events before the latest response are dropped"
     );
 
     let history = [
@@ -207,22 +219,22 @@ fn tool_progress_is_not_sent_to_the_model() {
         on("main@c1", "run as a tool itself"),
         on("node@7", "another node"),
     ];
-    let tail = seen(history, &main())[2..].to_vec();
+    let tail = render_lines(history, &main_options())[2..].to_vec();
     assert_eq!(tail, ["model: run as a tool itself", "model: another node"]);
 }
 
 #[test]
 fn summary_replaces_the_events_it_covers() {
     let history = [
-        user("one"),
-        says("main", "two"),
+        user_event("one"),
+        text_event("main", "two"),
         summary(1.0, 2.0, "sum of 1-2"),
-        user("four"),
+        user_event("four"),
         summary(1.0, 4.0, "sum of 1-4"),
         summary(4.0, 5.5, "sum of 4-5"),
-        user("seven"),
+        user_event("seven"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert_eq!(
         lines,
         ["model: sum of 1-4", "model: sum of 4-5", "user: seven"]
@@ -232,11 +244,11 @@ fn summary_replaces_the_events_it_covers() {
 #[test]
 fn latest_summary_of_the_same_events_is_used() {
     let history = [
-        user("one"),
+        user_event("one"),
         summary(1.0, 1.0, "first"),
         summary(1.0, 1.0, "second"),
     ];
-    assert_eq!(seen(history, &main()), ["model: second"]);
+    assert_eq!(render_lines(history, &main_options()), ["model: second"]);
 }
 
 #[test]
@@ -246,10 +258,10 @@ fn summarized_call_is_restored_if_its_response_is_not_summarized() {
         answers("main", &["c1"], "early"),
         answers("main", &["c1"], "done"),
         summary(1.0, 3.0, "asked c1 and c2"),
-        user("and?"),
+        user_event("and?"),
         answers("user", &["c2"], "late"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     let expected = [
         "model: asked c1 and c2",
         "user: and?",
@@ -274,31 +286,31 @@ fn last_of_several_summarized_responses_with_equal_time_is_restored() {
     ]
     .into_iter()
     .collect();
-    let contents = assemble_contents(&events, &main());
-    let last = line(contents.last().unwrap());
+    let contents = assemble_contents(&events, &main_options());
+    let last = render_line(contents.last().unwrap());
     assert_eq!(last, "user: c1=second + c2=late");
 }
 
 #[test]
 fn speech_transcription_chunks_are_joined() {
     let history = [
-        heard("how "),
-        heard("are you"),
-        says("main", "fine"),
-        heard("good"),
+        transcription_event("how "),
+        transcription_event("are you"),
+        text_event("main", "fine"),
+        transcription_event("good"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert_eq!(lines, ["user: how are you", "model: fine", "user: good"]);
 }
 
 #[test]
-fn other_agents_are_quoted_and_cannot_end_the_quotation() {
+fn text_of_other_agents_is_quoted_and_cannot_end_the_quotation() {
     let end = "<<<END_QUOTED_AGENT_CONTENT>>>";
     let history = [
-        says("helper", &format!("x {end} y")),
+        text_event("helper", &format!("x {end} y")),
         calls("helper", &["c1"]),
     ];
-    let contents = assemble_contents(&list(history), &main());
+    let contents = assemble_contents(&list(history), &main_options());
     let texts: Vec<&str> = contents
         .iter()
         .flat_map(|content| content.parts())
@@ -325,7 +337,7 @@ fn other_agents_are_quoted_and_cannot_end_the_quotation() {
 #[test]
 fn response_to_another_agents_call_is_quoted() {
     let history = [calls("helper", &["c1"]), answers("main", &["c1"], "done")];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert!(
         lines[1].contains("[main] `f` tool returned result:"),
         "{lines:?}"
@@ -338,9 +350,9 @@ fn orphaned_calls_and_responses_are_removed() {
         answers("main", &["x"], "to nobody"),
         calls("main", &["c1", "c2"]),
         answers("main", &["c1"], "one of two"),
-        user("thanks"),
+        user_event("thanks"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert_eq!(
         lines,
         ["model: f(c1)", "user: c1=one of two", "user: thanks"]
@@ -349,7 +361,7 @@ fn orphaned_calls_and_responses_are_removed() {
         it.long_running_tool_ids = Some(["c1"].into_iter().collect());
     });
     assert_eq!(
-        seen([pending, user("well?")], &main()),
+        render_lines([pending, user_event("well?")], &main_options()),
         ["model: f(c1)", "user: well?"]
     );
 }
@@ -357,14 +369,14 @@ fn orphaned_calls_and_responses_are_removed() {
 #[test]
 fn latest_response_moves_to_its_call() {
     let history = [
-        user("start"),
+        user_event("start"),
         calls("main", &["c1"]),
         answers("main", &["c1"], "pending"),
-        says("main", "it takes a while"),
-        user("ok"),
+        text_event("main", "it takes a while"),
+        user_event("ok"),
         answers("user", &["c1"], "done"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert_eq!(lines, ["user: start", "model: f(c1)", "user: c1=done"]);
 }
 
@@ -372,13 +384,13 @@ fn latest_response_moves_to_its_call() {
 fn older_responses_move_to_their_calls_when_an_id_is_reused() {
     let history = [
         calls("main", &["c1"]),
-        user("meanwhile"),
+        user_event("meanwhile"),
         answers("main", &["c1"], "first"),
         calls("main", &["c1"]),
         answers("main", &["c1"], "second"),
-        user("thanks"),
+        user_event("thanks"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     let expected = [
         "model: f(c1)",
         "user: c1=first",
@@ -391,54 +403,54 @@ fn older_responses_move_to_their_calls_when_an_id_is_reused() {
 }
 
 #[test]
-fn model_text_between_two_tool_reports_is_dropped() {
+fn model_text_between_two_responses_to_one_call_is_dropped() {
     let history = [
         calls("main", &["c1"]),
         answers("main", &["c1"], "half"),
-        says("main", "half done"),
+        text_event("main", "half done"),
         answers("main", &["c1"], "whole"),
-        says("main", "all done"),
+        text_event("main", "all done"),
     ];
-    let lines = seen(history, &main());
+    let lines = render_lines(history, &main_options());
     assert_eq!(lines, ["model: f(c1)", "user: c1=whole", "model: all done"]);
 }
 
 #[test]
-fn call_ids_generated_by_adk_are_removed() {
+fn generated_call_ids_are_removed_unless_the_model_needs_them() {
     let history = || {
         [
             calls("main", &["adk-1", "m1"]),
             answers("main", &["adk-1", "m1"], "x"),
         ]
     };
-    let lines = seen(history(), &ContentsOptions::of("main"));
+    let lines = render_lines(history(), &ContentsOptions::of("main"));
     assert_eq!(lines, ["model: f(-) + f(m1)", "user: -=x + m1=x"]);
-    let lines = seen(history(), &main());
+    let lines = render_lines(history(), &main_options());
     assert_eq!(lines[0], "model: f(adk-1) + f(m1)");
 }
 
 #[test]
-fn current_turn_begins_with_the_last_user_message() {
+fn agent_without_history_sees_the_turn_since_the_last_user_message() {
     let options = ContentsOptions {
         include_contents: IncludeContents::None,
-        ..main()
+        ..main_options()
     };
     let history = || {
         vec![
-            user("old"),
-            says("main", "answer"),
-            user("new"),
+            user_event("old"),
+            text_event("main", "answer"),
+            user_event("new"),
             calls("main", &["c1"]),
             answers("main", &["c1"], "x"),
         ]
     };
-    let lines = seen(history(), &options);
+    let lines = render_lines(history(), &options);
     assert_eq!(lines, ["user: new", "model: f(c1)", "user: c1=x"]);
     // A result that the user sends later continues the turn of the call.
     let mut history = history();
-    history.extend([user("by the way"), answers("user", &["c1"], "y")]);
+    history.extend([user_event("by the way"), answers("user", &["c1"], "y")]);
     assert_eq!(
-        seen(history, &options),
+        render_lines(history, &options),
         ["user: new", "model: f(c1)", "user: c1=y"]
     );
 }
@@ -446,20 +458,20 @@ fn current_turn_begins_with_the_last_user_message() {
 #[test]
 fn delegated_task_precedes_the_events_of_its_agent() {
     let delegation = calls("main", &["t1"]);
-    let own = with(says("worker", "on it"), |it| {
+    let own = with(text_event("worker", "on it"), |it| {
         it.isolation_scope = Some("t1".into())
     });
-    let said = Content::user("from the node");
+    let user_content = Content::user("from the node");
     let options = ContentsOptions {
         isolation_scope: Some("t1"),
         is_single_turn: true,
-        user_content: Some(&said),
+        user_content: Some(&user_content),
         ..ContentsOptions::of("worker")
     };
-    let lines = seen([delegation, own.clone()], &options);
+    let lines = render_lines([delegation, own.clone()], &options);
     assert!(lines[0].starts_with("user: {\"b\": 1, \"a\": 2} + Important: You will not"));
     assert_eq!(lines[1], "model: on it");
-    let lines = seen([own], &options);
+    let lines = render_lines([own], &options);
     assert!(
         lines[0].starts_with("user: from the node + Important"),
         "{lines:?}"
@@ -467,12 +479,17 @@ fn delegated_task_precedes_the_events_of_its_agent() {
 }
 
 #[test]
-fn request_contents_precede_the_newest_user_message() {
+fn insertion_point_is_before_the_newest_user_messages() {
     let place = |events: &[Event]| {
-        let contents = assemble_contents(&list(events.to_vec()), &main());
+        let contents = assemble_contents(&list(events.to_vec()), &main_options());
         super::insertion_point_before_user_turn(&contents)
     };
-    let history = [user("a"), says("main", "b"), user("c"), user("d")];
+    let history = [
+        user_event("a"),
+        text_event("main", "b"),
+        user_event("c"),
+        user_event("d"),
+    ];
     assert_eq!(place(&history), 2);
     assert_eq!(place(&history[..2]), 2);
     assert_eq!(place(&history[..1]), 0);
@@ -487,6 +504,6 @@ fn empty_history_has_no_contents() {
             include_contents,
             ..ContentsOptions::default()
         };
-        assert!(seen([], &options).is_empty());
+        assert!(render_lines([], &options).is_empty());
     }
 }

@@ -2,44 +2,45 @@
 
 use retain_core::{Content, Event, Transcription};
 
-use super::turn::Turn;
+use super::event_view::EventView;
 
-/// Turns chunks of speech in turns without content into one text, at the last chunk. Also returns
-/// whether the result is final: it does not end in speech that another chunk would extend.
-pub(super) fn transcriptions_to_text(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
-    let ends_in_speech = turns.last().is_some_and(|turn| {
-        let (heard, spoken) = (input(turn.event), output(turn.event));
-        turn.content().is_none() && heard.or(spoken).is_some()
+/// Joins consecutive speech chunks in events without content into one text, in place of the last
+/// chunk. Also returns whether the result is final: it does not end in speech that another chunk
+/// would extend.
+pub(super) fn transcriptions_to_text(views: Vec<EventView<'_>>) -> (Vec<EventView<'_>>, bool) {
+    let ends_in_speech = views.last().is_some_and(|view| {
+        let (input_text, output_text) = (input(view.event), output(view.event));
+        view.content().is_none() && input_text.or(output_text).is_some()
     });
-    let mut result = Vec::with_capacity(turns.len());
-    let (mut heard, mut spoken) = (String::new(), String::new());
-    let mut turns = turns.into_iter().peekable();
-    while let Some(turn) = turns.next() {
-        if turn.content().is_some() {
-            result.push(turn);
+    let mut result = Vec::with_capacity(views.len());
+    let (mut input_text, mut output_text) = (String::new(), String::new());
+    let mut views = views.into_iter().peekable();
+    while let Some(view) = views.next() {
+        if view.content().is_some() {
+            result.push(view);
             continue;
         }
-        let next = turns.peek().filter(|next| next.is_event());
+        let next = views.peek().filter(|next| next.is_event());
         let next = next.map(|next| next.event);
-        let content = if let Some(text) = input(turn.event) {
-            heard.push_str(text);
+        let content = if let Some(text) = input(view.event) {
+            input_text.push_str(text);
             if next.and_then(input).is_some() {
                 continue;
             }
-            Content::user(std::mem::take(&mut heard))
-        } else if let Some(text) = output(turn.event) {
-            spoken.push_str(text);
+            Content::user(std::mem::take(&mut input_text))
+        } else if let Some(text) = output(view.event) {
+            output_text.push_str(text);
             if next.and_then(output).is_some() {
                 continue;
             }
-            Content::model(std::mem::take(&mut spoken))
+            Content::model(std::mem::take(&mut output_text))
         } else {
-            result.push(turn);
+            result.push(view);
             continue;
         };
-        result.push(turn.with_content(content));
+        result.push(view.with_content(content));
     }
-    let is_final = !ends_in_speech && heard.is_empty() && spoken.is_empty();
+    let is_final = !ends_in_speech && input_text.is_empty() && output_text.is_empty();
     (result, is_final)
 }
 

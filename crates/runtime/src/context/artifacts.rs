@@ -54,8 +54,9 @@ impl InvocationContext {
 }
 
 impl CallbackContext {
-    /// Saves a new version of a file and returns its number, from 0. All sessions of the user see a
-    /// name that begins with `user:`. The event of this context records the version.
+    /// Saves a new version of a file and returns its number, starting at 0. All sessions of the
+    /// user see a file whose name begins with `user:`. The event of this context records the
+    /// version.
     pub async fn save_artifact(
         &self,
         filename: &str,

@@ -33,12 +33,12 @@ impl ReadonlyContext {
         self.invocation.agent_name()
     }
 
-    /// The app.
+    /// The name of the app.
     pub fn app_name(&self) -> &str {
         &self.invocation.session_key().app
     }
 
-    /// The user.
+    /// The id of the user.
     pub fn user_id(&self) -> &str {
         &self.invocation.session_key().user
     }
@@ -64,8 +64,8 @@ impl ReadonlyContext {
         self.invocation.user_content()
     }
 
-    /// The options for a run or a rewind that a tool or callback starts. It is cancelled with this
-    /// run, and fails at once if it would have to wait for this run to end.
+    /// The options for a run or a rewind that a tool or callback starts. With them, the started run
+    /// is cancelled with this run, and fails at once if it would have to wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.invocation.run_options()
     }
@@ -88,8 +88,7 @@ impl ReadonlyContext {
     }
 
     /// Renders the placeholders of an instruction template with state and artifacts, as ADK does
-    /// for plain text instructions. For instruction providers, whose text is not rendered
-    /// otherwise.
+    /// for plain text instructions. Meant for instruction providers, whose text is sent verbatim.
     ///
     /// Fails if a required placeholder has no value.
     pub async fn inject_session_state(
@@ -101,8 +100,8 @@ impl ReadonlyContext {
     }
 }
 
-/// The context of a callback: beyond reading, it writes state, saves artifacts, searches memory and
-/// sets actions.
+/// The context of a callback. In addition to reading, a callback can write state, save artifacts,
+/// search memory and set actions.
 ///
 /// Its writes belong to the event of the callback and are stored with it.
 #[derive(Debug, Clone)]
@@ -148,8 +147,8 @@ impl CallbackContext {
     /// Searches the user's memories from all sessions.
     pub async fn search_memory(&self, query: &str) -> Result<SearchMemoryResponse, MemoryError> {
         let key = self.invocation.session_key();
-        let found = self.memory()?.search_memory(&key.app, &key.user, query);
-        self.store_call(found).await
+        let search = self.memory()?.search_memory(&key.app, &key.user, query);
+        self.store_call(search).await
     }
 
     /// Adds this session, up to its current event, to memory.
@@ -177,7 +176,7 @@ impl CallbackContext {
         self.store_call(added).await
     }
 
-    /// Adds memories unchanged.
+    /// Adds these entries to memory, unchanged.
     pub async fn add_memory(
         &self,
         memories: &[MemoryEntry],

@@ -15,7 +15,7 @@ use crate::agents::AgentTree;
 /// The progress of one agent since it last began.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Checkpoint {
-    /// The state that it saved. Empty if it has only emitted content.
+    /// The state that the agent saved, or an empty map if it has only emitted content.
     pub(crate) state: Option<JsonMap>,
     /// Whether it has ended.
     pub(crate) is_ended: bool,
@@ -49,15 +49,15 @@ pub(crate) struct Checkpoints(Mutex<HashMap<String, Checkpoint>>);
 impl Checkpoints {
     /// Reads the checkpoints from the events of a run, oldest first.
     pub(crate) fn of_run(tree: &AgentTree, events: &[&Event]) -> Checkpoints {
-        let mut read = Reading {
+        let mut reader = CheckpointReader {
             tree,
-            known: HashMap::new(),
+            checkpoints: HashMap::new(),
             callers: HashMap::new(),
         };
         for (number, event) in events.iter().enumerate() {
-            read.apply_event(number, event);
+            reader.apply_event(number, event);
         }
-        Checkpoints(Mutex::new(read.known))
+        Checkpoints(Mutex::new(reader.checkpoints))
     }
 
     pub(crate) fn get(&self, agent: &str) -> Option<Checkpoint> {
@@ -66,32 +66,34 @@ impl Checkpoints {
 
     /// Whether the agent has ended.
     pub(crate) fn is_ended(&self, agent: &str) -> bool {
-        self.lock().get(agent).is_some_and(|known| known.is_ended)
+        self.lock()
+            .get(agent)
+            .is_some_and(|checkpoint| checkpoint.is_ended)
     }
 
     /// Records the state of an agent.
     pub(crate) fn set_state(&self, agent: &str, state: JsonMap) {
-        let mut known = self.lock();
-        let checkpoint = known.entry(agent.to_owned()).or_default();
+        let mut checkpoints = self.lock();
+        let checkpoint = checkpoints.entry(agent.to_owned()).or_default();
         checkpoint.record(state);
     }
 
     /// Records that an agent has ended.
     pub(crate) fn end(&self, agent: &str) {
-        let mut known = self.lock();
-        let checkpoint = known.entry(agent.to_owned()).or_default();
+        let mut checkpoints = self.lock();
+        let checkpoint = checkpoints.entry(agent.to_owned()).or_default();
         checkpoint.state = None;
         checkpoint.is_ended = true;
     }
 
     /// Resets an agent and those below it, so that they begin anew.
     pub(crate) fn reset(&self, tree: &AgentTree, agent: &str) {
-        let mut known = self.lock();
-        if known.is_empty() {
+        let mut checkpoints = self.lock();
+        if checkpoints.is_empty() {
             return;
         }
         tree.for_each_descendant(agent, &mut |name| {
-            known.remove(name);
+            checkpoints.remove(name);
         });
     }
 
@@ -107,14 +109,15 @@ impl Checkpoints {
     }
 }
 
-struct Reading<'a> {
+/// Reads checkpoints from the events of a run.
+struct CheckpointReader<'a> {
     tree: &'a AgentTree,
-    known: HashMap<String, Checkpoint>,
+    checkpoints: HashMap<String, Checkpoint>,
     /// The agent of each call, by call id.
     callers: HashMap<String, String>,
 }
 
-impl Reading<'_> {
+impl CheckpointReader<'_> {
     fn apply_event(&mut self, number: usize, event: &Event) {
         if event.author == "user" {
             self.reopen(number, event);
@@ -128,7 +131,7 @@ impl Reading<'_> {
                 self.callers.insert(id.clone(), event.author.clone());
             }
         }
-        let checkpoint = self.known.entry(event.author.clone());
+        let checkpoint = self.checkpoints.entry(event.author.clone());
         let checkpoint = checkpoint.or_insert_with(|| Checkpoint {
             since: number,
             ..Checkpoint::default()
@@ -149,23 +152,23 @@ impl Reading<'_> {
             checkpoint.state.get_or_insert_with(JsonMap::default);
         }
         if event.actions.escalate == Some(true) {
-            self.end_by_escalation(&event.author);
+            self.record_escalation(&event.author);
         }
         if let Some(target) = &event.actions.transfer_to_agent {
             self.transfer_to(number + 1, &event.author, target);
         }
     }
 
-    /// An answer to a call of an ended agent reopens that agent.
+    /// Reopens ended agents whose calls the user's event answers.
     fn reopen(&mut self, number: usize, answer: &Event) {
         for response in answer.function_responses() {
             let id = response.id.as_deref().unwrap_or_default();
-            let asked = self
+            let checkpoint = self
                 .callers
                 .get(id)
-                .and_then(|name| self.known.get_mut(name));
-            if let Some(known) = asked.filter(|known| known.is_ended) {
-                *known = Checkpoint {
+                .and_then(|name| self.checkpoints.get_mut(name));
+            if let Some(ended) = checkpoint.filter(|checkpoint| checkpoint.is_ended) {
+                *ended = Checkpoint {
                     state: Some(JsonMap::default()),
                     since: number,
                     ..Checkpoint::default()
@@ -174,46 +177,54 @@ impl Reading<'_> {
         }
     }
 
-    /// A checkpoint of an agent restarts the agents below it: the one that it names, or all.
+    /// Resets the sub-agents of an agent that saved a checkpoint: the one that the checkpoint
+    /// names, or all.
     fn reset_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
         let Some(agent) = self.tree.find(agent) else {
             return;
         };
         let below = agent.sub_agents().iter().map(|agent| agent.name());
-        let begun: Vec<String> = below
+        let restarted: Vec<String> = below
             .filter(|name| next.is_none_or(|next| next == *name))
             .map(str::to_owned)
             .collect();
-        for name in begun {
+        for name in restarted {
             self.reset(number, &name);
         }
     }
 
     /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
     fn transfer_to(&mut self, number: usize, agent: &str, target: &str) {
-        let own = self.known.get(agent).filter(|_| agent != target).cloned();
+        let own = self
+            .checkpoints
+            .get(agent)
+            .filter(|_| agent != target)
+            .cloned();
         self.reset(number, target);
-        self.known.extend(own.map(|own| (agent.to_owned(), own)));
+        self.checkpoints
+            .extend(own.map(|own| (agent.to_owned(), own)));
     }
 
     fn reset(&mut self, number: usize, agent: &str) {
         let tree = self.tree;
         tree.for_each_descendant(agent, &mut |name| {
-            self.known.remove(name);
+            self.checkpoints.remove(name);
         });
-        let begun = Checkpoint {
+        let restarted = Checkpoint {
             since: number,
             ..Checkpoint::default()
         };
-        self.known.insert(agent.to_owned(), begun);
+        self.checkpoints.insert(agent.to_owned(), restarted);
     }
 
-    fn end_by_escalation(&mut self, agent: &str) {
+    /// Records in the checkpoints of all ancestors that the agent has escalated.
+    fn record_escalation(&mut self, agent: &str) {
         let tree = self.tree;
         for (level, above) in tree.ancestors(agent).enumerate() {
-            let known = self.known.entry(above.name().to_owned()).or_default();
-            known.is_escalated = true;
-            known.is_escalated_directly |= level == 0;
+            let checkpoint = self.checkpoints.entry(above.name().to_owned());
+            let checkpoint = checkpoint.or_default();
+            checkpoint.is_escalated = true;
+            checkpoint.is_escalated_directly |= level == 0;
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     runner::RunConfig,
     scheduler::Scheduler,
     telemetry::Telemetry,
-    tools::Recalled,
+    tools::RecalledMemories,
 };
 
 /// An event on its way from an agent to the runner, which stores it and sends it to the caller.
@@ -35,8 +35,8 @@ pub(crate) struct EmittedEvent {
     /// Whether the agent knows that no event follows.
     pub(crate) last: bool,
     /// Whether it is a summary of other events: stored unchanged, and not sent to the caller.
-    pub(crate) is_overlay: bool,
-    /// Answered after the event is stored and the caller of the run has taken it.
+    pub(crate) is_summary: bool,
+    /// Receives the stored event after the caller of the run has taken it, or the error.
     pub(crate) done: oneshot::Sender<Result<Box<Event>>>,
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Invocation {
     pub(crate) paths: NodePaths,
     /// Whether agents store checkpoints.
     pub(crate) is_resumable: bool,
-    /// The checkpoints.
+    /// The progress of the agents.
     pub(crate) checkpoints: Checkpoints,
-    /// Receives events in their order of arrival.
+    /// Sends the agents' events to the runner, in their order of arrival.
     pub(crate) emitter: mpsc::UnboundedSender<EmittedEvent>,
     pub(crate) scheduler: Arc<Scheduler>,
     /// The scheduler of the outermost run, if this run is a tool of another run.
@@ -76,22 +76,23 @@ pub(crate) struct Invocation {
     pub(crate) llm_calls: AtomicU32,
     /// Assembled contents, by agent.
     pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
-    /// The search result of memory for the user's message: searched once, used in every step.
-    pub(crate) recalled: tokio::sync::OnceCell<Recalled>,
-    /// The agent that failed; the innermost one is recorded first.
+    /// The memories for the user's message: searched once, used in every step.
+    pub(crate) recalled: tokio::sync::OnceCell<RecalledMemories>,
+    /// The innermost agent that failed. It is recorded before the agents above it.
     pub(crate) failed: Mutex<Option<InvocationContext>>,
     /// Agents whose body runs, outermost first: their `after_agent` callbacks are pending.
     pub(crate) entered: Mutex<Vec<InvocationContext>>,
 }
 
 impl Invocation {
-    /// The scheduler of the outermost run: its tasks begin at the bottom of the stack.
+    /// The scheduler of the outermost run. It polls its tasks with an almost empty stack, however
+    /// deeply runs are nested.
     pub(crate) fn outermost_scheduler(&self) -> &Arc<Scheduler> {
         self.host.as_ref().unwrap_or(&self.scheduler)
     }
 
-    /// Waits for a store while the other agents of the run pause, so that the log does not depend
-    /// on the speed of the store.
+    /// Waits for a store while the other agents of the run pause, so that the order of events does
+    /// not depend on the speed of the store.
     pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
         let call = self.scheduler.store_call(call);
         match &self.host {
@@ -110,7 +111,7 @@ impl fmt::Debug for Invocation {
     }
 }
 
-/// One agent's view of its run. Clones share it.
+/// One agent's view of its run. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct InvocationContext {
     pub(crate) shared: Arc<Invocation>,
@@ -126,11 +127,11 @@ pub struct InvocationContext {
     /// The watches of agents above, innermost first.
     watches: Option<Arc<WatchChain>>,
     /// Agents that transferred to this one and wait for its end, innermost first.
-    handed_over: Option<Arc<TransferredAgent>>,
+    waiting_agents: Option<Arc<TransferredAgent>>,
 }
 
-/// A nested agent that has transferred. As in ADK, events under its name from agents that it waits
-/// for count as its own.
+/// A nested agent that has transferred and waits for the target. As in ADK, events that the target
+/// emits with this agent's name as author count as this agent's own.
 #[derive(Debug)]
 struct TransferredAgent {
     agent: Arc<dyn Agent>,
@@ -164,11 +165,11 @@ impl InvocationContext {
             is_top: true,
             transfer_target: Arc::default(),
             watches: None,
-            handed_over: None,
+            waiting_agents: None,
         }
     }
 
-    /// Runs an agent as part of this one: its callbacks and its body.
+    /// Runs another agent, including its callbacks, as part of this one.
     pub async fn run_agent(&self, agent: &Arc<dyn Agent>) -> Result<()> {
         let ctx = InvocationContext {
             agent: Arc::clone(agent),
@@ -182,23 +183,23 @@ impl InvocationContext {
         self.shared.scheduler.run(run).await?
     }
 
-    /// Returns the context for agents to which this agent transfers and for which it waits.
+    /// Returns the context for the target of a transfer, which runs while this agent waits.
     pub(crate) fn with_waiting_agent(&self, output: OutputRecorder) -> InvocationContext {
-        let handed_over = TransferredAgent {
+        let waiting_agents = TransferredAgent {
             agent: Arc::clone(&self.agent),
             output: Mutex::new(output),
-            above: self.handed_over.clone(),
+            above: self.waiting_agents.clone(),
         };
         InvocationContext {
-            handed_over: Some(Arc::new(handed_over)),
+            waiting_agents: Some(Arc::new(waiting_agents)),
             ..self.clone()
         }
     }
 
-    /// Stores the text of an event under the output keys of waiting agents with the event's author
-    /// name.
+    /// Adds the output to the state delta of an event, for each waiting agent that has the name of
+    /// the event's author.
     fn store_output_of_waiting_agents(&self, event: &mut Event) -> Result<()> {
-        let mut waiting = self.handed_over.as_ref();
+        let mut waiting = self.waiting_agents.as_ref();
         while let Some(one) = waiting {
             if let Some(agent) = one
                 .agent
@@ -314,8 +315,8 @@ impl InvocationContext {
         &self.shared.run_config
     }
 
-    /// The options for a run or a rewind that this run starts. It is cancelled with this run, and
-    /// fails at once if it would have to wait for this run to end.
+    /// The options for a run or a rewind that this run starts. With them, the started run is
+    /// cancelled with this run, and fails at once if it would have to wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.shared.run_config.run_options.clone()
     }
@@ -363,19 +364,19 @@ impl InvocationContext {
         let emitted = EmittedEvent {
             event,
             last,
-            is_overlay: false,
+            is_summary: false,
             done,
         };
         self.submit(emitted, stored).await
     }
 
     /// Stores a summary as part of the run. The caller of the run does not see it.
-    pub(crate) async fn store_overlay(&self, event: Event) -> Result<()> {
+    pub(crate) async fn store_summary(&self, event: Event) -> Result<()> {
         let (done, stored) = oneshot::channel();
         let emitted = EmittedEvent {
             event: Box::new(event),
             last: false,
-            is_overlay: true,
+            is_summary: true,
             done,
         };
         self.submit(emitted, stored).await?;
@@ -394,17 +395,17 @@ impl InvocationContext {
         let mut is_ended = false;
         self.for_each_watch(|watch| is_ended |= watch.record(&stored));
         if is_ended {
-            // The agent that runs this one drops it; until then it must not continue.
+            // The agent above drops this agent, which must not continue until then.
             return std::future::pending().await;
         }
         Ok(stored)
     }
 
-    /// Calls `tell` for the watch of every agent above.
-    pub(super) fn for_each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
+    /// Calls `call` for the watch of every agent above.
+    pub(super) fn for_each_watch(&self, mut call: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
-            tell(&above.watch);
+            call(&above.watch);
             watches = above.above.as_ref();
         }
     }
@@ -459,8 +460,8 @@ impl InvocationContext {
         failed.get_or_insert_with(|| self.clone());
     }
 
-    /// The agent that failed; this one if no failure is recorded.
-    pub(crate) fn failed(&self) -> InvocationContext {
+    /// Returns and clears the agent that failed; this one if no failure is recorded.
+    pub(crate) fn take_failed_agent(&self) -> InvocationContext {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
         failed.take().unwrap_or_else(|| self.clone())
@@ -471,7 +472,7 @@ impl InvocationContext {
         self.entered().push(self.clone());
     }
 
-    /// Records that its `after_agent` callback is no longer pending.
+    /// Records that the agent's `after_agent` callback is no longer pending.
     pub(crate) fn leave(&self) {
         self.entered()
             .retain(|entered| !Arc::ptr_eq(&entered.ended, &self.ended));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use retain_core::{EventActions, Json, SharedSession, State, StateDelta};
 
-/// The state of a running session, with the writes of its holder.
+/// The state of a live session. Records the values that are written through it.
 ///
 /// ```
 /// use retain_core::{Json, Session, SharedSession};

@@ -16,15 +16,15 @@ pub(crate) struct NodePaths(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
-    /// The path of each agent's last run; for an agent that has not run, the path above its
-    /// sub-agents.
+    /// The path of each agent's last run; for an agent that has not run itself, the path under
+    /// which its sub-agents run.
     current: HashMap<String, String>,
     /// The number of runs of each agent, by its path without the number.
     runs: HashMap<String, u32>,
 }
 
 impl NodePaths {
-    /// The paths of a resumed run: earlier runs count.
+    /// Creates the paths of a resumed run from the paths in its events, so that counting continues.
     pub(crate) fn for_resumed_run<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
         let mut paths = Paths::default();
         for path in seen {
@@ -33,7 +33,7 @@ impl NodePaths {
         NodePaths(Mutex::new(paths))
     }
 
-    /// The path of the next run of `name`.
+    /// Starts another run of the agent `name` and returns its path.
     pub(crate) fn enter(&self, tree: &AgentTree, name: &str) -> String {
         let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = match tree.parent(name) {

@@ -55,7 +55,7 @@ impl InvocationContext {
             agent_state: Some(state),
             ..EventActions::default()
         };
-        self.note(actions, false).await
+        self.emit_actions(actions, false).await
     }
 
     /// Stores that this agent has ended, so that a resumed run skips it. Does nothing in a run that
@@ -74,10 +74,10 @@ impl InvocationContext {
             && self.shared.plugins.is_empty()
             && callbacks.is_none_or(|callbacks| callbacks.after.is_empty())
             && !self.has_transferred();
-        self.note(actions, nothing_follows).await
+        self.emit_actions(actions, nothing_follows).await
     }
 
-    async fn note(&self, actions: EventActions, last: bool) -> Result<()> {
+    async fn emit_actions(&self, actions: EventActions, last: bool) -> Result<()> {
         let event = Event {
             actions,
             ..self.new_event()
@@ -96,18 +96,18 @@ impl InvocationContext {
         self.for_each_watch(|watch| watch.record_pause());
     }
 
-    /// The user's last message to this agent, without summaries, state changes and answers for
-    /// agents on sibling branches.
+    /// The user's last message to this agent. Summaries, state changes and messages to agents on
+    /// sibling branches do not count.
     pub(crate) fn last_user_message<'a>(&self, events: &'a Events) -> Option<&'a Event> {
         let is_on_way = |event: &Event| {
-            let (Some(said), Some(own)) = (event.branch.as_deref(), self.branch()) else {
+            let (Some(theirs), Some(own)) = (event.branch.as_deref(), self.branch()) else {
                 return true;
             };
             let is_below = |one: &str, other: &str| {
                 let rest = one.strip_prefix(other);
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
-            is_below(said, own) || is_below(own, said)
+            is_below(theirs, own) || is_below(own, theirs)
         };
         events.iter().rfind(|event| {
             event.author == "user"
@@ -137,23 +137,23 @@ impl InvocationContext {
             let branch = event.branch.as_deref();
             branch.is_some_and(|branch| branch.starts_with(&below))
         };
-        let asked: Vec<&str> = run
+        let own_calls: Vec<&str> = run
             .iter()
             .filter(|event| is_at(event) || is_below(event))
             .flat_map(|event| event.function_calls())
             .filter_map(|call| call.id.as_deref())
             .collect();
-        let is_said_here = |event: &Event| {
+        let is_user_message_here = |event: &Event| {
             let responses = event.function_responses();
             let mut ids = responses
                 .iter()
                 .filter_map(|it| it.id.as_deref())
                 .peekable();
-            let is_for_others = ids.peek().is_some() && !ids.any(|id| asked.contains(&id));
+            let is_for_others = ids.peek().is_some() && !ids.any(|id| own_calls.contains(&id));
             !is_for_others && (event.branch.is_none() || is_at(event) || is_below(event))
         };
         let is_here = |event: &&Event| match event.author.as_str() {
-            "user" => is_said_here(event),
+            "user" => is_user_message_here(event),
             _ => is_at(event),
         };
         run.into_iter().filter(is_here).collect()

@@ -2,10 +2,9 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use retain_core::{Json, Shaped};
+use retain_core::{Json, Shaped, ToolConfirmation};
 
 use super::{CallbackContext, InvocationContext};
-use crate::tools::ToolConfirmation;
 
 /// The context of a running tool: a callback context for one call of the model.
 #[derive(Debug, Clone)]
@@ -16,7 +15,8 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Creates the context of a call, or of preparing a request if there is no call.
+    /// Creates the context of a tool call. Without a call id, it is the context of a tool that
+    /// prepares a request.
     pub(crate) fn new(
         invocation: &InvocationContext,
         function_call_id: Option<String>,
@@ -29,8 +29,8 @@ impl ToolContext {
     }
 
     /// Adds the user's decision about the call.
-    pub(crate) fn with_confirmation(mut self, said: Option<ToolConfirmation>) -> ToolContext {
-        self.confirmation = said.map(Arc::new);
+    pub(crate) fn with_confirmation(mut self, decision: Option<ToolConfirmation>) -> ToolContext {
+        self.confirmation = decision.map(Arc::new);
         self
     }
 
@@ -43,16 +43,19 @@ impl ToolContext {
     /// the decision the tool is called again, and [`tool_confirmation`](Self::tool_confirmation)
     /// returns the decision.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Json>) {
-        let asked = ToolConfirmation {
+        let request = ToolConfirmation {
             hint: hint.into(),
-            confirmed: false,
             payload,
+            ..ToolConfirmation::default()
         };
+        let json = request.to_json().and_then(|text| Json::parse(&text));
+        // If the payload cannot be written, the append fails and reports the reason.
+        let json = json.unwrap_or_else(|_| request.payload.unwrap_or_default());
         let id = self.function_call_id().unwrap_or_default();
         self.update_actions(|actions| {
-            let known = actions.requested_tool_confirmations.as_object();
-            let mut all = known.cloned().unwrap_or_default();
-            all.insert(id, asked.to_json());
+            let earlier = actions.requested_tool_confirmations.as_object();
+            let mut all = earlier.cloned().unwrap_or_default();
+            all.insert(id, json);
             actions.requested_tool_confirmations = Shaped::new(all);
         });
     }

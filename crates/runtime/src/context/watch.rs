@@ -1,4 +1,4 @@
-//! `EventWatch`: tells an agent that runs others about their events.
+//! `EventWatch`: informs an agent about the events of the agents that it runs.
 
 use std::sync::{
     Arc,
@@ -33,8 +33,8 @@ impl EventWatch {
         }))
     }
 
-    /// Records an event that is stored and that the caller has taken. Returns whether the event
-    /// ends its emitter, which must not continue.
+    /// Records a stored event that the caller has taken. Returns whether the event ends the agent
+    /// that emitted it, which then must not continue.
     pub(super) fn record(&self, event: &Event) -> bool {
         let seen = &*self.0;
         seen.has_events.store(true, Ordering::Release);
@@ -55,7 +55,7 @@ impl EventWatch {
         self.0.waiting.store(true, Ordering::Release);
     }
 
-    /// Whether there was any event.
+    /// Whether any event was recorded.
     pub(crate) fn has_events(&self) -> bool {
         self.0.has_events.load(Ordering::Acquire)
     }
@@ -65,12 +65,12 @@ impl EventWatch {
         self.0.escalated.load(Ordering::Acquire)
     }
 
-    /// Whether a call waits for an answer, so that nothing may follow in this run.
+    /// Whether a call waits for an answer, so that this run must not continue.
     pub(crate) fn is_waiting(&self) -> bool {
         self.0.waiting.load(Ordering::Acquire)
     }
 
-    /// Returns when an event has escalated.
+    /// Waits until an event escalates.
     pub(crate) async fn wait_for_escalation(&self) {
         loop {
             let notified = self.0.escalates.notified();

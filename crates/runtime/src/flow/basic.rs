@@ -1,4 +1,5 @@
-//! Processor `basic`: the model's name, the agent's settings, the run's labels, the output schema.
+//! Processor `basic`: sets the model's name, the agent's settings, the run's labels and the output
+//! schema.
 
 use crate::{
     agents::LlmAgent,

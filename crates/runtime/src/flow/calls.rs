@@ -3,10 +3,10 @@
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use futures_util::FutureExt as _;
 use retain_core::{
     Content, Event, EventActions, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
-    Shaped,
+    Shaped, ToolConfirmation,
 };
 use tracing::Instrument as _;
 
@@ -18,7 +18,7 @@ use crate::{
     models::LlmRequest,
     plugins::{ask_plugins, catch_panic, panic_text},
     telemetry::{self, ToolCallOutcome},
-    tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
+    tools::{Tool, ToolMap, ToolOutput},
 };
 
 /// The decisions of users about calls, by call id.
@@ -53,9 +53,9 @@ impl Turn<'_> {
         let (answers, failure) = self.run_all(&calls, &request.tools, &none).await;
         if let Some(error) = failure {
             // Finished calls have had their effects, so the session must record them.
-            let kept: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
-            if let Some(event) = self.merge_answers(kept.clone())? {
-                self.emit_answers(kept, event, false).await?;
+            let plain: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
+            if let Some(event) = self.merge_answers(plain.clone())? {
+                self.emit_answers(plain, event, false).await?;
             }
             return Err(error);
         }
@@ -63,8 +63,8 @@ impl Turn<'_> {
             return Ok(());
         };
         if let Some(request) = confirmation::confirmation_request(self.ctx, event, &answered) {
-            let asked = self.ask_for_confirmation(request, answers, answered);
-            return Box::pin(asked).await;
+            let future = self.ask_for_confirmation(request, answers, answered);
+            return Box::pin(future).await;
         }
         let structured = output_schema::structured_answer(self.ctx, &answered);
         let nothing_follows = is_last && structured.is_none();
@@ -81,7 +81,7 @@ impl Turn<'_> {
     }
 
     /// Asks the user to confirm calls. Emits final answers first, so that they are stored when the
-    /// turn pauses at the question.
+    /// run pauses for the user's decision.
     async fn ask_for_confirmation(
         &mut self,
         request: Event,
@@ -103,7 +103,7 @@ impl Turn<'_> {
     }
 
     /// Runs calls that the user has decided about, and emits their answers.
-    pub(super) async fn run_approved(
+    pub(super) async fn run_decided_calls(
         &mut self,
         calls: &[&FunctionCall],
         tools: &ToolMap,
@@ -120,35 +120,25 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the answers in the order of their calls, and the first failure, which stops the
-    /// others.
+    /// Runs calls concurrently. Returns the answers in the order of the calls, and the first
+    /// failure, which cancels the other calls.
     async fn run_all(
         &self,
         calls: &[&FunctionCall],
         tools: &ToolMap,
         confirmations: &Confirmations,
     ) -> (Vec<Event>, Option<RunError>) {
-        let numbered = calls.iter().enumerate();
-        let mut running: FuturesUnordered<_> = numbered
-            .map(|(number, call)| async move {
-                let said = call.id.as_ref().and_then(|id| confirmations.get(id));
-                (number, self.run_one(call, tools, said).await)
-            })
-            .collect();
-        let mut answers: Vec<Option<Event>> = calls.iter().map(|_| None).collect();
-        while let Some((number, answer)) = running.next().await {
-            match answer {
-                Ok(answer) => answers[number] = answer,
-                Err(error) => {
-                    // All calls were started together, so keep the results that are ready now.
-                    while let Some(Some((number, answer))) = running.next().now_or_never() {
-                        answers[number] = answer.ok().flatten();
-                    }
-                    return (answers.into_iter().flatten().collect(), Some(error));
-                }
-            }
-        }
-        (answers.into_iter().flatten().collect(), None)
+        let running = calls.iter().map(|call| {
+            let decision = call.id.as_ref().and_then(|id| confirmations.get(id));
+            self.run_one(call, tools, decision)
+        });
+        let scheduler = &self.ctx.shared.scheduler;
+        // After a failure, other calls may have finished too: the results that are ready are kept.
+        let (mut results, failed) = scheduler.join(running, Result::is_err).await;
+        let failure = failed.and_then(|number| results[number].take()?.err());
+        let results = results.into_iter().flatten();
+        let answers = results.filter_map(|result| result.ok().flatten());
+        (answers.collect(), failure)
     }
 
     /// Merges all answers into one event.
@@ -190,10 +180,10 @@ impl Turn<'_> {
         &self,
         call: &FunctionCall,
         tools: &ToolMap,
-        said: Option<&ToolConfirmation>,
+        decision: Option<&ToolConfirmation>,
     ) -> Result<Option<Event>> {
         let name = call.name.clone().unwrap_or_else(|| "<unnamed>".to_owned());
-        let ctx = ToolContext::new(self.ctx, call.id.clone()).with_confirmation(said.cloned());
+        let ctx = ToolContext::new(self.ctx, call.id.clone()).with_confirmation(decision.cloned());
         let found = call.name.as_deref().and_then(|name| tools.get(name));
         let missing: Arc<dyn Tool>;
         let tool = match found {
@@ -206,16 +196,16 @@ impl Turn<'_> {
         let mut args = call.args.clone().unwrap_or_default();
         let span = telemetry::tool(self.ctx, tool.as_ref(), call.id.as_deref());
         let missing_in = found.is_none().then_some(tools);
-        let ran = pin!(self.run_with_callbacks(&ctx, tool, &mut args, missing_in))
+        let result = pin!(self.run_with_callbacks(&ctx, tool, &mut args, missing_in))
             .instrument(span.clone())
             .await;
-        let over = ToolCallOutcome {
+        let outcome = ToolCallOutcome {
             args: &args,
-            ran: &ran,
+            result: &result,
             is_known: found.is_some(),
         };
-        over.record(&span, self.ctx.shared.telemetry);
-        ran
+        outcome.record(&span, self.ctx.shared.telemetry);
+        result
     }
 
     /// Runs the tool and its callbacks. If the tool does not exist, `missing_in` has the available
@@ -243,8 +233,8 @@ impl Turn<'_> {
         Ok(Some(self.answer_event(ctx, tool, output)))
     }
 
-    /// Calls the tool. If it fails, a plugin or callback may answer in its place. The model is told
-    /// about a timeout, because it may know another way; any other failure fails the run.
+    /// Calls the tool. If it fails, a plugin or callback may answer in its place. A timeout is
+    /// reported to the model, which may know another way; any other failure fails the run.
     async fn call_tool(
         &self,
         ctx: &ToolContext,
@@ -253,7 +243,7 @@ impl Turn<'_> {
     ) -> Result<ToolOutput> {
         let run = async {
             match confirmation::check_confirmation(ctx, tool.as_ref(), args).await {
-                Some(held_back) => Ok(held_back),
+                Some(not_run) => Ok(not_run),
                 None => tool.run(ctx.clone(), args.clone()).await,
             }
         };
@@ -276,16 +266,17 @@ impl Turn<'_> {
             None if is_late => Ok(Json::from(JsonMap::from([("error", &*error.message)])).into()),
             None => Err(RunError::Tool {
                 tool: tool.name().to_owned(),
-                source: Arc::try_unwrap(error).unwrap_or_else(|kept| ToolError {
-                    code: kept.code.clone(),
-                    message: kept.message.clone(),
+                source: Arc::try_unwrap(error).unwrap_or_else(|shared| ToolError {
+                    code: shared.code.clone(),
+                    message: shared.message.clone(),
                     source: None,
                 }),
             }),
         }
     }
 
-    /// The answer to a call of a tool that does not exist. The model can correct its own mistake.
+    /// The answer to a call of a tool that does not exist: an error, so that the model can correct
+    /// its mistake.
     async fn unknown_tool(
         &self,
         ctx: &ToolContext,
@@ -421,7 +412,7 @@ impl Turn<'_> {
     }
 }
 
-/// The error of a call that timed out.
+/// Logs that a call timed out and returns the error for the model.
 fn timeout_error(tool: &str, limit: Duration) -> ToolError {
     tracing::warn!(tool, ?limit, "a tool call timed out");
     let message = format!(
@@ -453,7 +444,8 @@ fn media_part(part: &Part) -> Option<Json> {
     Some(JsonMap::from([(field, Json::from(JsonMap::from(value)))]).into())
 }
 
-/// Whether a long-running tool has not answered yet. As in ADK, an empty value does not count.
+/// Whether the output is empty, which means that a long-running tool answers later. As in ADK, any
+/// value that Python treats as false is empty.
 fn is_empty_output(output: &ToolOutput) -> bool {
     let result = &output.result;
     let empty = match result {

@@ -6,7 +6,7 @@ use tracing::Instrument as _;
 
 use crate::{
     agents::{Agent as _, LlmAgent},
-    compaction::{overlay, token_threshold_range},
+    compaction::{summary_event, token_threshold_range},
     contents::ContentsOptions,
     context::InvocationContext,
     error::{Result, RunError, error_kind},
@@ -29,8 +29,8 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     };
     let shared = &ctx.shared;
     let span = telemetry::compaction(&shared.key.id, "token_threshold", compactor, range.len());
-    let summary = match compactor.summary(&range).instrument(span.clone()).await {
-        Ok(Some(summary)) => overlay(&range, summary, &*shared.clock, &*shared.ids),
+    let summary = match compactor.summarize(&range).instrument(span.clone()).await {
+        Ok(Some(summary)) => summary_event(&range, summary, &*shared.clock, &*shared.ids),
         Ok(None) => None,
         Err(error) => {
             telemetry::mark_failed(&span, &error_kind(&error));
@@ -49,7 +49,7 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     };
     telemetry::record_compaction(&span, &event);
     drop(span);
-    match ctx.store_overlay(event).await {
+    match ctx.store_summary(event).await {
         Err(RunError::Session(error @ SessionError::TooLarge { .. })) => {
             let session = &shared.key;
             tracing::warn!(

@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use retain_core::{
-    Content, Event, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
+    Content, Event, FunctionCall, FunctionResponse, Json, JsonError, JsonMap, LlmResponse, Part,
+    ToolConfirmation,
 };
 
 use super::{Turn, calls::Confirmations};
@@ -16,13 +17,14 @@ use crate::{
     context::{InvocationContext, ToolContext},
     error::{Result, RunError},
     interrupts::is_restored,
-    tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
+    tools::{Tool, ToolMap, ToolOutput},
 };
 
 /// The name of the call that asks the user.
 const REQUEST: &str = "adk_request_confirmation";
 
-/// The answer for a call that may not run yet, or not at all; `None` if it may run.
+/// Returns `None` if the call may run, otherwise its result for the model. Requests a confirmation if
+/// the user has not decided yet.
 pub(super) async fn check_confirmation(
     ctx: &ToolContext,
     tool: &dyn Tool,
@@ -32,7 +34,7 @@ pub(super) async fn check_confirmation(
         return None;
     }
     let message = match ctx.tool_confirmation() {
-        Some(said) if said.confirmed => return None,
+        Some(decision) if decision.confirmed => return None,
         Some(_) => "This tool call is rejected.",
         None => {
             let hint = format!(
@@ -49,18 +51,18 @@ pub(super) async fn check_confirmation(
     Some(Json::from(JsonMap::from([("error", message)])).into())
 }
 
-/// The event that asks the user about the calls of `asked` for which `answered` requests
+/// The event that asks the user about the calls in `call_event` for which `answered` requests a
 /// confirmation.
 pub(super) fn confirmation_request(
     ctx: &InvocationContext,
-    asked: &Event,
+    call_event: &Event,
     answered: &Event,
 ) -> Option<Event> {
     let wanted = answered.actions.requested_tool_confirmations.as_object()?;
     let mut parts: Vec<Part> = Vec::new();
     let mut waiting = Vec::new();
     for (id, confirmation) in wanted.iter() {
-        let calls = asked.function_calls();
+        let calls = call_event.function_calls();
         let call = calls
             .into_iter()
             .find(|call| call.id.as_deref() == Some(id));
@@ -107,21 +109,21 @@ impl Turn<'_> {
     /// Whether the user's last message confirms or rejects calls.
     pub(super) fn is_confirmation(&self) -> bool {
         let events = self.ctx.events();
-        let said = self.ctx.last_user_message(&events);
-        let responses = said.map(Event::function_responses).unwrap_or_default();
+        let message = self.ctx.last_user_message(&events);
+        let responses = message.map(Event::function_responses).unwrap_or_default();
         responses
             .iter()
             .any(|response| response.name.as_deref() == Some(REQUEST))
     }
 
-    /// Runs the calls that the user's answer approves or rejects. Returns whether the turn
-    /// continues with the model.
+    /// Runs the calls that the user has approved and answers those that the user has rejected.
+    /// Returns whether the agent continues with a model call.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
-        let said = self.ctx.last_user_message(&events);
+        let message = self.ctx.last_user_message(&events);
         let events: Vec<&Event> = events.iter().collect();
-        let is_said = |event: &&Event| said.is_some_and(|said| std::ptr::eq(said, *event));
-        let Some(at) = events.iter().rposition(is_said) else {
+        let is_message = |event: &&Event| message.is_some_and(|it| std::ptr::eq(it, *event));
+        let Some(at) = events.iter().rposition(is_message) else {
             return Ok(true);
         };
         let answers = read_decisions(events[at]);
@@ -129,55 +131,57 @@ impl Turn<'_> {
         if answers.is_empty() {
             return Ok(true);
         }
-        // Before the checks, because tools may have been removed since the answer was handled.
-        let taken = handled_requests(&events, &answers);
-        answers.retain(|request, _| !taken.contains_key(request));
+        // Drop handled requests before the checks: their tools may have been removed since.
+        let handled = handled_requests(&events, &answers);
+        answers.retain(|request, _| !handled.contains_key(request));
         if answers.is_empty() {
-            let is_of_turn = taken.values().any(|taken_at| *taken_at > at);
-            let goes_on = is_of_turn
+            let is_of_turn = handled.values().any(|handled_at| *handled_at > at);
+            let continues = is_of_turn
                 || events[at]
                     .function_responses()
                     .iter()
                     .any(is_other_response);
-            if !goes_on {
+            if !continues {
                 // A duplicate answer: there is nothing left to do.
                 self.ctx.end_invocation();
             }
-            return Ok(goes_on);
+            return Ok(continues);
         }
-        let asked = self.confirmed_calls(&events, &answers, tools).await?;
-        if asked.is_empty() {
+        let decisions = self.find_decided_calls(&events, &answers, tools).await?;
+        if decisions.is_empty() {
             return Ok(true);
         }
-        let calls: Vec<&FunctionCall> = asked.iter().map(|asked| asked.call).collect();
-        let confirmations = asked
+        let calls: Vec<&FunctionCall> = decisions.iter().map(|it| it.call).collect();
+        let confirmations = decisions
             .iter()
-            .map(|asked| (asked.id.to_owned(), asked.said.clone()));
+            .map(|it| (it.id.to_owned(), it.decision.clone()));
         let confirmations: Confirmations = confirmations.collect();
-        let ran = self.run_approved(&calls, tools, &confirmations).await?;
-        Ok(!ran.is_some_and(|event| event.is_final_response()))
+        let event = self
+            .run_decided_calls(&calls, tools, &confirmations)
+            .await?;
+        Ok(!event.is_some_and(|event| event.is_final_response()))
     }
 
-    /// Finds the calls that the user was asked about. An approved call must match the one that was
+    /// Finds the calls that the user has decided about. Each must equal the call that the model
     /// made.
-    async fn confirmed_calls<'e>(
+    async fn find_decided_calls<'e>(
         &self,
         events: &[&'e Event],
         answers: &HashMap<String, ToolConfirmation>,
         tools: &ToolMap,
-    ) -> Result<Vec<ConfirmedCall<'e>>> {
-        let mut asked = Vec::new();
+    ) -> Result<Vec<CallDecision<'e>>> {
+        let mut decisions = Vec::new();
         for event in events
             .iter()
             .filter(|event| event.author == self.agent.name())
         {
             for request in event.function_calls() {
-                let said = request.id.as_ref().and_then(|id| answers.get(id));
+                let decision = request.id.as_ref().and_then(|id| answers.get(id));
                 let original = request
                     .args
                     .as_ref()
                     .and_then(|args| args.get("originalFunctionCall"));
-                let (Some(said), Some(original)) = (said, original) else {
+                let (Some(decision), Some(original)) = (decision, original) else {
                     continue;
                 };
                 if request.name.as_deref() != Some(REQUEST) {
@@ -189,21 +193,21 @@ impl Turn<'_> {
                         "the request was imported, and imported calls are never executed",
                     ));
                 }
-                if let Some(one) = self.check_call(events, original, said, tools).await? {
-                    asked.push(one);
+                if let Some(one) = self.check_call(events, original, decision, tools).await? {
+                    decisions.push(one);
                 }
             }
         }
-        Ok(asked)
+        Ok(decisions)
     }
 
     async fn check_call<'e>(
         &self,
         events: &[&'e Event],
         original: &Json,
-        said: &ToolConfirmation,
+        decision: &ToolConfirmation,
         tools: &ToolMap,
-    ) -> Result<Option<ConfirmedCall<'e>>> {
+    ) -> Result<Option<CallDecision<'e>>> {
         let Some(id) = original["id"].as_str().filter(|id| !id.is_empty()) else {
             return Err(self.confirmation_error("the original call has no id"));
         };
@@ -249,10 +253,10 @@ impl Turn<'_> {
             );
         }
         let id = call.id.as_deref().unwrap_or_default();
-        Ok(Some(ConfirmedCall {
+        Ok(Some(CallDecision {
             id,
             call,
-            said: said.clone(),
+            decision: decision.clone(),
         }))
     }
 
@@ -263,11 +267,11 @@ impl Turn<'_> {
     }
 }
 
-/// A call that the user was asked about, with the user's decision.
-struct ConfirmedCall<'e> {
+/// A call, and the user's decision about it.
+struct CallDecision<'e> {
     id: &'e str,
     call: &'e FunctionCall,
-    said: ToolConfirmation,
+    decision: ToolConfirmation,
 }
 
 /// Whether a response answers something other than a request for confirmation.
@@ -276,7 +280,7 @@ fn is_other_response(response: &&FunctionResponse) -> bool {
 }
 
 /// The requests among `answers` whose calls were answered after the user's decision, with the index
-/// of that event. Answers that only say that a call is held back come before the decision.
+/// of the answering event. An answer before the decision only says that the call needs approval.
 fn handled_requests(
     events: &[&Event],
     answers: &HashMap<String, ToolConfirmation>,
@@ -289,7 +293,7 @@ fn handled_requests(
     });
     let requests: HashMap<&str, &String> = requests.collect();
     let mut decided = HashSet::new();
-    let mut taken = HashMap::new();
+    let mut handled = HashMap::new();
     for (at, event) in events.iter().enumerate() {
         for response in event.function_responses() {
             let id = response.id.as_deref().unwrap_or_default();
@@ -298,11 +302,11 @@ fn handled_requests(
             } else if let Some(request) = requests.get(id)
                 && decided.contains(request.as_str())
             {
-                taken.insert((*request).clone(), at);
+                handled.insert((*request).clone(), at);
             }
         }
     }
-    taken
+    handled
 }
 
 /// The decisions in the user's message, by the id of the request.
@@ -312,10 +316,19 @@ fn read_decisions(event: &Event) -> Result<HashMap<String, ToolConfirmation>, St
         if response.name.as_deref() != Some(REQUEST) {
             continue;
         }
-        if let (Some(id), Some(said)) = (&response.id, &response.response) {
-            let said = ToolConfirmation::from_response(said).map_err(|error| error.to_string())?;
-            answers.insert(id.clone(), said);
+        if let (Some(id), Some(decision)) = (&response.id, &response.response) {
+            let decision = read_decision(decision).map_err(|error| error.to_string())?;
+            answers.insert(id.clone(), decision);
         }
     }
     Ok(answers)
+}
+
+/// Reads a decision: the fields themselves, or their JSON text under `response`.
+fn read_decision(response: &JsonMap) -> Result<ToolConfirmation, JsonError> {
+    let wrapped = response.get("response").and_then(Json::as_str);
+    match wrapped.filter(|_| response.len() == 1) {
+        Some(text) => ToolConfirmation::from_json(text),
+        None => ToolConfirmation::from_json(&Json::from(response.clone()).to_json()?),
+    }
 }

@@ -1,4 +1,4 @@
-//! Processor `contents`: the conversation as the model sees it.
+//! Processor `contents`: adds the conversation as the model sees it.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! Turns an answer of the model into an event: empty answers become errors, calls get ids.
+//! Converts an answer of the model to an event: empty answers become errors, calls get ids.
 
 use std::sync::PoisonError;
 

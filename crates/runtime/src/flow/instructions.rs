@@ -1,4 +1,4 @@
-//! Processor `instructions`: the global, the static and the agent's own instruction.
+//! Processor `instructions`: adds the global, the static and the agent's own instruction.
 
 use retain_core::{BoxError, Content, prompt_text::own_instruction};
 
@@ -15,7 +15,7 @@ pub(super) async fn process(
     ctx: &InvocationContext,
     request: &mut LlmRequest,
 ) -> Result<()> {
-    // The root's instruction for all agents.
+    // The root agent's global instruction is for all agents.
     if let Some(root) = ctx.shared.tree.root().as_llm_agent()
         && !root.global_instruction.is_empty()
     {
@@ -40,7 +40,8 @@ pub(super) async fn process(
     Ok(())
 }
 
-/// Renders the placeholders of the instruction.
+/// Returns the text of an instruction. Placeholders are rendered only in a plain text; the text of
+/// a provider is used verbatim.
 async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<String> {
     match instruction {
         Instruction::Provider(provider) => {

@@ -58,7 +58,7 @@ pub(crate) fn deep_merge(value: &mut Json, over: Json) {
             let into = std::sync::Arc::make_mut(into);
             for (key, over) in over.iter() {
                 match into.get_mut(key) {
-                    Some(known) => deep_merge(known, over.clone()),
+                    Some(value) => deep_merge(value, over.clone()),
                     None => drop(into.insert(key, over.clone())),
                 }
             }
@@ -67,8 +67,8 @@ pub(crate) fn deep_merge(value: &mut Json, over: Json) {
     }
 }
 
-/// Calls share the live state, so a call may extend a list or map that another call has written. If
-/// several calls wrote such a key, the live value is merged on top.
+/// Merges the live value on top of a list or map that several calls wrote. Calls share the live
+/// state, so the later write may extend the earlier one.
 fn apply_latest_writes(
     actions: &mut EventActions,
     answers: &[Event],
@@ -96,7 +96,7 @@ fn apply_latest_writes(
 mod tests {
     use super::*;
 
-    fn writing(key: &str, value: Json) -> Event {
+    fn event_with_write(key: &str, value: Json) -> Event {
         let mut event = Event::default();
         event.actions.state_delta.insert(key, value);
         event
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn calls_writing_different_keys_of_one_value_are_merged() {
         let answers = vec![
-            writing("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
-            writing("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
+            event_with_write("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
+            event_with_write("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
         ];
         let merged = merge(answers, String::new, |_| None).unwrap().unwrap();
         let cart = json(r#"{"a": {"n": 1, "m": 2}, "x": 2}"#);
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn merged_state_has_the_write_that_extends_another() {
         let answers = vec![
-            writing("list", json("[1, 2]")),
-            writing("list", json("[1]")),
+            event_with_write("list", json("[1, 2]")),
+            event_with_write("list", json("[1]")),
         ];
         let merged = merge(answers, String::new, |_| Some(json("[1, 2]")))
             .unwrap()
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn merge_returns_a_single_answer_unchanged() {
-        let mut answer = writing("k", json("1"));
+        let mut answer = event_with_write("k", json("1"));
         answer.actions.escalate = Some(true);
         assert_eq!(
             merge(vec![answer.clone()], String::new, |_| None).unwrap(),
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn merge_rejects_a_value_that_json_cannot_represent() {
         let answers = vec![
-            writing("good", json("1")),
-            writing("bad", Json::from(f64::NAN)),
+            event_with_write("good", json("1")),
+            event_with_write("bad", Json::from(f64::NAN)),
         ];
         assert!(merge(answers, String::new, |_| None).is_err());
     }

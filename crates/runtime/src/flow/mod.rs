@@ -26,7 +26,7 @@ mod transfer;
 use std::sync::Arc;
 
 use retain_core::Event;
-pub(crate) use transfer::related;
+pub(crate) use transfer::find_transfer_target;
 
 pub(crate) use resumable::{has_answered, run_resumably};
 
@@ -44,7 +44,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
     let mut turn = Turn {
         agent,
         ctx,
-        model: agent.model_in(ctx)?,
+        model: agent.resolve_model(ctx)?,
         output: OutputRecorder::default(),
         last: None,
         has_open_calls: false,
@@ -53,7 +53,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         turn.last = None;
         Box::pin(turn.run_step()).await?;
         match turn.last {
-            Some(StepOutcome::Step) if !ctx.is_ended() && !ctx.has_transferred() => {}
+            Some(StepOutcome::Continue) if !ctx.is_ended() && !ctx.has_transferred() => {}
             _ => return Ok(()),
         }
     }
@@ -63,12 +63,12 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepOutcome {
     /// The agent continues.
-    Step,
+    Continue,
     /// The agent is done.
     Final,
 }
 
-/// One turn of one agent.
+/// The work of one agent on a turn.
 struct Turn<'a> {
     agent: &'a LlmAgent,
     ctx: &'a InvocationContext,
@@ -90,12 +90,12 @@ impl Turn<'_> {
             if !Box::pin(self.run_confirmed(&request.tools)).await? {
                 return Ok(());
             }
-            // The model must see the results.
+            // Build the request again, because the model must see the results.
             request = Box::pin(request::build(self.agent, self.ctx, &*self.model)).await?;
         }
         match resume::decide(self.ctx, &request) {
-            Decision::Ask => self.call_model(request).await,
-            Decision::Run(event) => Box::pin(self.run_calls(&request, &event, true)).await,
+            Decision::CallModel => self.call_model(request).await,
+            Decision::RunCalls(event) => Box::pin(self.run_calls(&request, &event, true)).await,
             Decision::Pause => {
                 self.ctx.pause();
                 Ok(())
@@ -103,7 +103,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Emits an event of the turn. `nothing_follows` says that the model is done and no tool is
+    /// Emits an event of the turn. `nothing_follows` means that the model is done and no tool is
     /// left to run.
     async fn emit(
         &mut self,
@@ -118,7 +118,7 @@ impl Turn<'_> {
         self.last = Some(if ends {
             StepOutcome::Final
         } else {
-            StepOutcome::Step
+            StepOutcome::Continue
         });
         let open = event.long_running_tool_ids.as_ref();
         self.has_open_calls |= open.is_some_and(|open| !open.is_empty());
@@ -129,9 +129,9 @@ impl Turn<'_> {
     /// Whether the run ends with this agent's answer, so that its last append can release the
     /// lease.
     fn ends_the_run(&self) -> bool {
-        // A custom agent may call `run` of this agent directly and emit more events afterwards.
-        let known = self.ctx.agent.as_llm_agent();
-        known.is_some_and(|known| std::ptr::eq(known, self.agent))
+        // A custom agent can call `run` of this agent directly and emit more events afterwards.
+        let running = self.ctx.agent.as_llm_agent();
+        running.is_some_and(|running| std::ptr::eq(running, self.agent))
             && self.ctx.is_run_by_runner()
             // A resumable run also stores that the agent has ended.
             && !self.ctx.is_resumable()

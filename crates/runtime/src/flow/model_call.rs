@@ -20,7 +20,7 @@ use crate::{
     telemetry::CallSpans,
 };
 
-/// The label that tells agents apart in billing.
+/// The request label with the agent's name, which separates agents in billing.
 const AGENT_LABEL: &str = "adk_agent_name";
 
 /// An active model call.
@@ -61,7 +61,8 @@ impl Turn<'_> {
             return self.handle_response(&mut call, response, true).await;
         }
         call.spans.mark_failure(self.ctx.count_llm_call())?;
-        // The model may answer at once, but earlier completions come first.
+        // Tasks whose model or tool has completed continue first, even if this model answers at
+        // once.
         self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
@@ -133,7 +134,7 @@ impl Turn<'_> {
         response.partial != Some(true) && !calls && self.ends_the_run()
     }
 
-    /// Turns an answer into an event and runs its calls.
+    /// Converts an answer to an event, emits it and runs its calls.
     async fn handle_response(
         &mut self,
         call: &mut Call,
@@ -163,8 +164,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// As [`run_calls`](Self::run_calls). Creating the future here keeps it off the stack of its
-    /// awaiter: transfers between agents nest deeply.
+    /// Boxes the future of [`run_calls`](Self::run_calls). Creating the future here keeps it off
+    /// the stack of the caller, because transfers between agents nest deeply.
     fn run_calls_boxed<'a>(
         &'a mut self,
         request: &'a LlmRequest,
@@ -221,7 +222,8 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// The answer of plugins and callbacks in place of a failed call, or the failure.
+    /// Asks plugins and callbacks for an answer in place of a failed call. If none answers, returns
+    /// the failure.
     async fn on_model_error(
         &self,
         call: &Call,
@@ -246,11 +248,11 @@ impl Turn<'_> {
         }
         Err(RunError::Model {
             model: call.request.model.clone(),
-            source: Arc::try_unwrap(error).unwrap_or_else(|kept| {
+            source: Arc::try_unwrap(error).unwrap_or_else(|shared| {
                 // A callback still holds the error, so copy its code and message.
                 ModelError {
-                    code: kept.code.clone(),
-                    message: kept.message.clone(),
+                    code: shared.code.clone(),
+                    message: shared.message.clone(),
                     source: None,
                 }
             }),

@@ -29,7 +29,7 @@ pub(super) fn process(agent: &LlmAgent, model: &dyn Model, request: &mut LlmRequ
     request.append_instruction(HINT);
 }
 
-/// Turns the answer in the tool call into an event of the agent.
+/// Returns the event with the final answer, if the model has given it by the tool call.
 pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Option<Event> {
     let calls = answered.function_responses();
     let is_answer = |name: Option<&str>| name == Some(SET_MODEL_RESPONSE);

@@ -27,7 +27,7 @@ enum AnswerPart {
 }
 
 impl Turn<'_> {
-    /// Emits answers, which `merged` has in one event. Replaces oversized parts with a notice for
+    /// Emits `merged`, the event that merges `answers`. Replaces oversized parts with a notice for
     /// the model; fails if even the notice does not fit.
     pub(super) async fn emit_answers(
         &mut self,
@@ -39,17 +39,17 @@ impl Turn<'_> {
         // calls.
         let live = self.live_values(&answers);
         // Each answer shrinks at most twice, so this loop ends.
-        let mut told = vec![None; answers.len()];
+        let mut replaced = vec![None; answers.len()];
         let id = merged.id.clone();
         loop {
             let error = match self.emit(merged, nothing_follows).await {
                 Err(RunError::Session(error)) => error,
                 emitted => return emitted,
             };
-            let made_room =
-                ExceededLimit::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
+            let made_room = ExceededLimit::of(&error)
+                .is_some_and(|it| it.make_room(&mut answers, &mut replaced));
             merged = match self.merge_answers_over(&live, answers.clone())? {
-                // The same event, with a smaller answer.
+                // It is the same event with a smaller answer, so it keeps its id.
                 Some(merged) if made_room => Event {
                     id: id.clone(),
                     ..merged
@@ -70,43 +70,44 @@ impl ExceededLimit {
         }
     }
 
-    /// Removes the largest parts until the answers should fit. `told` records what was removed from
-    /// which answer. Returns whether anything was removed.
-    fn make_room(self, answers: &mut [Event], told: &mut [Option<AnswerPart>]) -> bool {
+    /// Replaces the largest parts until the answers should fit. `replaced` records the replaced
+    /// part of each answer. Returns whether anything was replaced.
+    fn make_room(self, answers: &mut [Event], replaced: &mut [Option<AnswerPart>]) -> bool {
         let mut over = match self.what {
             LimitKind::Event => self.found.saturating_sub(self.limit),
             // How much each call adds to the state is unknown, so remove the writes of one call at
             // a time.
             _ => 1,
         };
-        let before = told.to_vec();
-        for (bytes, at, load) in self.parts_by_size(answers) {
-            let is_done = told[at] == Some(AnswerPart::State) || told[at] == Some(load);
+        let before = replaced.to_vec();
+        for (bytes, at, answer_part) in self.parts_by_size(answers) {
+            let is_done =
+                replaced[at] == Some(AnswerPart::State) || replaced[at] == Some(answer_part);
             if over == 0 || bytes == 0 {
                 break;
             }
             if is_done {
                 continue;
             }
-            let notice = self.notice_text(&answers[at], load, bytes);
+            let notice = self.notice_text(&answers[at], answer_part, bytes);
             over = over.saturating_sub(bytes.saturating_sub(notice.len()).max(1) as u64);
-            replace_part(&mut answers[at], load, &notice);
-            told[at] = Some(load);
+            replace_part(&mut answers[at], answer_part, &notice);
+            replaced[at] = Some(answer_part);
         }
-        before != told
+        before != replaced
     }
 
     /// The parts of the answers that take space, largest first.
     fn parts_by_size(self, answers: &[Event]) -> Vec<(usize, usize, AnswerPart)> {
-        let mut loads = Vec::new();
+        let mut sized_parts = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
-            loads.push((self.state_bytes(answer), at, AnswerPart::State));
+            sized_parts.push((self.state_bytes(answer), at, AnswerPart::State));
             if self.what == LimitKind::Event {
-                loads.push((result_bytes(answer), at, AnswerPart::Result));
+                sized_parts.push((result_bytes(answer), at, AnswerPart::Result));
             }
         }
-        loads.sort_by_key(|(bytes, at, _)| (std::cmp::Reverse(*bytes), *at));
-        loads
+        sized_parts.sort_by_key(|(bytes, at, _)| (std::cmp::Reverse(*bytes), *at));
+        sized_parts
     }
 
     /// The number of bytes of this call's state changes that count toward the exceeded limit.
@@ -128,7 +129,7 @@ impl ExceededLimit {
     }
 
     /// The text that replaces the result for the model.
-    fn notice_text(self, answer: &Event, load: AnswerPart, bytes: usize) -> String {
+    fn notice_text(self, answer: &Event, answer_part: AnswerPart, bytes: usize) -> String {
         let name = answer
             .function_responses()
             .first()
@@ -140,7 +141,7 @@ impl ExceededLimit {
             "with all answers, {what} would be {found}, which exceeds the limit of {limit} (see \
              Limits::{setting})"
         );
-        match load {
+        match answer_part {
             AnswerPart::Result => format!(
                 "`{name}()` was called, but its result is too large to store: it has {bytes} bytes; \
                  {why}. Request less, for example a part of it."
@@ -155,8 +156,8 @@ impl ExceededLimit {
 }
 
 /// Replaces the result by the notice, and drops the state changes if they are too large.
-fn replace_part(answer: &mut Event, load: AnswerPart, notice: &str) {
-    if load == AnswerPart::State {
+fn replace_part(answer: &mut Event, answer_part: AnswerPart, notice: &str) {
+    if answer_part == AnswerPart::State {
         answer.actions.state_delta = Default::default();
     }
     // The model must see the notice, even if the result skips summarization.
@@ -199,7 +200,7 @@ mod tests {
         event
     }
 
-    fn said(answer: &Event) -> String {
+    fn response_text(answer: &Event) -> String {
         let response = answer.function_responses()[0].response.clone();
         Json::from(response.unwrap_or_default()).to_string()
     }
@@ -207,54 +208,54 @@ mod tests {
     #[test]
     fn oversized_result_and_state_of_one_call_are_each_dropped_once() {
         let mut answers = [answer("f", 5000, 9000), answer("g", 10, 10)];
-        let mut told = vec![None; 2];
-        let refused = ExceededLimit {
+        let mut replaced = vec![None; 2];
+        let exceeded = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 14_500,
         };
-        assert!(refused.make_room(&mut answers, &mut told));
-        assert!(said(&answers[0]).contains("its state changes"));
+        assert!(exceeded.make_room(&mut answers, &mut replaced));
+        assert!(response_text(&answers[0]).contains("its state changes"));
         assert!(answers[0].actions.state_delta.is_empty());
         // An estimate may remove small parts too, but nothing is removed twice.
         let before = answers.clone();
-        assert_eq!(told[0], Some(AnswerPart::State));
-        while refused.make_room(&mut answers, &mut told) {}
-        assert_eq!(said(&answers[0]), said(&before[0]));
+        assert_eq!(replaced[0], Some(AnswerPart::State));
+        while exceeded.make_room(&mut answers, &mut replaced) {}
+        assert_eq!(response_text(&answers[0]), response_text(&before[0]));
     }
 
     #[test]
     fn small_state_writes_are_kept_when_the_result_is_dropped() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = ExceededLimit {
+        let exceeded = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 5200,
         };
-        assert!(refused.make_room(&mut answers, &mut [None]));
-        assert!(said(&answers[0]).contains("its result is too large"));
+        assert!(exceeded.make_room(&mut answers, &mut [None]));
+        assert!(response_text(&answers[0]).contains("its result is too large"));
         assert!(answers[0].actions.state_delta.contains_key("k"));
     }
 
     #[test]
     fn size_below_the_limit_removes_nothing() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = ExceededLimit {
+        let exceeded = ExceededLimit {
             what: LimitKind::Event,
             limit: 2000,
             found: 1000,
         };
-        assert!(!refused.make_room(&mut answers, &mut [None]));
+        assert!(!exceeded.make_room(&mut answers, &mut [None]));
     }
 
     #[test]
     fn exceeded_limit_of_another_kind_removes_nothing() {
         let mut answers = [answer("f", 5000, 10)];
-        let refused = ExceededLimit {
+        let exceeded = ExceededLimit {
             what: LimitKind::Batch,
             limit: 1,
             found: 2,
         };
-        assert!(!refused.make_room(&mut answers, &mut [None]));
+        assert!(!exceeded.make_room(&mut answers, &mut [None]));
     }
 }

@@ -1,4 +1,4 @@
-//! Builds a request: the processors, in the order of ADK 2.13.
+//! Builds a request by calling the processors in the order of ADK 2.13.
 //!
 //! ADK has more processors: credentials before the instructions, interactions before the contents,
 //! caching after them. ADK also handles confirmations here; in Retain they need the tools, so

@@ -1,5 +1,5 @@
-//! An agent's turn in a resumable run: it does not repeat work from before the interruption, and
-//! the end of the agent is stored.
+//! Runs an agent in a resumable run: does not repeat work from before the interruption, and stores
+//! the end of the agent.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::{
 enum AgentProgress {
     /// It has work left.
     AtWork,
-    /// It has transferred to this agent, which has not ended, and waits for it.
-    HandedTo(Arc<dyn Agent>),
+    /// It has transferred to this agent and waits for it. This agent has not ended.
+    WaitsFor(Arc<dyn Agent>),
     /// It has transferred to this agent, with which the runner continues.
     Transferred(Arc<dyn Agent>),
     /// It, or its transfer target, has answered.
     Answered,
 }
 
-/// Runs the agent, or the rest of its turn.
+/// Runs the agent, or what is left of its work if the run was interrupted.
 pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
     let watch = EventWatch::default();
     let watched = ctx.with_watch(&watch);
     match progress(ctx)? {
         AgentProgress::AtWork => super::run(agent, &watched).await?,
-        AgentProgress::HandedTo(target) => watched.run_agent(&target).await?,
+        AgentProgress::WaitsFor(target) => watched.run_agent(&target).await?,
         AgentProgress::Transferred(target) => ctx.transfer_to(target),
         AgentProgress::Answered => {}
     }
@@ -44,7 +44,8 @@ pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> 
     ctx.record_agent_end().await
 }
 
-/// Whether the agent had answered when the run was resumed, and none of its calls waits.
+/// Whether the agent had answered when the run was resumed, and none of its calls waits for an
+/// answer.
 pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
     if !ctx.is_resumable() || !ctx.agent.records_its_end() {
         return Ok(false);
@@ -73,8 +74,9 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     let events = ctx.events();
     let run = ctx.events_of_run(&events);
     let turn = events_since_start(ctx, &run);
-    let says = |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
-    let Some(last) = turn.iter().rfind(says) else {
+    let has_output =
+        |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
+    let Some(last) = turn.iter().rfind(has_output) else {
         return Ok(AgentProgress::AtWork);
     };
     let name = ctx.agent_name();
@@ -84,11 +86,11 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     let is_for_this = |call: &Event| call.author == name;
     let answers = last.function_responses();
     let answered = answers.first().and_then(|answer| answer.id.as_deref());
-    let asked = answered.and_then(|id| interrupts::call_event(run.iter().copied(), id));
-    if last.author == "user" && asked.is_none_or(is_for_this) {
+    let call = answered.and_then(|id| interrupts::call_event(run.iter().copied(), id));
+    if last.author == "user" && call.is_none_or(is_for_this) {
         return Ok(AgentProgress::AtWork);
     }
-    // Another agent spoke last: the target of this agent's transfer continues.
+    // Another agent emitted the last event: the target of this agent's transfer continues.
     let own = turn.iter().rev().filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
@@ -97,14 +99,14 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     }
 }
 
-/// The progress of an agent that has spoken last.
+/// The progress of an agent that emitted the last event.
 fn progress_from_own_event(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> {
     if let Some(target) = &last.actions.transfer_to_agent {
         return match (
             ctx.is_run_by_runner() && ctx.shared.is_conversation,
             transfer_target(ctx, target)?,
         ) {
-            (true, AgentProgress::HandedTo(target)) => Ok(AgentProgress::Transferred(target)),
+            (true, AgentProgress::WaitsFor(target)) => Ok(AgentProgress::Transferred(target)),
             (_, progress) => Ok(progress),
         };
     }
@@ -122,9 +124,9 @@ fn transfer_target(ctx: &InvocationContext, target: &str) -> Result<AgentProgres
     if ctx.shared.checkpoints.is_ended(target) {
         return Ok(AgentProgress::Answered);
     }
-    let found = ctx.shared.tree.find(target).map(Arc::clone);
-    let found = found.map(AgentProgress::HandedTo);
-    found.ok_or_else(|| RunError::Agent {
+    let agent = ctx.shared.tree.find(target).map(Arc::clone);
+    let progress = agent.map(AgentProgress::WaitsFor);
+    progress.ok_or_else(|| RunError::Agent {
         agent: ctx.agent_name().to_owned(),
         source: format!("transferred to agent {target:?}, which no longer exists").into(),
     })

@@ -1,4 +1,4 @@
-//! Resumes a run: what the step must do before it calls the model.
+//! Decides what a step of a resumed run must do before it calls the model.
 //!
 //! If a call still waits for an answer, the run pauses. If a call never ran, because the process
 //! died or another call failed the run, it runs first.
@@ -17,20 +17,20 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Decision {
     /// Call the model.
-    Ask,
+    CallModel,
     /// A call waits for an answer: do nothing.
     Pause,
     /// Run these calls: an event of the agent with only those calls.
-    Run(Box<Event>),
+    RunCalls(Box<Event>),
 }
 
 /// Decides the first action of the agent's next step.
 pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision {
     let events = ctx.events();
-    let answers = |words: &Event| !words.function_responses().is_empty();
+    let answers = |event: &Event| !event.function_responses().is_empty();
     if !ctx.is_resumable() && !ctx.last_user_message(&events).is_some_and(answers) {
-        // The run begins with a text message, and its calls run when they are made.
-        return Decision::Ask;
+        // A run that begins with a text message runs its calls when the model makes them.
+        return Decision::CallModel;
     }
     let run = ctx.events_on_branch(ctx.events_of_run(&events));
     let history = History {
@@ -40,7 +40,7 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
     };
     match history.decide() {
         // An imported history must not run tools.
-        Decision::Run(event) if is_restored(&event) => Decision::Ask,
+        Decision::RunCalls(event) if is_restored(&event) => Decision::CallModel,
         decided => decided,
     }
 }
@@ -55,23 +55,23 @@ struct History<'a> {
 impl History<'_> {
     fn decide(&self) -> Decision {
         let Some((last, before)) = self.run.split_last() else {
-            return Decision::Ask;
+            return Decision::CallModel;
         };
         if !before.is_empty() {
             match self.decide_for_batch() {
-                Decision::Ask => {}
+                Decision::CallModel => {}
                 decided => return decided,
             }
         }
         // A call without later events never ran. Only the agent's own calls count: events from
         // outside must not run tools.
-        let is_owed = self.ctx.is_resumable()
+        let never_ran = self.ctx.is_resumable()
             && !last.is_partial()
             && !last.function_calls().is_empty()
             && last.author == self.ctx.agent_name();
-        match is_owed {
-            true => Decision::Run(Box::new((*last).clone())),
-            false => Decision::Ask,
+        match never_ran {
+            true => Decision::RunCalls(Box::new((*last).clone())),
+            false => Decision::CallModel,
         }
     }
 
@@ -82,12 +82,12 @@ impl History<'_> {
         if is_resumable && !paused_by_last && self.has_earlier_open_pause(last) {
             return Decision::Pause;
         }
-        let owed = self.previous_call_index(last).and_then(|at| {
+        let decision = self.previous_call_index(last).and_then(|at| {
             let batch = Batch::of(&self.run[at..])?;
             Some(batch.decide(is_resumable))
         });
-        match owed.unwrap_or(Decision::Ask) {
-            Decision::Ask if paused_by_last => Decision::Pause,
+        match decision.unwrap_or(Decision::CallModel) {
+            Decision::CallModel if paused_by_last => Decision::Pause,
             decided => decided,
         }
     }
@@ -101,7 +101,7 @@ impl History<'_> {
     fn has_earlier_open_pause(&self, last: usize) -> bool {
         let paused = (0..last).filter(|at| self.pauses(*at));
         let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
-        // Only those calls: others without an answer were interrupted, and run again.
+        // Other calls without an answer were interrupted. They do not wait, but run again.
         let awaited: HashSet<&str> = paused.iter().flat_map(|event| waiting_ids(event)).collect();
         let answered = response_ids(self.run);
         !awaited.is_subset(&answered)
@@ -128,7 +128,7 @@ fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// Calls of one event, and the events after it.
+/// The calls of one event, and the events after it.
 struct Batch<'a> {
     event: &'a Event,
     later: &'a [&'a Event],
@@ -170,26 +170,26 @@ impl<'a> Batch<'a> {
         if !is_below && (none_waited_for || no_call_answered) {
             return match is_resumable {
                 true if none_waited_for => Decision::Pause,
-                // No call waits for an answer: they were interrupted.
-                true => self.without_answered(&HashSet::new()),
-                false => Decision::Ask,
+                // The calls do not wait for an answer, so they were interrupted: run them again.
+                true => self.run_unanswered(&HashSet::new()),
+                false => Decision::CallModel,
             };
         }
         if is_below || answer.is_empty() || !answer.iter().all(is_ours) {
-            return self.without_answered(&HashSet::new());
+            return self.run_unanswered(&HashSet::new());
         }
-        // The agent has continued already, or still waits. In a resumable run, answers to other
-        // calls do not mean that it continued.
-        let went_on = |event: &&Event| {
+        // Call the model if the agent has continued already or a call still waits. In a resumable
+        // run, answers to the calls of the batch do not mean that the agent continued.
+        let is_continuation = |event: &&Event| {
             event.author == self.event.author
                 && event.branch == self.event.branch
                 && event.content().is_some()
                 && !(is_resumable && self.has_only_answers(event))
         };
-        if !self.waiting.is_subset(&answered) || self.later.iter().any(went_on) {
-            return Decision::Ask;
+        if !self.waiting.is_subset(&answered) || self.later.iter().any(is_continuation) {
+            return Decision::CallModel;
         }
-        self.without_answered(&waiting_ids(self.event).collect())
+        self.run_unanswered(&waiting_ids(self.event).collect())
     }
 
     /// Whether an event consists of answers to the calls.
@@ -206,15 +206,15 @@ impl<'a> Batch<'a> {
             let mut responses = event.function_responses().into_iter();
             responses.any(|response| self.is_answer(event, response))
         };
-        let found = self.later.iter().rev().find(is_answer);
-        found.or_else(|| self.later.last()).copied()
+        let answer = self.later.iter().rev().find(is_answer);
+        answer.or_else(|| self.later.last()).copied()
     }
 
     fn is_answer(&self, event: &Event, response: &FunctionResponse) -> bool {
         let by_name = match response.id.as_deref() {
             Some(id) => {
                 let mut ids = self.calls.iter().filter_map(|call| call.id.as_deref());
-                self.waiting.contains(id) || ids.any(|known| known == id)
+                self.waiting.contains(id) || ids.any(|call_id| call_id == id)
             }
             None => self.calls.iter().any(|call| call.name == response.name),
         };
@@ -224,14 +224,15 @@ impl<'a> Batch<'a> {
         by_name || (may_be_below && is_below())
     }
 
-    /// Returns the event without answered calls and without those of `besides`.
-    fn without_answered(&self, besides: &HashSet<&str>) -> Decision {
+    /// Decides to run the calls without an answer, except those in `excluded`. If none is left, the
+    /// model is called.
+    fn run_unanswered(&self, excluded: &HashSet<&str>) -> Decision {
         let mut unnamed: Vec<&FunctionResponse> = self.responses.clone();
         unnamed.retain(|response| response.id.is_none());
         let mut is_open = |call: &FunctionCall| {
             let answers = |it: &&&FunctionResponse| it.id == call.id && it.name == call.name;
             let by_id = call.id.is_some() && self.responses.iter().any(|it| answers(&it));
-            if by_id || call.id.as_deref().is_some_and(|id| besides.contains(id)) {
+            if by_id || call.id.as_deref().is_some_and(|id| excluded.contains(id)) {
                 return false;
             }
             // A response without an id answers one call of the same name.
@@ -241,12 +242,12 @@ impl<'a> Batch<'a> {
         let mut event = self.event.clone();
         let content = event.response.content.as_mut();
         let Some(parts) = content.and_then(|content| content.parts.as_mut()) else {
-            return Decision::Ask;
+            return Decision::CallModel;
         };
         parts.retain(|part| part.function_call.as_ref().is_none_or(&mut is_open));
         match event.function_calls().is_empty() {
-            true => Decision::Ask,
-            false => Decision::Run(Box::new(event)),
+            true => Decision::CallModel,
+            false => Decision::RunCalls(Box::new(event)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Processor `tools`: declares the agent's tools and lets them change the request. If a tool hangs,
-//! its change is skipped; if a toolset hangs, its tools are omitted.
+//! Processor `tools`: declares the agent's tools and lets them change the request. If a tool times
+//! out, its change is skipped; if a toolset fails or times out, its tools are omitted.
 
 use futures_util::future::join_all;
 
@@ -29,9 +29,9 @@ pub(super) async fn process(
     for (source, tools) in agent.tools.iter().zip(resolved) {
         let context = ToolContext::new(ctx, None);
         if let ToolSource::Set(set) = source
-            && let Err(trouble) = run_limited(limit, set.process_request(&context, request)).await
+            && let Err(failure) = run_limited(limit, set.process_request(&context, request)).await
         {
-            let error = trouble.into_error(TOO_LATE, limit);
+            let error = failure.into_error(TOO_LATE, limit);
             let (agent, toolset) = (agent.name(), set.name());
             tracing::error!(
                 agent,
@@ -49,8 +49,8 @@ pub(super) async fn process(
                     let tool = tool.name().to_owned();
                     return Err(RunError::Tool { tool, source });
                 }
-                Err(late) => {
-                    let error = late.into_error(TOO_LATE, limit);
+                Err(failure) => {
+                    let error = failure.into_error(TOO_LATE, limit);
                     let (agent, tool) = (agent.name(), tool.name());
                     tracing::error!(
                         agent,

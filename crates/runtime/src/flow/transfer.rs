@@ -1,5 +1,5 @@
-//! Processor `transfer`, and the transfer itself: the model passes the conversation to another
-//! agent.
+//! Processor `transfer`: lets the model transfer the conversation to another agent. Also carries
+//! out the transfer.
 
 use std::sync::Arc;
 
@@ -72,12 +72,12 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
         names.join(", ")
     );
     let agent = ctx.agent.as_llm_agent();
-    let may_go_up = agent.is_some_and(|agent| !agent.disallow_transfer_to_parent);
+    let may_transfer_up = agent.is_some_and(|agent| !agent.disallow_transfer_to_parent);
     if let Some(parent) = ctx
         .shared
         .tree
         .parent(ctx.agent_name())
-        .filter(|_| may_go_up)
+        .filter(|_| may_transfer_up)
     {
         text += &format!(
             "\nIf neither you nor the other agents are best for the question, transfer to your \
@@ -89,17 +89,18 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
 }
 
 impl Turn<'_> {
-    /// Continues with another agent: here, or after this agent if the runner itself runs this one.
+    /// Transfers to another agent. If the runner itself runs this agent, the runner continues with
+    /// the target; otherwise the target runs here.
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
-        let is_handed_on = self.ctx.is_run_by_runner() && self.ctx.shared.is_conversation;
-        if is_handed_on && self.has_open_calls {
+        let runner_continues = self.ctx.is_run_by_runner() && self.ctx.shared.is_conversation;
+        if runner_continues && self.has_open_calls {
             // As in ADK, an agent that waits for an answer keeps the conversation, and nothing
             // follows, except that a resumable run stores the agent's end.
             self.ctx.end_invocation();
             return self.ctx.record_agent_end().await;
         }
-        if is_handed_on {
-            let target = related(self.ctx, name)?;
+        if runner_continues {
+            let target = find_transfer_target(self.ctx, name)?;
             self.reset_target(name);
             self.ctx.transfer_to(target);
             return Ok(());
@@ -134,20 +135,20 @@ impl Turn<'_> {
 }
 
 /// Finds the sub-agent, parent or sibling with this name that the agent may transfer to.
-pub(crate) fn related(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Agent>> {
+pub(crate) fn find_transfer_target(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Agent>> {
     let from = &ctx.agent;
     let is_it = |agent: &&Arc<dyn Agent>| agent.name() == name && name != from.name();
     if let Some(below) = from.sub_agents().iter().find(is_it) {
         return Ok(Arc::clone(below));
     }
-    let (mut up, mut aside) = (true, true);
+    let (mut up, mut sideways) = (true, true);
     if let Some(agent) = from.as_llm_agent() {
         up = !agent.disallow_transfer_to_parent;
-        aside = !agent.disallow_transfer_to_peers;
+        sideways = !agent.disallow_transfer_to_peers;
     }
     let target = match ctx.shared.tree.parent(from.name()) {
         Some(parent) if parent.name() == name => Some(parent).filter(|_| up),
-        Some(parent) => parent.sub_agents().iter().find(is_it).filter(|_| aside),
+        Some(parent) => parent.sub_agents().iter().find(is_it).filter(|_| sideways),
         None => None,
     };
     target.cloned().ok_or_else(|| transfer_error(ctx, name))

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use retain_core::LlmResponse;
 
 pub use aggregate::StreamAggregator;
-pub use named::{ModelRegistry, ModelSpec};
+pub use named::{IntoModel, ModelRegistry, ModelSpec};
 pub use offline::OfflineModel;
 pub use request::LlmRequest;
 pub use scripted::{ScriptedModel, ScriptedReply};
@@ -61,10 +61,25 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
 
 /// Optional capabilities of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelCapabilities {
     /// The model supports an output schema and tools in the same request.
     pub output_schema_and_tools: bool,
     /// The model matches function responses to calls by ID, so generated IDs must be sent back to
     /// it.
     pub pairs_calls_by_id: bool,
+}
+
+impl ModelCapabilities {
+    /// Sets whether an output schema and tools may be in the same request.
+    pub fn with_output_schema_and_tools(mut self, supported: bool) -> ModelCapabilities {
+        self.output_schema_and_tools = supported;
+        self
+    }
+
+    /// Sets whether the model matches function responses to calls by ID.
+    pub fn with_pairs_calls_by_id(mut self, pairs: bool) -> ModelCapabilities {
+        self.pairs_calls_by_id = pairs;
+        self
+    }
 }

@@ -26,25 +26,37 @@ impl From<String> for ModelSpec {
     }
 }
 
-impl From<Arc<dyn Model>> for ModelSpec {
-    fn from(model: Arc<dyn Model>) -> ModelSpec {
-        ModelSpec::Model(model)
-    }
-}
-
-impl<M: Model> From<Arc<M>> for ModelSpec {
-    fn from(model: Arc<M>) -> ModelSpec {
-        ModelSpec::Model(model)
-    }
-}
-
-impl<M: Model> From<M> for ModelSpec {
+impl<M: IntoModel> From<M> for ModelSpec {
     fn from(model: M) -> ModelSpec {
-        ModelSpec::Model(Arc::new(model))
+        ModelSpec::Model(model.into_model())
     }
 }
 
-type Make = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
+/// A model or an `Arc` of one.
+pub trait IntoModel {
+    /// Converts the value to a shared model.
+    fn into_model(self) -> Arc<dyn Model>;
+}
+
+impl<M: Model> IntoModel for M {
+    fn into_model(self) -> Arc<dyn Model> {
+        Arc::new(self)
+    }
+}
+
+impl<M: Model> IntoModel for Arc<M> {
+    fn into_model(self) -> Arc<dyn Model> {
+        self
+    }
+}
+
+impl IntoModel for Arc<dyn Model> {
+    fn into_model(self) -> Arc<dyn Model> {
+        self
+    }
+}
+
+type ModelFactory = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
 
 /// Maps model names to models.
 ///
@@ -58,7 +70,7 @@ type Make = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync
 /// ```
 #[derive(Clone)]
 pub struct ModelRegistry {
-    by_prefix: BTreeMap<String, Make>,
+    by_prefix: BTreeMap<String, ModelFactory>,
 }
 
 impl Default for ModelRegistry {

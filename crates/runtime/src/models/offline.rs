@@ -1,4 +1,4 @@
-//! `OfflineModel`: the offline model behind the interface of models.
+//! `OfflineModel`: the offline model as a [`Model`].
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::{LlmRequest, Model, ModelCapabilities, ModelStream};
 /// It searches recalled memories, the results of `load_memory` and the conversation. If it finds no
 /// answer and `load_memory` is available, it calls that tool.
 ///
-/// It quotes, with date and session if known, or says that it knows nothing; it never invents an
-/// answer. The same request always has the same answer.
+/// An answer is a quotation, with date and session if known, or says that the model knows nothing;
+/// it is never invented. The same request always gets the same answer.
 ///
 /// ```
 /// use std::sync::Arc;

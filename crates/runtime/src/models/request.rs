@@ -1,4 +1,4 @@
-//! `LlmRequest`: a model request, built up by the steps of the flow.
+//! `LlmRequest`: a model request, which the processors of the flow build.
 
 use std::{fmt, sync::Arc};
 

@@ -78,7 +78,7 @@ impl From<ModelError> for ScriptedReply {
     }
 }
 
-type Answer = Box<dyn FnMut(&LlmRequest) -> ScriptedReply + Send>;
+type ReplyFn = Box<dyn FnMut(&LlmRequest) -> ScriptedReply + Send>;
 
 /// A model with scripted replies. It records the requests it receives.
 ///
@@ -96,7 +96,7 @@ pub struct ScriptedModel {
 #[derive(Default)]
 struct Script {
     replies: VecDeque<ScriptedReply>,
-    otherwise: Option<Answer>,
+    otherwise: Option<ReplyFn>,
     requests: Vec<Arc<LlmRequest>>,
 }
 
@@ -118,13 +118,13 @@ impl ScriptedModel {
         }
     }
 
-    /// Adds a reply for the next request without one.
+    /// Adds a reply to the end of the script.
     pub fn reply(self, reply: impl Into<ScriptedReply>) -> ScriptedModel {
         self.script().replies.push_back(reply.into());
         self
     }
 
-    /// Sets a function that answers requests after the script has ended.
+    /// Sets a function that answers requests after all scripted replies are used.
     pub fn otherwise<R: Into<ScriptedReply>>(
         self,
         mut answer: impl FnMut(&LlmRequest) -> R + Send + 'static,
@@ -166,7 +166,10 @@ impl Model for ScriptedModel {
             (Some(reply), _) => reply,
             (None, Some(answer)) => answer(&request),
             (None, None) => {
-                let message = format!("the script ends before request {number}");
+                let message = format!(
+                    "the script has no reply to request {number}; add one with `reply` or \
+                     `otherwise`"
+                );
                 ModelError::new(message).into()
             }
         };

@@ -1,5 +1,5 @@
-//! `SaveFilesAsArtifactsPlugin`: saves files of a user's message as artifacts and replaces them by
-//! a text with their names.
+//! `SaveFilesAsArtifactsPlugin`: saves the files of a user's message as artifacts and replaces each
+//! by a text with its name.
 //!
 //! The files are saved when the message arrives, and the message's own event records them, so the
 //! log records a file together with its message.
@@ -102,8 +102,8 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
             };
             let given = blob.display_name.clone().filter(|name| !name.is_empty());
             let name = given.unwrap_or_else(|| format!("artifact_{}_{number}", read.run_id));
-            if let Some(refusal) = too_large_notice(&name, blob) {
-                parts.push(refusal);
+            if let Some(notice) = too_large_notice(&name, blob) {
+                parts.push(notice);
                 is_changed = true;
                 continue;
             }
@@ -131,7 +131,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
     }
 }
 
-/// Returns the text that replaces a file that is too large.
+/// Returns the text that replaces a file that is too large; `None` for other files.
 fn too_large_notice(name: &str, blob: &Blob) -> Option<Part> {
     let size = blob.data.as_ref().map_or(0, |data| data.len());
     if size <= SIZE_MAX {
@@ -154,22 +154,22 @@ async fn file_reference(
     version: u64,
     blob: &Blob,
 ) -> Option<Part> {
-    let known = artifacts.get_artifact_version(key, Some(version)).await;
-    let known = known.unwrap_or_else(|error| {
+    let stored = artifacts.get_artifact_version(key, Some(version)).await;
+    let stored = stored.unwrap_or_else(|error| {
         tracing::warn!(kind = error_kind(&error), "failed to read the URI of a file");
         tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "failed to read the URI of a file");
         None
     });
-    let known = known?;
-    let (scheme, _) = known.canonical_uri.split_once(':')?;
+    let stored = stored?;
+    let (scheme, _) = stored.canonical_uri.split_once(':')?;
     if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
         return None;
     }
     let mime_type = blob.mime_type.clone().filter(|mime| !mime.is_empty());
     Some(Part {
         file_data: Some(FileData {
-            file_uri: Some(known.canonical_uri),
-            mime_type: mime_type.or(known.mime_type),
+            file_uri: Some(stored.canonical_uri),
+            mime_type: mime_type.or(stored.mime_type),
             display_name: Some(key.filename.clone()),
             ..FileData::default()
         }),

@@ -73,31 +73,31 @@ impl Default for RunnerBuilder {
 }
 
 impl RunnerBuilder {
-    /// The app whose sessions the runner runs on.
+    /// Sets the name of the app whose sessions the runner runs on.
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = name.into();
         self
     }
 
-    /// The root agent, or an `Arc` of it.
+    /// Sets the root agent: the agent itself or an `Arc` of it.
     pub fn agent(mut self, agent: impl IntoAgent) -> Self {
         self.agent = Some(agent.into_agent());
         self
     }
 
-    /// The service that stores the sessions.
+    /// Sets the service that stores the sessions.
     pub fn session_service(mut self, sessions: Arc<dyn SessionService>) -> Self {
         self.sessions = Some(sessions);
         self
     }
 
-    /// The service that stores the memories.
+    /// Sets the service that stores the memories.
     pub fn memory_service(mut self, memory: Arc<dyn MemoryService>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// The service that stores the artifacts.
+    /// Sets the service that stores the artifacts.
     pub fn artifact_service(mut self, artifacts: Arc<dyn ArtifactService>) -> Self {
         self.artifacts = Some(artifacts);
         self
@@ -115,15 +115,15 @@ impl RunnerBuilder {
         self
     }
 
-    /// Whether the runner creates a session that does not exist.
+    /// Sets whether the runner creates a session that does not exist. By default it does not.
     pub fn auto_create_session(mut self, create: bool) -> Self {
         self.auto_create_session = create;
         self
     }
 
-    /// Whether paused or interrupted runs can be resumed: agents store checkpoints in the session,
-    /// and a run pauses at a pending call until every pending call is answered. ADK calls this
-    /// `ResumabilityConfig`.
+    /// Sets whether paused or interrupted runs can be resumed: agents then store checkpoints in the
+    /// session, and a run pauses at a pending call until every pending call is answered. ADK calls
+    /// this `ResumabilityConfig`.
     ///
     /// Tools then run at least once: a tool that was running when the process died runs again.
     pub fn resumable(mut self, resumable: bool) -> Self {
@@ -131,70 +131,71 @@ impl RunnerBuilder {
         self
     }
 
-    /// Whether the runner ingests the session into memory after each completed run. The run does
-    /// not wait for this; [`Runner::flush_memory`] and [`Runner::close`] do. Needs a memory
-    /// service. By default callers add sessions to the memory themselves.
+    /// Sets whether the runner ingests the session into memory after each completed run. The run
+    /// does not wait for this; [`Runner::flush_memory`] and [`Runner::close`] do. Needs a memory
+    /// service. By default the runner does not ingest, and callers add sessions to memory
+    /// themselves.
     pub fn ingest_after_turns(mut self, ingest: bool) -> Self {
         self.ingests_turns = ingest;
         self
     }
 
-    /// The clock that timestamps events.
+    /// Sets the clock that timestamps events.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The generator of ids.
+    /// Sets the generator of ids.
     pub fn ids(mut self, ids: Arc<dyn Ids>) -> Self {
         self.ids = ids;
         self
     }
 
-    /// The limits of the session cache between runs: the number of sessions, and their approximate
-    /// total size in bytes. By default 256 sessions and 256 MiB.
+    /// Sets the limits of the cache that holds sessions between runs: the number of sessions, and
+    /// their approximate total size in bytes. By default 256 sessions and 256 MiB.
     pub fn session_cache(mut self, sessions: usize, bytes: usize) -> Self {
         self.session_cache = sessions;
         self.cached_bytes = bytes;
         self
     }
 
-    /// How long a run keeps its lease while its caller does not ask for the next event, or while a
-    /// tool blocks its thread. The lease then expires, and another run may take the session. By
-    /// default 10 minutes.
+    /// Sets how long a run keeps its lease while its caller does not ask for the next event, or
+    /// while a tool blocks its thread. The lease then expires, and another run may take the
+    /// session. By default 10 minutes.
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self
     }
 
-    /// The time limit of one tool call, unless the tool or the run sets its own. On a timeout the
-    /// runner drops the call and tells the model.
+    /// Sets the time limit of one tool call, unless the tool or the run sets its own. On a timeout
+    /// the runner drops the call and reports the timeout to the model.
     ///
     /// By default 10 minutes: longer than nearly all tools take, and short enough that no tool
     /// blocks a session forever. `Duration::MAX` disables the limit.
     ///
-    /// The limit needs the tool to await: see [`Tool::run`](crate::Tool::run).
+    /// A tool that blocks its thread is not stopped: see [`Tool::run`](crate::Tool::run).
     pub fn tool_time_limit(mut self, limit: Duration) -> Self {
         self.tool_time_limit = limit;
         self
     }
 
-    /// Marks the runs as tools of another run, whose scheduler they use.
+    /// Sets the scheduler of the outermost run, for runs that are tools of another run.
     pub(crate) fn host_scheduler(mut self, host: &Arc<Scheduler>) -> Self {
         self.host = Some(Arc::clone(host));
         self
     }
 
-    /// The maximum number of model calls of a run, which overrides [`RunConfig`](crate::RunConfig);
-    /// `None` means unlimited. Lets the operator of a server bound its costs. By default each run
-    /// sets its own limit.
+    /// Sets the maximum number of model calls of a run, which overrides
+    /// [`RunConfig`](crate::RunConfig); `None` means unlimited. Lets the operator of a server bound
+    /// its costs. By default each run sets its own limit.
     pub fn max_llm_calls(mut self, limit: Option<u32>) -> Self {
         self.max_llm_calls = Some(limit);
         self
     }
 
-    /// Where telemetry may record the content of conversations. By default the environment decides,
-    /// see [`Telemetry::from_env`]; if it sets nothing, no content is recorded.
+    /// Sets where telemetry may record the content of conversations. By default the environment
+    /// decides, see [`Telemetry::from_env`]; if it sets nothing, no content is recorded.
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(telemetry);
         self
@@ -213,7 +214,7 @@ impl RunnerBuilder {
         let compactor = compaction.transpose()?.map(Arc::new);
         let tree = AgentTree::new(root)?;
         check_models(&tree)?;
-        // Without a log each refresh reads the whole session, so that caching it gains nothing.
+        // Without a log each refresh reads the whole session, so caching it saves nothing.
         let (log, cached_sessions) = match Arc::clone(&sessions).log() {
             Some(log) => (log, self.session_cache),
             None => {
@@ -291,6 +292,6 @@ fn check_models(tree: &AgentTree) -> Result<(), BuildError> {
 fn duplicate_plugin(plugins: &[Arc<dyn Plugin>]) -> Option<(&str, usize)> {
     let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
     let twin = |(at, name): &(usize, &str)| names[..*at].contains(name);
-    let found = names.iter().copied().enumerate().find(twin);
-    found.map(|(at, name)| (name, at))
+    let duplicate = names.iter().copied().enumerate().find(twin);
+    duplicate.map(|(at, name)| (name, at))
 }

@@ -63,7 +63,7 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// Streams answers.
+    /// Creates the default configuration with streamed answers.
     pub fn streaming() -> RunConfig {
         RunConfig {
             streaming_mode: StreamingMode::Sse,
@@ -151,7 +151,7 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
-    /// Starts a run with this message.
+    /// Creates a request that starts a run with this message.
     pub fn new(message: impl Into<Content>) -> RunRequest {
         RunRequest {
             message: Some(message.into()),
@@ -162,8 +162,8 @@ impl RunRequest {
         }
     }
 
-    /// Resumes a run that has paused, failed or been interrupted by a crash, as
-    /// [`Runner::resume`](crate::Runner::resume) does.
+    /// Creates a request that resumes a run that has paused, failed or been interrupted by a crash,
+    /// as [`Runner::resume`](crate::Runner::resume) does.
     pub fn resume(invocation_id: impl Into<String>) -> RunRequest {
         RunRequest {
             message: None,
@@ -179,7 +179,7 @@ impl RunRequest {
         self
     }
 
-    /// Adds state changes.
+    /// Sets the state changes that are stored with the message.
     pub fn with_state_delta(mut self, delta: StateDelta) -> RunRequest {
         self.state_delta = delta;
         self
@@ -191,15 +191,16 @@ impl RunRequest {
         self
     }
 
-    /// Sets the options of the wait for the lease. A tool, callback or plugin that starts a run
-    /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    /// Sets how long the run waits for another run, and what cancels it. A tool, callback or plugin
+    /// that starts a run passes the [`run_options`](crate::ReadonlyContext::run_options) of its
+    /// context.
     pub fn with_run_options(mut self, options: RunOptions) -> RunRequest {
         self.config.run_options = options;
         self
     }
 
     /// Yields the stored message as the first event of the stream.
-    pub fn with_yielded_user_message(mut self) -> RunRequest {
+    pub fn yield_user_message(mut self) -> RunRequest {
         self.yield_user_message = true;
         self
     }

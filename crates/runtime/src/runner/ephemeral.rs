@@ -12,7 +12,7 @@ use retain_core::{
     check_limit,
 };
 
-/// Stores sessions in a map. Applies the pure rules of the core and nothing else.
+/// Stores sessions in a map and applies events to them by the rules of the core.
 #[derive(Debug, Default)]
 pub(crate) struct EphemeralSessions {
     sessions: Mutex<HashMap<SessionKey, Session>>,
@@ -37,11 +37,11 @@ impl EphemeralSessions {
         check_limit(LimitKind::Event, json.len(), limits.event_bytes)
     }
 
-    fn insert(&self, session: Session) -> Result<()> {
+    fn replace(&self, session: Session) -> Result<()> {
         let key = session.key();
         match self.lock().get_mut(&key) {
-            Some(kept) => {
-                *kept = session;
+            Some(stored) => {
+                *stored = session;
                 Ok(())
             }
             None => Err(SessionError::NotFound { key }),
@@ -92,15 +92,15 @@ impl SessionService for EphemeralSessions {
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
         self.check(&event)?;
         let event = apply_event_to_session(session, event);
-        self.insert(session.clone())?;
+        self.replace(session.clone())?;
         Ok(event)
     }
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
         self.check(&event)?;
-        // In one step, because other tasks write to the live state meanwhile.
+        // Apply the event in one step, because other tasks write to the live state meanwhile.
         let event = session.update(|session| apply_event_to_session(session, event));
-        self.insert(session.snapshot())?;
+        self.replace(session.snapshot())?;
         Ok(event)
     }
 

@@ -278,7 +278,7 @@ impl Runner {
             let run = runner.run_with(&user_id, session_id.as_deref(), request);
             run.await
         };
-        BlockingRun::of(run.in_current_span())
+        BlockingRun::start(run.in_current_span())
     }
 
     /// Waits for pending summaries of finished runs. Returns the sessions whose compaction has
@@ -350,7 +350,8 @@ impl Inner {
     }
 }
 
-/// The runtime of runs whose callers have no runtime, or have left theirs.
+/// The runner's own Tokio runtime: for callers without one, and for work that must continue when
+/// the caller's runtime shuts down.
 fn own_runtime() -> Result<&'static tokio::runtime::Handle> {
     static RUNTIME: OnceLock<Option<tokio::runtime::Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {

@@ -39,7 +39,7 @@ impl Runner {
         let invocation_id = rewind.before_invocation_id.clone();
         rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
         let rewound = self.inner.log.rewind_with(&key, rewind).await;
-        // Also after an error: the store may have written the event nevertheless.
+        // Evict after an error too: the store may have written the event nevertheless.
         self.inner.session_cache.evict(&key);
         let event = rewound?.events.into_iter().next();
         let Some((_, event)) = event else {

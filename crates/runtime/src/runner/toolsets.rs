@@ -1,4 +1,4 @@
-//! Closes toolsets with their runner, so that they release for example child processes.
+//! Closes toolsets with their runner, so that they release resources such as child processes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::{
 };
 
 /// The time limit for closing a toolset, as in ADK.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLOSE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Closes the toolsets of an agent, of its descendants and of the agents among its tools,
 /// concurrently. A toolset that hangs or panics does not block the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
-    let mut held = TreeToolsets::default();
-    held.collect(agent);
-    let closing = held.sets.iter().map(|set| async move {
+    let mut toolsets = TreeToolsets::default();
+    toolsets.collect(agent);
+    let closing = toolsets.sets.iter().map(|set| async move {
         let closing = async {
             set.close().await;
             Ok::<(), ToolError>(())
         };
-        if run_limited(PATIENCE, closing).await.is_err() {
+        if run_limited(CLOSE_TIME_LIMIT, closing).await.is_err() {
             tracing::warn!(toolset = set.name(), "failed to close a toolset");
         }
     });

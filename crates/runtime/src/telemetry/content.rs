@@ -1,4 +1,4 @@
-//! Content as the text that ADK puts into spans: without bytes and without secrets.
+//! Formats content as ADK records it in spans, without bytes and without secrets.
 
 use retain_core::{Content, Event, Json, JsonMap, LlmResponse, Part, redacted};
 use tracing::Span;
@@ -7,10 +7,10 @@ use super::{CONTENT, Telemetry};
 use crate::models::LlmRequest;
 
 /// Replaces a content that is not recorded. ADK's web UI expects JSON there.
-const NOT_TOLD: &str = "{}";
+const OMITTED: &str = "{}";
 
-/// Records a content attribute: in the span, for layers of this process, or not at all. Calls
-/// `text` only if the text is used.
+/// Records a content attribute where the settings allow it: in the span, or in an event for layers
+/// of this process. Calls `text` only if the text is used.
 pub(super) fn record_content(
     span: &Span,
     telemetry: Telemetry,
@@ -24,7 +24,7 @@ pub(super) fn record_content(
         span.record(attribute, text().as_str());
         return;
     }
-    span.record(attribute, NOT_TOLD);
+    span.record(attribute, OMITTED);
     if telemetry.content_in_process {
         tracing::trace!(target: CONTENT, parent: span, attribute, value = text().as_str());
     }
@@ -35,8 +35,7 @@ pub(super) fn is_recorded(span: &Span, telemetry: Telemetry) -> bool {
     !span.is_disabled() && (telemetry.content_in_spans || telemetry.content_in_process)
 }
 
-/// The request, without bytes and without the options of the connection to the provider, which hold
-/// API keys.
+/// The request, without bytes and without the HTTP options, which hold API keys.
 pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
         let parts = content.parts().iter();
@@ -55,7 +54,7 @@ pub(super) fn request_text(request: &LlmRequest) -> String {
     redacted(Json::from(json).to_string())
 }
 
-/// The answer. Bytes are replaced by their number.
+/// The answer. The number of bytes replaces the bytes themselves.
 pub(super) fn response_text(response: &LlmResponse) -> String {
     let mut response = response.clone();
     if let Some(content) = &mut response.content {
@@ -70,7 +69,7 @@ pub(super) fn response_text(response: &LlmResponse) -> String {
         *content = with_parts(content, parts.collect::<Vec<_>>().into_iter());
     }
     let text = response.to_snake_json();
-    redacted(text.unwrap_or_else(|_| NOT_TOLD.to_owned()))
+    redacted(text.unwrap_or_else(|_| OMITTED.to_owned()))
 }
 
 /// The arguments of a tool call.

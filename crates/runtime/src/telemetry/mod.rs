@@ -15,8 +15,9 @@
 //! without a subscriber they cost next to nothing. The name of a `tracing` span is fixed, so the
 //! field `otel.name` has the complete name.
 //!
-//! Spans hold the content of a conversation only if [`Telemetry::content_in_spans`] is set. Layers
-//! that keep content in this process use events with the target [`CONTENT`].
+//! Spans hold the content of a conversation only if [`Telemetry::content_in_spans`] is set. If
+//! [`Telemetry::content_in_process`] is set, events with the target [`CONTENT`] carry it to layers
+//! that keep it in this process.
 
 mod content;
 mod model_call;

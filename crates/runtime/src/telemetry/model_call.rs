@@ -1,7 +1,7 @@
 //! The spans of a model call: `call_llm` around all of it, `generate_content` around the model.
 //!
-//! An answer comes in chunks, and the last one counts. So the values are collected here and
-//! recorded when the call ends, also if its future is dropped.
+//! An answer arrives in chunks, and the values of the last one count. So they are collected here
+//! and recorded when the call ends, even if its future is dropped.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct CallSpans {
     telemetry: Telemetry,
     call: Span,
     generate: Span,
-    heard: RecordedAnswer,
+    answer: RecordedAnswer,
 }
 
 /// The values of the model's answers so far that spans record.
@@ -76,7 +76,7 @@ impl CallSpans {
             telemetry: ctx.shared.telemetry,
             call,
             generate: Span::none(),
-            heard: RecordedAnswer::default(),
+            answer: RecordedAnswer::default(),
         }
     }
 
@@ -148,20 +148,20 @@ impl CallSpans {
         if self.call.is_disabled() {
             return;
         }
-        let heard = &mut self.heard;
+        let answer = &mut self.answer;
         let is_piece = response.partial == Some(true);
         if let Some(usage) = &response.usage_metadata {
-            heard.usage = Some(Usage::from_metadata(usage));
+            answer.usage = Some(Usage::from_metadata(usage));
         }
         let reason = response.finish_reason.as_deref();
         if let Some(reason) = reason.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
-            heard.finish_reason = Some(reason.to_lowercase());
+            answer.finish_reason = Some(reason.to_lowercase());
         }
         if is_recorded(&self.call, self.telemetry)
-            && (!is_piece || heard.response.is_none() || heard.is_piece)
+            && (!is_piece || answer.response.is_none() || answer.is_piece)
         {
-            heard.response = Some(Arc::new(response.clone()));
-            heard.is_piece = is_piece;
+            answer.response = Some(Arc::new(response.clone()));
+            answer.is_piece = is_piece;
         }
     }
 
@@ -171,8 +171,8 @@ impl CallSpans {
         if self.call.is_disabled() {
             return;
         }
-        self.heard.event = Some(id.to_owned());
-        if self.heard.finish_reason.is_some() {
+        self.answer.event = Some(id.to_owned());
+        if self.answer.finish_reason.is_some() {
             self.end_generating();
         }
     }
@@ -193,7 +193,7 @@ impl CallSpans {
 
     fn end_generating(&mut self) {
         let generate = std::mem::replace(&mut self.generate, Span::none());
-        self.heard.record(&generate);
+        self.answer.record(&generate);
     }
 }
 
@@ -226,9 +226,9 @@ impl RecordedAnswer {
 impl Drop for CallSpans {
     fn drop(&mut self) {
         self.end_generating();
-        self.heard.record(&self.call);
-        let response = self.heard.response.take();
-        if self.heard.event.is_some() || response.is_some() {
+        self.answer.record(&self.call);
+        let response = self.answer.response.take();
+        if self.answer.event.is_some() || response.is_some() {
             let attribute = "gcp.vertex.agent.llm_response";
             record_content(&self.call, self.telemetry, attribute, || {
                 response.as_deref().map(response_text).unwrap_or_default()
@@ -238,7 +238,7 @@ impl Drop for CallSpans {
 }
 
 impl Usage {
-    /// Counts results of tools that the provider runs as input, thoughts as output.
+    /// Reads the usage. Results of tools that the provider runs count as input, thoughts as output.
     fn from_metadata(usage: &UsageMetadata) -> Usage {
         let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
             (None, None) => None,

@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// First segments of resource names. They tell where a model is, and not its provider.
+/// First segments of resource names, which do not name the provider of a model.
 const COLLECTIONS: [&str; 6] = [
     "endpoints",
     "locations",
@@ -20,7 +20,7 @@ pub(super) fn provider_or_google(model: &str) -> String {
     provider_of(model).unwrap_or_else(|| google_api_name().to_owned())
 }
 
-/// The provider in a name, unless it is Google.
+/// The provider according to the model's name; `None` for Google and if the name does not say.
 fn provider_of(model: &str) -> Option<String> {
     let name = bare_name(model);
     let start = name.get(..7).unwrap_or_default().to_ascii_lowercase();

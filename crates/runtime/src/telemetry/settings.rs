@@ -1,17 +1,18 @@
-//! Whether spans may hold content. By default they may not.
+//! Settings for recording the content of conversations. By default none is recorded.
 
 use std::env;
 
-/// ADK's variable for its own spans. In ADK it is on by default.
+/// ADK's environment variable for its own spans. In ADK it is on by default.
 const ADK: &str = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS";
 
-/// OpenTelemetry's variable for generative AI.
+/// OpenTelemetry's environment variable for generative AI.
 const OTEL: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
 /// Where the content of a conversation may be recorded: requests, answers, arguments and results.
 ///
 /// The default is nowhere. A runner without this setting uses [`Telemetry::from_env`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Telemetry {
     /// In the spans, and so in every exporter of them.
     pub content_in_spans: bool,
@@ -28,6 +29,18 @@ impl Telemetry {
     pub fn from_env() -> Telemetry {
         let read = |name: &str| env::var(name).ok();
         Telemetry::from_values(read(ADK).as_deref(), read(OTEL).as_deref())
+    }
+
+    /// Sets whether content is recorded in spans.
+    pub fn with_content_in_spans(mut self, record: bool) -> Telemetry {
+        self.content_in_spans = record;
+        self
+    }
+
+    /// Sets whether content is recorded in events for layers of this process.
+    pub fn with_content_in_process(mut self, record: bool) -> Telemetry {
+        self.content_in_process = record;
+        self
     }
 
     fn from_values(adk: Option<&str>, otel: Option<&str>) -> Telemetry {
@@ -52,20 +65,23 @@ mod tests {
     fn content_capture_is_off_by_default_and_enabled_by_variables() {
         let is_on = |adk, otel| Telemetry::from_values(adk, otel).content_in_spans;
         assert!(!is_on(None, None));
-        for nothing in ["", "no", "false", "0", "NO_CONTENT", "EVENT_ONLY"] {
-            assert!(!is_on(Some(nothing), None), "{nothing}");
-            assert!(!is_on(None, Some(nothing)), "{nothing}");
+        for value in ["", "no", "false", "0", "NO_CONTENT", "EVENT_ONLY"] {
+            assert!(!is_on(Some(value), None), "{value}");
+            assert!(!is_on(None, Some(value)), "{value}");
         }
-        assert!(!is_on(None, Some("true")), "that is about log records");
+        assert!(
+            !is_on(None, Some("true")),
+            "`true` enables only log records"
+        );
         assert!(is_on(Some(" True "), None) && is_on(Some("1"), None));
         assert!(is_on(None, Some("span_only")) && is_on(None, Some("SPAN_AND_EVENT")));
         assert!(
             !is_on(Some("false"), Some("SPAN_ONLY")),
-            "ADK's own decides"
+            "ADK's variable takes precedence"
         );
         assert!(
             is_on(Some(""), Some("SPAN_ONLY")),
-            "an empty one says nothing"
+            "an empty variable counts as unset"
         );
     }
 }

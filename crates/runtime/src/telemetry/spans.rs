@@ -1,5 +1,5 @@
-//! The spans of runs, agents, tools and summaries. Values known later are recorded once, so that a
-//! span has no attribute twice.
+//! The spans of runs, agents, tools and summaries. Attributes whose values are known later start
+//! empty and are recorded once.
 
 use retain_core::{Event, Json, JsonMap, SessionKey};
 use tracing::{Span, field::Empty, info_span};
@@ -35,7 +35,7 @@ pub(crate) fn invocation(session: &str) -> Span {
     )
 }
 
-/// Records the id of the run.
+/// Records the id of the run, and the session's owner in an event for layers of this process.
 pub(crate) fn record_invocation(
     span: &Span,
     telemetry: Telemetry,
@@ -93,7 +93,7 @@ pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>)
 /// A finished tool call.
 pub(crate) struct ToolCallOutcome<'a> {
     pub(crate) args: &'a JsonMap,
-    pub(crate) ran: &'a Result<Option<Event>>,
+    pub(crate) result: &'a Result<Option<Event>>,
     /// Whether the tool exists.
     pub(crate) is_known: bool,
 }
@@ -108,7 +108,7 @@ impl ToolCallOutcome<'_> {
             arguments_text(self.args)
         });
         let none = Event::default();
-        let answer = self.ran.as_ref().ok().and_then(Option::as_ref);
+        let answer = self.result.as_ref().ok().and_then(Option::as_ref);
         record_content(span, telemetry, "gcp.vertex.agent.tool_response", || {
             answer_text(answer.unwrap_or(&none))
         });
@@ -120,9 +120,9 @@ impl ToolCallOutcome<'_> {
         }
     }
 
-    /// The error code, also of an error that the model got as an answer.
+    /// The error code of a failed call, or of an error that the tool returned to the model.
     fn failure(&self) -> Option<&str> {
-        let answer = match self.ran {
+        let answer = match self.result {
             Err(RunError::Cancelled) | Ok(None) => return None,
             Err(error) => return Some(error.code()),
             // ADK's name for this error.
@@ -206,9 +206,9 @@ pub(crate) fn compaction(
         "otel.status_description" = Empty,
     );
     if let Some(threshold) = &compactor.threshold {
-        let (tokens, kept) = (threshold.tokens, to_i64(threshold.retained_events));
+        let (tokens, retained) = (threshold.tokens, to_i64(threshold.retained_events));
         span.record("gen_ai.compaction.token_threshold", i64::from(tokens));
-        span.record("gen_ai.compaction.event_retention_size", kept);
+        span.record("gen_ai.compaction.event_retention_size", retained);
     }
     if let Some(window) = &compactor.window {
         let (interval, overlap) = (to_i64(window.interval), to_i64(window.overlap));
@@ -227,7 +227,7 @@ pub(crate) fn record_compaction(span: &Span, event: &Event) {
     }
 }
 
-/// Exporters support only signed numbers.
+/// Converts a number for exporters, which support only signed ones.
 fn to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -54,7 +54,8 @@ impl AgentTool {
         }
     }
 
-    /// Returns the agent's answer to the user without asking the calling model to summarize it.
+    /// Sets whether the user gets the agent's answer directly, without a summary by the calling
+    /// model (default: false).
     pub fn with_skip_summarization(mut self, skip: bool) -> AgentTool {
         self.skip_summarization = skip;
         self
@@ -145,11 +146,11 @@ impl Tool for AgentTool {
         // Copy the state now rather than when the agent starts: parallel calls may write in
         // between.
         let state = inherited_state(&ctx.state().to_state());
-        // This is a nested run, so the scheduler gives its agents their own stack.
+        // Run nested agents as a task of the outermost run, so that they get their own stack.
         let scheduler = Arc::clone(ctx.invocation.shared.outermost_scheduler());
         let run = async move { tool.run_agent(ctx, args, state).await };
-        let ran = scheduler.run(run).await;
-        ran.unwrap_or_else(|error| Err(to_tool_error(error)))
+        let result = scheduler.run(run).await;
+        result.unwrap_or_else(|error| Err(to_tool_error(error)))
     }
 }
 
@@ -225,7 +226,7 @@ impl AgentTool {
     }
 }
 
-/// What the tool collected from the agent's events.
+/// The agent's answer or error, collected from its events.
 #[derive(Debug, Default)]
 struct AgentResult {
     content: Option<Content>,
@@ -288,8 +289,8 @@ fn to_tool_error(error: RunError) -> ToolError {
 
 /// Returns the state that the agent starts with: all state keys except ADK's internal ones.
 fn inherited_state(state: &State) -> State {
-    let kept = state.iter().filter(|(key, _)| !key.starts_with("_adk"));
-    kept.map(|(key, value)| (key, value.clone())).collect()
+    let inherited = state.iter().filter(|(key, _)| !key.starts_with("_adk"));
+    inherited.map(|(key, value)| (key, value.clone())).collect()
 }
 
 fn part_text(part: &Part) -> String {

@@ -58,7 +58,7 @@ Returns:
 
 // No doc comment: it would be sent to the model as a description.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[allow(dead_code, reason = "it is the user who answers")]
+#[allow(dead_code, reason = "only its schema is used: the user answers")]
 struct Question {
     message: String,
     response_schema: Option<JsonObject>,

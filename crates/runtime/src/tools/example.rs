@@ -41,6 +41,12 @@ impl From<Vec<Example>> for Examples {
     }
 }
 
+impl From<Arc<dyn ExampleProvider>> for Examples {
+    fn from(provider: Arc<dyn ExampleProvider>) -> Examples {
+        Examples::Provider(provider)
+    }
+}
+
 /// Adds examples to each request. The model never calls this tool.
 #[derive(Debug, Clone)]
 pub struct ExampleTool {
@@ -75,15 +81,15 @@ impl Tool for ExampleTool {
         ctx: &ToolContext,
         request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
-        let said = ctx.user_content();
-        if said.parts().is_empty() {
+        let message = ctx.user_content();
+        if message.parts().is_empty() {
             return Ok(());
         }
-        let spoken = said
+        let parts = message
             .parts()
             .iter()
             .filter(|part| part.thought != Some(true));
-        let texts = spoken.filter_map(|part| part.text.as_deref());
+        let texts = parts.filter_map(|part| part.text.as_deref());
         let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
         let query = texts.join(" ");
         let text = match &self.examples {
@@ -150,8 +156,8 @@ fn push_part(text: &mut String, part: &Part, is_gemini: bool) {
         text.push_str(fence("```tool_outputs\n"));
         text.push_str(&python_repr(&response_fields(response)));
         text.push_str("\n```\n");
-    } else if let Some(said) = part.text.as_ref().filter(|said| !said.is_empty()) {
-        text.push_str(said);
+    } else if let Some(line) = part.text.as_ref().filter(|line| !line.is_empty()) {
+        text.push_str(line);
         text.push('\n');
     }
 }

@@ -8,8 +8,8 @@ use retain_core::{
 
 use crate::context::ToolContext;
 
-/// Forwards artifact operations to the caller. Whatever session the agent names, the caller's
-/// session is used.
+/// Forwards artifact operations to the caller. Always uses the caller's session, whatever session
+/// the agent names.
 #[derive(Debug)]
 pub(super) struct ForwardedArtifacts(ToolContext);
 

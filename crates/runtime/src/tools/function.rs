@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Tool, ToolOutput};
 use crate::{context::ToolContext, error::ToolError, schema::json_schema_of};
 
-type Run = Arc<
+type RunFn = Arc<
     dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync,
 >;
 type ToolResult = Result<ToolOutput, ToolError>;
@@ -25,9 +25,9 @@ type ConfirmationRule = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 /// ```
 /// use retain_runtime::{FunctionTool, ToolContext, ToolError};
 ///
-/// /// Where to look.
+/// /// The arguments of the tool.
 /// #[derive(schemars::JsonSchema, serde::Deserialize)]
-/// struct Place {
+/// struct WeatherQuery {
 ///     /// The city.
 ///     city: String,
 /// }
@@ -35,9 +35,9 @@ type ConfirmationRule = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 /// let weather = FunctionTool::new(
 ///     "get_weather",
 ///     "Says what the weather is like.",
-///     |ctx: ToolContext, place: Place| async move {
-///         ctx.state().set("last_city", place.city.as_str());
-///         Ok::<_, ToolError>(serde_json::json!({"weather": format!("sunny in {}", place.city)}))
+///     |ctx: ToolContext, query: WeatherQuery| async move {
+///         ctx.state().set("last_city", query.city.as_str());
+///         Ok::<_, ToolError>(serde_json::json!({"weather": format!("sunny in {}", query.city)}))
 ///     },
 /// );
 /// ```
@@ -51,7 +51,7 @@ pub struct FunctionTool {
     time_limit: Option<Duration>,
     /// The ADK class name of the tool, if it differs from the default.
     kind: Option<&'static str>,
-    run: Run,
+    run: RunFn,
 }
 
 impl FunctionTool {
@@ -76,7 +76,7 @@ impl FunctionTool {
             let call = async move {
                 match parsed {
                     Ok(args) => output_of(function(ctx, args).await?),
-                    Err(told) => Ok(told.into()),
+                    Err(error) => Ok(error.into()),
                 }
             };
             Box::pin(call) as Pin<Box<dyn Future<Output = ToolResult> + Send>>
@@ -139,11 +139,11 @@ impl FunctionTool {
 
     /// Requires a person to approve each call before it runs.
     pub fn require_confirmation(self) -> FunctionTool {
-        self.require_confirmation_when(|_| true)
+        self.with_confirmation_when(|_| true)
     }
 
     /// Requires a person to approve calls whose arguments satisfy `when`.
-    pub fn require_confirmation_when(
+    pub fn with_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
     ) -> FunctionTool {
@@ -202,7 +202,7 @@ impl Tool for FunctionTool {
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> ToolResult {
         match missing_parameters(&self.name, self.parameters.as_ref(), &args) {
-            Some(told) => Ok(told.into()),
+            Some(error) => Ok(error.into()),
             None => (self.run)(ctx, args).await,
         }
     }

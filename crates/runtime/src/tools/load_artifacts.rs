@@ -58,11 +58,11 @@ impl LoadArtifactsTool {
     ///
     /// ```
     /// use retain_runtime::load_artifacts_tool;
-    /// let tool = load_artifacts_tool().process(|part, name| async move {
+    /// let tool = load_artifacts_tool().with_processor(|part, name| async move {
     ///     Ok((!name.ends_with(".key")).then_some(part))
     /// });
     /// ```
-    pub fn process<F, Fut>(mut self, process: F) -> LoadArtifactsTool
+    pub fn with_processor<F, Fut>(mut self, process: F) -> LoadArtifactsTool
     where
         F: Fn(Part, String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Option<Part>, BoxError>> + Send + 'static,
@@ -192,7 +192,7 @@ fn loaded_names(request: &LlmRequest) -> Vec<String> {
     let mut names = Vec::new();
     for response in responses.filter(|response| response.name.as_deref() == Some(NAME)) {
         match response.response.as_ref().map(artifact_names) {
-            Some(Some(said)) => names.extend(said),
+            Some(Some(loaded)) => names.extend(loaded),
             Some(None) => tracing::warn!("load_artifacts returned invalid names"),
             None => {}
         }

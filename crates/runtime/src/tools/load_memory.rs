@@ -24,8 +24,8 @@ You have memory. You can use it to answer questions. If any questions need
 you to look up the memory, you should call load_memory function with a query.
 ";
 
-/// Limit for the characters of all results: about 20,000 tokens.
-const MAX_LETTERS: usize = 80_000;
+/// Maximum number of characters of all results: about 20,000 tokens.
+const MAX_CHARS: usize = 80_000;
 
 /// Returns the tool that lets the model search memory. Results have at most about 20,000 tokens of
 /// text; beyond that, long entries are cut.
@@ -69,8 +69,8 @@ impl Tool for LoadMemory {
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
-        if let Some(told) = missing_parameters(self.name(), Some(&parameters()), &args) {
-            return Ok(told.into());
+        if let Some(error) = missing_parameters(self.name(), Some(&parameters()), &args) {
+            return Ok(error.into());
         }
         let query = args["query"].as_str().unwrap_or_default();
         let found = ctx.search_memory(query).await?;
@@ -91,7 +91,7 @@ fn parameters() -> Json {
 
 fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {
     let sizes = found.memories.iter().map(text_length).collect();
-    let room = size_limit_per_entry(sizes, MAX_LETTERS);
+    let room = size_limit_per_entry(sizes, MAX_CHARS);
     let memories = found.memories.iter().map(|memory| {
         let text = match text_length(memory) > room {
             true => truncate(memory.clone(), room).to_snake_json()?,
@@ -115,8 +115,8 @@ fn truncate(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
     for text in parts.filter_map(|part| part.text.as_mut()) {
         let size = text.chars().count();
         if size > room {
-            let kept = text.chars().take(room.saturating_sub(2));
-            *text = kept.chain(" …".chars()).collect();
+            let start = text.chars().take(room.saturating_sub(2));
+            *text = start.chain(" …".chars()).collect();
         }
         room = room.saturating_sub(size);
     }

@@ -2,7 +2,6 @@
 
 mod agent_tool;
 mod built_in;
-mod confirmation;
 mod example;
 mod forwarded_artifacts;
 mod function;
@@ -20,13 +19,12 @@ use retain_core::{FunctionDeclaration, Json, JsonMap, Part};
 
 pub use agent_tool::AgentTool;
 pub use built_in::{exit_loop_tool, get_user_choice_tool, request_input_tool};
-pub use confirmation::ToolConfirmation;
 pub use example::{Example, ExampleProvider, ExampleTool, Examples};
 pub use function::FunctionTool;
 pub use load_artifacts::{LoadArtifactsTool, load_artifacts_tool};
 pub use load_memory::load_memory_tool;
 pub use model_side::{ModelSideTool, code_execution, google_search, url_context};
-pub(crate) use preload_memory::Recalled;
+pub(crate) use preload_memory::RecalledMemories;
 pub use preload_memory::{PreloadMemoryTool, preload_memory_tool};
 pub(crate) use set_model_response::{SET_MODEL_RESPONSE, SetModelResponseTool};
 
@@ -137,7 +135,7 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Returns the tools for this run. If this fails, panics or exceeds the tool timeout, the agent
-    /// continues without them and a warning is logged.
+    /// continues without them and an error is logged.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
     /// A prefix for the name of each tool, joined with an underscore.
@@ -146,7 +144,7 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Extends the request before the set's tools do. If this fails, panics or exceeds the tool
-    /// timeout of the run, the set's tools are omitted and a warning is logged.
+    /// timeout of the run, the set's tools are omitted and an error is logged.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -201,9 +199,9 @@ impl ToolSource {
             ToolSource::Set(set) => set,
         };
         let limit = ctx.invocation.shared.tool_time_limit;
-        let found = run_limited(limit, set.tools(ctx)).await;
-        let found = found.map_err(|trouble| trouble.into_error("did not list its tools", limit));
-        match (found, set.prefix()) {
+        let tools = run_limited(limit, set.tools(ctx)).await;
+        let tools = tools.map_err(|failure| failure.into_error("did not list its tools", limit));
+        match (tools, set.prefix()) {
             (Ok(tools), None) => tools,
             (Ok(tools), Some(prefix)) => tools
                 .into_iter()
@@ -229,7 +227,7 @@ pub(crate) enum ToolFailure {
     /// The operation returned an error or panicked.
     Failed(ToolError),
     /// The operation timed out.
-    Late,
+    TimedOut,
 }
 
 impl ToolFailure {
@@ -237,7 +235,7 @@ impl ToolFailure {
     pub(crate) fn into_error(self, what: &str, limit: Duration) -> ToolError {
         match self {
             ToolFailure::Failed(error) => error,
-            ToolFailure::Late => ToolError::new(format!(
+            ToolFailure::TimedOut => ToolError::new(format!(
                 "{what} within {limit:?} (see RunnerBuilder::tool_time_limit)"
             )),
         }
@@ -252,7 +250,7 @@ pub(crate) async fn run_limited<T>(
     let work = tokio::time::timeout(limit, work);
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(done)) => done.map_err(ToolFailure::Failed),
-        Ok(Err(_)) => Err(ToolFailure::Late),
+        Ok(Err(_)) => Err(ToolFailure::TimedOut),
         Err(panic) => {
             let error = ToolError::new(format!("panicked: {}", panic_text(&*panic)));
             Err(ToolFailure::Failed(error))
@@ -333,8 +331,8 @@ impl ToolMap {
 
     /// Adds a tool and returns the one with the same name that it replaces.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        match self.0.iter_mut().find(|known| known.name() == tool.name()) {
-            Some(known) => Some(std::mem::replace(known, tool)),
+        match self.0.iter_mut().find(|it| it.name() == tool.name()) {
+            Some(earlier) => Some(std::mem::replace(earlier, tool)),
             None => {
                 self.0.push(tool);
                 None

@@ -15,7 +15,8 @@ const DESCRIPTION: &str = "Set your final response using the required output sch
 Use this tool to provide your final structured answer instead
 of outputting text directly.";
 
-/// Validates the final answer and stores it in the event's actions.
+/// Validates the final answer against the Rust type of its schema, if it has one, and stores it in
+/// the event's actions.
 #[derive(Debug)]
 pub(crate) struct SetModelResponseTool {
     schema: OutputSchema,
@@ -68,7 +69,7 @@ impl Tool for SetModelResponseTool {
             true => Json::from(args),
             false => args.get("response").cloned().unwrap_or_default(),
         };
-        let answer = match self.schema.check(&given) {
+        let answer = match self.schema.validate(&given) {
             Ok(answer) => answer,
             Err(error) => {
                 let message = format!(

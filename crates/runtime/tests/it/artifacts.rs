@@ -343,7 +343,7 @@ async fn load_artifacts_callback_transforms_or_drops_a_file() {
         let saved = artifacts.save_artifact(&key, Part::text(name), None);
         saved.await.unwrap();
     }
-    let tool = load_artifacts_tool().process(|part, name| async move {
+    let tool = load_artifacts_tool().with_processor(|part, name| async move {
         match name.as_str() {
             "broken" => Err("broken".into()),
             "secret" => Ok(None),

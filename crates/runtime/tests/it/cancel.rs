@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
 use retain_core::{Append, Event, FunctionCall, LlmResponse, SessionKey};
 use retain_runtime::{FunctionTool, LlmAgent, ScriptedModel, ToolContext, ToolError};
 use tokio::sync::Notify;
@@ -19,9 +19,9 @@ use crate::support::{
 };
 
 /// Records that it was dropped.
-struct Dropped(Arc<AtomicBool>);
+struct DropRecorder(Arc<AtomicBool>);
 
-impl Drop for Dropped {
+impl Drop for DropRecorder {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -29,17 +29,17 @@ impl Drop for Dropped {
 
 /// What the tests observe of a hanging tool.
 #[derive(Default)]
-struct Seen {
+struct HangObservations {
     started: Notify,
     dropped: Arc<AtomicBool>,
     after_agent: AtomicBool,
 }
 
 /// A tool that hangs forever.
-fn hanging(seen: &Arc<Seen>) -> FunctionTool {
+fn hanging(seen: &Arc<HangObservations>) -> FunctionTool {
     let seen = Arc::clone(seen);
     FunctionTool::new("hang", "Hangs.", move |_ctx: ToolContext, (): ()| {
-        let guard = Dropped(Arc::clone(&seen.dropped));
+        let guard = DropRecorder(Arc::clone(&seen.dropped));
         let seen = Arc::clone(&seen);
         async move {
             let _guard = guard;
@@ -50,7 +50,7 @@ fn hanging(seen: &Arc<Seen>) -> FunctionTool {
     })
 }
 
-fn hanging_agent(seen: &Arc<Seen>) -> LlmAgent {
+fn hanging_agent(seen: &Arc<HangObservations>) -> LlmAgent {
     let after = Arc::clone(seen);
     let model = ScriptedModel::new("m")
         .reply(call("hang", "{}"))
@@ -75,7 +75,7 @@ const SEALED: [&str; 3] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_run_ends_with_an_aborted_event() {
     for (name, sessions) in services().await {
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<HangObservations>::default();
         let agent = hanging_agent(&seen);
         let runner = runner(&sessions, agent).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -107,7 +107,7 @@ async fn cancelled_run_ends_with_an_aborted_event() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_stream_ends_its_run_and_releases_the_session() {
     for (name, sessions) in services().await {
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<HangObservations>::default();
         let agent = hanging_agent(&seen);
         let runner = runner(&sessions, agent).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -173,39 +173,28 @@ async fn run_cancelled_before_the_first_event_ends_with_an_aborted_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caller_dropped_while_queued_does_not_block_the_next_run() {
-    for (name, sessions) in services().await {
-        let seen = Arc::<Seen>::default();
+    let clock = LeaseClock::default();
+    for (name, sessions) in clock.services().await {
+        let seen = Arc::<HangObservations>::default();
         let agent = hanging_agent(&seen);
         let runner = runner(&sessions, agent).build().unwrap();
         let mut first = runner.run(USER, Some(SESSION), "go").await.unwrap();
         first.next().await.unwrap().unwrap();
-        {
-            let mut waiting = pin!(runner.run(USER, Some(SESSION), "me too"));
-            for _ in 0..100 {
-                let begun = waiting.as_mut().now_or_never();
-                assert!(begun.is_none(), "{name}: it has to wait");
-                tokio::task::yield_now().await;
-            }
-        }
+        let queued = runner.run(USER, Some(SESSION), "me too");
+        clock.poll_until_refused(queued).await;
         first.handle().cancel();
         first.collect_events().await.unwrap();
-        // The queued message may still be appended, as a run that is sealed at once. It must not
-        // block this run.
         let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
+        let log = story(events_of(&stored(&sessions).await));
+        assert_eq!(log[3..], ["user: and now?", "a: Here again."], "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
-    let ttl = Duration::from_millis(300);
-    let sqlite = retain_stores::SqliteSessionService::connect("sqlite::memory:").await;
-    let in_memory = retain_stores::InMemorySessionService::new();
-    let services: [(&str, Arc<dyn retain_core::SessionService>); 2] = [
-        ("in memory", Arc::new(in_memory.with_run_ttl(ttl))),
-        ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
-    ];
-    for (name, sessions) in services {
+    let clock = LeaseClock::default();
+    for (name, sessions) in clock.services().await {
         // A killed process leaves a message, a call without an answer, and a lease that is never
         // released.
         sessions
@@ -232,10 +221,11 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
             .model(Arc::clone(&model))
             .build()
             .unwrap();
-        let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
-        let runner = runner.build().unwrap();
-        // This waits until the lease has expired.
-        let next = runner.run(USER, Some(SESSION), "and?").await.unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let mut next = pin!(runner.run(USER, Some(SESSION), "and?"));
+        clock.poll_until_refused(next.as_mut()).await;
+        clock.pass_ttl();
+        let next = next.await.unwrap();
         assert_eq!(
             next.answer().await.unwrap(),
             "Was it booked? I do not know.",
@@ -262,9 +252,8 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lease_is_renewed_while_the_caller_does_not_poll() {
-    // The lease would expire before the caller polls for the next event.
     let clock = LeaseClock::default();
-    let sessions = clock.sessions();
+    let sessions = clock.in_memory();
     let model = ScriptedModel::new("m")
         .reply(call("nothing", "{}"))
         .reply("done");

@@ -23,14 +23,14 @@ use crate::without_log::WithoutLog;
 
 /// A summarizer that waits for a permit and counts its calls.
 #[derive(Debug)]
-struct Gated {
+struct GatedSummarizer {
     asked: AtomicUsize,
     gate: Semaphore,
 }
 
-impl Gated {
-    fn closed() -> Arc<Gated> {
-        Arc::new(Gated {
+impl GatedSummarizer {
+    fn closed() -> Arc<GatedSummarizer> {
+        Arc::new(GatedSummarizer {
             asked: AtomicUsize::new(0),
             gate: Semaphore::new(0),
         })
@@ -44,7 +44,7 @@ impl Gated {
 }
 
 #[async_trait]
-impl EventSummarizer for Gated {
+impl EventSummarizer for GatedSummarizer {
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         self.gate.acquire().await?.forget();
@@ -160,7 +160,7 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
-        let gated = Gated::closed();
+        let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&model))
             .compaction(config.with_summarizer(gated.clone()))
@@ -197,7 +197,7 @@ async fn compaction_works_without_a_session_log() {
     let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
     let clock = Arc::new(Ticking::default());
     let model = answers(3);
-    let open = Gated::closed();
+    let open = GatedSummarizer::closed();
     open.gate.add_permits(9);
     let config = CompactionConfig::new().with_sliding_window(2, 0);
     let runner = runner(&sessions, &clock, agent(&model))
@@ -217,7 +217,7 @@ async fn compaction_works_without_a_session_log() {
 async fn compaction_covers_events_outside_the_loaded_window() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
-        let open = Gated::closed();
+        let open = GatedSummarizer::closed();
         open.gate.add_permits(9);
         let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent(&answers(2)))
@@ -245,7 +245,7 @@ async fn turns_ending_during_compaction_are_summarized_next() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
-        let gated = Gated::closed();
+        let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&model))
             .compaction(config.with_summarizer(gated.clone()))
@@ -267,7 +267,7 @@ async fn summary_of_rewound_events_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(2);
-        let gated = Gated::closed();
+        let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent(&model))
             .compaction(config.with_summarizer(gated.clone()))
@@ -290,7 +290,7 @@ async fn summary_of_rewound_events_is_dropped() {
 async fn summary_of_already_summarized_events_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
-        let gated = Gated::closed();
+        let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let slow = runner(&sessions, &clock, agent(&answers(1)))
             .compaction(config.clone().with_summarizer(gated.clone()))
@@ -298,7 +298,7 @@ async fn summary_of_already_summarized_events_is_dropped() {
             .unwrap();
         turn(&slow, "one").await;
         gated.until_asked(1).await;
-        let open = Gated::closed();
+        let open = GatedSummarizer::closed();
         open.gate.add_permits(1);
         let quick = runner(&sessions, &clock, agent(&answers(1)))
             .compaction(config.with_summarizer(open))
@@ -314,19 +314,19 @@ async fn summary_of_already_summarized_events_is_dropped() {
 }
 
 #[derive(Debug)]
-enum Broken {
+enum FaultySummarizer {
     Fails,
     Panics,
     SaysNothing,
 }
 
 #[async_trait]
-impl EventSummarizer for Broken {
+impl EventSummarizer for FaultySummarizer {
     async fn summarize(&self, _events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
         match self {
-            Broken::Fails => Err(ModelError::new("no network").into()),
-            Broken::Panics => panic!("a bug"),
-            Broken::SaysNothing => Ok(Some("".into())),
+            FaultySummarizer::Fails => Err(ModelError::new("no network").into()),
+            FaultySummarizer::Panics => panic!("a bug"),
+            FaultySummarizer::SaysNothing => Ok(Some("".into())),
         }
     }
 }
@@ -336,7 +336,11 @@ async fn broken_summarizer_does_not_fail_runs() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(6);
-        for broken in [Broken::Fails, Broken::Panics, Broken::SaysNothing] {
+        for broken in [
+            FaultySummarizer::Fails,
+            FaultySummarizer::Panics,
+            FaultySummarizer::SaysNothing,
+        ] {
             let config = CompactionConfig::new()
                 .with_sliding_window(1, 0)
                 .with_token_threshold(1, 0)
@@ -419,7 +423,7 @@ async fn pending_call_is_not_summarized() {
             .reply("A first answer, which is long enough to be summed up.")
             .reply(call("get_user_choice", r#"{"options": ["red", "blue"]}"#));
         let agent = LlmAgent::builder("assistant").model(model).tool(choice);
-        let open = Gated::closed();
+        let open = GatedSummarizer::closed();
         open.gate.add_permits(9);
         let config = CompactionConfig::new().with_sliding_window(2, 0);
         let runner = runner(&sessions, &clock, agent.build().unwrap())
@@ -490,7 +494,7 @@ async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
             .model(Arc::clone(&model))
             .tool(retain_runtime::get_user_choice_tool())
             .tool(weather);
-        let open = Gated::closed();
+        let open = GatedSummarizer::closed();
         open.gate.add_permits(9);
         let config = CompactionConfig::new().with_token_threshold(1, 3);
         let runner = runner(&sessions, &clock, agent.build().unwrap())
@@ -544,7 +548,7 @@ async fn invalid_compaction_config_is_rejected() {
     assert!(refused(false, config().with_sliding_window(1, 1)).contains("`with_summarizer`"));
     let own = config()
         .with_sliding_window(1, 1)
-        .with_summarizer(Arc::new(Broken::Fails));
+        .with_summarizer(Arc::new(FaultySummarizer::Fails));
     assert!(
         runner(&sessions, &clock, Silent)
             .compaction(own)
@@ -561,7 +565,7 @@ fn agent_of_one() -> LlmAgent {
 async fn summary_of_a_deleted_session_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
-        let gated = Gated::closed();
+        let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&answers(1)))
             .compaction(config.with_summarizer(gated.clone()))

@@ -108,6 +108,61 @@ async fn rejected_call_does_not_run_and_is_reported_to_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_gets_the_decision_that_it_has_requested() {
+    for (name, sessions) in services().await {
+        let pay = FunctionTool::new("pay", "Pays.", |ctx: ToolContext, _: Amount| async move {
+            let Some(decision) = ctx.tool_confirmation() else {
+                let payload = JsonMap::from([("max_amount", 9)]);
+                ctx.request_confirmation("How much?", Some(payload.into()));
+                return Ok(serde_json::json!({}));
+            };
+            let payload = decision.payload.as_ref().map(Json::to_string);
+            Ok::<_, ToolError>(serde_json::json!({decision.hint.clone(): payload}))
+        });
+        let model = ScriptedModel::new("m")
+            .reply(self::pay())
+            .reply("Wait.")
+            .reply("Done.");
+        let agent = LlmAgent::builder("a").model(model).tool(pay);
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        turn(&runner, "Pay!").await;
+        let session = stored(&sessions).await;
+        let mut requests = session.events.iter().filter_map(|event| {
+            let requested = event.actions.requested_tool_confirmations.as_object()?;
+            requested.values().next().map(Json::to_string)
+        });
+        let request = r#"{"hint":"How much?","confirmed":false,"payload":{"max_amount":9}}"#;
+        assert_eq!(requests.next().as_deref(), Some(request), "{name}");
+        let yes = r#"{"hint":"ok","confirmed":true,"payload":[1,null]}"#;
+        let yes = answer(&sessions, [("response", yes)].into()).await;
+        let told = turn(&runner, yes).await;
+        assert_eq!(
+            told,
+            [r#"a: pay -> {"ok":"[1,null]"}"#, "a: Done."],
+            "{name}"
+        );
+    }
+}
+
+/// Only the value `true` approves a call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_of_a_wrong_type_is_an_error_and_can_be_corrected() {
+    for (name, sessions) in services().await {
+        let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
+        turn(&runner, "Pay!").await;
+        let unclear = answer(&sessions, [("confirmed", "yes")].into()).await;
+        let run = runner.run(USER, Some(SESSION), unclear).await.unwrap();
+        let error = run.collect_events().await.unwrap_err().to_string();
+        assert!(error.contains("invalid confirmation"), "{name}: {error}");
+        assert!(error.contains("confirmed"), "{name}: {error}");
+        assert_eq!(paid.load(Ordering::SeqCst), 0, "{name}");
+        let yes = answer(&sessions, [("confirmed", true)].into()).await;
+        let told = turn(&runner, yes).await;
+        assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_needs_no_approval_runs_while_another_is_pending() {
     for (name, sessions) in services().await {
         let both = vec![call("pay", r#"{"amount": 5}"#), call("look", "{}")];

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    BoxError, Content, Event, FunctionDeclaration, JsonMap, LlmResponse, RunOptions, SessionError,
+    BoxError, Content, Event, FunctionDeclaration, JsonMap, LlmResponse, SessionError,
     SessionService,
 };
 use retain_runtime::{
@@ -20,9 +20,11 @@ use retain_runtime::{
     ScriptedReply, Summary, Tool, ToolContext, ToolError, ToolSource, Toolset,
 };
 
-use retain_stores::{InMemorySessionService, SqliteSessionService};
+use retain_stores::InMemorySessionService;
 
-use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
+use crate::support::{
+    APP, LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
+};
 
 /// The timeout of hanging code in these tests.
 const SHORT: Duration = Duration::from_millis(5);
@@ -134,7 +136,7 @@ async fn callback_answers_for_a_timed_out_tool() {
 }
 
 #[tokio::test]
-async fn tool_inside_an_agent_tool_has_the_same_timeout() {
+async fn tool_timeout_applies_inside_an_agent_tool_but_not_to_it() {
     for (name, sessions) in services().await {
         let inner = patient().tool(hanging()).tool(noting()).build().unwrap();
         let model = ScriptedModel::new("m").reply(call("a", r#"{"request": "?"}"#));
@@ -181,49 +183,67 @@ async fn blocking_tool_does_not_block_other_runs() {
     }
 }
 
-/// Run an agent whose tool blocks the only thread of the runtime while `meanwhile` runs elsewhere.
-async fn blocked_meanwhile(
+/// Runs an agent whose tool blocks the only thread of the runtime while `meanwhile` uses the same
+/// runner on another thread. In a run that `meanwhile` starts, the tool hangs.
+async fn run_blocking_tool(
     runner: RunnerBuilder,
-    meanwhile: impl FnOnce() + Send + 'static,
+    meanwhile: impl FnOnce(&Runner) + Send + 'static,
 ) -> Result<Vec<Event>, RunError> {
     let meanwhile = std::sync::Mutex::new(Some(meanwhile));
+    let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
+    let shared = Arc::clone(&slot);
     let block = FunctionTool::untyped("hang", "", None, move |_, _| {
-        let meanwhile = meanwhile.lock().unwrap().take();
-        async move { Ok(std::thread::spawn(meanwhile.unwrap()).join().is_ok().into()) }
+        let (meanwhile, shared) = (meanwhile.lock().unwrap().take(), Arc::clone(&shared));
+        async move {
+            let Some(meanwhile) = meanwhile else {
+                return std::future::pending().await;
+            };
+            let thread = std::thread::spawn(move || meanwhile(shared.get().unwrap()));
+            Ok(thread.join().is_ok().into())
+        }
     });
-    let agent = patient().tool(block).tool(noting()).build().unwrap();
+    let model = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
+        let last = request.contents.last().unwrap();
+        match last.function_responses().next() {
+            Some(_) => ScriptedReply::from("Done."),
+            None => vec![call("hang", "{}"), call("note", "{}")].into(),
+        }
+    });
+    let agent = LlmAgent::builder("a").model(model);
+    let agent = agent.tool(block).tool(noting()).build().unwrap();
     let runner = runner.agent(agent).build().unwrap();
+    slot.set(runner.clone()).unwrap();
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     run.collect_events().await
 }
 
-/// Start another run of the session on another thread, as another process would.
-fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<String, RunError> {
+fn new_thread_runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap()
+}
+
+/// Starts another run of the session without waiting for the lease, with a runner of its own, as
+/// another process would.
+fn run_elsewhere(sessions: Arc<dyn SessionService>) -> Result<String, RunError> {
     let model = ScriptedModel::new("m").reply("Mine.");
     let agent = LlmAgent::builder("b").model(model).build().unwrap();
     let other = Runner::builder().app_name(APP).agent(agent);
     let other = other.session_service(sessions).build().unwrap();
-    let config = RunConfig::default().with_run_options(RunOptions::default().with_wait(wait));
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build().unwrap();
-    runtime.block_on(async {
-        let request = RunRequest::new("x").with_config(config);
-        let run = other.run_with(USER, Some(SESSION), request).await?;
+    new_thread_runtime().block_on(async {
+        let run = other.run_with(USER, Some(SESSION), at_once("x")).await?;
         run.answer().await
     })
 }
 
 #[tokio::test]
 async fn tool_blocking_the_only_thread_keeps_its_lease() {
-    let ttl = Duration::from_secs(1);
-    for (name, sessions) in services_with_ttl(ttl).await {
-        let elsewhere = Arc::clone(&sessions);
+    let clock = LeaseClock::default();
+    for (name, sessions) in clock.services().await {
+        let (clock, elsewhere) = (clock.clone(), Arc::clone(&sessions));
         let runner = Runner::builder().app_name(APP).session_service(sessions);
-        let ran = blocked_meanwhile(runner.auto_create_session(true), move || {
-            // Longer than the TTL of a lease that is not renewed.
-            let (_never, wait) = std::sync::mpsc::channel::<()>();
-            wait.recv_timeout(ttl * 3 / 2).unwrap_err();
-            let refused = another_run(elsewhere, Duration::ZERO).unwrap_err();
+        let ran = run_blocking_tool(runner.auto_create_session(true), move |_| {
+            new_thread_runtime().block_on(clock.outlive_ttl());
+            let refused = run_elsewhere(elsewhere).unwrap_err();
             let is_busy = matches!(&refused, RunError::Session(SessionError::RunBusy { .. }));
             assert!(is_busy, "{refused}");
         });
@@ -237,17 +257,23 @@ async fn tool_blocking_the_only_thread_keeps_its_lease() {
 }
 
 #[tokio::test]
-async fn tool_blocking_forever_loses_its_lease() {
-    let ttl = Duration::from_millis(100);
-    for (name, sessions) in services_with_ttl(ttl).await {
-        let elsewhere = Arc::clone(&sessions);
-        let runner = Runner::builder()
-            .app_name(APP)
-            .session_service(Arc::clone(&sessions));
-        let runner = runner.idle_limit(ttl).auto_create_session(true);
-        let ran = blocked_meanwhile(runner, move || {
-            let answer = another_run(elsewhere, Duration::from_secs(60));
-            assert_eq!(answer.unwrap(), "Mine.");
+async fn tool_blocking_its_thread_beyond_the_idle_limit_loses_its_lease() {
+    let clock = LeaseClock::default();
+    for (name, sessions) in clock.services().await {
+        let (clock, elsewhere) = (clock.clone(), Arc::clone(&sessions));
+        let runner = Runner::builder().app_name(APP);
+        let runner = runner.session_service(Arc::clone(&sessions));
+        let runner = runner.idle_limit(Duration::ZERO).auto_create_session(true);
+        let ran = run_blocking_tool(runner, move |runner| {
+            new_thread_runtime().block_on(async {
+                // The tool of this run does not block its thread, so its lease is renewed.
+                let hanging = runner.run(USER, Some("hanging"), "Hi").await.unwrap();
+                tokio::select! {
+                    events = hanging.collect_events() => panic!("the run ended: {events:?}"),
+                    () = clock.outlive_ttl() => {}
+                }
+            });
+            assert_eq!(run_elsewhere(elsewhere).unwrap(), "Mine.");
         });
         let error = ran.await.unwrap_err();
         assert!(
@@ -258,15 +284,6 @@ async fn tool_blocking_forever_loses_its_lease() {
         let expected = ["user: Hi", "a: hang({}) + note({})", "user: x", "b: Mine."];
         assert_eq!(told, expected, "{name}");
     }
-}
-
-async fn services_with_ttl(ttl: Duration) -> Vec<(&'static str, Arc<dyn SessionService>)> {
-    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
-    let memory = InMemorySessionService::new().with_run_ttl(ttl);
-    vec![
-        ("in memory", Arc::new(memory)),
-        ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
-    ]
 }
 
 /// A toolset that hangs or panics when it lists its tools.
@@ -540,7 +557,7 @@ impl Agent for Panicking {
 }
 
 #[tokio::test]
-async fn panicking_agent_tool_or_parallel_agent_is_named_in_the_error() {
+async fn panic_in_an_agent_tool_or_parallel_sub_agent_is_reported_by_name() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(call("p", r#"{"request": "?"}"#));
         let agent = LlmAgent::builder("a").model(model.otherwise(|_| "Still here."));
@@ -568,10 +585,10 @@ async fn panicking_agent_tool_or_parallel_agent_is_named_in_the_error() {
 
 /// A summarizer that hangs on its first summary.
 #[derive(Debug, Default)]
-struct Slow(std::sync::atomic::AtomicBool);
+struct HangingSummarizer(std::sync::atomic::AtomicBool);
 
 #[async_trait]
-impl EventSummarizer for Slow {
+impl EventSummarizer for HangingSummarizer {
     async fn summarize(&self, _: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
         match self.0.swap(true, std::sync::atomic::Ordering::Relaxed) {
             false => std::future::pending().await,
@@ -587,7 +604,7 @@ async fn hanging_summarizer_times_out_and_the_next_turn_retries() {
         let agent = LlmAgent::builder("a").model(model).build().unwrap();
         let compaction = CompactionConfig::new().with_sliding_window(1, 0);
         let compaction = compaction
-            .with_summarizer(Arc::new(Slow::default()))
+            .with_summarizer(Arc::new(HangingSummarizer::default()))
             .with_time_limit(SHORT);
         let runner = runner(&sessions, agent).compaction(compaction);
         let runner = runner.build().unwrap();
@@ -629,7 +646,7 @@ async fn hanging_summarizer_does_not_block_the_model_call() {
         let agent = LlmAgent::builder("a").model(model).build().unwrap();
         let compaction = CompactionConfig::new().with_token_threshold(1, 0);
         let compaction = compaction
-            .with_summarizer(Arc::new(Slow::default()))
+            .with_summarizer(Arc::new(HangingSummarizer::default()))
             .with_time_limit(SHORT);
         let runner = runner(&sessions, agent).compaction(compaction);
         let runner = runner.build().unwrap();

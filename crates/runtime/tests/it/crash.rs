@@ -1,17 +1,17 @@
 //! A process crashes after each event of a turn: the session stays readable, and the next turn
 //! continues.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use retain_core::{Event, SessionService, SystemClock};
+use retain_core::{Event, SessionService};
 use retain_runtime::{
     Agent, FunctionTool, LlmAgent, LlmRequest, ParallelAgent, ScriptedModel, ScriptedReply,
     SequentialAgent, ToolContext, ToolError,
 };
-use retain_stores::SqliteSessionService;
+use retain_stores::SqliteOptions;
 
-use crate::support::{SESSION, USER, call, runner};
+use crate::support::{LeaseClock, SESSION, USER, call, runner, stored};
 
 /// An agent that calls a tool and then answers, in every turn.
 fn worker(name: &str) -> LlmAgent {
@@ -47,60 +47,65 @@ fn team() -> Arc<dyn Agent> {
     Arc::new(all.build().unwrap())
 }
 
-async fn open(uri: &str) -> Arc<dyn SessionService> {
-    let sessions = SqliteSessionService::connect(uri).await.unwrap();
-    Arc::new(sessions.with_run_ttl(Duration::from_millis(100)))
+async fn open(folder: &Path, clock: &LeaseClock) -> Arc<dyn SessionService> {
+    let options = SqliteOptions::file(folder.join("s.db"));
+    clock.sqlite(options).await
 }
 
-/// Simulate a crash after `taken` events; return the run id and the events received before it.
-fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>) {
-    let dying = tokio::runtime::Runtime::new().unwrap();
-    let told = dying.block_on(async {
-        let sessions = open(uri).await;
+/// Simulates a crash after `taken` events. Returns the run id and the events received before it.
+fn crash_after(
+    taken: usize,
+    folder: &Path,
+    clock: &LeaseClock,
+    is_resumable: bool,
+) -> (String, Vec<Event>) {
+    let crashing = tokio::runtime::Runtime::new().unwrap();
+    let received = crashing.block_on(async {
+        let sessions = open(folder, clock).await;
         let runner = runner(&sessions, worker("unused")).agent(team());
-        // The rest of the run in this process must not renew its lease.
+        // The rest of the run, which is in this process, must not renew its lease.
         let runner = runner.idle_limit(Duration::ZERO).resumable(is_resumable);
-        let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
+        let runner = runner.build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         for _ in 0..taken {
-            told.push(run.next().await.unwrap().unwrap());
+            received.push(run.next().await.unwrap().unwrap());
         }
         let id = run.invocation_id().to_owned();
-        // Skip all cleanup.
+        // A crash runs no cleanup.
         std::mem::forget(run);
-        (id, told)
+        (id, received)
     });
-    dying.shutdown_background();
-    told
+    crashing.shutdown_background();
+    // The lease of the crashed run expires.
+    clock.pass_ttl();
+    received
 }
 
 /// Nine agent events and eight checkpoints.
 #[test]
 fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {
-        let folder = retain_testkit::scratch::folder();
-        let uri = format!("sqlite:///{}/s.db", folder.path().display());
-        let (id, told) = die_after(taken, &uri, true);
+        let (folder, clock) = (retain_testkit::scratch::folder(), LeaseClock::default());
+        let (id, received) = crash_after(taken, folder.path(), &clock, true);
         let next = tokio::runtime::Runtime::new().unwrap();
         next.block_on(async {
-            let sessions = open(&uri).await;
+            let sessions = open(folder.path(), &clock).await;
             let runner = runner(&sessions, worker("unused")).agent(team());
-            let runner = runner.clock(Arc::new(SystemClock)).resumable(true);
-            let runner = runner.build().unwrap();
+            let runner = runner.resumable(true).build().unwrap();
             let run = runner.resume(USER, SESSION, &id).await.unwrap();
             run.collect_events().await.unwrap();
-            let session = crate::support::stored(&sessions).await;
-            for event in &told {
+            let session = stored(&sessions).await;
+            for event in &received {
                 let mut events = session.events.iter();
-                assert!(events.any(|known| known == event), "after {taken}");
+                assert!(events.any(|stored| stored == event), "after {taken}");
             }
             let own = |author: &str| {
                 let events = session.events.iter().filter(|event| event.author == author);
                 events.filter(|event| event.content().is_some()).count()
             };
             let counts = ["left", "right", "last"].map(own);
-            assert_eq!(counts, [3, 3, 3], "after {taken}: each has worked once");
+            assert_eq!(counts, [3, 3, 3], "after {taken}: each agent works once");
             assert_eq!(session.state["done"].as_i64(), Some(3), "after {taken}");
             let last = session.events.last().unwrap();
             assert_eq!(last.author, "all", "after {taken}");
@@ -112,18 +117,15 @@ fn run_is_resumed_after_a_crash_at_any_event() {
 #[test]
 fn next_turn_works_after_a_crash_at_any_event() {
     for taken in 0..=9 {
-        let folder = retain_testkit::scratch::folder();
-        let uri = format!("sqlite:///{}/s.db", folder.path().display());
-        let (_, told) = die_after(taken, &uri, false);
+        let (folder, clock) = (retain_testkit::scratch::folder(), LeaseClock::default());
+        let (_, received) = crash_after(taken, folder.path(), &clock, false);
         let next = tokio::runtime::Runtime::new().unwrap();
         next.block_on(async {
-            let sessions = open(&uri).await;
-            let session = crate::support::stored(&sessions).await;
-            for event in &told {
-                assert!(
-                    session.events.iter().any(|known| known == event),
-                    "after {taken}"
-                );
+            let sessions = open(folder.path(), &clock).await;
+            let session = stored(&sessions).await;
+            for event in &received {
+                let mut events = session.events.iter();
+                assert!(events.any(|stored| stored == event), "after {taken}");
             }
             let counted = session
                 .events
@@ -136,7 +138,7 @@ fn next_turn_works_after_a_crash_at_any_event() {
                 "after {taken}"
             );
             let runner = runner(&sessions, worker("unused")).agent(team());
-            let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
+            let runner = runner.build().unwrap();
             let run = runner.run(USER, Some(SESSION), "again").await.unwrap();
             let events = run.collect_events().await.unwrap();
             assert_eq!(events.len(), 9, "after {taken}: a whole turn");

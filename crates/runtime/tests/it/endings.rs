@@ -403,30 +403,35 @@ async fn invalid_message_creates_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn caller_that_stops_polling_loses_its_lease_after_the_idle_limit() {
-    let sessions = retain_stores::InMemorySessionService::new();
-    let sessions = sessions.with_run_ttl(Duration::from_millis(150));
-    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
-    let agent = Wrapper {
-        inner: saying("answer"),
-        fails: false,
-    };
-    let runner = runner(&sessions, agent)
-        .clock(Arc::new(retain_core::SystemClock))
-        .idle_limit(Duration::from_millis(300));
+async fn lease_is_not_renewed_after_the_idle_limit() {
+    let clock = LeaseClock::default();
+    let sessions = clock.in_memory();
+    let hang = FunctionTool::new("hang", "", |_: ToolContext, (): ()| {
+        std::future::pending::<Result<(), ToolError>>()
+    });
+    let model = ScriptedModel::new("m").otherwise(|_| call("hang", "{}"));
+    let agent = LlmAgent::builder("a").model(model).tool(hang);
+    let runner = runner(&sessions, agent.build().unwrap()).idle_limit(Duration::ZERO);
     let runner = runner.build().unwrap();
-    let mut forgotten = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
-    forgotten.next().await.unwrap().unwrap();
-    // The first run is held, and never polled again.
-    let other = runner.run(USER, Some(SESSION), "me too").await.unwrap();
-    other.collect_events().await.unwrap();
-    drop(forgotten);
+    // The caller of this run does not ask for the second event.
+    let mut idle = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    idle.next().await.unwrap().unwrap();
+    // The caller of this run asks for every event, so its lease is renewed.
+    let mut polled = runner.run(USER, Some("polled"), "Hi").await.unwrap();
+    polled.next().await.unwrap().unwrap();
+    tokio::select! {
+        event = polled.next() => panic!("expected a tool that hangs, found {event:?}"),
+        () = clock.outlive_ttl() => {}
+    }
+    let next = runner.run_with(USER, Some(SESSION), at_once("next"));
+    drop(next.await.unwrap());
+    drop(idle);
 }
 
 #[test]
 fn lease_is_renewed_after_the_tokio_runtime_of_an_earlier_run_ends() {
     let clock = LeaseClock::default();
-    let sessions = clock.sessions();
+    let sessions = clock.in_memory();
     let agent = Wrapper {
         inner: saying("answer"),
         fails: false,

@@ -119,10 +119,10 @@ async fn panicking_tool_fails_only_its_run() {
 
 /// An agent that fails as configured.
 #[derive(Debug)]
-struct Broken(bool);
+struct FailingAgent(bool);
 
 #[async_trait::async_trait]
-impl Agent for Broken {
+impl Agent for FailingAgent {
     fn name(&self) -> &str {
         "broken"
     }
@@ -142,7 +142,7 @@ impl Agent for Broken {
 async fn failing_or_panicking_agent_releases_the_session() {
     for (name, sessions) in services().await {
         for panics in [false, true] {
-            let runner = runner(&sessions, Broken(panics)).build().unwrap();
+            let runner = runner(&sessions, FailingAgent(panics)).build().unwrap();
             let (events, error) = run_to_failure(&runner, "Hi").await;
             let why = if panics {
                 "it was bound to happen"

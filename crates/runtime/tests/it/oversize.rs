@@ -19,11 +19,9 @@ const EVENT_BYTES: usize = 8 * 1024;
 
 /// A session service of each kind, with small limits.
 async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
-    let limits = Limits {
-        event_bytes: EVENT_BYTES,
-        state_bytes: EVENT_BYTES,
-        ..Limits::default()
-    };
+    let limits = Limits::default()
+        .with_event_bytes(EVENT_BYTES)
+        .with_state_bytes(EVENT_BYTES);
     let memory = InMemorySessionService::new().with_limits(limits.clone());
     let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
     vec![

@@ -176,10 +176,7 @@ impl Attempt {
             event.id = format!("poison-{position}");
             session.events.push(position, event);
         }
-        let options = IngestOptions {
-            tool_responses: Some(true),
-            ..IngestOptions::default()
-        };
+        let options = IngestOptions::default().with_tool_responses(true);
         memory.add_session_with(&session, &options).await.map(drop)
     }
 
@@ -188,10 +185,7 @@ impl Attempt {
         match self.by {
             By::User | By::Agent => Forget::session(self.name.as_str()),
             By::Tool => Forget::tool(self.author()),
-            By::Direct => Forget::Matching(MemoryFilter {
-                kind: Some(MemoryKind::Direct),
-                ..MemoryFilter::default()
-            }),
+            By::Direct => Forget::Matching(MemoryFilter::default().with_kind(MemoryKind::Direct)),
         }
     }
 }
@@ -265,10 +259,7 @@ impl Scene {
 
     /// Return all stored memories of a user as texts.
     async fn kept(&self, app: &str, user: &str) -> Vec<String> {
-        let list = ListMemories {
-            limit: 10_000,
-            ..ListMemories::default()
-        };
+        let list = ListMemories::default().with_limit(10_000);
         let page = self.memory.list(app, user, list).await.unwrap();
         let texts = page.memories.iter().map(|it| it.content.text_concat());
         texts.collect()

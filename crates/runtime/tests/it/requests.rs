@@ -74,7 +74,7 @@ fn call(name: &str, args: serde_json::Value) -> FunctionCall {
 
 /// Where to look.
 #[derive(schemars::JsonSchema, serde::Deserialize)]
-struct Place {
+struct ForecastQuery {
     /// The city.
     city: String,
     /// How many days from today.
@@ -86,11 +86,11 @@ fn weather() -> FunctionTool {
     FunctionTool::new(
         "weather",
         "Says the weather.",
-        |_ctx: ToolContext, place: Place| async move {
+        |_ctx: ToolContext, query: ForecastQuery| async move {
             let text = format!(
                 "sunny in {} in {} days",
-                place.city,
-                place.days.unwrap_or(0)
+                query.city,
+                query.days.unwrap_or(0)
             );
             Ok::<_, ToolError>(serde_json::json!({"sky": text}))
         },

@@ -12,7 +12,7 @@ use retain_runtime::{
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
-struct Place {
+struct CityQuery {
     city: String,
 }
 
@@ -20,9 +20,9 @@ fn weather() -> FunctionTool {
     FunctionTool::new(
         "weather",
         "Says the weather.",
-        |ctx: ToolContext, place: Place| async move {
-            ctx.state().set("last_city", place.city.as_str());
-            Ok::<_, ToolError>(serde_json::json!({"sky": "blue", "city": place.city}))
+        |ctx: ToolContext, query: CityQuery| async move {
+            ctx.state().set("last_city", query.city.as_str());
+            Ok::<_, ToolError>(serde_json::json!({"sky": "blue", "city": query.city}))
         },
     )
 }
@@ -238,7 +238,7 @@ async fn invalid_messages_are_rejected_and_change_nothing() {
                 Content::new("user", vec!["text".into(), answer("c1")]),
                 "mixes text with a function response",
             ),
-            (Content::new("user", vec![answer("")]), "without the id"),
+            (Content::new("user", vec![answer("")]), "without an id"),
         ];
         for (message, reason) in bad {
             let refused = runner.run(USER, Some(SESSION), message).await.unwrap_err();
@@ -330,7 +330,7 @@ async fn run_metadata_is_added_to_every_event() {
             .with_custom_metadata([("ticket", "T1"), ("__adk_internal_x", "no")].into());
         let request = RunRequest::new("Hi")
             .with_config(config)
-            .with_yielded_user_message();
+            .yield_user_message();
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         let told = run.collect_events().await.unwrap();
         assert_eq!(told.len(), 2, "{name}");

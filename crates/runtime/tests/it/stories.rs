@@ -214,9 +214,7 @@ fn agent_with_include_contents_none_sees_only_the_current_turn() {
         user
           {"functionResponse":{"id":"c1","name":"look","response":{"found":[]}}}
     "#;
-    let options = ContentsOptions {
-        include_contents: IncludeContents::None,
-        ..ContentsOptions::of("judge")
-    };
+    let mut options = ContentsOptions::of("judge");
+    options.include_contents = IncludeContents::None;
     assert_shown(story, &options, expected);
 }

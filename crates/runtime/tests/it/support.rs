@@ -1,23 +1,20 @@
 //! Shared helpers: services, runners, and a short form of a session.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use retain_core::{
-    Event, FunctionCall, GetSessionConfig, Json, RunOptions, Session, SessionService,
-    StoreSessionService,
+    AppendOutcome, Batch, Event, FunctionCall, GetSessionConfig, Json, RunOptions, Session,
+    SessionService, StoreSessionService, TransferStore,
 };
 use retain_runtime::{Agent, RunConfig, RunRequest, Runner, RunnerBuilder};
-use retain_stores::{InMemorySessionService, InMemoryStore, SqliteSessionService};
+use retain_stores::{
+    InMemorySessionService, InMemoryStore, SqliteOptions, SqliteSessionService, SqliteStore,
+};
 use retain_testkit::{
     TestClock,
     wrapper::{StoreInterceptor, WrappedStore},
 };
+use tokio::sync::watch;
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";
@@ -48,37 +45,80 @@ pub(crate) fn at_once(message: &str) -> RunRequest {
     RunRequest::new(message).with_config(RunConfig::default().with_run_options(options))
 }
 
-/// The clock by which leases expire, and the number of their renewals.
+/// The clock by which the leases of its stores expire. Counts renewals and refusals of leases.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LeaseClock {
     clock: TestClock,
-    renewals: Arc<AtomicUsize>,
+    renewals: watch::Sender<usize>,
+    refusals: watch::Sender<usize>,
 }
 
 impl StoreInterceptor for LeaseClock {
+    fn after_append(&self, _: &Batch, written: AppendOutcome) -> AppendOutcome {
+        if matches!(written, AppendOutcome::Busy { .. }) {
+            self.refusals.send_modify(|count| *count += 1);
+        }
+        written
+    }
+
     fn after_renew(&self) {
-        self.renewals.fetch_add(1, Ordering::SeqCst);
+        self.renewals.send_modify(|count| *count += 1);
     }
 }
 
 impl LeaseClock {
+    /// Runs renew their leases three times in this time, by the real clock.
     const TTL: Duration = Duration::from_millis(300);
 
-    /// A session service whose leases expire by this clock.
-    pub(crate) fn sessions(&self) -> Arc<dyn SessionService> {
-        let store = InMemoryStore::with_clock(Arc::new(self.clock.clone()));
+    /// A session service in memory.
+    pub(crate) fn in_memory(&self) -> Arc<dyn SessionService> {
+        self.wrap(InMemoryStore::with_clock(Arc::new(self.clock.clone())))
+    }
+
+    /// A session service on SQLite.
+    pub(crate) async fn sqlite(&self, options: SqliteOptions) -> Arc<dyn SessionService> {
+        let options = options.with_clock(Arc::new(self.clock.clone()));
+        self.wrap(SqliteStore::open(options).await.expect("SQLite opens"))
+    }
+
+    /// A session service of each kind.
+    pub(crate) async fn services(&self) -> Vec<(&'static str, Arc<dyn SessionService>)> {
+        let sqlite = self.sqlite(SqliteOptions::in_memory()).await;
+        vec![("in memory", self.in_memory()), ("sqlite", sqlite)]
+    }
+
+    fn wrap<S: TransferStore>(&self, store: S) -> Arc<dyn SessionService> {
         let service = StoreSessionService::over(WrappedStore::with(store, self.clone()));
         Arc::new(service.with_run_ttl(Self::TTL))
     }
 
-    /// Advances the clock to twice the TTL, in steps that each wait until the lease is renewed.
+    /// Advances the clock by the TTL: leases that are not renewed expire.
+    pub(crate) fn pass_ttl(&self) {
+        self.clock.tick(Self::TTL);
+    }
+
+    /// Advances the clock by twice the TTL, in steps that each wait for two renewals. Leases that are
+    /// renewed do not expire.
     pub(crate) async fn outlive_ttl(&self) {
         for _ in 0..3 {
             self.clock.tick(Self::TTL * 2 / 3);
             // One renewal may have read the clock before this step.
-            let wanted = self.renewals.load(Ordering::SeqCst) + 2;
-            while self.renewals.load(Ordering::SeqCst) < wanted {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+            let wanted = *self.renewals.borrow() + 2;
+            let mut renewals = self.renewals.subscribe();
+            let renewed = renewals.wait_for(|count| *count >= wanted).await;
+            renewed.expect("this clock holds the sender");
+        }
+    }
+
+    /// Polls a run that waits for a lease, until a store has refused the lease.
+    pub(crate) async fn poll_until_refused<T: fmt::Debug>(&self, run: impl Future<Output = T>) {
+        let before = *self.refusals.borrow();
+        let mut refusals = self.refusals.subscribe();
+        tokio::select! {
+            biased;
+            run = pin!(run) => panic!("expected a run that waits for a lease, found {run:?}"),
+            refused = refusals.wait_for(|count| *count > before) => {
+                refused.expect("this clock holds the sender");
             }
         }
     }

@@ -5,13 +5,14 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+use futures_util::future::join_all;
 use retain_core::{RunOptions, SessionError};
 use retain_runtime::{
     FunctionTool, LlmAgent, LlmRequest, RunConfig, RunError, RunRequest, Runner, ScriptedModel,
     ToolContext, ToolError,
 };
 
-use crate::support::{APP, SESSION, USER, call, events_of, services, stored};
+use crate::support::{APP, LeaseClock, SESSION, USER, call, events_of, services, stored};
 
 /// An agent that counts in three steps: call, answer, text.
 fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
@@ -110,17 +111,17 @@ async fn run_with_a_zero_wait_is_rejected_while_the_session_is_busy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_queued_request_stores_nothing() {
-    for (name, sessions) in services().await {
+    let clock = LeaseClock::default();
+    for (name, sessions) in clock.services().await {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
         let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
-        // The first waiter polls the store, the others queue behind it.
-        for number in 0..3 {
-            let waiting = runner.run(USER, Some(SESSION), format!("left {number}"));
-            let patience = std::time::Duration::from_millis(100);
-            let waited = tokio::time::timeout(patience, waiting).await;
-            assert!(waited.is_err(), "{name}: the session is taken");
-        }
+        // The first of them asks the store; the others queue behind it.
+        let cancelled = (0..3).map(|number| {
+            let message = format!("cancelled {number}");
+            runner.run(USER, Some(SESSION), message)
+        });
+        clock.poll_until_refused(join_all(cancelled)).await;
         first.collect_events().await.unwrap();
         let last = runner.run(USER, Some(SESSION), "last").await.unwrap();
         last.collect_events().await.unwrap();
@@ -130,7 +131,7 @@ async fn cancelled_queued_request_stores_nothing() {
             .filter_map(|event| event.content().map(retain_core::Content::text_concat))
             .collect();
         assert_eq!(said, ["first", "last"], "{name}");
-        assert_eq!(session.events.len(), 8, "{name}: nobody was cut off");
+        assert_eq!(session.events.len(), 8, "{name}: both runs are complete");
         while runner.unfinished() > 0 {
             tokio::task::yield_now().await;
         }

@@ -8,7 +8,7 @@ use retain_core::{Event, Json, JsonMap, Session, State};
 
 use super::{errors::AdkError, redact};
 
-/// JSON with its content type, as FastAPI writes it.
+/// A JSON response with the content type that FastAPI uses.
 pub(super) fn json_response(text: String) -> Response {
     let mut response = text.into_response();
     let json = HeaderValue::from_static("application/json");
@@ -21,21 +21,21 @@ pub(super) fn null_response() -> Response {
     json_response("null".to_owned())
 }
 
-/// An event as clients may see it.
+/// The JSON of an event, without internal metadata and secrets.
 pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
-    let text = match redact::has_internal_notes(event) {
-        true => redact::without_internal_notes(event).to_json(),
+    let text = match redact::has_internal_metadata(event) {
+        true => redact::without_internal_metadata(event).to_json(),
         false => event.to_json(),
     };
     let mut text = text.map_err(|error| AdkError::internal(&error))?;
-    // ADK 2 writes it into every event, and its clients read it there.
+    // ADK 2 writes `nodeInfo` into every event, and its clients expect it.
     if event.node_info.is_none() && text.pop() == Some('}') {
         text.push_str(r#","nodeInfo":{"path":""}}"#);
     }
     Ok(redact::redacted(text))
 }
 
-/// A list of events.
+/// The JSON of a list of events.
 pub(super) fn events_text<'a>(
     events: impl IntoIterator<Item = &'a Event>,
 ) -> Result<String, AdkError> {
@@ -50,7 +50,7 @@ pub(super) fn events_text<'a>(
     Ok(text)
 }
 
-/// A session with its loaded events.
+/// The JSON of a session with its loaded events.
 pub(super) fn session_text(session: &Session) -> Result<String, AdkError> {
     session_object(
         [&session.id, &session.app_name, &session.user_id],
@@ -76,4 +76,33 @@ fn session_object(
     Ok(format!(
         r#"{{"id":{id},"appName":{app},"userId":{user},"state":{state},"events":{events},"lastUpdateTime":{time}}}"#
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::{Event, Json, Session, State, adk::table};
+
+    use super::session_text;
+
+    /// The response is put together from texts without secrets, not by the writer of `Session`.
+    #[test]
+    fn session_response_equals_the_session_in_adks_table() {
+        let mut session = Session::new("a\"p", "ü\n", "s");
+        session.state = State::from([("app:k", Json::from(1.0)), ("l", Json::Null)]);
+        session.last_update_time = 1e20;
+        let text = session_text(&session).unwrap();
+        assert_eq!(text, session.to_json().unwrap());
+        let event = r#"{"invocationId":"e","author":"user","actions":{"stateDelta":{},"artifactDelta":{},"requestedAuthConfigs":{},"requestedToolConfirmations":{}},"nodeInfo":{"path":""},"id":"1","timestamp":1.0}"#;
+        session.events.push(1, Event::from_json(event).unwrap());
+        let text = session_text(&session).unwrap();
+        assert_eq!(text, session.to_json().unwrap());
+        let keys = Json::parse(&text).unwrap();
+        let keys: Vec<&str> = keys.as_object().unwrap().keys().collect();
+        let fields: Vec<&str> = table::SESSION
+            .fields
+            .iter()
+            .map(|field| field.camel)
+            .collect();
+        assert_eq!(keys, fields);
+    }
 }

@@ -15,7 +15,7 @@ use crate::{
     services::Shared,
 };
 
-/// The google-adk version of this API.
+/// The version of google-adk whose API these routes implement.
 const ADK_VERSION: &str = "2.13.0";
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -26,15 +26,15 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::GET, "/apps/{app}/app-info", anybody, app_info)
 }
 
-/// Clients derive features from the version, so it is the API's; the language names the
-/// implementation.
+/// `version` is google-adk's, because clients derive the available features from it;
+/// `language_version` is Retain's.
 async fn version() -> Response {
-    let told = JsonMap::from([
+    let body = JsonMap::from([
         ("version", ADK_VERSION),
         ("language", "rust"),
         ("language_version", env!("CARGO_PKG_VERSION")),
     ]);
-    json_response(Json::from(told).to_string())
+    json_response(Json::from(body).to_string())
 }
 
 async fn list_apps(
@@ -69,11 +69,11 @@ async fn list_apps(
             }
         }
     }
-    let told = JsonMap::from([("apps", apps)]);
-    Ok(json_response(Json::from(told).to_string()))
+    let body = JsonMap::from([("apps", apps)]);
+    Ok(json_response(Json::from(body).to_string()))
 }
 
-/// Name, root agent and description. `agents` is null in a list.
+/// The description of an app in a list, without its agents.
 fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     JsonMap::from([
         ("name", Json::from(name)),
@@ -105,7 +105,7 @@ async fn app_info(
     Ok(json_response(Json::from(info).to_string()))
 }
 
-/// Add the LLM agents, children first.
+/// Add the descriptions of an LLM agent and its sub-agents, children first.
 fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     if agents.contains_key(agent.name()) {
         return;

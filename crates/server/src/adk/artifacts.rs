@@ -65,8 +65,8 @@ async fn save(
     let artifact = body.part("artifact")?.unwrap_or_default();
     let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), filename);
     let artifacts = &server.services.artifacts;
-    let notes = body.map("customMetadata");
-    let version = artifacts.save_artifact(&key, artifact, notes).await?;
+    let metadata = body.map("customMetadata");
+    let version = artifacts.save_artifact(&key, artifact, metadata).await?;
     let saved = artifacts.get_artifact_version(&key, Some(version)).await?;
     match saved {
         Some(saved) => version_response(&saved),
@@ -86,7 +86,7 @@ async fn delete(
     Ok(null_response())
 }
 
-/// The requested resource of an artifact, by the end of the path.
+/// The part of an artifact that a path requests with its last segments.
 #[derive(Debug, PartialEq, Eq)]
 enum ArtifactResource<'a> {
     Artifact,
@@ -126,10 +126,10 @@ async fn get(
     Path((app, user, session, path)): ArtifactPath,
     RawQuery(query): RawQuery,
 ) -> Result<Response, AdkError> {
-    let (name, asked) = read_path(&path);
+    let (name, resource) = read_path(&path);
     let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), name);
     let artifacts = &server.services.artifacts;
-    match asked {
+    match resource {
         ArtifactResource::Artifact => {
             let version = version_of_query(query.as_deref())?;
             load(&server, &key, version).await
@@ -159,7 +159,7 @@ async fn get(
     }
 }
 
-/// The artifact with the empty name, which ADK can save.
+/// Load the artifact with the empty name, which ADK can save.
 async fn get_unnamed(
     server: Shares<Shared>,
     Path((app, user, session)): SessionPath,
@@ -168,7 +168,7 @@ async fn get_unnamed(
     get(server, Path((app, user, session, String::new())), query).await
 }
 
-/// The requested version.
+/// The version that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum RequestedVersion {
     Latest,
@@ -273,8 +273,8 @@ mod tests {
             ("a/versions/", "a/versions/", ArtifactResource::Artifact),
             ("a/metadata", "a/metadata", ArtifactResource::Artifact),
         ];
-        for (path, name, asked) in cases {
-            assert_eq!(read_path(path), (name, asked), "{path}");
+        for (path, name, resource) in cases {
+            assert_eq!(read_path(path), (name, resource), "{path}");
         }
     }
 

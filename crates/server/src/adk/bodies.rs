@@ -19,11 +19,11 @@ pub(super) struct ExpectedBody {
     pub(super) value: &'static ValueType,
     /// Whether the body may be missing or null.
     pub(super) is_optional: bool,
-    /// Whether unknown fields are kept where ADK rejects them.
+    /// Whether to keep unknown fields in objects where ADK rejects them.
     pub(super) keeps_unknown: bool,
 }
 
-/// The object in a body, with camelCase names.
+/// A validated body, with field names in camelCase.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body(JsonMap);
 
@@ -82,14 +82,14 @@ fn parse(bytes: &[u8]) -> Result<Json, AdkError> {
     // Python skips a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Json::parse(text).map_err(|error| {
-        let (place, said) = json_error::as_python(text)
+        let (position, reason) = json_error::python_error(text)
             .unwrap_or_else(|| (chars_before(text, error.offset()), error.message().into()));
         AdkError::Invalid(vec![Problem {
             kind: "json_invalid",
-            loc: vec!["body".into(), place.into()],
+            loc: vec!["body".into(), position.into()],
             message: "JSON decode error".to_owned(),
             input: JsonMap::new().into(),
-            context: Some([("error", said)].into()),
+            context: Some([("error", reason)].into()),
         }])
     })
 }
@@ -109,7 +109,7 @@ fn missing() -> AdkError {
     }])
 }
 
-/// The error for a value that passes validation and that core cannot read.
+/// The error for a value that passed validation but that `retain_core` cannot parse.
 fn unreadable(place: &[Json], value: &Json, error: &JsonError) -> AdkError {
     AdkError::Invalid(vec![Problem {
         kind: "value_error",
@@ -125,7 +125,7 @@ impl Body {
         self.0.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// A text that the table requires.
+    /// A string field that ADK's table requires, so that a validated body has it.
     pub(super) fn required_text(&self, name: &str) -> Result<String, AdkError> {
         let missing =
             || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
@@ -146,7 +146,7 @@ impl Body {
         map.into_iter().flat_map(JsonMap::keys)
     }
 
-    /// The object itself, for a body that is a free map.
+    /// The whole object, for a body with arbitrary fields.
     pub(super) fn into_map(self) -> JsonMap {
         self.0
     }

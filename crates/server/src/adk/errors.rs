@@ -16,7 +16,7 @@ use crate::{
     guard::{AccessDenied, TooManyRuns},
 };
 
-/// Why a request to ADK's API fails.
+/// An error response of ADK's API.
 #[derive(Debug)]
 pub(crate) enum AdkError {
     /// `{"detail": "text"}`.
@@ -114,7 +114,7 @@ impl From<SessionError> for AdkError {
             E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
-            // Artifact, Corrupt, Open and Store.
+            // The other variants: `Artifact`, `Corrupt`, `Open` and `Store`.
             _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
@@ -128,7 +128,7 @@ impl From<ArtifactError> for AdkError {
             E::Invalid { .. } | E::Reference { .. } => StatusCode::BAD_REQUEST,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::NoService => StatusCode::NOT_IMPLEMENTED,
-            // Corrupt and Store.
+            // The other variants: `Corrupt` and `Store`.
             _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
@@ -143,7 +143,7 @@ impl From<MemoryError> for AdkError {
             E::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             E::LimitExceeded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
-            // Corrupt and Backend.
+            // The other variants: `Corrupt` and `Backend`.
             _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
@@ -151,7 +151,7 @@ impl From<MemoryError> for AdkError {
 }
 
 impl From<RunError> for AdkError {
-    /// A run that has not started, or one whose events are returned together.
+    /// The error of a run that failed before its response started.
     fn from(error: RunError) -> AdkError {
         use RunError as E;
         match error {
@@ -184,7 +184,7 @@ impl From<AppError> for AdkError {
                 })
             }
             AppError::Config(_) | AppError::Build(_) | AppError::BrokenOff { .. } => {
-                // A broken file is for the operator to correct and contains no user's text.
+                // The operator must correct the app's files. The error quotes no text of users.
                 tracing::error!(error = ?error.to_string(), "failed to load an app");
                 AdkError::new(StatusCode::INTERNAL_SERVER_ERROR, "Failed to load agent")
             }

@@ -1,27 +1,28 @@
 //! The position and message of a JSON error as Python's `json` module reports them.
 
-/// The position in characters and the message of Python 3.11; `None` if Python accepts the text.
-pub(super) fn as_python(text: &str) -> Option<(usize, String)> {
+/// Return the position in characters and the message of Python 3.11's error. `None` if Python
+/// accepts the text, or if the text is nested too deeply for this scanner.
+pub(super) fn python_error(text: &str) -> Option<(usize, String)> {
     let mut scanner = Scanner {
         chars: text.chars().collect(),
         at: 0,
     };
-    scanner.space();
+    scanner.skip_space();
     match scanner.value(0) {
-        Err(ScanError::Wrong(place, said)) => return Some((place, said.to_owned())),
+        Err(ScanError::Syntax(position, message)) => return Some((position, message.to_owned())),
         Err(ScanError::TooDeep) => return None,
         Ok(()) => {}
     }
-    scanner.space();
+    scanner.skip_space();
     let is_at_end = scanner.at == scanner.chars.len();
     (!is_at_end).then(|| (scanner.at, "Extra data".to_owned()))
 }
 
-/// Maximum nesting depth: more than the reader accepts, and safe for the stack.
+/// Maximum nesting depth: deeper than `Json::parse` accepts, and safe for the stack.
 const DEPTH_MAX: usize = 200;
 
 enum ScanError {
-    Wrong(usize, &'static str),
+    Syntax(usize, &'static str),
     TooDeep,
 }
 
@@ -43,14 +44,14 @@ impl Scanner {
         found
     }
 
-    fn space(&mut self) {
+    fn skip_space(&mut self) {
         while matches!(self.peek(), Some(' ' | '\t' | '\n' | '\r')) {
             self.at += 1;
         }
     }
 
-    fn wrong(&self, said: &'static str) -> ScanResult {
-        Err(ScanError::Wrong(self.at, said))
+    fn error(&self, message: &'static str) -> ScanResult {
+        Err(ScanError::Syntax(self.at, message))
     }
 
     fn value(&mut self, depth: usize) -> ScanResult {
@@ -87,7 +88,7 @@ impl Scanner {
         self.take('-');
         if !self.take('0') && self.digits() == 0 {
             self.at = start;
-            return self.wrong("Expecting value");
+            return self.error("Expecting value");
         }
         let whole = self.at;
         if !self.take('.') || self.digits() == 0 {
@@ -113,54 +114,54 @@ impl Scanner {
 
     fn object(&mut self, depth: usize) -> ScanResult {
         self.at += 1;
-        self.space();
+        self.skip_space();
         if self.take('}') {
             return Ok(());
         }
         loop {
             if self.peek() != Some('"') {
-                return self.wrong("Expecting property name enclosed in double quotes");
+                return self.error("Expecting property name enclosed in double quotes");
             }
             self.text()?;
-            self.space();
+            self.skip_space();
             if !self.take(':') {
-                return self.wrong("Expecting ':' delimiter");
+                return self.error("Expecting ':' delimiter");
             }
-            self.space();
+            self.skip_space();
             self.value(depth + 1)?;
-            self.space();
+            self.skip_space();
             if self.take('}') {
                 return Ok(());
             }
             if !self.take(',') {
-                return self.wrong("Expecting ',' delimiter");
+                return self.error("Expecting ',' delimiter");
             }
-            self.space();
+            self.skip_space();
         }
     }
 
     fn array(&mut self, depth: usize) -> ScanResult {
         self.at += 1;
-        self.space();
+        self.skip_space();
         if self.take(']') {
             return Ok(());
         }
         loop {
             self.value(depth + 1)?;
-            self.space();
+            self.skip_space();
             if self.take(']') {
                 return Ok(());
             }
             if !self.take(',') {
-                return self.wrong("Expecting ',' delimiter");
+                return self.error("Expecting ',' delimiter");
             }
-            self.space();
+            self.skip_space();
         }
     }
 
     fn text(&mut self) -> ScanResult {
         let start = self.at;
-        let unterminated = Err(ScanError::Wrong(start, "Unterminated string starting at"));
+        let unterminated = Err(ScanError::Syntax(start, "Unterminated string starting at"));
         self.at += 1;
         loop {
             match self.peek() {
@@ -169,14 +170,14 @@ impl Scanner {
                     self.at += 1;
                     return Ok(());
                 }
-                Some(c) if (c as u32) < 0x20 => return self.wrong("Invalid control character at"),
+                Some(c) if (c as u32) < 0x20 => return self.error("Invalid control character at"),
                 Some('\\') => {
                     self.at += 1;
                     match self.peek() {
                         None => return unterminated,
                         Some('u') => self.unicode_escape()?,
                         Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => self.at += 1,
-                        Some(_) => return Err(ScanError::Wrong(self.at - 1, "Invalid \\escape")),
+                        Some(_) => return Err(ScanError::Syntax(self.at - 1, "Invalid \\escape")),
                     }
                 }
                 Some(_) => self.at += 1,
@@ -187,7 +188,7 @@ impl Scanner {
     fn unicode_escape(&mut self) -> ScanResult {
         let digits = self.chars.get(self.at + 1..self.at + 5);
         if !digits.is_some_and(|digits| digits.iter().all(char::is_ascii_hexdigit)) {
-            return Err(ScanError::Wrong(self.at, "Invalid \\uXXXX escape"));
+            return Err(ScanError::Syntax(self.at, "Invalid \\uXXXX escape"));
         }
         self.at += 5;
         Ok(())
@@ -196,7 +197,7 @@ impl Scanner {
 
 #[cfg(test)]
 mod tests {
-    use super::as_python;
+    use super::python_error;
 
     #[test]
     fn json_error_position_matches_python() {
@@ -220,11 +221,11 @@ mod tests {
             ("01", 1, "Extra data"),
             ("-", 0, "Expecting value"),
         ];
-        for (text, place, said) in cases {
-            let found = as_python(text).expect(text);
-            assert_eq!((found.0, found.1.as_str()), (place, said), "{text}");
+        for (text, position, message) in cases {
+            let found = python_error(text).expect(text);
+            assert_eq!((found.0, found.1.as_str()), (position, message), "{text}");
         }
-        assert_eq!(as_python("{\"a\": [1.5e3, null, NaN]}"), None);
-        assert_eq!(as_python(&"[".repeat(100_000)), None);
+        assert_eq!(python_error("{\"a\": [1.5e3, null, NaN]}"), None);
+        assert_eq!(python_error(&"[".repeat(100_000)), None);
     }
 }

@@ -1,5 +1,5 @@
-//! `/run_live`: live audio is not supported. The server accepts the WebSocket and closes it with the
-//! reason, because a browser shows no reason for a refused one.
+//! `/run_live`: live audio is not supported. The server accepts the WebSocket and closes it with a
+//! reason, because a browser hides the reason of a rejected handshake.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn run_live(
     Ok(upgrade.on_upgrade(|socket| close(socket, frame)))
 }
 
-/// Send the reason and wait until the client closes. A client that is gone needs no reason.
+/// Send the reason and wait until the client closes. An error means that the client disconnected.
 async fn close(mut socket: WebSocket, frame: CloseFrame) {
     let closed = async {
         if socket.send(Message::Close(Some(frame))).await.is_ok() {

@@ -32,8 +32,8 @@ pub(super) fn routes(routes: Routes) -> Routes {
 
 /// Return all events together. A client that disconnects drops this future, which cancels the run.
 async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
-    let asked = RunInput::read(&server, request).await?;
-    let (run, _permit) = asked.begin(StreamingMode::None).await?;
+    let input = RunInput::read(&server, request).await?;
+    let (run, _permit) = input.start(StreamingMode::None).await?;
     let events = run.collect_events().await?;
     Ok(json_response(events_text(&events)?))
 }
@@ -42,20 +42,20 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let guards = request.extensions().get::<Arc<Guards>>();
     let key = guards.map(|guards| KeyWatch::from_request(guards, request.headers()));
-    let asked = RunInput::read(&server, request).await?;
-    let answered = asked.body.text("functionCallEventId");
-    let splits_artifacts = answered.is_none_or(|id| id.is_empty());
-    let mode = match asked.body.bool("streaming") {
+    let input = RunInput::read(&server, request).await?;
+    let answered_call = input.body.text("functionCallEventId");
+    let splits_artifacts = answered_call.is_none_or(|id| id.is_empty());
+    let mode = match input.body.bool("streaming") {
         true => StreamingMode::Sse,
         false => StreamingMode::None,
     };
-    if mode == StreamingMode::Sse && asked.body.text("serviceTier").as_deref() == Some("deferred") {
+    if mode == StreamingMode::Sse && input.body.text("serviceTier").as_deref() == Some("deferred") {
         return Err(AdkError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "serviceTier \"deferred\" cannot be used with streaming: there would be nothing to stream",
         ));
     }
-    let (run, permit) = asked.begin(mode).await?;
+    let (run, permit) = input.start(mode).await?;
     Ok(sse::response(run, permit, key, splits_artifacts))
 }
 
@@ -106,8 +106,8 @@ impl RunInput {
         })
     }
 
-    /// Start the run; the message is stored when this returns.
-    async fn begin(
+    /// Start the run. The message is stored when this returns.
+    async fn start(
         self,
         streaming_mode: StreamingMode,
     ) -> Result<(RunStream, RunPermit), AdkError> {
@@ -125,16 +125,16 @@ impl RunInput {
             body.required_text("sessionId")?,
         );
         if request.message.is_none() && request.invocation_id.is_none() {
-            return Err(nothing_to_run(&self.runner, &user, &session).await);
+            return Err(missing_input_error(&self.runner, &user, &session).await);
         }
         let run = self.runner.run_with(&user, Some(&session), request);
         Ok((run.await?, self.permit))
     }
 }
 
-/// The error of a request without a message and without a run to resume. As in ADK, a missing
-/// session is reported first.
-async fn nothing_to_run(runner: &Runner, user: &str, session: &str) -> AdkError {
+/// The error for a request with neither a message nor a run to resume. As in ADK, a missing session
+/// is reported first.
+async fn missing_input_error(runner: &Runner, user: &str, session: &str) -> AdkError {
     let none = retain_core::GetSessionConfig {
         num_recent_events: Some(0),
         ..Default::default()

@@ -4,15 +4,17 @@ use retain_core::{
     EncodedSessions, Json, JsonMap, SessionError, SessionKey, StateScope, StateText,
 };
 
-/// Evaluations create sessions with ids like these; lists omit them.
-const EVALUATIONS: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
+/// The id prefixes of sessions that ADK's evaluations create; lists omit these sessions.
+const EVALUATION_PREFIXES: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
 
-/// Bytes reserved for a session with little state, and the most sessions to reserve for: growing a
-/// text of a megabyte copies it several times.
+/// Bytes to reserve for each session, enough for little state. Growing a text of a megabyte would
+/// copy it several times.
 const SESSION_BYTES: usize = 128;
+
+/// Maximum number of sessions to reserve bytes for.
 const RESERVED_MAX: usize = 100_000;
 
-/// Writes the list. Costs no allocation per session, because a user may have ten thousand.
+/// Write the list. It allocates nothing per session, because a user may have ten thousand.
 pub(super) fn list_text(
     app: &str,
     user: &str,
@@ -23,7 +25,10 @@ pub(super) fn list_text(
     let mut out = String::from("[");
     out.reserve(sessions.rows.len().min(RESERVED_MAX) * SESSION_BYTES);
     for row in sessions.rows.iter() {
-        if EVALUATIONS.iter().any(|start| row.id.starts_with(start)) {
+        if EVALUATION_PREFIXES
+            .iter()
+            .any(|start| row.id.starts_with(start))
+        {
             continue;
         }
         if out.len() > 1 {
@@ -32,7 +37,7 @@ pub(super) fn list_text(
         out.push_str(r#"{"id":"#);
         Json::append_str(&mut out, row.id);
         out.push_str(&owner);
-        // The first key has no comma before it.
+        // Each encoded key starts with a comma; remove that of the first key.
         let first = if row.state.is_empty() {
             &shared
         } else {
@@ -55,7 +60,7 @@ pub(super) fn list_text(
     Ok(out)
 }
 
-/// The keys that all sessions of the user share, with their prefixes.
+/// The encoded `app:` and `user:` keys, which all sessions of the user share.
 fn shared_state(app: &str, user: &str, sessions: &EncodedSessions) -> Result<String, SessionError> {
     let mut text = StateText::default();
     let scopes: [(StateScope, &JsonMap); 2] = [
@@ -73,7 +78,7 @@ fn shared_state(app: &str, user: &str, sessions: &EncodedSessions) -> Result<Str
     Ok(text.into())
 }
 
-/// The text from the end of a session's id to the first key of its state.
+/// The JSON between a session's id and the first key of its state.
 fn owner_text(app: &str, user: &str) -> String {
     let mut text = String::from(r#","appName":"#);
     Json::append_str(&mut text, app);
@@ -90,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_list_equals_its_sessions_written_one_by_one() {
+    fn session_list_equals_its_sessions_serialized_one_by_one() {
         let mut sessions = EncodedSessions {
             app: JsonMap::from([("x", 1)]),
             user: JsonMap::from([("y", 2)]),
@@ -103,9 +108,9 @@ mod tests {
         sessions.rows.push("adk-eval-session-1", 1.5, "");
         sessions.rows.push("\"é", 2.0, "");
         sessions.rows.push("two", 1e20, r#","b":1,"a":2"#);
-        let shown = sessions.rows.iter();
-        let shown = shown.filter(|row| !row.id.starts_with("adk-eval-session-"));
-        let alone = shown.map(|row| {
+        let rows = sessions.rows.iter();
+        let rows = rows.filter(|row| !row.id.starts_with("adk-eval-session-"));
+        let expected = rows.map(|row| {
             let own = row.state.get(1..).unwrap_or_default();
             let own = Json::parse(&format!("{{{own}}}")).unwrap();
             let mut session = Session::new("a\"p", "ü\n", row.id);
@@ -114,9 +119,9 @@ mod tests {
             session.last_update_time = row.last_update_time;
             session.to_json().unwrap()
         });
-        let alone: Vec<String> = alone.collect();
+        let expected: Vec<String> = expected.collect();
         let listed = list_text("a\"p", "ü\n", &sessions).unwrap();
-        assert_eq!(listed, format!("[{}]", alone.join(",")));
+        assert_eq!(listed, format!("[{}]", expected.join(",")));
     }
 
     #[test]
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_json_cannot_represent_is_an_error_with_the_session() {
+    fn nan_update_time_is_an_error_that_names_the_session() {
         let mut sessions = EncodedSessions::default();
         sessions.rows.push("s", f64::NAN, "");
         let error = list_text("a", "u", &sessions).unwrap_err().to_string();

@@ -14,7 +14,7 @@ use retain_core::{
 use super::{
     answers::{json_response, null_response, session_text},
     bodies::{self, Body, ExpectedBody},
-    dev::seeded,
+    dev::with_initial_state,
     errors::AdkError,
     redact::redacted,
     session_list::list_text,
@@ -67,11 +67,11 @@ async fn delete_session(
     let sessions = &server.services.sessions;
     sessions.delete_session(&app, &user, &session).await?;
     let key = SessionKey::new(app, user, session);
-    server.apps.forget_session(&key);
+    server.apps.delete_traces_of_session(&key);
     Ok(null_response())
 }
 
-/// The session with all its events.
+/// Load a session with all its events, or fail with 404.
 pub(super) async fn find(
     server: &Shared,
     app: &str,
@@ -98,7 +98,7 @@ async fn create_session_with_id(
     let state = bodies::read_as(request, expected).await?;
     let state = state.map(Body::into_map);
     untrusted_input::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
-    let state = State::from(seeded(&server, &app, state.unwrap_or_default()).await);
+    let state = State::from(with_initial_state(&server, &app, state.unwrap_or_default()).await);
     let sessions = &server.services.sessions;
     let created = sessions.create_session(&app, &user, Some(state), Some(&session));
     Ok(json_response(session_text(&created.await?)?))
@@ -113,7 +113,7 @@ async fn create_session(
     let expected = ExpectedBody {
         value: &BODY,
         is_optional: true,
-        // A newer ADK may have written the imported session.
+        // A newer ADK may have exported the session, with fields that this version does not know.
         keeps_unknown: true,
     };
     let caller = Caller::from_extensions(request.extensions());
@@ -125,18 +125,13 @@ async fn create_session(
     let state = match events.is_empty() {
         true => {
             untrusted_input::check_state(&caller, state.keys())?;
-            seeded(&server, &app, state).await
+            with_initial_state(&server, &app, state).await
         }
-        // An export contains the app's state keys. They keep their current values.
-        false => untrusted_input::settable(&caller, state),
+        // An export also contains `app:` keys, which a user-bound API key must not set.
+        false => untrusted_input::without_forbidden_keys(&caller, state),
     };
-    let new = CreateSession {
-        app_name: app,
-        user_id: user,
-        session_id: body.text("sessionId"),
-        state: Some(State::from(state)),
-        ttl: None,
-    };
+    let mut new = CreateSession::new(app, user).with_state(State::from(state));
+    new.session_id = body.text("sessionId");
     let sessions = &server.services.sessions;
     let session = match events.is_empty() {
         true => sessions.create(new).await?,
@@ -151,7 +146,7 @@ async fn create_session(
     Ok(json_response(session_text(&session)?))
 }
 
-/// Options are for services that have some; ours have none.
+/// Reject session options: ADK passes them to its session service, and Retain's has none.
 fn check_options(body: &Body) -> Result<(), AdkError> {
     let options = body.map("options").unwrap_or_default();
     let bound = ["app_name", "session_id", "state", "user_id"];

@@ -28,16 +28,16 @@ pub(super) fn response(
     key: Option<KeyWatch>,
     splits_artifacts: bool,
 ) -> Response {
-    let sending = StreamedRun {
+    let streamed = StreamedRun {
         run: Some(run),
         key,
         _permit: permit,
         ready: VecDeque::new(),
         splits_artifacts,
     };
-    let frames = stream::unfold(sending, |mut sending| async move {
-        let frame = sending.next().await?;
-        Some((Ok::<Bytes, Infallible>(frame), sending))
+    let frames = stream::unfold(streamed, |mut streamed| async move {
+        let frame = streamed.next().await?;
+        Some((Ok::<Bytes, Infallible>(frame), streamed))
     });
     let mut response = Response::new(Body::from_stream(frames));
     let headers = response.headers_mut();
@@ -81,7 +81,7 @@ impl StreamedRun {
                 None
             }
             Ok(Some(Ok(event))) => {
-                let events = shown(event, self.splits_artifacts);
+                let events = split_event(event, self.splits_artifacts);
                 let frames: Result<VecDeque<Bytes>, AdkError> = events.iter().map(frame).collect();
                 self.ready = frames.unwrap_or_else(|_| {
                     self.run = None;
@@ -91,15 +91,15 @@ impl StreamedRun {
             }
             Ok(Some(Err(error))) => {
                 self.run = None;
-                Some(failure(&error))
+                Some(failure_frame(&error))
             }
         }
     }
 }
 
-/// Split an event for the web UI, which looks for artifacts in events without content: an event
-/// with both is sent as two.
-fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
+/// Split an event with content and artifacts in two, because the web UI looks for artifacts in
+/// events without content.
+fn split_event(event: Event, splits_artifacts: bool) -> Vec<Event> {
     let has_parts = event
         .content()
         .is_some_and(|content| !content.parts().is_empty());
@@ -118,21 +118,21 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
     Ok(Bytes::from(format!("data: {text}\n\n")))
 }
 
-/// The last frame of a stream with an event that has no JSON form. Only partial events can get
-/// here; others fail their run when they are stored.
+/// The last frame of a stream with an event that has no JSON form. Only a partial event can be such
+/// an event; others fail their run when they are stored.
 const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the run was interrupted\"}\n\n";
 
 /// The last frame of a run whose API key is no longer valid.
 fn interrupted_frame(reason: &str) -> Bytes {
-    let told = format!("{reason}; the run was interrupted");
-    let told = JsonMap::from([("error", Json::from(told))]);
-    Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
+    let message = format!("{reason}; the run was interrupted");
+    let body = JsonMap::from([("error", Json::from(message))]);
+    Bytes::from(format!("data: {}\n\n", python_json_ascii(&body.into())))
 }
 
-/// A run that failed after its response started.
-fn failure(error: &RunError) -> Bytes {
-    // Errors of models and tools may quote users: details only at debug level.
+/// The last frame of a run that failed after its response started.
+fn failure_frame(error: &RunError) -> Bytes {
+    // Errors of models and tools may quote users, so details are logged only at debug level.
     tracing::error!(kind = error_kind(error), code = ?error.code(), "a run failed");
     tracing::debug!(error = ?error.to_string(), "a run failed");
     let (code, message) = (error.code(), error.cause());
@@ -141,9 +141,9 @@ fn failure(error: &RunError) -> Bytes {
         ("error_message", Json::from(message.as_str())),
         ("timestamp", Json::from(SystemClock.now())),
     ]);
-    let told = JsonMap::from([
+    let body = JsonMap::from([
         ("error", Json::from(format!("{code}: {message}"))),
         ("error_details", details.into()),
     ]);
-    Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
+    Bytes::from(format!("data: {}\n\n", python_json_ascii(&body.into())))
 }

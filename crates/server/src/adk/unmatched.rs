@@ -15,7 +15,7 @@ use crate::services::Server;
 
 /// Add the fallbacks to the router.
 pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
-    let router = router.method_not_allowed_fallback(wrong_method);
+    let router = router.method_not_allowed_fallback(method_not_allowed);
     let paths = Server::routes().into_iter().map(|route| route.path);
     let unmatched = Arc::new(Unmatched {
         routed: router.clone().fallback(async || not_found()),
@@ -28,16 +28,16 @@ pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
     })
 }
 
-/// What the fallbacks need.
+/// Handles requests that match no route.
 struct Unmatched {
-    /// The routes, for a rewritten path.
+    /// The routes, for paths that `/apps/{app}` was added to.
     routed: Router,
-    /// Their paths, with names in braces.
+    /// The path patterns of the routes, with parameters in braces.
     paths: Vec<&'static str>,
     server: Arc<Server>,
 }
 
-async fn wrong_method() -> AdkError {
+async fn method_not_allowed() -> AdkError {
     AdkError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
 }
 
@@ -45,7 +45,7 @@ impl Unmatched {
     async fn answer(&self, mut request: Request) -> Response {
         let path = request.uri().path();
         let default_app = self.server.apps.default_app();
-        let Some(app) = default_app.filter(|_| may_lack_app(path)) else {
+        let Some(app) = default_app.filter(|_| may_omit_app(path)) else {
             return self.redirect(&request).unwrap_or_else(not_found);
         };
         let Some(uri) = with_path(request.uri(), &format!("/apps/{app}{path}")) else {
@@ -59,16 +59,16 @@ impl Unmatched {
         answered.unwrap_or_else(|never| match never {})
     }
 
-    /// As in FastAPI, redirect a known path with a trailing slash.
+    /// As in FastAPI, redirect a path with a redundant trailing slash.
     fn redirect(&self, request: &Request) -> Option<Response> {
-        let asked = request.uri().path();
-        let path = asked.strip_suffix('/')?;
-        let is_known = |path: &str| self.paths.iter().any(|known| fits(known, path));
-        if is_known(asked) || !is_known(path) {
+        let requested = request.uri().path();
+        let path = requested.strip_suffix('/')?;
+        let is_known = |path: &str| self.paths.iter().any(|known| matches_pattern(known, path));
+        if is_known(requested) || !is_known(path) {
             return None;
         }
         let uri = with_path(request.uri(), path)?;
-        // Without a host, because a proxy has its own.
+        // Without a host, because clients behind a proxy use the host of the proxy.
         let target = HeaderValue::from_str(uri.path_and_query()?.as_str()).ok()?;
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, target);
@@ -80,8 +80,8 @@ fn not_found() -> Response {
     AdkError::not_found("Not Found").into_response()
 }
 
-/// ADK's paths for the default app.
-fn may_lack_app(path: &str) -> bool {
+/// Whether ADK accepts the path without `/apps/{app}`, for the default app.
+fn may_omit_app(path: &str) -> bool {
     path.starts_with("/users/") || path == "/app-info"
 }
 
@@ -96,12 +96,12 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Whether a path matches this pattern.
-fn fits(form: &str, path: &str) -> bool {
-    let (form, path) = (form.split('/'), path.split('/'));
-    let is_name = |form: &str| form.starts_with('{') && !form.starts_with("{*");
-    form.clone().count() == path.clone().count()
-        && form
+/// Whether a path matches a pattern of a route.
+fn matches_pattern(pattern: &str, path: &str) -> bool {
+    let (pattern, path) = (pattern.split('/'), path.split('/'));
+    let is_name = |pattern: &str| pattern.starts_with('{') && !pattern.starts_with("{*");
+    pattern.clone().count() == path.clone().count()
+        && pattern
             .zip(path)
-            .all(|(form, path)| form == path || (is_name(form) && !path.is_empty()))
+            .all(|(pattern, path)| pattern == path || (is_name(pattern) && !path.is_empty()))
 }

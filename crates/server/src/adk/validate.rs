@@ -1,7 +1,7 @@
 //! Validates a value against ADK's table as pydantic does, with pydantic's error messages.
 //!
-//! Accepts both spellings of a name, and the conversions that pydantic makes (`"yes"` for true), so
-//! that a body that ADK accepts is accepted.
+//! Accepts field names in camelCase and snake_case, and converts values as pydantic does (`"yes"`
+//! to true), so that every body that ADK accepts is valid.
 
 use retain_core::{
     Json, JsonMap, Number,
@@ -16,9 +16,9 @@ pub(crate) struct Problem {
     /// The path to the value: `body`, then field names and list indexes.
     pub(super) loc: Vec<Json>,
     pub(super) message: String,
-    /// The value that was found.
+    /// The rejected value.
     pub(super) input: Json,
-    /// The values in the message, where pydantic lists them.
+    /// Pydantic's `ctx`: the values that the message mentions.
     pub(super) context: Option<JsonMap>,
 }
 
@@ -41,7 +41,7 @@ impl Problem {
 pub(super) struct Checker {
     problems: Vec<Problem>,
     loc: Vec<Json>,
-    /// Whether unknown fields are kept where ADK rejects them.
+    /// Whether to keep unknown fields in objects where ADK rejects them.
     pub(super) keeps_unknown: bool,
 }
 
@@ -54,12 +54,12 @@ impl Checker {
         }
     }
 
-    /// Adds a name to the path.
+    /// Adds a name to the path of the checked value.
     pub(super) fn enter(&mut self, name: &str) {
         self.loc.push(name.into());
     }
 
-    /// The converted value, or all of its errors.
+    /// Returns the converted value, or all of its errors.
     pub(super) fn check(
         mut self,
         expected: &ValueType,
@@ -83,7 +83,7 @@ impl Checker {
         });
     }
 
-    fn inside<T>(&mut self, step: Json, check: impl FnOnce(&mut Checker) -> T) -> T {
+    fn at_step<T>(&mut self, step: Json, check: impl FnOnce(&mut Checker) -> T) -> T {
         self.loc.push(step);
         let checked = check(self);
         self.loc.pop();
@@ -136,13 +136,13 @@ impl Checker {
     fn list(&mut self, expected: &ValueType, items: &[Json]) -> Json {
         let items = items.iter().enumerate();
         let items =
-            items.map(|(at, item)| self.inside(at.into(), |this| this.value(expected, item)));
+            items.map(|(at, item)| self.at_step(at.into(), |this| this.value(expected, item)));
         items.collect::<Vec<Json>>().into()
     }
 
     fn map(&mut self, expected: &ValueType, map: &JsonMap) -> JsonMap {
         let pairs = map.iter().map(|(key, value)| {
-            let value = self.inside(key.into(), |this| this.value(expected, value));
+            let value = self.at_step(key.into(), |this| this.value(expected, value));
             (key, value)
         });
         pairs.collect()
@@ -178,7 +178,7 @@ impl Checker {
             let Some(name) = names.into_iter().find(|name| map.contains_key(name)) else {
                 if field.presence == Presence::Required {
                     let input = Json::from(map.clone());
-                    self.inside(field.camel.into(), |this| {
+                    self.at_step(field.camel.into(), |this| {
                         this.reject("missing", "Field required", &input)
                     });
                 }
@@ -188,7 +188,7 @@ impl Checker {
             if value.is_null() && field.presence == Presence::Nullable {
                 continue;
             }
-            let value = self.inside(name.into(), |this| this.value(&field.value, value));
+            let value = self.at_step(name.into(), |this| this.value(&field.value, value));
             checked.insert(field.camel, value);
         }
         self.unknown_fields(object, map, &mut checked);
@@ -200,7 +200,7 @@ impl Checker {
         for (key, value) in map.iter().filter(|(key, _)| object.field(key).is_none()) {
             if is_rejected {
                 let message = "Extra inputs are not permitted";
-                self.inside(key.into(), |this| {
+                self.at_step(key.into(), |this| {
                     this.reject("extra_forbidden", message, value)
                 });
             } else {
@@ -226,7 +226,7 @@ impl Checker {
         let message = "Input should be a valid integer";
         match value {
             Json::Bool(value) => return i64::from(*value).into(),
-            Json::Number(number) => match whole(number) {
+            Json::Number(number) => match integral(number) {
                 Some(number) => return number,
                 None => {
                     let message = "Input should be a valid integer, got a number with a fractional \
@@ -299,7 +299,7 @@ impl Checker {
     }
 }
 
-/// The name of a type in the path of an error.
+/// Pydantic's name of a type in the path of an error.
 fn python_name(value: &ValueType) -> String {
     match value {
         ValueType::Any => "any".to_owned(),
@@ -345,7 +345,7 @@ pub(super) fn read_bool(value: &Json) -> Option<bool> {
 fn may_be_bool(value: &Json) -> bool {
     match value {
         Json::String(_) => true,
-        Json::Number(number) => whole(number).is_some_and(|number| number.as_i64().is_some()),
+        Json::Number(number) => integral(number).is_some_and(|number| number.as_i64().is_some()),
         _ => false,
     }
 }
@@ -373,7 +373,7 @@ fn read_integer(text: &str) -> Option<Json> {
 }
 
 /// The number if it is an integer; `2.0` counts as `2`.
-fn whole(number: &Number) -> Option<Json> {
+fn integral(number: &Number) -> Option<Json> {
     let text = Json::from(number.clone()).to_string();
     let is_integer = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
     if is_integer {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
-    body::{JsonBody, done, ok},
+    body::{JsonBody, no_content, ok},
     operation::Operation,
     path::{SessionPath, UserPath},
     problem::Problem,
@@ -26,7 +26,7 @@ const VERSION: Param = Param::new(
 const ONE: &[Param] = &[NAME];
 const ONE_VERSION: &[Param] = &[NAME, VERSION];
 
-/// The routes of one owner: the same four paths below a user and below a session.
+/// Add the routes of one kind of owner: four paths below a user or below a session.
 macro_rules! routes_of {
     ($api:expr, $base:literal, $of:ident, $owner:literal) => {{
         let read = Access::Path(Scope::SessionsRead);
@@ -166,12 +166,12 @@ impl ArtifactOwner {
         }
     }
 
-    fn named(self, params: &Params) -> ArtifactKey {
+    fn key_from(self, params: &Params) -> ArtifactKey {
         self.key(params.text(&NAME).unwrap_or_default())
     }
 }
 
-/// ArtifactNamesBody of artifacts.
+/// The names of artifacts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactNames")]
 struct ArtifactNamesBody {
@@ -228,19 +228,19 @@ async fn save(
     let version = artifacts.save_artifact(&key, new.artifact, new.custom_metadata);
     let version = version.await?;
     let saved = artifacts.get_artifact_version(&key, Some(version)).await?;
-    // Another request may have deleted it meanwhile.
+    // Another request may have deleted the version meanwhile.
     ok(&saved.ok_or_else(|| not_found(&key))?)
 }
 
 async fn delete(server: Shared, owner: ArtifactOwner, params: Params) -> Result<Response, Problem> {
-    let key = owner.named(&params.only(ONE)?);
+    let key = owner.key_from(&params.only(ONE)?);
     server.services.artifacts.delete_artifact(&key).await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 async fn load(server: Shared, owner: ArtifactOwner, params: Params) -> Result<Response, Problem> {
     let params = params.only(ONE_VERSION)?;
-    let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
+    let (key, version) = (owner.key_from(&params), params.integer(&VERSION)?);
     let part = server
         .services
         .artifacts
@@ -254,7 +254,7 @@ async fn versions(
     owner: ArtifactOwner,
     params: Params,
 ) -> Result<Response, Problem> {
-    let key = owner.named(&params.only(ONE)?);
+    let key = owner.key_from(&params.only(ONE)?);
     let versions = server.services.artifacts.list_artifact_versions(&key);
     ok(&ArtifactVersionsBody {
         versions: versions.await?,
@@ -267,7 +267,7 @@ async fn version(
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(ONE_VERSION)?;
-    let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
+    let (key, version) = (owner.key_from(&params), params.integer(&VERSION)?);
     let found = server
         .services
         .artifacts

@@ -1,5 +1,7 @@
-//! JSON bodies: read into types that reject unknown fields, and written from the types that
-//! describe the API.
+//! JSON bodies of requests and responses. Their types also generate the schemas of the API
+//! description.
+
+use std::sync::Arc;
 
 use axum::{
     body::Bytes,
@@ -10,7 +12,7 @@ use axum::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::problem::Problem;
-use crate::services::Shared;
+use crate::{guard::Guards, services::Shared};
 
 /// A JSON body. A missing body is read as an empty object.
 pub(super) struct JsonBody<T>(pub(super) T);
@@ -20,10 +22,15 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
 
     async fn from_request(request: Request, server: &Shared) -> Result<JsonBody<T>, Problem> {
         let media_type = media_type(request.headers());
+        let guards = request.extensions().get::<Arc<Guards>>();
+        let limit = guards.map(|guards| guards.limits.body_bytes);
         let bytes = Bytes::from_request(request, server).await;
         let bytes = bytes.map_err(|error| match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = "the body exceeds the limit of the server";
+                let detail = match limit {
+                    Some(limit) => format!("the body exceeds the limit of {limit} bytes"),
+                    None => "the body is too large".to_owned(),
+                };
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
             }
             _ => Problem::invalid_body(error.body_text()),
@@ -31,11 +38,11 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
         if bytes.is_empty() {
             return read(b"{}");
         }
-        // Pages of other sites can send other types without a CORS preflight.
+        // A page of another origin can send other content types without a CORS preflight.
         let is_json = media_type == "application/json" || media_type.ends_with("+json");
         match is_json {
             true => read(&bytes),
-            false => Err(unsupported_media_type("application/json")),
+            false => Err(unsupported_media_type(&media_type, "application/json")),
         }
     }
 }
@@ -53,9 +60,9 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// The error for a body whose type is not `wanted`.
-pub(super) fn unsupported_media_type(wanted: &str) -> Problem {
-    let detail = format!("unsupported content type; expected {wanted}");
+/// The error for a body with the content type `found` where `expected` is required.
+pub(super) fn unsupported_media_type(found: &str, expected: &str) -> Problem {
+    let detail = format!("unsupported content type {found:?}; expected {expected:?}");
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Problem::new(status, "unsupported_media_type", detail)
 }
@@ -65,7 +72,7 @@ pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Result<Respo
     let text = serde_json::to_vec(body).map_err(|error| {
         tracing::error!(error = ?error.to_string(), "failed to serialize a response");
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Problem::new(status, "corrupt", "the response could not be written")
+        Problem::new(status, "corrupt", "failed to write the response as JSON")
     })?;
     let headers = [(header::CONTENT_TYPE, "application/json")];
     Ok((status, headers, text).into_response())
@@ -77,6 +84,6 @@ pub(super) fn ok<T: Serialize>(body: &T) -> Result<Response, Problem> {
 }
 
 /// Return 204 without a body.
-pub(super) fn done() -> Response {
+pub(super) fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -40,7 +40,8 @@ struct EraseReceiptBody {
     memories: Option<u64>,
 }
 
-/// Sessions are deleted last, so that an interrupted erase can be repeated.
+/// Erase a user. Sessions are deleted last: while one is left, an interrupted erase is visible and can
+/// be repeated.
 async fn erase(
     State(server): State<Shared>,
     of: UserPath,
@@ -58,7 +59,7 @@ async fn erase(
     };
     let sessions = &server.services.sessions;
     let erased = sessions.erase_user(&of.app, &of.user).await?;
-    server.apps.forget_user(&of.app, &of.user);
+    server.apps.delete_traces_of_user(&of.app, &of.user);
     ok(&EraseReceiptBody {
         sessions: erased.sessions,
         events: erased.events,

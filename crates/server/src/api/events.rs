@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
-    body::{JsonBody, done, ok},
+    body::{JsonBody, no_content, ok},
     caller::RequestCaller,
     operation::Operation,
     path::{RunPath, SessionPath, run_token, token_text},
@@ -45,7 +45,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::POST,
         REWIND,
         "rewindSession",
-        "Rewind to before an invocation, with the session's artifacts",
+        "Rewind a session and its artifacts to before an invocation",
     );
     let renew_it = Operation::new(Method::POST, RENEW, "renewRun", "Renew the lease of a run");
     let end_it = Operation::new(Method::DELETE, RUN, "endRun", "End a run");
@@ -107,14 +107,14 @@ struct AppendBody {
 )]
 #[schemars(rename = "RunUse")]
 enum RunBody {
-    /// Starts a run once the session is free.
+    /// Start a run as soon as no other run writes the session.
     Begin {
         /// How long to wait for another run to end (default: do not wait).
         wait_ms: Option<WaitMs>,
     },
-    /// Belongs to the run with this token.
+    /// Append as part of the run with this token.
     Within(String),
-    /// Ends the run with this token.
+    /// Append and end the run with this token.
     End(String),
 }
 
@@ -133,7 +133,7 @@ struct AppendReceiptBody {
     run: Option<String>,
 }
 
-/// What to rewind.
+/// A rewind request.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Rewind")]
@@ -142,11 +142,11 @@ struct RewindBody {
     before_invocation_id: String,
 }
 
-/// The rewind event.
+/// The result of a rewind.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RewindReceipt")]
 struct RewindReceiptBody {
-    /// The event as stored.
+    /// The rewind event as stored.
     events: Vec<LoggedEvent>,
     /// The last position of the log.
     position: u64,
@@ -199,12 +199,11 @@ async fn append(
     for event in &body.events {
         untrusted_input::check_state(&caller, event.actions.state_delta.keys())?;
     }
-    let append = Append {
-        events: untrusted_input::mark_events_of_user_keys(&caller, body.events),
-        expected: body.expected.map(|position| position.0),
-        run: run_use(body.run)?,
-    };
-    let AppendReceipt { events, run } = server.services.sessions.append(&key, append).await?;
+    let events = untrusted_input::mark_events_of_user_keys(&caller, body.events);
+    let mut append = Append::from(events);
+    append.expected = body.expected.map(|position| position.0);
+    append.run = run_use(body.run)?;
+    let AppendReceipt { events, run, .. } = server.services.sessions.append(&key, append).await?;
     let events: Vec<LoggedEvent> = events.into_iter().map(LoggedEvent::from).collect();
     let (position, last_update_time) = match events.last() {
         Some(last) => (last.position(), last.timestamp()),
@@ -244,7 +243,7 @@ async fn renew(
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     server.services.sessions.renew_run(&key, token).await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 async fn end(
@@ -254,5 +253,5 @@ async fn end(
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     server.services.sessions.end_run(&key, token).await?;
-    Ok(done())
+    Ok(no_content())
 }

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::query::Param;
 
-/// Generate the schema of a type.
+/// A function that generates the schema of a type.
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
 /// A request or response body.
@@ -51,7 +51,7 @@ pub(super) struct Operation {
     pub(super) body_is_optional: bool,
     pub(super) status: u16,
     pub(super) answer: Option<Body>,
-    /// Problems that this route may return beside the common ones.
+    /// Statuses of problems that this route may return besides the common ones.
     pub(super) failures: &'static [u16],
 }
 

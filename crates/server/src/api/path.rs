@@ -9,22 +9,22 @@ use retain_core::{Limits, RunToken, SessionKey};
 use super::problem::Problem;
 use crate::services::Shared;
 
-/// An app.
+/// The app in a path.
 pub(super) struct AppPath(pub(super) String);
 
-/// A user of an app.
+/// The user in a path, with its app.
 pub(super) struct UserPath {
     pub(super) app: String,
     pub(super) user: String,
 }
 
-/// A session.
+/// The session in a path.
 pub(super) struct SessionPath(pub(super) SessionKey);
 
-/// A run of a session.
+/// The run in a path, with its session.
 pub(super) struct RunPath(pub(super) SessionKey, pub(super) RunToken);
 
-/// A memory of a user.
+/// The memory in a path, with its user.
 pub(super) struct MemoryPath {
     pub(super) of: UserPath,
     pub(super) id: String,
@@ -48,7 +48,7 @@ impl<'a> PathParams<'a> {
         })
     }
 
-    /// Return a parameter as an id that every store can keep exactly.
+    /// Return a parameter as an id, after checking it against the limits of the store.
     fn id(&self, name: &str, what: &'static str) -> Result<String, Problem> {
         let found = self.params.iter().find(|(key, _)| *key == name);
         let id = found.map_or("", |(_, value)| value);
@@ -79,10 +79,12 @@ impl<'a> PathParams<'a> {
 
 /// Parse a run token written by [`token_text`].
 pub(super) fn run_token(text: &str) -> Result<RunToken, Problem> {
-    // Any number may be a token: stores count without an upper limit.
-    let number = text.parse().ok();
-    let reason = "run token is invalid: expected a token returned by a run";
-    let number = number.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid", reason))?;
+    // Every `u64` is a valid token: stores count runs without an upper limit.
+    let number = text.parse::<u64>().map_err(|_| {
+        let detail =
+            format!("run token {text:?} is invalid; expected the `run` that an append returned");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid", detail)
+    })?;
     Ok(RunToken(number))
 }
 
@@ -124,9 +126,9 @@ impl FromRequestParts<Shared> for RunPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<RunPath, Problem> {
-        let names = PathParams::read(parts, server).await?;
-        let key = names.session()?;
-        let token = run_token(&names.id("token", "run token")?)?;
+        let params = PathParams::read(parts, server).await?;
+        let key = params.session()?;
+        let token = run_token(&params.id("token", "run token")?)?;
         Ok(RunPath(key, token))
     }
 }
@@ -135,10 +137,10 @@ impl FromRequestParts<Shared> for MemoryPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Shared) -> Result<MemoryPath, Problem> {
-        let names = PathParams::read(parts, server).await?;
+        let params = PathParams::read(parts, server).await?;
         Ok(MemoryPath {
-            of: names.user()?,
-            id: names.id("memory", "memory id")?,
+            of: params.user()?,
+            id: params.id("memory", "memory id")?,
         })
     }
 }

@@ -14,7 +14,7 @@ use crate::failures::log_failure;
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A longer response body of a guard is not an error message.
+/// Maximum size of a text response that becomes the `detail` of a problem.
 const DETAIL_BYTES: usize = 4096;
 
 /// A response that describes an error.
@@ -52,12 +52,12 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, code, detail)
     }
 
-    /// An error that this server does not know: it is logged, and the caller does not see its text.
-    /// A test asserts that all variants are mapped.
+    /// The error for a variant without a status of its own. Its text is logged and not returned. A
+    /// test asserts that all current variants have a status.
     fn unmapped(error: &(dyn std::error::Error + 'static)) -> Problem {
         log_cause(error);
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Problem::new(status, "internal", "an internal error occurred")
+        Problem::new(status, "internal", "internal error; see the server's log")
     }
 
     /// The error for something that the services of this server do not support.
@@ -102,7 +102,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Internal causes go to the log; callers see only what they can act on.
+/// Log the cause of an error, which the response does not contain.
 fn log_cause(error: &(dyn std::error::Error + 'static)) {
     log_failure(error, "request failed");
 }
@@ -142,7 +142,7 @@ impl From<SessionError> for Problem {
             }
             SessionError::Artifact {
                 filename, source, ..
-            } => not_restored(detail, filename, source),
+            } => artifact_not_restored(detail, filename, source),
             SessionError::Invalid { what, .. } => {
                 problem(StatusCode::BAD_REQUEST, "invalid").with("what", what)
             }
@@ -166,7 +166,7 @@ impl From<SessionError> for Problem {
             // Callers must not see the URI of a store.
             error @ SessionError::Open { .. } => {
                 log_cause(&error);
-                let detail = "the store could not be opened";
+                let detail = "the store could not be opened; see the server's log";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
             }
             error @ SessionError::Store { .. } => {
@@ -178,9 +178,13 @@ impl From<SessionError> for Problem {
     }
 }
 
-/// A rewind that stopped at an artifact. The artifact's error says what to do; the request itself
-/// was valid.
-fn not_restored(detail: String, filename: String, source: retain_core::BoxError) -> Problem {
+/// The error of a rewind that could not restore an artifact. The request was valid, so an error of
+/// the artifact that would be the client's is a conflict.
+fn artifact_not_restored(
+    detail: String,
+    filename: String,
+    source: retain_core::BoxError,
+) -> Problem {
     let cause = source
         .downcast::<ArtifactError>()
         .map(|it| Problem::from(*it));
@@ -249,12 +253,12 @@ impl From<ArtifactError> for Problem {
     }
 }
 
-/// Turn a guard's refusal into a problem.
+/// The problem for a request that a guard rejected.
 pub(crate) fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status, code_of(status), detail).into_response()
 }
 
-/// The code of a refusal that has only a status.
+/// The code of a rejection that has only a status.
 fn code_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "unauthorized",
@@ -271,7 +275,7 @@ fn code_of(status: StatusCode) -> &'static str {
     }
 }
 
-/// Turn other refusals below `/api/` into problems: unknown paths or methods, and the guards'.
+/// Turn plain error responses below `/api/` into problems, such as those for unknown paths.
 pub(crate) async fn refusals_as_problems(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let response = next.run(request).await;
@@ -294,7 +298,7 @@ async fn as_problem(response: Response) -> Response {
         true => to_bytes(body, DETAIL_BYTES).await.unwrap_or_default(),
         false => Default::default(),
     };
-    let reason = parts.status.canonical_reason().unwrap_or("refused");
+    let reason = parts.status.canonical_reason().unwrap_or("request failed");
     let text = String::from_utf8_lossy(&text);
     let detail = if text.is_empty() { reason } else { &text };
     let problem = Problem::new(parts.status, code_of(parts.status), detail);
@@ -464,7 +468,7 @@ mod tests {
             (
                 ArtifactError::Reference {
                     uri,
-                    reason: "is none",
+                    reason: "is not a reference",
                 },
                 422,
                 "artifact_reference",
@@ -510,7 +514,7 @@ mod tests {
 
     #[test]
     fn rewind_failed_by_an_artifact_has_the_status_of_the_artifact_error() {
-        let stopped = |source: BoxError| {
+        let rewind_error = |source: BoxError| {
             let filename = "a.txt".to_owned();
             Problem::from(SessionError::Artifact {
                 key: key(),
@@ -527,11 +531,11 @@ mod tests {
         };
         let cases = [
             (
-                stopped(Box::new(ArtifactError::invalid("name", "is reserved"))),
+                rewind_error(Box::new(ArtifactError::invalid("name", "is reserved"))),
                 409,
             ),
-            (stopped(Box::new(full)), 507),
-            (stopped(cause()), 500),
+            (rewind_error(Box::new(full)), 507),
+            (rewind_error(cause()), 500),
         ];
         for (problem, status) in cases {
             assert_eq!(problem.status.as_u16(), status);
@@ -539,7 +543,7 @@ mod tests {
         }
     }
 
-    /// The errors are `#[non_exhaustive]`, so the compiler does not ask for a new variant.
+    /// The errors are `#[non_exhaustive]`, so the compiler does not report unmapped variants.
     #[test]
     fn problem_maps_every_variant_of_every_error() {
         let mapped = include_str!("problem.rs");
@@ -556,8 +560,10 @@ mod tests {
             ),
         ] {
             let start = format!("pub enum {error} {{");
-            let (_, body) = source.split_once(&start).expect("the enum is there");
-            let (body, _) = body.split_once("\n}").expect("the enum ends");
+            let (_, body) = source
+                .split_once(&start)
+                .expect("the source contains the enum");
+            let (body, _) = body.split_once("\n}").expect("the enum has an end");
             let variants = body.lines().filter_map(|line| line.strip_prefix("    "));
             let variants =
                 variants.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));

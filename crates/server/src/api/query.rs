@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::problem::Problem;
 
-/// The largest integer that every JSON reader keeps exactly.
+/// The largest integer that JSON readers with 64-bit floats represent exactly.
 pub(super) const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// The accepted range of times in seconds: up to the year 9999, and as far back.
+/// The latest accepted time, the end of the year 9999. Its negative is the earliest accepted time.
 pub(super) const TIME_MAX: f64 = 253_402_300_799.0;
 
 /// A query parameter.
@@ -86,7 +86,7 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// Reject parameters that are not in `known` and parameters that occur twice.
+    /// Reject unknown, repeated and missing required parameters.
     pub(super) fn only(self, known: &[Param]) -> Result<Params, Problem> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !known.iter().any(|param| param.name == name) {
@@ -98,14 +98,17 @@ impl Params {
                 return Err(Problem::invalid_parameter(name, reason));
             }
             if self.0[..at].iter().any(|(other, _)| other == name) {
-                return Err(Problem::invalid_parameter(name, "is given twice"));
+                return Err(Problem::invalid_parameter(
+                    name,
+                    "is repeated; send it once",
+                ));
             }
         }
         match known
             .iter()
             .find(|it| it.required && self.text(it).is_none())
         {
-            Some(missing) => Err(Problem::invalid_parameter(missing.name, "is missing")),
+            Some(missing) => Err(Problem::invalid_parameter(missing.name, "is required")),
             None => Ok(self),
         }
     }
@@ -123,14 +126,14 @@ impl Params {
             return Ok(None);
         };
         let number = text.parse().ok().filter(|it| (min..=max).contains(it));
-        let wrong = || {
-            let reason = format!("must be an integer from {min} to {max}");
+        let invalid = || {
+            let reason = format!("must be an integer from {min} to {max}, not {text:?}");
             Problem::invalid_parameter(param.name, reason)
         };
-        number.ok_or_else(wrong).map(Some)
+        number.ok_or_else(invalid).map(Some)
     }
 
-    /// Like [`integer`](Self::integer), for a number of items.
+    /// Like [`integer`](Self::integer), as a `usize`.
     pub(super) fn count(&self, param: &Param) -> Result<Option<usize>, Problem> {
         let number = self.integer(param)?;
         Ok(number.map(|it| usize::try_from(it).unwrap_or(usize::MAX)))
@@ -142,9 +145,12 @@ impl Params {
         };
         let number: Option<f64> = text.parse().ok();
         let number = number.filter(|it| (-TIME_MAX..=TIME_MAX).contains(it));
-        let reason = "must be a time in seconds since 1970, up to the year 9999";
-        let wrong = || Problem::invalid_parameter(param.name, reason);
-        number.ok_or_else(wrong).map(Some)
+        let invalid = || {
+            let reason =
+                format!("must be a time in seconds since 1970, up to the year 9999, not {text:?}");
+            Problem::invalid_parameter(param.name, reason)
+        };
+        number.ok_or_else(invalid).map(Some)
     }
 
     pub(super) fn flag(&self, param: &Param) -> Result<Option<bool>, Problem> {
@@ -152,18 +158,18 @@ impl Params {
             None => Ok(None),
             Some("true") => Ok(Some(true)),
             Some("false") => Ok(Some(false)),
-            Some(_) => Err(Problem::invalid_parameter(
-                param.name,
-                "must be true or false",
-            )),
+            Some(text) => {
+                let reason = format!("must be true or false, not {text:?}");
+                Err(Problem::invalid_parameter(param.name, reason))
+            }
         }
     }
 
-    /// Return the word after checking that it is one of the allowed ones.
+    /// Return the value after checking that it is one of the allowed words.
     pub(super) fn choice(&self, param: &Param) -> Result<Option<&str>, Problem> {
         match (self.text(param), param.kind) {
             (Some(word), Kind::Choice(words)) if !words.contains(&word) => {
-                let reason = format!("must be one of: {}", words.join(", "));
+                let reason = format!("must be one of {}, not {word:?}", words.join(", "));
                 Err(Problem::invalid_parameter(param.name, reason))
             }
             (word, _) => Ok(word),

@@ -27,15 +27,15 @@ pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     match kind {
-        "application/json" => whole(response).await,
-        "text/event-stream" | "application/x-ndjson" => line_by_line(response),
+        "application/json" => redact_json(response).await,
+        "text/event-stream" | "application/x-ndjson" => redact_lines(response),
         _ => response,
     }
 }
 
-async fn whole(response: Response) -> Response {
+async fn redact_json(response: Response) -> Response {
     let (parts, body) = response.into_parts();
-    // The whole text is in memory already: a JSON response is written before it is sent.
+    // Without a limit, because the handler has already written the whole response into memory.
     let bytes = axum::body::to_bytes(body, usize::MAX).await;
     let text = bytes
         .ok()
@@ -44,13 +44,13 @@ async fn whole(response: Response) -> Response {
         Some(text) => Response::from_parts(parts, Body::from(redacted(text))),
         None => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Problem::new(status, "corrupt", "the response could not be written").into_response()
+            Problem::new(status, "corrupt", "failed to write the response as JSON").into_response()
         }
     }
 }
 
-/// Streams are sent as whole lines: one or more events, each on one line.
-fn line_by_line(response: Response) -> Response {
+/// Redact each line of a stream. Every chunk consists of whole lines, and each event is one line.
+fn redact_lines(response: Response) -> Response {
     const DATA: &str = "data: ";
     let (parts, body) = response.into_parts();
     let pieces = body.into_data_stream().map_ok(|piece| {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
-    body::{JsonBody, answer, done, ok},
+    body::{JsonBody, answer, no_content, ok},
     caller::RequestCaller,
     operation::Operation,
     path::{AppPath, SessionPath, UserPath},
@@ -67,7 +67,7 @@ const EVENTS: Param = Param::new(
 );
 const READ: &[Param] = &[RECENT, AFTER_POSITION, UP_TO, AFTER_TIME, EVENTS];
 
-/// The parameters of a read of a log.
+/// The parameters that select events of a log.
 pub(super) const WINDOW: [Param; 4] = [RECENT, AFTER_POSITION, UP_TO, AFTER_TIME];
 
 pub(super) fn routes(api: Api) -> Api {
@@ -157,7 +157,7 @@ struct SessionBody {
     position: u64,
     /// The requested events, oldest first.
     events: Vec<LoggedEvent>,
-    /// The origin of the fork, in the response to a fork.
+    /// The original session and position; only in the response to a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginBody>,
 }
@@ -182,7 +182,7 @@ struct SessionInfo {
     last_update_time: f64,
     /// The last position of its log.
     position: u64,
-    /// The origin of a fork.
+    /// The original session and position, if this session is a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginBody>,
     /// When it expires unless it is written to.
@@ -190,12 +190,12 @@ struct SessionInfo {
     expires_at: Option<f64>,
 }
 
-/// The origin of a fork.
+/// The session and position that a fork was copied from.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Origin")]
 struct OriginBody {
-    /// The original session.
+    /// The id of the original session.
     session_id: String,
     /// The last position that both sessions share.
     position: u64,
@@ -296,14 +296,12 @@ async fn list(
         .text(&AFTER)
         .map(str::parse::<ListCursor>)
         .transpose();
-    let reason = "is not the `next` of a page; omit it to start from the beginning";
-    let query = ListSessions {
-        app_name,
-        user_id,
-        after: after.map_err(|_| Problem::invalid_parameter(AFTER.name, reason))?,
-        limit: Some(params.count(&LIMIT)?.unwrap_or(PAGE)),
-        with_state: params.flag(&STATE)?.unwrap_or(false),
-    };
+    let reason = "is not the `next` of a page; omit it to read the first page";
+    let limit = params.count(&LIMIT)?.unwrap_or(PAGE);
+    let mut query = ListSessions::new(app_name).with_limit(limit);
+    query.user_id = user_id;
+    query.after = after.map_err(|_| Problem::invalid_parameter(AFTER.name, reason))?;
+    query.with_state = params.flag(&STATE)?.unwrap_or(false);
     let found = server.services.sessions.list(query).await?;
     ok(&SessionList {
         sessions: found.sessions.into_iter().map(SessionInfo::from).collect(),
@@ -320,18 +318,15 @@ async fn create_session(
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     untrusted_input::check_state(&caller, new.state.iter().flat_map(JsonMap::keys))?;
-    let new = CreateSession {
-        app_name: app,
-        user_id: user,
-        session_id: new.session_id,
-        state: new.state.map(Into::into),
-        ttl: new.ttl_seconds.map(Into::into),
-    };
-    let session = server.services.sessions.create(new).await?;
+    let mut create = CreateSession::new(app, user);
+    create.session_id = new.session_id;
+    create.state = new.state.map(Into::into);
+    create.ttl = new.ttl_seconds.map(Into::into);
+    let session = server.services.sessions.create(create).await?;
     answer(StatusCode::CREATED, &SessionBody::from(session))
 }
 
-/// Read from the parameters which events to return.
+/// Read the window of events to return from the query parameters.
 pub(super) fn window(params: &Params) -> Result<Window, Problem> {
     let after = params.integer(&AFTER_POSITION)?.unwrap_or(0);
     Ok(Window {
@@ -375,8 +370,8 @@ async fn delete_session(
     sessions
         .delete_session(&key.app, &key.user, &key.id)
         .await?;
-    server.apps.forget_session(&key);
-    Ok(done())
+    server.apps.delete_traces_of_session(&key);
+    Ok(no_content())
 }
 
 async fn fork(

@@ -14,7 +14,7 @@ use super::{
 /// Maximum time to live: a hundred years, in seconds.
 const TTL_MAX: f64 = 3_155_760_000.0;
 
-/// Declares a type that stands for a schema.
+/// Declares types without values, each of which names a JSON schema for `#[schemars(with = …)]`.
 macro_rules! schema {
     ($($(#[doc = $about:literal])* $type:ident = $name:literal $schema:tt;)*) => { $(
         $(#[doc = $about])*
@@ -33,14 +33,14 @@ macro_rules! schema {
 }
 
 schema! {
-    /// A map of the user's own.
+    /// An object with any fields, such as state or custom metadata.
     FreeObject = "FreeObject" {
         "type": "object",
         "additionalProperties": true,
     };
-    /// An error.
+    /// An error as an RFC 9457 problem.
     ProblemObject = "Problem" {
-        "description": "What went wrong (RFC 9457). `code` is for programs; further members depend on it.",
+        "description": "An error as an RFC 9457 problem. `code` identifies it; further members depend on the code.",
         "type": "object",
         "properties": {
             "type": {"type": "string"},
@@ -54,7 +54,7 @@ schema! {
     };
 }
 
-/// Gives a type that stands for one of ADK's objects the schema of its table.
+/// Declares types without values, each of which has the JSON schema of one of ADK's objects.
 macro_rules! adk_schema {
     ($($(#[doc = $about:literal])* $type:ident = $table:ident;)*) => { $(
         $(#[doc = $about])*
@@ -85,10 +85,10 @@ adk_schema! {
     ArtifactVersionObject = ARTIFACT_VERSION;
 }
 
-/// An event with its place in the log.
+/// An event and its position in the log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LoggedEvent {
-    /// Its position, from 1.
+    /// Its position; the first event has position 1.
     position: u64,
     /// The event.
     #[serde(serialize_with = "shared_event")]
@@ -139,7 +139,7 @@ macro_rules! checked {
                 match range.contains(&number) {
                     true => Ok($type(number)),
                     false => Err(D::Error::custom(format!(
-                        "{number} is out of range: from {} to {}",
+                        "{number} is out of range; expected {} to {}",
                         range.start(),
                         range.end(),
                     ))),
@@ -176,7 +176,7 @@ checked! {
     Score(f32) is "number" from 0.0 => 1.0;
     /// A time in seconds since 1970.
     Time(f64) is "number" from -TIME_MAX => TIME_MAX;
-    /// A time to live in seconds. A shorter one could end before the response is sent.
+    /// A time to live in seconds. With less than 1, data could expire before the response is sent.
     Ttl(f64) is "number" from 1.0 => TTL_MAX;
 }
 
@@ -187,8 +187,8 @@ impl From<Ttl> for Duration {
     }
 }
 
-/// Distinguishes a missing value from null.
-pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+/// Deserialize null as `Some(None)`, so that it differs from a missing field, which is `None`.
+pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

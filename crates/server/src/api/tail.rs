@@ -30,10 +30,11 @@ use crate::{
     services::Shared,
 };
 
-/// After this long without an event, a comment shows that the connection is alive.
+/// Send a comment after this long without an event, so that proxies keep the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Tells the client not to reconnect. A server that stops sends `event: restart` instead.
+/// The last frame of a deleted session: the client must not reconnect. A server that stops sends
+/// `event: restart` instead.
 const ENDED: &str = "event: end\ndata: {\"reason\":\"deleted\"}\n\n";
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -82,9 +83,9 @@ async fn tail(
     Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
 }
 
-/// The last frame of a stream whose API key is no longer valid.
-fn refused(standing: KeyStatus) -> Option<Problem> {
-    match standing {
+/// The problem that ends a stream, unless its API key is still valid.
+fn key_problem(status: KeyStatus) -> Option<Problem> {
+    match status {
         KeyStatus::Valid => None,
         KeyStatus::Rejected(reason) => {
             let status = StatusCode::UNAUTHORIZED;
@@ -93,7 +94,7 @@ fn refused(standing: KeyStatus) -> Option<Problem> {
         KeyStatus::Unknown => {
             let detail = "API keys cannot be verified right now; try again later";
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            Some(Problem::new(status, "failed", detail))
+            Some(Problem::new(status, "unavailable", detail))
         }
     }
 }
@@ -104,9 +105,9 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     };
     let position = value.to_str().ok().and_then(|text| text.parse().ok());
     let position = position.filter(|position| *position <= INTEGER_MAX);
-    let reason = "must be a position: the id of an event of this stream";
-    let wrong = || Problem::invalid_parameter("Last-Event-ID", reason);
-    position.ok_or_else(wrong).map(Some)
+    let reason = "must be the `id` of an event of this stream";
+    let invalid = || Problem::invalid_parameter("Last-Event-ID", reason);
+    position.ok_or_else(invalid).map(Some)
 }
 
 /// Frames to send: an event, a heartbeat or the end, each in one chunk.
@@ -115,26 +116,26 @@ fn frames(
     key: KeyWatch,
     heartbeat: Duration,
 ) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
-    stream::unfold(Some((events, key)), move |going| async move {
-        let (mut events, mut key) = going?;
+    stream::unfold(Some((events, key)), move |state| async move {
+        let (mut events, mut key) = state?;
         let next = timeout(heartbeat, events.next()).await;
-        if let Some(refused) = refused(key.verify(next.is_err()).await) {
-            return Some((Ok(Bytes::from(failed(&refused))), None));
+        if let Some(problem) = key_problem(key.verify(next.is_err()).await) {
+            return Some((Ok(Bytes::from(error_frame(&problem))), None));
         }
-        let (frame, goes_on) = match next {
+        let (frame, continues) = match next {
             Err(_) => (":\n\n".to_owned(), true),
             Ok(Some(Ok((position, event)))) => match event.to_json() {
                 Ok(text) => (format!("id: {position}\ndata: {text}\n\n"), true),
-                Err(error) => (failed(&Problem::invalid_body(error)), false),
+                Err(error) => (error_frame(&Problem::invalid_body(error)), false),
             },
             Ok(Some(Err(SessionError::NotFound { .. })) | None) => (ENDED.to_owned(), false),
-            Ok(Some(Err(error))) => (failed(&Problem::from(error)), false),
+            Ok(Some(Err(error))) => (error_frame(&Problem::from(error)), false),
         };
-        Some((Ok(Bytes::from(frame)), goes_on.then_some((events, key))))
+        Some((Ok(Bytes::from(frame)), continues.then_some((events, key))))
     })
 }
 
-fn failed(problem: &Problem) -> String {
+fn error_frame(problem: &Problem) -> String {
     format!("event: error\ndata: {}\n\n", problem.to_json())
 }
 
@@ -145,49 +146,53 @@ mod tests {
     use super::*;
 
     /// Read up to `count` frames of an event stream.
-    async fn texts(events: EventStream, count: usize) -> Vec<String> {
+    async fn received_frames(events: EventStream, count: usize) -> Vec<String> {
         let key = KeyWatch::new(|| async { KeyStatus::Valid });
         let frames = frames(events, key, Duration::from_millis(1)).take(count);
-        let texts = frames.map(|frame| {
+        let received_frames = frames.map(|frame| {
             let Ok(bytes) = frame;
             String::from_utf8(bytes.to_vec()).unwrap_or_default()
         });
-        texts.collect().await
+        received_frames.collect().await
     }
 
     #[tokio::test]
     async fn tail_without_events_sends_heartbeats() {
         let silent: EventStream = Box::pin(stream::pending());
-        assert_eq!(texts(silent, 3).await, [":\n\n"; 3]);
+        assert_eq!(received_frames(silent, 3).await, [":\n\n"; 3]);
     }
 
     #[tokio::test]
-    async fn end_and_failure_of_a_tail_are_distinct_last_frames() {
+    async fn deletion_and_failure_end_a_tail_with_different_frames() {
         let key = SessionKey::new("a", "u", "s");
         let gone = SessionError::NotFound { key };
         let event = Event::user_text("a\nb");
         let events = stream::iter([Ok((7, event.into())), Err(gone)]);
-        let frames = texts(Box::pin(events), 9).await;
+        let frames = received_frames(Box::pin(events), 9).await;
         assert_eq!(frames.len(), 2);
         assert!(frames[0].starts_with("id: 7\ndata: {"));
-        assert_eq!(frames[0].matches('\n').count(), 3, "data is one line");
+        assert_eq!(
+            frames[0].matches('\n').count(),
+            3,
+            "the data is on one line"
+        );
         assert_eq!(frames[1], ENDED);
         let failed = SessionError::Store {
             store: "sqlite",
             operation: "read",
             source: BoxError::from("no"),
         };
-        let frames = texts(Box::pin(stream::iter([Err(failed)])), 9).await;
+        let frames = received_frames(Box::pin(stream::iter([Err(failed)])), 9).await;
         assert_eq!(frames.len(), 1);
         assert!(frames[0].starts_with("event: error\ndata: {\"type\":"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn tail_verifies_its_key_after_silence_and_periodically() {
-        let refused = || KeyWatch::new(|| async { KeyStatus::Rejected("revoked".to_owned()) });
+        let revoked_key = || KeyWatch::new(|| async { KeyStatus::Rejected("revoked".to_owned()) });
         let beat = Duration::from_secs(15);
         let silent: EventStream = Box::pin(stream::pending());
-        let frames: Vec<_> = frames(silent, refused(), beat).collect().await;
+        let frames: Vec<_> = frames(silent, revoked_key(), beat).collect().await;
         assert_eq!(frames.len(), 1, "{frames:?}");
         let is_error = |bytes: &Bytes| bytes.starts_with(b"event: error\n");
         assert!(frames[0].as_ref().is_ok_and(is_error), "{frames:?}");
@@ -196,7 +201,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(2)).await;
             Some((Ok((at, Event::user_text("hi").into())), at + 1))
         });
-        let frames: Vec<_> = super::frames(Box::pin(late), refused(), beat)
+        let frames: Vec<_> = super::frames(Box::pin(late), revoked_key(), beat)
             .collect()
             .await;
         // The key is not verified after 2 and 4 seconds, but after 6.

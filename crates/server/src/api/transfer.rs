@@ -1,4 +1,4 @@
-//! Export and import as NDJSON, streamed in both directions whatever the length of the logs.
+//! Export and import as NDJSON. Both are streamed, so that the length of the logs does not matter.
 
 use axum::{
     body::{Body, BodyDataStream},
@@ -23,10 +23,11 @@ use crate::{failures::log_failure, guard::Scope, routes::Access, services::Share
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// A line holds an event or an initial state; no exported line is longer.
+/// Maximum length of an imported line. A line is an event or an initial state, so no exported line
+/// is longer.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
-/// Lines that are ready are sent together.
+/// Maximum number of lines in one chunk. Lines that are ready together are sent together.
 const LINES_AT_ONCE: usize = 64;
 
 pub(super) fn routes(api: Api) -> Api {
@@ -140,9 +141,9 @@ async fn import(
     params.only(&[])?;
     let media_type = media_type(request.headers());
     if ![NDJSON, "application/jsonl", "application/ndjson"].contains(&media_type.as_str()) {
-        return Err(unsupported_media_type(NDJSON));
+        return Err(unsupported_media_type(&media_type, NDJSON));
     }
-    let lines = lines_of(request.into_body().into_data_stream());
+    let lines = split_lines(request.into_body().into_data_stream());
     let receipt = server.services.sessions.import(lines).await?;
     ok(&ImportReceiptBody {
         sessions: receipt.sessions,
@@ -150,19 +151,19 @@ async fn import(
     })
 }
 
-/// Split a body into lines.
+/// Splits a body into lines.
 struct Lines {
     body: BodyDataStream,
-    /// Unread bytes start at `start`.
+    /// Received bytes. The next line begins at `start`.
     buffer: Vec<u8>,
     start: usize,
-    /// There is no line end before this index.
+    /// The bytes from `start` to this index contain no line end.
     searched: usize,
     line: u64,
     is_ended: bool,
 }
 
-fn lines_of(body: BodyDataStream) -> LineStream {
+fn split_lines(body: BodyDataStream) -> LineStream {
     let lines = Lines {
         body,
         buffer: Vec::new(),
@@ -196,7 +197,7 @@ impl Lines {
                     false => Ok(None),
                 };
             }
-            self.read_on().await?;
+            self.read_chunk().await?;
         }
     }
 
@@ -205,17 +206,17 @@ impl Lines {
         let bytes = self.buffer[self.start..end].to_vec();
         (self.start, self.searched) = (next, next);
         self.line += 1;
-        String::from_utf8(bytes).map_err(|_| self.wrong("not valid UTF-8"))
+        String::from_utf8(bytes).map_err(|_| self.error("not valid UTF-8"))
     }
 
-    async fn read_on(&mut self) -> Result<(), SessionError> {
+    async fn read_chunk(&mut self) -> Result<(), SessionError> {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
         match self.body.next().await {
             Some(Ok(bytes)) if self.buffer.len() + bytes.len() > LINE_BYTES => {
                 self.line += 1;
-                Err(self.wrong("the line is too long"))
+                Err(self.error(&format!("the line is longer than {LINE_BYTES} bytes")))
             }
             Some(Ok(bytes)) => {
                 self.buffer.extend_from_slice(&bytes);
@@ -223,7 +224,7 @@ impl Lines {
             }
             Some(Err(error)) => {
                 self.line += 1;
-                Err(self.wrong(&format!("cannot read the request body: {error}")))
+                Err(self.error(&format!("cannot read the request body: {error}")))
             }
             None => {
                 self.is_ended = true;
@@ -232,7 +233,7 @@ impl Lines {
         }
     }
 
-    fn wrong(&self, reason: &str) -> SessionError {
+    fn error(&self, reason: &str) -> SessionError {
         SessionError::Import {
             line: self.line,
             reason: reason.to_owned(),
@@ -250,16 +251,16 @@ mod tests {
             .map(|it| Ok::<_, std::io::Error>(*it))
             .collect();
         let body = Body::from_stream(stream::iter(pieces)).into_data_stream();
-        let lines = lines_of(body).map(|line| line.map_err(|error| error.to_string()));
+        let lines = split_lines(body).map(|line| line.map_err(|error| error.to_string()));
         lines.collect().await
     }
 
     #[tokio::test]
     async fn import_lines_do_not_depend_on_chunk_boundaries() {
         let text = "{\"a\":1}\n\nзwei\nlast".as_bytes();
-        let whole = lines(&[text]).await;
+        let lines_of_one_chunk = lines(&[text]).await;
         let expected = ["{\"a\":1}", "", "зwei", "last"].map(|it| Ok(it.to_owned()));
-        assert_eq!(whole, expected);
+        assert_eq!(lines_of_one_chunk, expected);
         for at in 0..text.len() {
             assert_eq!(
                 lines(&[&text[..at], &text[at..]]).await,
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn invalid_utf8_in_an_import_is_an_error_with_its_line() {
+    async fn invalid_utf8_in_an_import_is_reported_with_its_line() {
         let found = lines(&[b"a\n\xff\nb\n"]).await;
         assert_eq!(found[0], Ok("a".to_owned()));
         assert_eq!(

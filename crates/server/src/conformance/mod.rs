@@ -1,9 +1,9 @@
-//! Replay recorded runs for `adk conformance test`, which drives a server over HTTP and compares
-//! its behavior.
+//! Replay recorded runs for `adk conformance test`, which sends requests to a server and compares
+//! the responses with recordings.
 //!
 //! The client puts the path of the recordings into the session's state. A public server must not
-//! read files that a client names: replay needs `--conformance`, and only files with the
-//! recordings' names are read.
+//! read files that a client names, so replay requires `--conformance`, and reads only files with
+//! the names of recordings.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,18 +21,19 @@ const CONFIG: &str = "_adk_replay_config";
 /// Maximum size of a recording file.
 const FILE_MAX: u64 = 64 << 20;
 
-/// What apps need for replay.
+/// The replay of recorded runs: a plugin and models for the apps of a server.
 #[derive(Debug, Clone)]
 pub struct Conformance(Replay);
 
 impl Default for Conformance {
     fn default() -> Conformance {
-        Conformance(Replay::new(Files))
+        Conformance(Replay::new(RecordingFiles))
     }
 }
 
 impl Conformance {
-    /// A plugin for all apps: starts and ends replays, and answers for tools.
+    /// The plugin that starts and ends replays and returns the recorded results of tools. Every app
+    /// needs it.
     pub fn plugin(&self) -> Arc<dyn Plugin> {
         self.0.plugin()
     }
@@ -41,23 +42,23 @@ impl Conformance {
     /// models.
     pub fn registry(&self, registry: ConfigRegistry, models: ModelRegistry) -> ConfigRegistry {
         let replay = self.0.clone();
-        registry.model_of(move |_, name| Ok(replay.model(name, models.model(name).ok())))
+        registry.with_model_resolver(move |_, name| Ok(replay.model(name, models.model(name).ok())))
     }
 
-    /// A model of that name. Runs that are not replayed use `otherwise`.
+    /// A model with this name. Runs that are not replayed use `otherwise`.
     pub fn model(&self, name: &str, otherwise: Option<Arc<dyn Model>>) -> Arc<dyn Model> {
         self.0.model(name, otherwise)
     }
 }
 
-/// Read recordings from the path in the state.
+/// Reads recordings from the folder that the session's state names.
 #[derive(Debug)]
-struct Files;
+struct RecordingFiles;
 
 #[async_trait]
-impl Scripts for Files {
+impl Scripts for RecordingFiles {
     async fn script(&self, state: &State) -> Result<Option<Script>, BoxError> {
-        let Some((file, message)) = wanted(state)? else {
+        let Some((file, message)) = requested_replay(state)? else {
             return Ok(None);
         };
         let read = tokio::task::spawn_blocking(move || read(&file));
@@ -69,7 +70,7 @@ impl Scripts for Files {
 }
 
 /// The file and the message to replay.
-fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
+fn requested_replay(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
     let Some(config) = state.get(CONFIG).filter(|config| !config.is_null()) else {
         return Ok(None);
     };
@@ -83,20 +84,27 @@ fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
     let file = match &config["streaming_mode"] {
         mode if *mode == "none" => "generated-recordings.yaml",
         mode if *mode == "sse" => "generated-recordings-sse.yaml",
-        Json::Null => return Err(format!("{CONFIG} has no streaming_mode").into()),
-        mode => return Err(format!("unsupported streaming mode: {mode}").into()),
+        Json::Null => {
+            let reason = format!("{CONFIG} has no streaming_mode; expected \"none\" or \"sse\"");
+            return Err(reason.into());
+        }
+        mode => {
+            let reason =
+                format!("unsupported streaming mode: {mode}; expected \"none\" or \"sse\"");
+            return Err(reason.into());
+        }
     };
     Ok(Some((Path::new(dir).join(file), message)))
 }
 
 fn read(file: &Path) -> Result<Recordings, BoxError> {
-    let told = |problem: BoxError| format!("{}: {problem}", file.display());
+    let with_path = |problem: BoxError| format!("{}: {problem}", file.display());
     let size = std::fs::metadata(file)
-        .map_err(|error| told(error.into()))?
+        .map_err(|error| with_path(error.into()))?
         .len();
     if size > FILE_MAX {
-        return Err(told(format!("is larger than {FILE_MAX} bytes").into()).into());
+        return Err(with_path(format!("the file is larger than {FILE_MAX} bytes").into()).into());
     }
-    let text = std::fs::read_to_string(file).map_err(|error| told(error.into()))?;
-    Ok(Recordings::from_yaml(&text).map_err(told)?)
+    let text = std::fs::read_to_string(file).map_err(|error| with_path(error.into()))?;
+    Ok(Recordings::from_yaml(&text).map_err(with_path)?)
 }

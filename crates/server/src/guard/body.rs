@@ -28,11 +28,11 @@ fn head_bytes(request: &Request) -> usize {
     headers.sum::<usize>() + line.map_or(0, |line| line.as_str().len())
 }
 
-/// Check the size of the headers, and that the announced body is acceptable.
+/// Check the size of the headers, and the encoding and announced size of the body.
 pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
     let path = request.uri().path();
     if head_bytes(request) > limits.header_bytes {
-        // The limit of the HTTP parser is coarse: what it accepts depends on how the head arrives.
+        // The HTTP parser's limit is imprecise: it depends on how the bytes of the headers arrive.
         let limit = limits.header_bytes;
         let detail = format!("the headers exceed the limit of {limit} bytes");
         return Err(Box::new(fault(path, 431, &detail)));
@@ -59,20 +59,20 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
 }
 
 /// Wrap the body so that it fails when it is too large or arrives too slowly.
-pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
+pub(super) fn with_limits(request: Request, limits: &ServerLimits) -> Request {
     // An empty body needs no timer.
     if request.body().is_end_stream() {
         return request;
     }
-    let most = match is_stream(&request) {
+    let limit = match is_stream(&request) {
         true => usize::MAX,
         false => limits.body_bytes,
     };
-    request.map(|body| Body::new(Limited::new(TimedBody::new(body, limits), most)))
+    request.map(|body| Body::new(Limited::new(TimedBody::new(body, limits), limit)))
 }
 
-/// Whether the body is unlimited. Decided by the route, because a path may end in any name that a
-/// client chooses.
+/// Whether the size of the body is unlimited. The route decides, because clients choose the ids in
+/// a path.
 fn is_stream(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     route.is_some_and(|route| route.as_str() == STREAMED)
@@ -82,14 +82,14 @@ fn is_stream(request: &Request) -> bool {
 /// may read as slowly as it likes.
 struct TimedBody {
     body: Body,
-    patience: StallTimer,
+    timer: StallTimer,
 }
 
 impl TimedBody {
     fn new(body: Body, limits: &ServerLimits) -> TimedBody {
         TimedBody {
             body,
-            patience: StallTimer::new(limits.body_timeout, limits.body_bytes_per_second),
+            timer: StallTimer::new(limits.body_timeout, limits.body_bytes_per_second),
         }
     }
 }
@@ -105,10 +105,10 @@ impl HttpBody for TimedBody {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             let piece = frame.as_ref().and_then(|frame| frame.as_ref().ok());
             let bytes = piece.and_then(Frame::data_ref).map_or(0, Bytes::len);
-            self.patience.note(bytes);
+            self.timer.record_progress(bytes);
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        match self.patience.poll_end(cx) {
+        match self.timer.poll_expired(cx) {
             Poll::Ready(()) => Poll::Ready(Some(Err(
                 "timed out reading the body: it arrived too slowly".into(),
             ))),
@@ -135,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// Count the chunks that are accepted if each takes this long.
-    async fn taken(bytes: usize, every: Duration) -> usize {
+    /// Count the accepted chunks of a body that sends one chunk of `bytes` per `every`.
+    async fn accepted_chunks(bytes: usize, every: Duration) -> usize {
         let pieces = stream::iter(0..100).then(move |_| async move {
             sleep(every).await;
             Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))
@@ -147,40 +147,41 @@ mod tests {
             ..ServerLimits::default()
         };
         let mut body = TimedBody::new(Body::from_stream(Box::pin(pieces)), &limits);
-        let mut taken = 0;
+        let mut accepted = 0;
         while let Some(Ok(_)) = body.frame().await {
-            taken += 1;
+            accepted += 1;
         }
-        taken
+        accepted
     }
 
     #[tokio::test(start_paused = true)]
     async fn body_that_arrives_too_slowly_times_out() {
-        // Each chunk is in time; all together are not.
-        assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
-        assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
-        assert_eq!(taken(100_000, Duration::from_secs(31)).await, 0);
+        // The chunks of the first body arrive in time, but the body is too slow on average. Those
+        // of the last body arrive too late.
+        assert_eq!(accepted_chunks(1, Duration::from_secs(10)).await, 3);
+        assert_eq!(accepted_chunks(1000, Duration::from_secs(10)).await, 100);
+        assert_eq!(accepted_chunks(100_000, Duration::from_secs(31)).await, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn body_with_a_fast_start_still_times_out() {
-        let much = stream::once(async { Bytes::from(vec![b' '; 1_000_000]) });
-        let drops = stream::iter(0..100).then(|_| async {
+        let large_chunk = stream::once(async { Bytes::from(vec![b' '; 1_000_000]) });
+        let small_chunks = stream::iter(0..100).then(|_| async {
             sleep(Duration::from_secs(20)).await;
             Bytes::from(" ")
         });
-        let pieces = much.chain(drops).map(Ok::<_, std::io::Error>);
+        let pieces = large_chunk.chain(small_chunks).map(Ok::<_, std::io::Error>);
         let limits = ServerLimits {
             body_timeout: Duration::from_secs(30),
             body_bytes_per_second: 100,
             ..ServerLimits::default()
         };
         let mut body = TimedBody::new(Body::from_stream(Box::pin(pieces)), &limits);
-        let mut taken = 0;
+        let mut accepted = 0;
         while let Some(Ok(_)) = body.frame().await {
-            taken += 1;
+            accepted += 1;
         }
-        assert_eq!(taken, 2);
+        assert_eq!(accepted, 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -188,11 +189,11 @@ mod tests {
         let limits = ServerLimits::default();
         let pieces = stream::iter((0..20).map(|_| Ok::<_, std::io::Error>(Bytes::from("x"))));
         let mut body = TimedBody::new(Body::from_stream(pieces), &limits);
-        let mut taken = 0;
+        let mut accepted = 0;
         while let Some(Ok(_)) = body.frame().await {
             sleep(Duration::from_secs(60)).await;
-            taken += 1;
+            accepted += 1;
         }
-        assert_eq!(taken, 20);
+        assert_eq!(accepted, 20);
     }
 }

@@ -8,7 +8,8 @@ pub use retain_core::KeyScope as Scope;
 
 use super::fault;
 
-/// The caller of a request. Without an API key on a loopback address, it may do everything.
+/// The caller of a request. If the server requires no API key, a caller without one may do
+/// everything.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The scopes of its API key; `None` if no key is required.
@@ -19,7 +20,7 @@ pub struct Caller {
     pub user: Option<String>,
 }
 
-/// A request that its caller may not make.
+/// The error of a request that its caller is not allowed to make.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct AccessDenied(pub(crate) String);
@@ -35,7 +36,7 @@ impl Caller {
         extensions.get().cloned().unwrap_or_else(unauthenticated)
     }
 
-    /// Whether a key is required and missing. A key always has a scope.
+    /// Whether a key is required and missing. A valid key always has a scope.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         self.scopes.as_ref().is_some_and(Vec::is_empty)
     }
@@ -44,13 +45,16 @@ impl Caller {
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), AccessDenied> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
-                Err(AccessDenied(format!("this API key has no scope {scope}")))
+                let name = scope.name();
+                Err(AccessDenied(format!(
+                    "this API key does not have the scope {name:?}; use a key that has it"
+                )))
             }
             _ => Ok(()),
         }
     }
 
-    /// Check that the key may access the app itself.
+    /// Check that the key may access the app, whatever user the key is bound to.
     pub(crate) fn check_app(&self, app: &str) -> Result<(), AccessDenied> {
         self.check_owner(Some(app), self.user.as_deref())
     }
@@ -61,14 +65,16 @@ impl Caller {
         app: Option<&str>,
         user: Option<&str>,
     ) -> Result<(), AccessDenied> {
-        let fits = |bound: &Option<String>, asked: Option<&str>| {
-            bound.as_deref().is_none_or(|bound| asked == Some(bound))
+        let fits = |bound: &Option<String>, requested: Option<&str>| {
+            bound
+                .as_deref()
+                .is_none_or(|bound| requested == Some(bound))
         };
         if fits(&self.app, app) && fits(&self.user, user) {
             return Ok(());
         }
         Err(AccessDenied(
-            "this API key is bound to another app or user".to_owned(),
+            "this API key is bound to another app or user; use a key for this one".to_owned(),
         ))
     }
 }
@@ -88,8 +94,8 @@ mod tests {
         let caller = Caller::from_extensions(&Extensions::new());
         assert!(caller.is_unauthenticated());
         assert!(caller.check_scope(Scope::SessionsRead).is_err());
-        let mut known = Extensions::new();
-        known.insert(Caller::default());
-        assert!(!Caller::from_extensions(&known).is_unauthenticated());
+        let mut authenticated = Extensions::new();
+        authenticated.insert(Caller::default());
+        assert!(!Caller::from_extensions(&authenticated).is_unauthenticated());
     }
 }

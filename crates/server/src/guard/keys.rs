@@ -4,6 +4,7 @@ mod recheck;
 
 use std::{
     collections::HashMap,
+    fmt,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -23,25 +24,36 @@ use crate::failures::reasons;
 
 pub(crate) use recheck::{KeyStatus, KeyWatch};
 
-/// Record the use of a key at most once per minute, so that reads do not become writes.
-const NOTE_EVERY_US: i64 = 60_000_000;
+/// Minimum time between two records of the use of a key, so that not every request writes.
+const USE_INTERVAL_US: i64 = 60_000_000;
 
 /// The API keys that the server accepts.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Keys {
     /// The key store; other processes may change it at any time.
     store: Option<Arc<dyn KeyStore>>,
-    /// One key from the settings, with all permissions.
-    single: Option<String>,
+    /// A key from the settings, with all permissions.
+    settings_key: Option<String>,
     /// Whether a key is required.
     required: bool,
     requests_per_second: Option<f64>,
     rates: Rates,
-    wrong_per_second: Option<f64>,
+    rejections_per_second: Option<f64>,
     /// Failed attempts by client address.
-    wrong: Rates,
-    /// When the use of each key was last recorded.
-    noted: Mutex<HashMap<String, i64>>,
+    rejections: Rates,
+    /// When the use of each key was last recorded, by key id.
+    recorded_uses: Mutex<HashMap<String, i64>>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key from the settings must not appear in logs.
+        let mut keys = f.debug_struct("Keys");
+        keys.field("store", &self.store);
+        keys.field("has_settings_key", &self.settings_key.is_some());
+        keys.field("required", &self.required);
+        keys.finish_non_exhaustive()
+    }
 }
 
 /// The id of a verified key.
@@ -50,11 +62,11 @@ pub(super) struct KeyId(pub(super) String);
 
 impl Keys {
     /// Accept the keys of a store, and optionally one from the settings. `required`: reject
-    /// requests without a key.
-    pub fn new(store: Arc<dyn KeyStore>, single: Option<String>, required: bool) -> Keys {
+    /// requests without a key, except on public routes.
+    pub fn new(store: Arc<dyn KeyStore>, settings_key: Option<String>, required: bool) -> Keys {
         Keys {
             store: Some(store),
-            single,
+            settings_key,
             required,
             ..Keys::default()
         }
@@ -68,7 +80,7 @@ impl Keys {
 
     /// Limit the failed attempts per second of each address.
     pub fn with_rejection_limit(mut self, per_second: f64) -> Keys {
-        self.wrong_per_second = Some(per_second);
+        self.rejections_per_second = Some(per_second);
         self
     }
 
@@ -88,33 +100,33 @@ impl Keys {
         let Some(sent) = read_key(headers) else {
             // The route decides later whether an anonymous caller may use it.
             return match self.required {
-                true => Ok((unauthenticated(), None)),
+                true => Ok((unauthenticated_caller(), None)),
                 false => Ok((Caller::default(), None)),
             };
         };
-        if self.is_single(sent) {
-            self.check_peer(peer, SINGLE, path, clock.now_us())?;
-            self.record_valid_use(SINGLE, clock.now_us());
-            self.check_rate(SINGLE, path, clock.now_us())?;
+        if self.is_settings_key(sent) {
+            self.check_peer(peer, SETTINGS_KEY_ID, path, clock.now_us())?;
+            self.record_valid_use(SETTINGS_KEY_ID, clock.now_us());
+            self.check_rate(SETTINGS_KEY_ID, path, clock.now_us())?;
             let caller = Caller {
                 scopes: Some(vec![Scope::Admin]),
                 ..Caller::default()
             };
-            return Ok((caller, Some(KeyId(SINGLE.to_owned()))));
+            return Ok((caller, Some(KeyId(SETTINGS_KEY_ID.to_owned()))));
         }
         if !self.required && KeyText::parse(sent).is_none() {
-            // No key is required, and this one is not in our format: it is meant for another
-            // program.
+            // No key is required, and this one does not have Retain's format: it is meant for
+            // another program, such as a proxy.
             return Ok((Caller::default(), None));
         }
         let id = KeyText::parse(sent).map(|text| text.id);
-        // A key in another format was never valid.
+        // A key in another format was never valid, so its id matches no recorded use.
         let id = id.as_deref().unwrap_or("-");
         self.check_peer(peer, id, path, clock.now_us())?;
-        match self.stored(sent, clock.now_us()).await {
+        match self.look_up(sent, clock.now_us()).await {
             Ok(Ok(key)) => {
                 self.check_rate(&key.id, path, clock.now_us())?;
-                self.note_use(&key, clock.now_us());
+                self.record_use(&key, clock.now_us());
                 let caller = Caller {
                     scopes: Some(key.scopes),
                     app: key.app,
@@ -124,7 +136,7 @@ impl Keys {
             }
             Ok(Err(refused)) => {
                 self.record_rejection(peer, clock.now_us());
-                Err(Box::new(unauthorized(path, &refused.to_string())))
+                Err(Box::new(unauthorized(path, &rejection_detail(refused))))
             }
             Err(error) => {
                 tracing::error!(error = ?reasons(&error), "failed to look up an API key");
@@ -134,7 +146,7 @@ impl Keys {
         }
     }
 
-    async fn stored(
+    async fn look_up(
         &self,
         sent: &str,
         now_us: i64,
@@ -154,12 +166,12 @@ impl Keys {
         };
         self.rates.take(key, per_second, now_us).map_err(|seconds| {
             let detail = "too many requests with this API key; see Retry-After";
-            Box::new(too_many(path, detail, seconds))
+            Box::new(too_many_requests(path, detail, seconds))
         })
     }
 
-    /// Check whether an address with many failed attempts may try again. Keys that were valid
-    /// before pass: behind a proxy, all requests come from one address.
+    /// Reject an address with too many failed attempts. Keys that were valid before pass, because
+    /// behind a proxy all requests come from one address.
     fn check_peer(
         &self,
         peer: Option<IpAddr>,
@@ -167,47 +179,58 @@ impl Keys {
         path: &str,
         now_us: i64,
     ) -> Result<(), Box<Response>> {
-        let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) else {
+        let (Some(per_second), Some(peer)) = (self.rejections_per_second, peer) else {
             return Ok(());
         };
-        let Err(seconds) = self.wrong.look(&rate_limit_key(peer), per_second, now_us) else {
+        let Err(seconds) = self
+            .rejections
+            .check(&rate_limit_key(peer), per_second, now_us)
+        else {
             return Ok(());
         };
-        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.contains_key(key) {
+        let uses = self
+            .recorded_uses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if uses.contains_key(key) {
             return Ok(());
         }
-        let detail = "too many failed attempts from this address; see Retry-After";
-        Err(Box::new(too_many(path, detail, seconds)))
+        let detail = "too many requests with invalid API keys from this address; see Retry-After";
+        Err(Box::new(too_many_requests(path, detail, seconds)))
     }
 
     fn record_rejection(&self, peer: Option<IpAddr>, now_us: i64) {
-        if let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) {
-            // The remaining tokens are checked before the next attempt is verified.
-            let _ = self.wrong.take(&rate_limit_key(peer), per_second, now_us);
+        if let (Some(per_second), Some(peer)) = (self.rejections_per_second, peer) {
+            // `check_peer` rejects the next attempt if no token is left.
+            let _ = self
+                .rejections
+                .take(&rate_limit_key(peer), per_second, now_us);
         }
     }
 
-    /// Remember a valid key. Return when it was recorded before, or `None` if that was within a
-    /// minute.
+    /// Record the time of a valid key's use in memory. Return the time recorded before, or `None`
+    /// if that was less than a minute ago.
     fn record_valid_use(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = noted.get(key).copied();
-        if last.is_some_and(|last| now_us - last < NOTE_EVERY_US) {
+        let mut uses = self
+            .recorded_uses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let last = uses.get(key).copied();
+        if last.is_some_and(|last| now_us - last < USE_INTERVAL_US) {
             return None;
         }
-        noted.insert(key.to_owned(), now_us);
+        uses.insert(key.to_owned(), now_us);
         Some(last)
     }
 
     /// Whether this is the key from the settings.
-    fn is_single(&self, sent: &str) -> bool {
-        let single = self.single.as_deref();
-        single.is_some_and(|single| is_same_secret(single, sent))
+    fn is_settings_key(&self, sent: &str) -> bool {
+        let settings_key = self.settings_key.as_deref();
+        settings_key.is_some_and(|key| is_same_secret(key, sent))
     }
 
-    /// Record the use of the key, without delaying the request.
-    fn note_use(&self, key: &ApiKey, now_us: i64) {
+    /// Record the use of a key in the store, without delaying the request.
+    fn record_use(&self, key: &ApiKey, now_us: i64) {
         let Some(store) = self.store.clone() else {
             return;
         };
@@ -225,9 +248,10 @@ impl Keys {
 }
 
 /// The id of the key from the settings; keys of the store have longer ids.
-const SINGLE: &str = "";
+const SETTINGS_KEY_ID: &str = "";
 
-/// An IPv4 address, or the /64 network of an IPv6 address: one client owns a whole network.
+/// An IPv4 address, or the /64 network of an IPv6 address, because one client can use all addresses
+/// of the network.
 fn rate_limit_key(peer: IpAddr) -> String {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -235,15 +259,15 @@ fn rate_limit_key(peer: IpAddr) -> String {
     }
 }
 
-fn too_many(path: &str, detail: &str, seconds: u64) -> Response {
+fn too_many_requests(path: &str, detail: &str, seconds: u64) -> Response {
     let mut response = fault(path, 429, detail);
     let seconds = HeaderValue::from(seconds);
     response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response
 }
 
-/// A caller without the required key: only public routes are open.
-fn unauthenticated() -> Caller {
+/// A caller without the required key, who may use only public routes.
+fn unauthenticated_caller() -> Caller {
     Caller {
         scopes: Some(Vec::new()),
         ..Caller::default()
@@ -256,12 +280,23 @@ fn read_key(headers: &HeaderMap) -> Option<&str> {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    // An unreadable value counts as a wrong key.
+    // A value that is not ASCII text counts as an invalid key.
     let plain = headers.get("x-api-key");
     bearer.or_else(|| plain.map(|value| value.to_str().unwrap_or_default()))
 }
 
-/// The response that asks for a key, or for a valid one.
+/// The text of the response to a rejected key.
+fn rejection_detail(rejection: KeyRejection) -> String {
+    match rejection {
+        KeyRejection::Unknown => format!(
+            "{rejection}; send a key from `retain keys create` as `Authorization: Bearer KEY` or \
+             `x-api-key: KEY`"
+        ),
+        _ => rejection.to_string(),
+    }
+}
+
+/// A 401 response, whose challenge asks the client for an API key.
 pub(crate) fn unauthorized(path: &str, detail: &str) -> Response {
     let mut response = fault(path, 401, detail);
     let challenge = HeaderValue::from_static("Bearer realm=\"retain\"");
@@ -269,4 +304,18 @@ pub(crate) fn unauthorized(path: &str, detail: &str) -> Response {
         .headers_mut()
         .insert(header::WWW_AUTHENTICATE, challenge);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_of_keys_omits_the_key_from_the_settings() {
+        let keys = Keys {
+            settings_key: Some("secret-of-the-settings".to_owned()),
+            ..Keys::default()
+        };
+        assert!(!format!("{keys:?}").contains("secret-of-the-settings"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The guards before every handler: authentication, origin checks and limits.
+//! The guards that every request passes before its handler: authentication, origin checks, limits.
 //!
 //! ```text
 //! request → observe (id, log, counters) → origin (Host, Origin, CORS)
@@ -46,6 +46,7 @@ pub use streams::Streams;
 
 /// The checks that a request passes before its handler.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Guards {
     /// Which browser origins are allowed.
     pub origins: Origins,
@@ -63,12 +64,12 @@ pub struct Guards {
     pub ids: Arc<dyn Ids>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Links the span of a request to the trace of its caller.
+    /// Links the span of a request to the trace of its client.
     pub trace_context: Option<TraceContext>,
 }
 
 impl Default for Guards {
-    /// Guards without API keys for an unknown address, with default limits.
+    /// Guards that require no API keys and have the default limits.
     fn default() -> Guards {
         Guards {
             origins: Origins::default(),
@@ -81,6 +82,44 @@ impl Default for Guards {
             clock: Arc::new(SystemClock),
             trace_context: None,
         }
+    }
+}
+
+impl Guards {
+    /// Sets which browser origins are allowed.
+    pub fn with_origins(mut self, origins: Origins) -> Guards {
+        self.origins = origins;
+        self
+    }
+
+    /// Sets the accepted API keys.
+    pub fn with_keys(mut self, keys: Keys) -> Guards {
+        self.keys = keys;
+        self
+    }
+
+    /// Sets the limits.
+    pub fn with_limits(mut self, limits: ServerLimits) -> Guards {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the source of request ids.
+    pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Guards {
+        self.ids = ids;
+        self
+    }
+
+    /// Sets the clock.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Guards {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets how the span of a request is linked to the trace of its caller.
+    pub fn with_trace_context(mut self, trace_context: TraceContext) -> Guards {
+        self.trace_context = Some(trace_context);
+        self
     }
 }
 
@@ -104,7 +143,7 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
     }
     let mut response = match admit(guards, &mut request).await {
         Ok(()) => {
-            let request = body::limited(request, &guards.limits);
+            let request = body::with_limits(request, &guards.limits);
             run(guards, request, &path, next).await
         }
         Err(refused) => *refused,
@@ -122,13 +161,13 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
 async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Response>> {
     body::check(request, &guards.limits)?;
     // A program that nests these routes may have set the caller itself. Public routes skip
-    // authentication: health must answer even if keys cannot be looked up.
+    // authentication, so that health checks succeed even if the key store is unavailable.
     if request.extensions().get::<Caller>().is_none() && !is_public(request) {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map(|ConnectInfo(peer)| peer.ip());
         let (headers, path) = (request.headers(), request.uri().path());
-        let asked = guards.keys.caller(headers, path, peer, &*guards.clock);
-        let (caller, key) = asked.await?;
+        let caller = guards.keys.caller(headers, path, peer, &*guards.clock);
+        let (caller, key) = caller.await?;
         request.extensions_mut().insert(caller);
         if let Some(key) = key {
             request.extensions_mut().insert(key);
@@ -140,13 +179,13 @@ async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Re
 
 /// Run the handler, unless the server shuts down first.
 async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next) -> Response {
-    let held = match streams::admit(guards, &mut request).await {
-        Ok(held) => held,
+    let permit = match streams::admit(guards, &mut request).await {
+        Ok(permit) => permit,
         Err(refused) => return *refused,
     };
     let route = request.extensions().get::<MatchedPath>();
     let is_run = route.is_some_and(|route| route.as_str().starts_with("/run"));
-    let mut over = guards.shutdown.follow();
+    let mut phase = guards.shutdown.follow();
     let response = tokio::select! {
         biased;
         response = AssertUnwindSafe(next.run(request)).catch_unwind() => {
@@ -156,7 +195,7 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
                 fault(path, 500, "internal error; see the server's log")
             })
         }
-        () = over.reached(Phase::Over) => {
+        () = phase.reached(Phase::Over) => {
             let mut response = fault(path, 503, "the server is shutting down");
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return response;
@@ -165,5 +204,5 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
     let response = guards
         .shutdown
         .end_with_server(response, is_run, &guards.metrics);
-    streams::holding(response, held)
+    streams::hold_until_end(response, permit)
 }

@@ -1,5 +1,5 @@
-//! Give each request an id, a log line and its counters, even if the client disconnects. Neither
-//! content nor user names are recorded.
+//! Give each request an id, a log line and a count, even if the client disconnects. Neither content
+//! nor user names are recorded.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -19,18 +19,18 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NO_ROUTE: &str = "none";
 
 /// The status recorded for a request whose client disconnected before the response.
-const CLIENT_LEFT: u16 = 499;
+const CLIENT_DISCONNECTED: u16 = 499;
 
-/// Links the span of a request to the caller's trace, from the request's headers.
+/// Links the span of a request to the client's trace, which the request's headers name.
 #[derive(Clone)]
 pub struct TraceContext(Arc<SetParent>);
 
 type SetParent = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 impl TraceContext {
-    /// Called for each request before its handler.
-    pub fn new(tell: impl Fn(&Span, &HeaderMap) + Send + Sync + 'static) -> TraceContext {
-        TraceContext(Arc::new(tell))
+    /// Call `link` with the span and the headers of each request, before its handler.
+    pub fn new(link: impl Fn(&Span, &HeaderMap) + Send + Sync + 'static) -> TraceContext {
+        TraceContext(Arc::new(link))
     }
 }
 
@@ -49,37 +49,37 @@ pub(super) async fn observe<F: Future<Output = Response>>(
     let id = request_id(guards, request.headers());
     let method = known_method(request.method());
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
-    let mut asked = RequestRecord {
+    let mut record = RequestRecord {
         guards,
         method,
         route: request.extensions().get::<MatchedPath>().cloned(),
         began: Instant::now(),
         span: span.clone(),
-        status: CLIENT_LEFT,
+        status: CLIENT_DISCONNECTED,
     };
-    // The span for tracing; the log has its own.
-    let followed = span.in_scope(|| followed(method, asked.route.as_ref()));
+    // A second span, for OpenTelemetry; the first one is for the log.
+    let otel_span = span.in_scope(|| otel_span(method, record.route.as_ref()));
     if let Some(context) = guards
         .trace_context
         .as_ref()
-        .filter(|_| !followed.is_disabled())
+        .filter(|_| !otel_span.is_disabled())
     {
-        (context.0)(&followed, request.headers());
+        (context.0)(&otel_span, request.headers());
     }
-    let answer = answer(request).instrument(followed.clone());
+    let answer = answer(request).instrument(otel_span.clone());
     let mut response = answer.instrument(span).await;
-    asked.status = response.status().as_u16();
-    followed.record("http.response.status_code", i64::from(asked.status));
+    record.status = response.status().as_u16();
+    otel_span.record("http.response.status_code", i64::from(record.status));
     if response.status().is_server_error() {
-        followed.record("otel.status_description", response.status().as_str());
+        otel_span.record("otel.status_description", response.status().as_str());
     }
-    drop(asked);
+    drop(record);
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }
 
-/// A request in progress. Recorded on drop, so that a request whose client disconnected is recorded
-/// too.
+/// A request in progress. Dropping it writes the log line and the counters, even if the client
+/// disconnected.
 struct RequestRecord<'a> {
     guards: &'a Guards,
     method: &'static str,
@@ -93,11 +93,13 @@ impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
         let (method, status, took) = (self.method, self.status, self.began.elapsed());
         let route = self.route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-        self.guards.metrics.answered(method, route, status, took);
+        self.guards
+            .metrics
+            .record_response(method, route, status, took);
         let _inside = self.span.enter();
         let ms = took.as_micros() as f64 / 1e3;
         match status {
-            CLIENT_LEFT => {
+            CLIENT_DISCONNECTED => {
                 tracing::info!(target: "retain::access", method, route, status, ms, "client \
                                                                                      disconnected");
             }
@@ -106,9 +108,9 @@ impl Drop for RequestRecord<'_> {
     }
 }
 
-/// The span of a request by OpenTelemetry's conventions. It has the route, not the path, which
-/// contains names of users and sessions.
-fn followed(method: &'static str, route: Option<&MatchedPath>) -> Span {
+/// The span of a request by OpenTelemetry's conventions. It contains the route instead of the path,
+/// which names users and sessions.
+fn otel_span(method: &'static str, route: Option<&MatchedPath>) -> Span {
     let route = route.map_or(NO_ROUTE, MatchedPath::as_str);
     tracing::info_span!(
         target: SPANS,
@@ -124,18 +126,18 @@ fn followed(method: &'static str, route: Option<&MatchedPath>) -> Span {
 
 /// The client's request id if it is well-formed, otherwise a new one.
 fn request_id(guards: &Guards, headers: &HeaderMap) -> HeaderValue {
-    let is_decent = |value: &&HeaderValue| {
+    let is_well_formed = |value: &&HeaderValue| {
         let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:".contains(b);
         (1..=128).contains(&value.len()) && value.as_bytes().iter().all(is_plain)
     };
-    let given = headers.get(REQUEST_ID).filter(is_decent).cloned();
+    let given = headers.get(REQUEST_ID).filter(is_well_formed).cloned();
     given.unwrap_or_else(|| {
         let id = HeaderValue::try_from(guards.ids.new_id());
         id.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
     })
 }
 
-/// Count unknown methods as one, so that a client cannot create unlimited counters.
+/// Map unknown methods to `OTHER`, so that a client cannot create any number of counters.
 fn known_method(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
     use crate::guard::guard_request;
 
-    /// Routes that never respond, behind guards.
+    /// Routes that panic or never respond, behind guards.
     fn router(guards: &Arc<Guards>) -> Router {
         let panics = async || -> &'static str { panic!("on purpose") };
         Router::new()
@@ -184,12 +186,12 @@ mod tests {
     #[tokio::test]
     async fn request_of_a_disconnected_client_is_counted() {
         let guards = Arc::new(Guards::default());
-        let mut asked = Box::pin(router(&guards).oneshot(request("/hangs")));
-        let answer = tokio::time::timeout(Duration::ZERO, &mut asked).await;
-        assert!(answer.is_err(), "it hangs");
-        assert_eq!(count(&guards, "/hangs", CLIENT_LEFT), 0);
-        drop(asked);
-        assert_eq!(count(&guards, "/hangs", CLIENT_LEFT), 1);
+        let mut pending = Box::pin(router(&guards).oneshot(request("/hangs")));
+        let answer = tokio::time::timeout(Duration::ZERO, &mut pending).await;
+        assert!(answer.is_err(), "the handler never responds");
+        assert_eq!(count(&guards, "/hangs", CLIENT_DISCONNECTED), 0);
+        drop(pending);
+        assert_eq!(count(&guards, "/hangs", CLIENT_DISCONNECTED), 1);
     }
 
     #[tokio::test]
@@ -199,8 +201,8 @@ mod tests {
             ("/panics", "application/json"),
             ("/api/panics", "application/problem+json"),
         ] {
-            let asked = router(&guards).oneshot(request(path));
-            let answer = tokio::time::timeout(Duration::from_secs(20), asked).await;
+            let pending = router(&guards).oneshot(request(path));
+            let answer = tokio::time::timeout(Duration::from_secs(20), pending).await;
             let answer = answer.unwrap().unwrap();
             assert_eq!(answer.status(), 500);
             assert_eq!(answer.headers()["content-type"], kind);

@@ -1,7 +1,8 @@
 //! Host and Origin checks as in ADK 2.13, and CORS for the allowed origins.
 //!
-//! A page of another site must neither read nor write here, not even through a host name that it
-//! points to this machine. Programs other than browsers send no `Origin` and pass.
+//! A page of another site must neither read nor write here, not even through a host name of its own
+//! that resolves to this machine (DNS rebinding). Programs other than browsers send no `Origin` and
+//! pass.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -67,12 +68,12 @@ impl Origins {
 
     /// Add the host name that the server was started with.
     pub fn with_host(mut self, host: &str) -> Origins {
-        self.hosts.insert(plain(host));
+        self.hosts.insert(normalize_host(host));
         self
     }
 
-    /// Whether any origin is allowed.
-    fn are_given(&self) -> bool {
+    /// Whether allowed origins are configured.
+    fn are_configured(&self) -> bool {
         !self.literal.is_empty() || !self.patterns.is_empty()
     }
 
@@ -84,18 +85,18 @@ impl Origins {
         }
         let Some(origin) = first(headers, header::ORIGIN) else {
             return Ok(Cors {
-                is_on: self.are_given(),
+                is_on: self.are_configured(),
                 origin: None,
                 allows_all: self.all,
             });
         };
-        let is_named = self.is_named(origin);
-        if !is_named && !self.is_same_origin(origin, request) {
+        let is_allowed = self.is_allowed(origin);
+        if !is_allowed && !self.is_same_origin(origin, request) {
             return Err(Box::new(forbidden(request, "origin not allowed")));
         }
         Ok(Cors {
-            is_on: self.are_given(),
-            origin: is_named
+            is_on: self.are_configured(),
+            origin: is_allowed
                 .then(|| headers.get(header::ORIGIN).cloned())
                 .flatten(),
             allows_all: self.all,
@@ -110,7 +111,7 @@ impl Origins {
         }
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            // A browser always sends one; two are an attack.
+            // A browser always sends one. Other programs may send none; several are an attack.
             return !request.headers().contains_key(header::HOST);
         };
         let Ok(host) = host.to_str() else {
@@ -125,17 +126,17 @@ impl Origins {
 
     /// Whether a host is a loopback name or an allowed host.
     fn is_own(&self, host: &str) -> bool {
-        is_loopback_name(host) || self.hosts.contains(&plain(host))
+        is_loopback_name(host) || self.hosts.contains(&normalize_host(host))
     }
 
-    fn is_named(&self, origin: &str) -> bool {
+    fn is_allowed(&self, origin: &str) -> bool {
         self.all
             || self.literal.iter().any(|allowed| allowed == origin)
             || self.patterns.iter().any(|pattern| pattern.is_match(origin))
     }
 
     fn is_same_origin(&self, origin: &str, request: &Request) -> bool {
-        if !self.are_given() && self.is_on_loopback {
+        if !self.are_configured() && self.is_on_loopback {
             let host = host_of(origin).unwrap_or_default();
             if !self.is_own(host) {
                 return false;
@@ -165,8 +166,8 @@ impl Cors {
             return None;
         }
         let mut headers = HeaderMap::new();
-        let differs = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
-        headers.insert(header::VARY, HeaderValue::from_static(differs));
+        let vary = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+        headers.insert(header::VARY, HeaderValue::from_static(vary));
         let methods = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let age = HeaderValue::from_static("600");
@@ -190,7 +191,7 @@ impl Cors {
     /// Allow a page of an allowed origin to read the response.
     pub(super) fn allow(&self, headers: &mut HeaderMap) {
         if self.is_on && !self.allows_all {
-            // Also without an origin: caches must not serve one origin's response to another.
+            // Even if the request has no origin: a cache must not serve its response to a page.
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         let Some(origin) = &self.origin else {
@@ -208,20 +209,20 @@ impl Cors {
 
 /// Whether a host, with or without a port, is a loopback address.
 pub fn is_loopback_name(host: &str) -> bool {
-    let host = plain(host);
+    let host = normalize_host(host);
     let ip = host.parse::<IpAddr>();
     // An IPv6 address may contain an IPv4 address.
     host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Normalize a host for comparison.
-fn plain(host: &str) -> String {
+fn normalize_host(host: &str) -> String {
     let host = without_port(host).to_ascii_lowercase();
     host.trim_end_matches('.').to_owned()
 }
 
 /// Strip the port. Text that is not a host with a port is returned unchanged, so that
-/// `127.0.0.1:8000.evil.example` is not read as this machine.
+/// `127.0.0.1:8000.evil.example` is not taken for a loopback address.
 fn without_port(host: &str) -> &str {
     let (bare, rest) = match host.strip_prefix('[') {
         Some(inside) => match inside.split_once(']') {
@@ -251,7 +252,7 @@ fn host_of(origin: &str) -> Option<&str> {
     Some(without_port(host)).filter(|host| !host.is_empty())
 }
 
-/// The server's own origin, as a proxy or the client states it.
+/// The server's own origin, according to the headers of a proxy or of the client.
 fn own_origin(headers: &HeaderMap) -> Option<String> {
     if let Some(origin) = first(headers, header::FORWARDED).and_then(forwarded) {
         return Some(origin);
@@ -260,11 +261,11 @@ fn own_origin(headers: &HeaderMap) -> Option<String> {
         headers
             .get(name)
             .and_then(|v| v.to_str().ok())
-            .map(first_of)
+            .map(before_comma)
     };
     let host = named("x-forwarded-host").or_else(|| first(headers, header::HOST))?;
     let scheme = named("x-forwarded-proto").unwrap_or("http");
-    Some(format!("{}://{host}", of_browser(scheme)))
+    Some(format!("{}://{host}", page_scheme(scheme)))
 }
 
 /// Scheme and host of a `Forwarded` header that has both.
@@ -272,19 +273,19 @@ fn forwarded(value: &str) -> Option<String> {
     let find = |wanted: &str| {
         let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
         let mut found = pairs.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
-        found.next_back().map(|(_, value)| unquoted(value.trim()))
+        found.next_back().map(|(_, value)| unquote(value.trim()))
     };
     let (scheme, host) = (find("proto")?, find("host")?);
-    Some(format!("{}://{host}", of_browser(scheme)))
+    Some(format!("{}://{host}", page_scheme(scheme)))
 }
 
-fn unquoted(value: &str) -> &str {
+fn unquote(value: &str) -> &str {
     let inside = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
     inside.unwrap_or(value)
 }
 
-/// Pages use http where a socket uses ws.
-fn of_browser(scheme: &str) -> &str {
+/// The scheme of the page that opens a connection: `http` for `ws`, `https` for `wss`.
+fn page_scheme(scheme: &str) -> &str {
     match scheme {
         "ws" => "http",
         "wss" => "https",
@@ -293,11 +294,11 @@ fn of_browser(scheme: &str) -> &str {
 }
 
 fn first(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok().map(first_of)
+    headers.get(name)?.to_str().ok().map(before_comma)
 }
 
 /// The text before the first comma.
-fn first_of(value: &str) -> &str {
+fn before_comma(value: &str) -> &str {
     value.split(',').next().unwrap_or_default().trim()
 }
 
@@ -398,7 +399,7 @@ mod tests {
             403
         );
         assert_eq!(status(&local, &[HERE, ("origin", "null")]), 403);
-        // A rebound host name is same-origin, but its host is rejected.
+        // With DNS rebinding, host and origin are equal, but the host is not this server's.
         let rebound = [("host", "evil.example"), ("origin", "http://evil.example")];
         assert_eq!(status(&local, &rebound), 403);
         assert_eq!(status(&local, &[HERE, ("host", "127.0.0.1")]), 403);

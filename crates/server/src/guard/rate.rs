@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Maximum number of buckets. Full buckets are dropped.
+/// Maximum number of buckets before full ones, which limit nothing, are removed.
 const BUCKETS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +21,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Check whether `key` has a token, or return the seconds until it has one.
-    pub(crate) fn look(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
+    /// Check whether `key` has a token without taking it, or return the seconds until it has one.
+    pub(crate) fn check(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = buckets.get(key);
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(took(499_999), Err(1));
         assert_eq!(took(500_000), Ok(()));
         assert_eq!(took(500_000), Err(1));
-        // A clock that goes back changes nothing.
+        // A clock that goes back adds no tokens.
         assert_eq!(took(0), Err(1));
         // Other keys have their own buckets.
         assert_eq!(rates.take("b", 2.0, 0), Ok(()));

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// The active runs. Clones share the count.
+/// The active runs and their limits. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Runs {
     of_user: usize,
@@ -39,10 +39,10 @@ pub struct RunPermit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TooManyRuns {
-    /// Of this user.
+    /// The user has reached the limit per user.
     #[error("this user has {0} active runs, the maximum; try again when one has ended")]
     OfUser(usize),
-    /// Of all users together.
+    /// The server has reached the limit of all users together.
     #[error("the server has {0} active runs, the maximum; try again when one has ended")]
     OfAll(usize),
 }

@@ -19,7 +19,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Caller, Guards, fault, keys::KeyId};
 
-/// The owner of a long request.
+/// All clients together, an API key or a user: each has its own limit on long requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum StreamOwner {
     All,
@@ -37,7 +37,7 @@ pub struct Streams {
 #[derive(Debug)]
 pub(super) struct StreamPermit {
     open: Arc<Mutex<HashMap<StreamOwner, usize>>>,
-    holders: Vec<StreamOwner>,
+    owners: Vec<StreamOwner>,
 }
 
 fn lock(open: &Mutex<HashMap<StreamOwner, usize>>) -> MutexGuard<'_, HashMap<StreamOwner, usize>> {
@@ -45,22 +45,22 @@ fn lock(open: &Mutex<HashMap<StreamOwner, usize>>) -> MutexGuard<'_, HashMap<Str
 }
 
 impl Streams {
-    /// Add one for each owner, unless one of them has reached its limit.
-    fn hold(&self, holders: Vec<(StreamOwner, usize)>) -> Result<StreamPermit, StreamOwner> {
+    /// Count a request for each of its owners, unless one of them has reached its limit.
+    fn acquire(&self, owners: Vec<(StreamOwner, usize)>) -> Result<StreamPermit, StreamOwner> {
         let mut open = lock(&self.open);
-        let is_full = |(holder, most): &&(StreamOwner, usize)| {
-            open.get(holder).is_some_and(|count| count >= most) || *most == 0
+        let is_full = |(owner, most): &&(StreamOwner, usize)| {
+            open.get(owner).is_some_and(|count| count >= most) || *most == 0
         };
-        if let Some((holder, _)) = holders.iter().find(is_full) {
-            return Err(holder.clone());
+        if let Some((owner, _)) = owners.iter().find(is_full) {
+            return Err(owner.clone());
         }
-        let holders: Vec<StreamOwner> = holders.into_iter().map(|(holder, _)| holder).collect();
-        for holder in &holders {
-            *open.entry(holder.clone()).or_default() += 1;
+        let owners: Vec<StreamOwner> = owners.into_iter().map(|(owner, _)| owner).collect();
+        for owner in &owners {
+            *open.entry(owner.clone()).or_default() += 1;
         }
         Ok(StreamPermit {
             open: Arc::clone(&self.open),
-            holders,
+            owners,
         })
     }
 }
@@ -68,11 +68,11 @@ impl Streams {
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
-        for holder in &self.holders {
-            if let Some(count) = open.get_mut(holder) {
+        for owner in &self.owners {
+            if let Some(count) = open.get_mut(owner) {
                 *count -= 1;
                 if *count == 0 {
-                    open.remove(holder);
+                    open.remove(owner);
                 }
             }
         }
@@ -85,24 +85,24 @@ pub(super) async fn admit(
     request: &mut Request,
 ) -> Result<Option<StreamPermit>, Box<Response>> {
     let route = request.extensions().get::<MatchedPath>();
-    let lasts = |route: &str| route.starts_with("/run") || route.ends_with("/tail");
-    if !route.is_some_and(|route| lasts(route.as_str())) {
+    let is_long = |route: &str| route.starts_with("/run") || route.ends_with("/tail");
+    if !route.is_some_and(|route| is_long(route.as_str())) {
         return Ok(None);
     }
     let limits = &guards.limits;
     let connections = limits.connections;
     // Reserve at least one connection, unless there is only one.
     let of_all = connections - (connections / 10).max(1);
-    let mut holders = vec![(StreamOwner::All, of_all.max(1))];
+    let mut owners = vec![(StreamOwner::All, of_all.max(1))];
     if let Some(KeyId(key)) = request.extensions().get::<KeyId>() {
-        holders.push((StreamOwner::Key(key.clone()), limits.streams_per_key));
+        owners.push((StreamOwner::Key(key.clone()), limits.streams_per_key));
     }
-    if let Some((app, user)) = owner(request).await {
-        holders.push((StreamOwner::User(app, user), limits.streams_per_user));
+    if let Some((app, user)) = user_of(request).await {
+        owners.push((StreamOwner::User(app, user), limits.streams_per_user));
     }
-    let held = guards.streams.hold(holders);
-    held.map(Some).map_err(|holder| {
-        let (status, detail) = match holder {
+    let permit = guards.streams.acquire(owners);
+    permit.map(Some).map_err(|owner| {
+        let (status, detail) = match owner {
             StreamOwner::All => (503, "too many open streams and runs; see Retry-After"),
             StreamOwner::Key(_) => (
                 429,
@@ -117,8 +117,8 @@ pub(super) async fn admit(
     })
 }
 
-/// The user of the path, or else the API key.
-async fn owner(request: &mut Request) -> Option<(String, String)> {
+/// The user whose data a request uses: the user of the path, or else of the API key.
+async fn user_of(request: &mut Request) -> Option<(String, String)> {
     let params = request.extract_parts::<RawPathParams>().await.ok()?;
     let param = |name: &str| {
         let found = params.iter().find(|(key, _)| *key == name);
@@ -131,13 +131,13 @@ async fn owner(request: &mut Request) -> Option<(String, String)> {
     Some((caller.app.clone()?, caller.user.clone()?))
 }
 
-/// Keep the permit until the response ends.
-pub(super) fn holding(response: Response, held: Option<StreamPermit>) -> Response {
-    match held {
-        Some(held) => response.map(|body| {
+/// Hold the permit until the body of the response ends.
+pub(super) fn hold_until_end(response: Response, permit: Option<StreamPermit>) -> Response {
+    match permit {
+        Some(permit) => response.map(|body| {
             Body::new(PermitBody {
                 body,
-                _permit: held,
+                _permit: permit,
             })
         }),
         None => response,
@@ -178,14 +178,14 @@ mod tests {
     fn dropped_stream_permit_is_available_again() {
         let streams = Streams::default();
         let ada = StreamOwner::User("shop".to_owned(), "ada".to_owned());
-        let hold = || streams.hold(vec![(StreamOwner::All, 2), (ada.clone(), 1)]);
-        let first = hold().unwrap();
-        assert_eq!(hold().unwrap_err(), ada);
-        let other = streams.hold(vec![(StreamOwner::All, 2)]).unwrap();
+        let acquire = || streams.acquire(vec![(StreamOwner::All, 2), (ada.clone(), 1)]);
+        let first = acquire().unwrap();
+        assert_eq!(acquire().unwrap_err(), ada);
+        let other = streams.acquire(vec![(StreamOwner::All, 2)]).unwrap();
         drop(first);
-        let first = hold().unwrap();
+        let first = acquire().unwrap();
         assert_eq!(
-            streams.hold(vec![(StreamOwner::All, 2)]).unwrap_err(),
+            streams.acquire(vec![(StreamOwner::All, 2)]).unwrap_err(),
             StreamOwner::All
         );
         drop((first, other));

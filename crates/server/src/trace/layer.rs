@@ -1,5 +1,4 @@
-//! The `tracing` layer that records the spans of runs. It records only runners of a server with
-//! developer tools.
+//! The `tracing` layer that records the spans of runs, for servers with developer tools.
 
 use std::fmt::Debug;
 
@@ -23,14 +22,14 @@ use super::{RunId, Span, Traces};
 #[derive(Debug)]
 struct TraceLayer(Traces);
 
-/// A recorded span, or one whose run is not known yet.
+/// A recorded span, or a root span whose session is not known yet.
 #[derive(Debug)]
 struct SpanRecord {
-    /// The run, by its root span.
+    /// The id of the run's root span.
     root: u64,
     id: u64,
-    /// Attributes of a root span before its session is known.
-    waiting: Option<PendingRoot>,
+    /// The start of a run whose session is not known yet.
+    pending: Option<PendingRoot>,
 }
 
 /// The start of a run.
@@ -69,17 +68,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         let start_us = self.0.clock.now_us();
-        let above = span.scope().skip(1).find_map(|above| known(&above));
-        let traced = match above {
+        let above = span.scope().skip(1).find_map(|above| recorded_ids(&above));
+        let record = match above {
             Some((root, parent)) => {
                 let id = self.0.new_id();
                 let name = fields.name.unwrap_or_else(|| span.name().to_owned());
                 let new = Span::new(id, Some(parent), name, start_us);
-                self.0.begin(root, new, fields.attributes);
+                self.0.begin_span(root, new, fields.attributes);
                 SpanRecord {
                     root,
                     id,
-                    waiting: None,
+                    pending: None,
                 }
             }
             None if span.name() == "invocation" => {
@@ -88,16 +87,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
                 SpanRecord {
                     root: id,
                     id,
-                    waiting: Some(PendingRoot {
+                    pending: Some(PendingRoot {
                         start_us,
                         attributes,
                     }),
                 }
             }
-            // The run is not recorded.
+            // The span belongs to no recorded run.
             None => return,
         };
-        span.extensions_mut().insert(traced);
+        span.extensions_mut().insert(record);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
@@ -110,14 +109,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         match extensions.get_mut::<SpanRecord>() {
             None => {}
             Some(SpanRecord {
-                waiting: Some(waiting),
+                pending: Some(pending),
                 ..
             }) => {
                 for (key, value) in fields.attributes.iter() {
-                    waiting.attributes.insert(key, value.clone());
+                    pending.attributes.insert(key, value.clone());
                 }
             }
-            Some(SpanRecord { root, id, .. }) => self.0.add(*root, *id, fields.attributes),
+            Some(SpanRecord { root, id, .. }) => {
+                self.0.add_attributes(*root, *id, fields.attributes)
+            }
         }
     }
 
@@ -127,54 +128,54 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         };
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let mut told = fields.attributes;
+        let mut attributes = fields.attributes;
         let mut extensions = span.extensions_mut();
-        let Some(traced) = extensions.get_mut::<SpanRecord>() else {
+        let Some(record) = extensions.get_mut::<SpanRecord>() else {
             return;
         };
-        match (traced.waiting.take(), run_of(&told)) {
-            (Some(waiting), Some(of)) => {
+        match (record.pending.take(), run_of(&attributes)) {
+            (Some(pending), Some(run)) => {
                 self.0
-                    .begin_run(traced.root, of, waiting.start_us, waiting.attributes);
+                    .begin_run(record.root, run, pending.start_us, pending.attributes);
             }
             // A nested run is part of the outer one.
             (None, Some(_)) => {}
-            (waiting, None) => {
-                traced.waiting = waiting;
-                let name = told.remove("attribute");
-                let value = told.remove("value").unwrap_or_default();
+            (pending, None) => {
+                record.pending = pending;
+                let name = attributes.remove("attribute");
+                let value = attributes.remove("value").unwrap_or_default();
                 if let Some(name) = name.as_ref().and_then(Json::as_str) {
                     let attributes = JsonMap::from([(name, value)]);
-                    self.0.add(traced.root, traced.id, attributes);
+                    self.0.add_attributes(record.root, record.id, attributes);
                 }
             }
         }
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
-        if let Some((root, id)) = ctx.span(&id).and_then(|span| known(&span)) {
-            self.0.end(root, id);
+        if let Some((root, id)) = ctx.span(&id).and_then(|span| recorded_ids(&span)) {
+            self.0.end_span(root, id);
         }
     }
 }
 
-/// Run and id of a recorded span.
-fn known<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
+/// The ids of a recorded span's root span and of the span itself.
+fn recorded_ids<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
     let extensions = span.extensions();
-    let traced = extensions.get::<SpanRecord>()?;
-    traced.waiting.is_none().then_some((traced.root, traced.id))
+    let record = extensions.get::<SpanRecord>()?;
+    record.pending.is_none().then_some((record.root, record.id))
 }
 
 /// The session and invocation of a run, if the event names them.
-fn run_of(told: &JsonMap) -> Option<RunId> {
-    let text = |key: &str| told.get(key).and_then(Json::as_str);
+fn run_of(attributes: &JsonMap) -> Option<RunId> {
+    let text = |key: &str| attributes.get(key).and_then(Json::as_str);
     Some(RunId {
         session: SessionKey::new(text("app")?, text("user")?, text("session")?),
         invocation: text("invocation")?.to_owned(),
     })
 }
 
-/// Read fields as ADK's attributes.
+/// Collects the fields of a span as ADK's attributes.
 #[derive(Debug, Default)]
 struct Fields {
     name: Option<String>,
@@ -185,9 +186,9 @@ impl Fields {
     fn put(&mut self, field: &Field, value: Json) {
         match field.name() {
             "otel.name" => self.name = value.as_str().map(str::to_owned),
-            // The attribute `error.type` has it.
+            // The attribute `error.type` names the error already.
             "otel.status_description" => {}
-            // There is one response, and so one reason.
+            // OpenTelemetry defines a list, and a call has one finish reason.
             name @ "gen_ai.response.finish_reasons" => {
                 self.attributes.insert(name, vec![value]);
             }

@@ -23,13 +23,15 @@ const RUNS_MAX: usize = 1_000;
 /// Maximum size of all attributes in bytes.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Maximum size of one run's attributes in bytes; larger requests are omitted.
+/// Maximum size of one run's attributes in bytes. Beyond it, only the sizes of attributes are
+/// recorded.
 const RUN_BYTES_MAX: usize = 8 << 20;
 
-/// Maximum size of one attribute.
+/// Maximum size of one attribute in bytes.
 const ATTRIBUTE_MAX: usize = 1 << 20;
 
-/// Maximum length of a span's name. A model may name a nonexistent tool with any text.
+/// Maximum length of a span's name in characters. Names contain the name of a called tool, which a
+/// model may invent.
 const NAME_MAX: usize = 256;
 
 /// Maximum number of spans of one run.
@@ -39,7 +41,7 @@ const SPANS_MAX: usize = 2_000;
 #[derive(Debug, Clone)]
 pub struct Traces {
     clock: Arc<dyn Clock>,
-    kept: Arc<Mutex<TraceQueue>>,
+    queue: Arc<Mutex<TraceQueue>>,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +65,7 @@ struct RunId {
 struct RunTrace {
     /// The id of its root span.
     root: u64,
-    of: RunId,
+    id: RunId,
     spans: Vec<Span>,
     bytes: usize,
 }
@@ -90,23 +92,23 @@ impl Traces {
     pub fn new(clock: Arc<dyn Clock>) -> Traces {
         Traces {
             clock,
-            kept: Arc::default(),
+            queue: Arc::default(),
         }
     }
 
-    /// The session with this id, in one app or in all: the one that ran last, because several users
-    /// may have the id.
-    pub(crate) fn session_named(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
-        let kept = self.lock();
-        let mut runs = kept.runs.iter().rev();
-        let found = runs.find(|run| run.of.session.id == id && run.is_of(app));
-        found.map(|run| run.of.session.clone())
+    /// The session with this id, in one app or in all apps. If several users have the id, the
+    /// session that ran last.
+    pub(crate) fn latest_session(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
+        let queue = self.lock();
+        let mut runs = queue.runs.iter().rev();
+        let found = runs.find(|run| run.id.session.id == id && run.belongs_to(app));
+        found.map(|run| run.id.session.clone())
     }
 
     /// The finished spans of a session in ADK's format.
-    pub(crate) fn of_session(&self, session: &SessionKey) -> Vec<Json> {
-        let kept = self.lock();
-        let runs = kept.runs.iter().filter(|run| run.of.session == *session);
+    pub(crate) fn session_spans(&self, session: &SessionKey) -> Vec<Json> {
+        let queue = self.lock();
+        let runs = queue.runs.iter().filter(|run| run.id.session == *session);
         let mut spans = Vec::new();
         for run in runs {
             spans.extend(run.spans.iter().filter_map(|span| run.span_json(span)));
@@ -115,94 +117,99 @@ impl Traces {
     }
 
     /// The attributes of the last span that produced an event, and its session.
-    pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<(SessionKey, Json)> {
-        let kept = self.lock();
-        let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
+    pub(crate) fn event_attributes(
+        &self,
+        app: Option<&str>,
+        event: &str,
+    ) -> Option<(SessionKey, Json)> {
+        let queue = self.lock();
+        let mut runs = queue.runs.iter().rev().filter(|run| run.belongs_to(app));
         runs.find_map(|run| {
             let spans = run.spans.iter().rev();
             let mut spans = spans.filter(|span| span.event_id() == Some(event));
-            // The call's span has more than the model's.
+            // Prefer the `call_llm` span, which has more attributes than its `generate_content`
+            // span.
             let span = spans.clone().find(|span| !span.is_generating());
             let span = span.or_else(|| spans.next())?;
             let mut attributes = span.attributes.clone();
             attributes.insert("trace_id", run.trace_id());
             attributes.insert("span_id", span_id(span.id));
-            Some((run.of.session.clone(), attributes.into()))
+            Some((run.id.session.clone(), attributes.into()))
         })
     }
 
     /// Delete the traces of a session.
-    pub(crate) fn forget_session(&self, session: &SessionKey) {
-        self.forget(|known| known == session);
+    pub(crate) fn delete_session(&self, session: &SessionKey) {
+        self.delete_sessions(|known| known == session);
     }
 
     /// Delete the traces of all sessions of a user.
-    pub(crate) fn forget_user(&self, app: &str, user: &str) {
-        self.forget(|known| known.app == app && known.user == user);
+    pub(crate) fn delete_user(&self, app: &str, user: &str) {
+        self.delete_sessions(|known| known.app == app && known.user == user);
     }
 
-    fn forget(&self, is_gone: impl Fn(&SessionKey) -> bool) {
-        let mut kept = self.lock();
-        kept.runs.retain(|run| !is_gone(&run.of.session));
-        kept.bytes = kept.runs.iter().map(|run| run.bytes).sum();
+    fn delete_sessions(&self, is_deleted: impl Fn(&SessionKey) -> bool) {
+        let mut queue = self.lock();
+        queue.runs.retain(|run| !is_deleted(&run.id.session));
+        queue.bytes = queue.runs.iter().map(|run| run.bytes).sum();
     }
 
     fn lock(&self) -> MutexGuard<'_, TraceQueue> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Change the trace of a run, unless it was evicted.
     fn with_run<T>(&self, root: u64, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
-        let mut kept = self.lock();
-        let mut runs = kept.runs.iter_mut().rev();
+        let mut queue = self.lock();
+        let mut runs = queue.runs.iter_mut().rev();
         let run = runs.find(|run| run.root == root)?;
         let before = run.bytes;
         let changed = change(run);
         let after = run.bytes;
-        kept.bytes = kept.bytes - before + after;
-        kept.forget_oldest();
+        queue.bytes = queue.bytes - before + after;
+        queue.evict_oldest();
         Some(changed)
     }
 
     /// Create a span id.
     fn new_id(&self) -> u64 {
-        let mut kept = self.lock();
-        kept.spans += 1;
-        kept.spans
+        let mut queue = self.lock();
+        queue.spans += 1;
+        queue.spans
     }
 
     /// Start a run with its root span, which started at `start_us`.
-    fn begin_run(&self, root: u64, of: RunId, start_us: i64, attributes: JsonMap) {
+    fn begin_run(&self, root: u64, id: RunId, start_us: i64, attributes: JsonMap) {
         let run = RunTrace {
             root,
-            of,
+            id,
             spans: Vec::new(),
             bytes: 0,
         };
         self.lock().runs.push_back(run);
         let span = Span::new(root, None, "invocation".to_owned(), start_us);
-        self.begin(root, span, attributes);
+        self.begin_span(root, span, attributes);
     }
 
     /// Start a span of a run.
-    fn begin(&self, root: u64, span: Span, attributes: JsonMap) {
+    fn begin_span(&self, root: u64, span: Span, attributes: JsonMap) {
         self.with_run(root, |run| {
             if run.spans.len() < SPANS_MAX {
                 let id = span.id;
                 run.bytes += span.name.len();
                 run.spans.push(span);
-                run.add(id, attributes);
+                run.add_attributes(id, attributes);
             }
         });
     }
 
     /// Add attributes to a span.
-    fn add(&self, root: u64, span: u64, attributes: JsonMap) {
-        self.with_run(root, |run| run.add(span, attributes));
+    fn add_attributes(&self, root: u64, span: u64, attributes: JsonMap) {
+        self.with_run(root, |run| run.add_attributes(span, attributes));
     }
 
     /// End a span.
-    fn end(&self, root: u64, span: u64) {
+    fn end_span(&self, root: u64, span: u64) {
         let now = self.clock.now_us();
         self.with_run(root, |run| {
             if let Some(span) = run.spans.iter_mut().rev().find(|it| it.id == span) {
@@ -213,7 +220,7 @@ impl Traces {
 }
 
 impl TraceQueue {
-    fn forget_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         while self.runs.len() > RUNS_MAX || self.bytes > BYTES_MAX {
             let Some(oldest) = self.runs.pop_front() else {
                 return;
@@ -224,18 +231,18 @@ impl TraceQueue {
 }
 
 impl RunTrace {
-    fn is_of(&self, app: Option<&str>) -> bool {
-        app.is_none_or(|app| self.of.session.app == app)
+    fn belongs_to(&self, app: Option<&str>) -> bool {
+        app.is_none_or(|app| self.id.session.app == app)
     }
 
-    /// 128 bits in hexadecimal, derived from the run's id.
+    /// 128 bits in hexadecimal, derived from the invocation id.
     fn trace_id(&self) -> String {
-        let id = self.of.invocation.trim_start_matches("e-");
+        let id = self.id.invocation.trim_start_matches("e-");
         id.chars().filter(char::is_ascii_hexdigit).collect()
     }
 
     /// Add attributes to a span within the limits.
-    fn add(&mut self, span: u64, attributes: JsonMap) {
+    fn add_attributes(&mut self, span: u64, attributes: JsonMap) {
         let Some(at) = self.spans.iter().rposition(|it| it.id == span) else {
             return;
         };
@@ -294,7 +301,7 @@ impl Span {
     }
 }
 
-/// 64 bits in hexadecimal as text, because JavaScript's numbers are too small.
+/// 64 bits in hexadecimal. A string, because JavaScript numbers represent only 53 bits exactly.
 fn span_id(id: u64) -> String {
     format!("{id:016x}")
 }
@@ -310,27 +317,27 @@ mod tests {
         }
     }
 
-    fn begun(traces: &Traces, of: RunId, attribute: usize) -> u64 {
+    fn begin_run(traces: &Traces, id: RunId, attribute: usize) -> u64 {
         let text = JsonMap::from([("text", "x".repeat(attribute))]);
         let root = traces.new_id();
-        traces.begin_run(root, of, 1, text);
+        traces.begin_run(root, id, 1, text);
         root
     }
 
-    fn traced(traces: &Traces, run: usize, attribute: usize) {
-        let root = begun(traces, run_of("ada", &format!("e-{run}")), attribute);
-        traces.end(root, root);
+    fn trace_run(traces: &Traces, run: usize, attribute: usize) {
+        let root = begin_run(traces, run_of("ada", &format!("e-{run}")), attribute);
+        traces.end_span(root, root);
     }
 
     #[test]
     fn oldest_traced_runs_are_evicted_by_count() {
         let traces = Traces::default();
         for run in 0..RUNS_MAX + 5 {
-            traced(&traces, run, 10);
+            trace_run(&traces, run, 10);
         }
-        let spans = traces.of_session(&SessionKey::new("app", "ada", "s"));
+        let spans = traces.session_spans(&SessionKey::new("app", "ada", "s"));
         assert_eq!(spans.len(), RUNS_MAX);
-        let oldest = traces.lock().runs[0].of.invocation.clone();
+        let oldest = traces.lock().runs[0].id.invocation.clone();
         assert_eq!(oldest, "e-5");
     }
 
@@ -339,77 +346,77 @@ mod tests {
         let traces = Traces::default();
         let each = 1 << 19;
         for run in 0..2 * BYTES_MAX / each {
-            traced(&traces, run, each);
+            trace_run(&traces, run, each);
         }
-        let kept = traces.lock();
-        assert!(kept.bytes <= BYTES_MAX, "{}", kept.bytes);
-        assert!(kept.bytes > BYTES_MAX - 2 * each, "{}", kept.bytes);
+        let queue = traces.lock();
+        assert!(queue.bytes <= BYTES_MAX, "{}", queue.bytes);
+        assert!(queue.bytes > BYTES_MAX - 2 * each, "{}", queue.bytes);
         assert_eq!(
-            kept.bytes,
-            kept.runs.iter().map(|run| run.bytes).sum::<usize>()
+            queue.bytes,
+            queue.runs.iter().map(|run| run.bytes).sum::<usize>()
         );
     }
 
     #[test]
     fn spans_and_bytes_of_a_traced_run_are_limited() {
         let traces = Traces::default();
-        let root = begun(&traces, run_of("ada", "e-1"), 1);
+        let root = begin_run(&traces, run_of("ada", "e-1"), 1);
         let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
         for _ in 0..SPANS_MAX + 5 {
             let id = traces.new_id();
-            traces.begin(root, Span::new(id, Some(root), "s".to_owned(), 1), huge());
+            traces.begin_span(root, Span::new(id, Some(root), "s".to_owned(), 1), huge());
         }
-        let kept = traces.lock();
-        assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
+        let queue = traces.lock();
+        assert_eq!(queue.runs[0].spans.len(), SPANS_MAX);
         assert!(
-            kept.bytes <= RUN_BYTES_MAX + (64 + "s".len()) * SPANS_MAX,
+            queue.bytes <= RUN_BYTES_MAX + (64 + "s".len()) * SPANS_MAX,
             "{}",
-            kept.bytes
+            queue.bytes
         );
     }
 
     #[test]
     fn span_names_are_truncated_and_counted() {
         let traces = Traces::default();
-        let root = begun(&traces, run_of("ada", "e-1"), 1);
+        let root = begin_run(&traces, run_of("ada", "e-1"), 1);
         let before = traces.lock().bytes;
         let id = traces.new_id();
         let span = Span::new(id, Some(root), "ü".repeat(1 << 20), 1);
-        traces.begin(root, span, JsonMap::new());
-        let kept = traces.lock();
-        assert_eq!(kept.runs[0].spans[1].name, "ü".repeat(NAME_MAX));
-        assert_eq!(kept.bytes - before, 2 * NAME_MAX);
+        traces.begin_span(root, span, JsonMap::new());
+        let queue = traces.lock();
+        assert_eq!(queue.runs[0].spans[1].name, "ü".repeat(NAME_MAX));
+        assert_eq!(queue.bytes - before, 2 * NAME_MAX);
     }
 
     #[test]
     fn traced_runs_with_the_same_id_of_two_users_are_separate() {
         let traces = Traces::default();
         for user in ["ada", "bob"] {
-            let root = begun(&traces, run_of(user, "e-1"), 1);
-            traces.end(root, root);
+            let root = begin_run(&traces, run_of(user, "e-1"), 1);
+            traces.end_span(root, root);
         }
         for user in ["ada", "bob"] {
             let session = run_of(user, "e-1").session;
-            assert_eq!(traces.of_session(&session).len(), 1);
+            assert_eq!(traces.session_spans(&session).len(), 1);
         }
     }
 
     #[test]
     fn delete_and_erase_remove_traces() {
         let traces = Traces::default();
-        traced(&traces, 1, 10);
-        let root = begun(&traces, run_of("bob", "e-2"), 1);
-        traces.forget_session(&SessionKey::new("app", "ada", "s"));
+        trace_run(&traces, 1, 10);
+        let root = begin_run(&traces, run_of("bob", "e-2"), 1);
+        traces.delete_session(&SessionKey::new("app", "ada", "s"));
         assert_eq!(traces.lock().runs.len(), 1);
-        traces.forget_user("other", "bob");
+        traces.delete_user("other", "bob");
         assert_eq!(traces.lock().runs.len(), 1);
-        traces.forget_user("app", "bob");
-        // An evicted run does not come back.
+        traces.delete_user("app", "bob");
+        // A span that ends after the erase does not restore the deleted run.
         let id = traces.new_id();
         let span = Span::new(id, Some(root), "s".to_owned(), 1);
-        traces.begin(root, span, JsonMap::from([("text", "x")]));
-        traces.end(root, id);
-        let kept = traces.lock();
-        assert_eq!((kept.runs.len(), kept.bytes), (0, 0));
+        traces.begin_span(root, span, JsonMap::from([("text", "x")]));
+        traces.end_span(root, id);
+        let queue = traces.lock();
+        assert_eq!((queue.runs.len(), queue.bytes), (0, 0));
     }
 }

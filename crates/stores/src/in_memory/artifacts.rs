@@ -32,7 +32,7 @@ pub struct InMemoryArtifactStore {
     artifacts: Arc<Mutex<BTreeMap<AddressKey, Vec<ArtifactEntry>>>>,
 }
 
-/// App, user, session and name, as separate fields so that different addresses never collide.
+/// App, user, session and name. Separate fields, because a joined text could be ambiguous.
 type AddressKey = (String, String, Option<String>, String);
 
 #[derive(Debug)]

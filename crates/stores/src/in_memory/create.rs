@@ -7,7 +7,7 @@ use retain_core::{
 use super::schema::{SessionLog, SessionTables};
 
 pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -> Result<Snapshot> {
-    make_room(tables, &new.key, now_us)?;
+    clear_key(tables, &new.key, now_us)?;
     let changes = || std::iter::once(&new.changes);
     let shared = &tables.shared;
     let update = shared.plan_update(&new.key, changes(), new.state_bytes_max)?;
@@ -36,8 +36,8 @@ pub(super) fn create(tables: &mut SessionTables, new: NewSession, now_us: i64) -
     Ok(created)
 }
 
-/// Fails if a session with this address exists; deletes an expired one.
-pub(super) fn make_room(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> Result<()> {
+/// Fails if a session with this key exists; deletes an expired one.
+pub(super) fn clear_key(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> Result<()> {
     match tables.logs.get(key) {
         None => {}
         Some(log) if log.is_alive(now_us) => {

@@ -4,7 +4,7 @@ use retain_core::SessionKey;
 
 use super::schema::SessionTables;
 
-/// Deletes a session. Returns false if there is none.
+/// Deletes a session. Returns false if it does not exist or has expired.
 pub(super) fn delete(tables: &mut SessionTables, key: &SessionKey, now_us: i64) -> bool {
     let deleted = tables.logs.remove(key);
     deleted.is_some_and(|log| log.is_alive(now_us))

@@ -1,4 +1,4 @@
-//! Imports logs as drafts, which become sessions when they are complete.
+//! Drafts: imported logs, which become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, Lease, LogHeader, NewEvent, Result, ScopedState, SessionError, SessionKey,
@@ -6,7 +6,7 @@ use retain_core::{
 };
 
 use super::{
-    create::make_room,
+    create::clear_key,
     schema::{LogDraft, SessionLog, SessionTables},
 };
 
@@ -48,7 +48,7 @@ pub(super) fn finish(
     let draft = tables.drafts.remove(&draft.0);
     let mut log = draft.ok_or_else(store_rules::draft_gone)?.log;
     let key = &header.head.key;
-    make_room(tables, key, now_us)?;
+    clear_key(tables, key, now_us)?;
     let state = log.state.values_mut();
     for (name, value) in &store_rules::session_keys(&header.initial) {
         let values = state.entry(name.to_owned()).or_default();

@@ -3,7 +3,7 @@
 use retain_core::{Head, Lease, Origin, Result, SessionKey, store_rules};
 
 use super::{
-    create::make_room,
+    create::clear_key,
     schema::{SessionLog, SessionTables},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn fork(
     }
     fork.state_bytes = fork.count_state_bytes();
     let key = SessionKey::new(&origin.app, &origin.user, id);
-    make_room(tables, &key, now_us)?;
+    clear_key(tables, &key, now_us)?;
     fork.incarnation = tables.next_number();
     fork.lease = Lease::of_new_session(fork.incarnation);
     let head = fork.head(&key);

@@ -27,7 +27,10 @@ impl KeyStore for InMemoryKeyStore {
         key.check()?;
         let mut keys = self.lock();
         if keys.iter().any(|existing| existing.id == key.id) {
-            return Err(SessionError::invalid("key id", "is taken; try again"));
+            return Err(SessionError::invalid(
+                "API key id",
+                "is already in use; try again",
+            ));
         }
         keys.push(key.clone());
         Ok(())
@@ -42,7 +45,7 @@ impl KeyStore for InMemoryKeyStore {
     }
 
     async fn had_any(&self) -> Result<bool> {
-        // Keys are revoked but never removed, so a non-empty list is proof enough.
+        // Revoked keys stay in the list, so an empty list means that no key was added.
         Ok(!self.lock().is_empty() || self.had_any.load(Ordering::SeqCst))
     }
 

@@ -29,7 +29,7 @@ pub(super) fn update(
 }
 
 impl SessionLog {
-    /// Adds a ticket to the queue for the lease, or extends it.
+    /// Adds a ticket to the queue for the lease, or extends the ticket's TTL.
     pub(super) fn queue(&mut self, ticket: &str, now_us: i64) {
         self.tickets
             .retain(|(queued, until)| *until > now_us || queued == ticket);

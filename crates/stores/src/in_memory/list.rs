@@ -53,7 +53,7 @@ fn read_page<'a>(
 ) -> Vec<(&'a SessionKey, &'a SessionLog)> {
     let in_range = tables.logs.range(key_range(query));
     let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
-    // Copy the time next to each item: following the reference costs more than the comparison.
+    // Sort copies of the times: following the reference to a log costs more than the comparison.
     let sessions = alive.map(|(key, log)| (log.last_update_time, key, log));
     let mut sessions: Vec<_> = sessions.collect();
     store_rules::sort_and_page(

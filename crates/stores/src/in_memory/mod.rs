@@ -77,8 +77,8 @@ impl InMemoryStore {
     }
 
     fn tables(&self) -> MutexGuard<'_, SessionTables> {
-        // Each function changes the tables after all steps that can fail, so the tables are
-        // consistent even after a panic.
+        // Ignore the poison: each function does the steps that can fail before it changes a table,
+        // so a panic leaves the tables consistent.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,7 +115,7 @@ impl SessionStore for InMemoryStore {
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let outcome = append::append(&mut self.tables(), key, batch, self.now_us())?;
-        // A caller that has only queued for the lease has not changed the session.
+        // An append that only queued for the lease has not changed the log.
         if matches!(outcome, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }

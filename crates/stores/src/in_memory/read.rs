@@ -14,12 +14,12 @@ pub(super) fn session(
     tables: &SessionTables,
     key: &SessionKey,
     window: Window,
-    scope: ReadDetail,
+    detail: ReadDetail,
     now_us: i64,
 ) -> Option<Snapshot> {
     tables.log(key, now_us).map(|log| Snapshot {
         head: log.head(key),
-        state: match scope {
+        state: match detail {
             ReadDetail::State => tables.state(key, log, u64::MAX),
             ReadDetail::StateAt(position) => tables.state(key, log, position),
             ReadDetail::EventsOnly => ScopedState::default(),

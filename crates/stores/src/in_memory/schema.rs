@@ -19,11 +19,11 @@ pub(super) struct SessionTables {
     pub(super) logs: BTreeMap<SessionKey, SessionLog>,
     pub(super) shared: SharedState,
     pub(super) drafts: HashMap<u64, LogDraft>,
-    /// The last number assigned to a session or a draft. Numbers are never reused.
+    /// The last number assigned to a session or draft. Numbers are never reused.
     last_number: u64,
 }
 
-/// A log that is not a session yet.
+/// The log of an unfinished import.
 #[derive(Debug)]
 pub(super) struct LogDraft {
     pub(super) key: SessionKey,
@@ -45,6 +45,7 @@ pub(super) struct SessionLog {
     pub(super) create_time: f64,
     pub(super) last_update_time: f64,
     pub(super) ttl: Option<Duration>,
+    /// The time from which the TTL counts.
     pub(super) touched_us: i64,
     pub(super) origin: Option<Origin>,
     pub(super) lease: Lease,

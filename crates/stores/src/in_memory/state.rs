@@ -13,8 +13,8 @@ use retain_core::{
 
 use super::schema::{SessionLog, SessionTables};
 
-/// Maximum bytes of an encoded state that is cached for the next list. Most states are short, and
-/// caching a long one would double its memory.
+/// Maximum bytes of an encoded state that is cached for the next list. Most states are shorter. A
+/// cached state takes twice the memory, so long ones are not cached.
 const CACHED_TEXT_MAX: usize = 1024;
 
 /// The values of a state key with their positions; `None` where the key was removed.
@@ -24,12 +24,12 @@ type Values = Vec<(u64, Option<Json>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct OwnState {
     values: BTreeMap<String, Values>,
-    /// The current keys, encoded by the last list. Few sessions change between two lists.
+    /// The current state as JSON, cached by the last list: few sessions change between two lists.
     text: OnceLock<Box<str>>,
 }
 
 impl OwnState {
-    /// Returns all values for a change, and drops the cached text.
+    /// Returns all values for modification, and drops the cached text.
     pub(super) fn values_mut(&mut self) -> &mut BTreeMap<String, Values> {
         self.text = OnceLock::new();
         &mut self.values
@@ -63,7 +63,8 @@ impl OwnState {
             .collect()
     }
 
-    /// Encodes the current keys. On failure, returns the key that has no JSON form, and the error.
+    /// Encodes the current state as JSON. On failure, returns the state key whose value cannot be
+    /// encoded, and the error.
     pub(super) fn text(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
         if let Some(text) = self.text.get() {
             return Ok(Cow::Borrowed(text));

@@ -4,7 +4,7 @@ use retain_core::{SessionKey, store_rules::CHANGE_POLL};
 
 use super::{InMemoryStore, schema::SessionLog};
 
-/// Returns when the session may have changed after `position`, or after a while.
+/// Returns when the session may have events after `position`, or after [`CHANGE_POLL`].
 pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u64) {
     let notification = store.hub.listen(key);
     let now_us = store.now_us();
@@ -12,6 +12,6 @@ pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u
     if current.is_none_or(|current| current > position) {
         return;
     }
-    // An expiry sends no notification, so the wait is bounded.
+    // An expiry sends no notification, so limit the wait.
     let _ = tokio::time::timeout(CHANGE_POLL, notification).await;
 }

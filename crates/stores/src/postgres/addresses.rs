@@ -1,7 +1,7 @@
 //! Lists the addresses of all sessions, owners, memories and artifacts in pages, for a migration to
 //! another store.
 //!
-//! Text is compared byte by byte, as in Rust.
+//! PostgreSQL compares these texts byte by byte, as Rust does.
 
 use std::fmt::Debug;
 
@@ -58,7 +58,8 @@ pub(super) async fn state_owners(
     after: Option<&StateOwner>,
     limit: usize,
 ) -> Result<Vec<StateOwner>, Failure> {
-    // $1 selects the first page. The app itself has the empty user, so its users follow it.
+    // $1 is true for the first page. The state of the app itself has an empty user id, so it sorts
+    // before the app's users.
     const SQL: &str = "SELECT DISTINCT app, user_id FROM retain_shared_state \
                        WHERE $1::bool OR (app, user_id) > ($2, $3) \
                        ORDER BY app, user_id LIMIT $4::int8";
@@ -78,7 +79,7 @@ pub(super) async fn state_owners(
     Ok(owners)
 }
 
-/// Lists the scopes that have memories, or hashes of forgotten ones.
+/// Lists the scopes that have memories or tombstones.
 pub(super) async fn memory_scopes<E>(
     database: &Database,
     after: Option<&MemoryScope>,
@@ -135,7 +136,7 @@ pub(super) async fn artifacts<E: Debug>(
     for row in &found {
         let (session, name): (String, Vec<u8>) = (row.try_get(2)?, row.try_get(3)?);
         let name = String::from_utf8(name);
-        let name = name.map_err(|error| Failure::Decided(corrupt_name(error.as_bytes())))?;
+        let name = name.map_err(|error| Failure::Rejected(corrupt_name(error.as_bytes())))?;
         addresses.push(ArtifactAddress {
             app: row.try_get(0)?,
             user: row.try_get(1)?,

@@ -66,7 +66,7 @@ type Outcome<T> = Result<T, Failure<ArtifactError>>;
 
 impl From<ArtifactError> for Failure<ArtifactError> {
     fn from(error: ArtifactError) -> Failure<ArtifactError> {
-        Failure::Decided(error)
+        Failure::Rejected(error)
     }
 }
 
@@ -74,7 +74,7 @@ impl From<ArtifactError> for Failure<ArtifactError> {
 fn to_artifact_error(operation: &'static str) -> impl Fn(Failure<ArtifactError>) -> ArtifactError {
     move |failure| {
         let failure: Failure<SessionError> = match failure {
-            Failure::Decided(error) => return error,
+            Failure::Rejected(error) => return error,
             Failure::Database(error) => Failure::Database(error),
             Failure::NoConnection(error) => Failure::NoConnection(error),
             Failure::Transient(what) => Failure::Transient(what),
@@ -131,7 +131,7 @@ impl<'a> ArtifactRowKey<'a> {
         ] {
             let (found, limit) = (text.len(), Limits::ID_BYTES_MAX);
             if found > limit {
-                let reason = format!("has {found} bytes; the limit is {limit}");
+                let reason = format!("has {found} bytes; the limit is {limit} bytes");
                 return Err(ArtifactError::invalid(what, reason));
             }
         }
@@ -143,7 +143,7 @@ impl<'a> ArtifactRowKey<'a> {
 fn check_size(data: usize, texts: usize) -> Result<(), ArtifactError> {
     let found = data + texts;
     if found > BYTES_MAX {
-        let reason = format!("has {found} bytes; the limit is {BYTES_MAX}");
+        let reason = format!("has {found} bytes; the limit is {BYTES_MAX} bytes");
         return Err(ArtifactError::invalid("artifact", reason));
     }
     Ok(())
@@ -187,9 +187,9 @@ async fn find_newest(database: &Database, row_key: &ArtifactRowKey<'_>) -> Outco
     }
 }
 
-/// Whether the stored version equals this one, including its time: then an earlier, unconfirmed
-/// attempt has saved it.
-async fn is_same(
+/// Whether the stored version equals this one, including its time, which means that an earlier,
+/// unconfirmed attempt has saved it.
+async fn is_stored(
     database: &Database,
     row_key: &ArtifactRowKey<'_>,
     row: &ArtifactRow,
@@ -236,7 +236,7 @@ async fn put(database: &Database, row_key: &ArtifactRowKey<'_>, row: &ArtifactRo
             };
             version = Some(number);
             let is_saved = insert(database, row_key, row, number).await?
-                || (is_unsure && is_same(database, row_key, row, number).await?);
+                || (is_unsure && is_stored(database, row_key, row, number).await?);
             Ok((number, is_saved))
         };
         match saved.await {
@@ -269,7 +269,7 @@ async fn get(
         return Ok(None);
     };
     let version = row.try_get::<_, i64>(0)? as u64;
-    let part = text(address, version, row.try_get(1)?)?;
+    let part = decode_text(address, version, row.try_get(1)?)?;
     let data: Option<&[u8]> = row.try_get(2)?;
     let data = data.map(Bytes::from);
     Ok(Some(sql::decode_artifact(address, version, part, data)?))
@@ -286,8 +286,9 @@ async fn versions(database: &Database, address: &ArtifactAddress) -> Outcome<Vec
     for row in query(database, SQL, &row_key.params(&[])).await? {
         let version = row.try_get::<_, i64>(0)? as u64;
         let mime_type: Option<&[u8]> = row.try_get(2)?;
-        let mime_type = mime_type.map(|bytes| text(address, version, bytes).map(str::to_owned));
-        let metadata = text(address, version, row.try_get(3)?)?;
+        let mime_type =
+            mime_type.map(|bytes| decode_text(address, version, bytes).map(str::to_owned));
+        let metadata = decode_text(address, version, row.try_get(3)?)?;
         let (create_time, mime_type) = (row.try_get(1)?, mime_type.transpose()?);
         versions.push(sql::decode_version(
             address,
@@ -300,8 +301,8 @@ async fn versions(database: &Database, address: &ArtifactAddress) -> Outcome<Vec
     Ok(versions)
 }
 
-/// Reads bytes of a version as UTF-8 text.
-fn text<'a>(
+/// Decodes bytes of a version as UTF-8 text.
+fn decode_text<'a>(
     address: &ArtifactAddress,
     version: u64,
     bytes: &'a [u8],
@@ -309,8 +310,8 @@ fn text<'a>(
     std::str::from_utf8(bytes).map_err(|e| sql::corrupt(address, version, e))
 }
 
-/// Removes the current versions. The row number limits the delete, so that a delayed attempt does not
-/// remove versions that were saved later.
+/// Deletes all versions up to the newest. The row number limits the delete, so that a delayed
+/// attempt does not delete versions that were saved later.
 async fn delete(database: &Database, address: &ArtifactAddress) -> Outcome<()> {
     const SQL: &str = concat!(
         "DELETE FROM retain_artifacts WHERE ",
@@ -339,13 +340,13 @@ async fn list(database: &Database, app: &str, user: &str, session: &str) -> Outc
     Ok(names)
 }
 
-/// Removes the artifacts of the sessions with the numbers $1. Must run before the sessions are
-/// deleted.
+/// Deletes the artifacts of the sessions with the numbers $1. Must run before the sessions are
+/// deleted, because it reads their keys.
 pub(super) const DELETE_OF_SESSIONS: &str = "DELETE FROM retain_artifacts a \
      USING retain_sessions s WHERE s.number = ANY($1) AND a.app = s.app \
      AND a.user_id = s.user_id AND a.session = s.id";
 
-/// Removes one chunk of the versions of user $2 in app $1.
+/// Deletes up to 64 artifact versions of user $2 in app $1.
 pub(super) const ERASE_CHUNK: &str = "DELETE FROM retain_artifacts WHERE number IN \
      (SELECT number FROM retain_artifacts WHERE app = $1 AND user_id = $2 LIMIT 64)";
 
@@ -382,7 +383,8 @@ impl ArtifactStore for PostgresArtifactStore {
         &self,
         address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        retry!(versions(&self.database, address)).map_err(to_artifact_error("list versions"))
+        retry!(versions(&self.database, address))
+            .map_err(to_artifact_error("list artifact versions"))
     }
 
     async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
@@ -408,7 +410,7 @@ impl ArtifactStore for PostgresArtifactStore {
         let corrupt = |name: &[u8]| ArtifactError::Corrupt {
             address: String::from_utf8_lossy(name).into_owned(),
             version: 0,
-            source: "its name is not UTF-8".into(),
+            source: "its name is not valid UTF-8".into(),
         };
         let now_us = self.clock.as_ref().map(|clock| clock.now_us());
         let database = &self.database;

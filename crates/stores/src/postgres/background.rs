@@ -1,4 +1,4 @@
-//! Background jobs: purge and vacuum. No caller waits for them or fails because of them.
+//! Background jobs: purge and vacuum. A failed background job is logged and fails no caller.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,7 @@ pub(super) struct BackgroundJobs {
     vacuum: BackgroundJob,
 }
 
-/// A job that one task at a time runs. A request while the job is due changes nothing.
+/// A job that only one task at a time runs. A request while the job is already due changes nothing.
 #[derive(Debug, Default)]
 struct BackgroundJob {
     is_due: AtomicBool,
@@ -30,14 +30,14 @@ impl BackgroundJob {
         !self.is_due.swap(true, Ordering::SeqCst)
     }
 
-    /// Waits until the job may run. This run covers all requests so far.
+    /// Waits until no other task runs the job. The run that follows covers all requests so far.
     async fn begin(&self) -> MutexGuard<'_, ()> {
         let guard = self.running.lock().await;
         self.is_due.store(false, Ordering::SeqCst);
         guard
     }
 
-    /// Waits until the job may run; `None` if another run has covered the request.
+    /// Waits until no other task runs the job; `None` if another run has covered the request.
     async fn begin_if_due(&self) -> Option<MutexGuard<'_, ()>> {
         let guard = self.running.lock().await;
         self.is_due.swap(false, Ordering::SeqCst).then_some(guard)
@@ -45,8 +45,8 @@ impl BackgroundJob {
 }
 
 impl PostgresStore {
-    /// Removes the logs of deleted sessions, in chunks, and waits for the end. A background job does
-    /// the same after each deletion.
+    /// Deletes the logs of deleted sessions, in chunks, and returns when none is left. Each
+    /// deletion of a session starts this in the background.
     pub async fn purge(&self) -> Result<()> {
         let _guard = self.background.purge.begin().await;
         self.purge_all().await
@@ -55,7 +55,9 @@ impl PostgresStore {
     async fn purge_all(&self) -> Result<()> {
         loop {
             let more = retry!(delete::purge_chunk(&self.database, self.now_us()));
-            if !more.map_err(|failure: Failure| failure.into_session_error("purge"))? {
+            if !more
+                .map_err(|failure: Failure| failure.into_session_error("purge deleted sessions"))?
+            {
                 return Ok(());
             }
         }
@@ -74,7 +76,7 @@ impl PostgresStore {
         });
     }
 
-    /// As [`purge`](Self::purge), but only logs a failure.
+    /// Like [`purge`](Self::purge), but only logs a failure.
     pub(super) async fn purge_if_possible(&self) {
         log_failed_purge(self.purge().await);
     }
@@ -89,16 +91,17 @@ impl PostgresStore {
             let _guard = store.background.vacuum.begin().await;
             let vacuumed = erase::vacuum(&store.database).await;
             if let Err(failure) = vacuumed {
-                let error = failure.into_session_error("vacuum");
-                tracing::warn!("cannot free the space of erased rows now: {error}");
+                let error = failure.into_session_error("vacuum the database");
+                tracing::warn!("failed to free the space of erased rows: {error}");
             }
         });
     }
 }
 
-/// Logs a failed purge. The logs stay marked, so the next purge finds them.
+/// Writes a warning if the purge failed. The session logs stay marked, so the next purge deletes
+/// them.
 fn log_failed_purge(purged: Result<()>) {
     if let Err(error) = purged {
-        tracing::warn!("cannot purge deleted sessions now; the next purge retries: {error}");
+        tracing::warn!("failed to purge deleted sessions; the next purge retries: {error}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::sql::LogCheck;
 
-/// Rows that one query reads.
+/// Maximum number of rows that one query reads.
 const PAGE: i64 = 1000;
 
 statements! {

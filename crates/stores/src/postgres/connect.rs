@@ -20,7 +20,7 @@ use super::PostgresOptions;
 /// Default time limit for one address of a host.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// The number of addresses of a host that the time limit allows for; the driver tries each in turn.
+/// The time limit of a host allows for this number of addresses; the driver tries each in turn.
 const ADDRESSES: u32 = 3;
 
 /// The hosts of a URI. Connects to the first that answers.
@@ -93,7 +93,7 @@ impl Connect for SharedHostList {
 async fn open(config: &Config, tls: &MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
     let (client, connection) = config.connect(tls.clone()).await?;
     let driver = tokio::spawn(async move {
-        // A task that waits for an answer gets the error itself.
+        // The task that waits for a response gets the error too, so this needs no warning.
         if let Err(error) = connection.await {
             tracing::debug!("lost a connection to PostgreSQL: {error}");
         }
@@ -107,7 +107,7 @@ fn split_hosts(config: &Config) -> Vec<Config> {
     let ports = config.get_ports();
     let count = hosts.len().max(addresses.len());
     let fits = |length: usize| length == 0 || length == count;
-    // The driver rejects numbers of hosts, addresses and ports that do not match, with a good error.
+    // If the numbers of hosts, addresses and ports do not match, the driver returns a clear error.
     if count <= 1
         || !fits(hosts.len())
         || !fits(addresses.len())

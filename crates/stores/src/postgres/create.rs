@@ -122,7 +122,7 @@ enum CreateOutcome {
     Existing(CachedHead),
 }
 
-/// Locks the rows that may change and inserts the head, unless one exists.
+/// Begins the transaction, locks the rows that may change, and inserts the head unless one exists.
 async fn begin(
     transaction: &Transaction,
     statements: &CreateStatements,
@@ -166,7 +166,7 @@ async fn insert(
     transaction.query(&statements.insert, params).await
 }
 
-/// Decides the outcome from the rows. Replaces an expired session.
+/// Decides the outcome from the rows of the first round trip. Replaces an expired session.
 async fn decide_create(
     transaction: &Transaction,
     statements: &CreateStatements,
@@ -191,7 +191,7 @@ async fn decide_create(
         }
     }
     let Some(row) = inserted.first() else {
-        // Another writer was faster, perhaps an earlier attempt of this call.
+        // A concurrent writer, perhaps an earlier attempt of this call, created the session.
         if existing.is_none() {
             return Err(Failure::Transient(
                 "another writer created the session concurrently",

@@ -52,8 +52,8 @@ statements! {
     }
 }
 
-/// Deletes a session; its log is purged later. `found` is the session that an earlier attempt found
-/// and whether it was alive. A newer session with the same key is not deleted.
+/// Deletes a session; its log is purged later. `found` has the session number that an earlier
+/// attempt found, and whether that session was alive. A newer session with this key is not deleted.
 pub(super) async fn delete(
     database: &Database,
     key: &SessionKey,
@@ -96,7 +96,7 @@ statements! {
             "SELECT number FROM retain_logs WHERE purge_after_us <= coalesce($1::int8, ",
             clock_us!(), ") ORDER BY purge_after_us LIMIT 1 FOR UPDATE SKIP LOCKED"
         ),
-        // An import that continues now must not find a partial log.
+        // Expire the draft, so that a late import cannot extend a half-purged log.
         mark: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = $1 AND purge_after_us <> 0",
         events: "DELETE FROM retain_events WHERE log = $1 AND position IN \
                  (SELECT position FROM retain_events WHERE log = $1 ORDER BY position LIMIT $2)",
@@ -109,7 +109,7 @@ statements! {
     }
 }
 
-/// Deletes some rows of a log that is due for purging; false if no log is due.
+/// Deletes a chunk of a log that must be purged. Returns false if no such log is left.
 pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Result<bool, Failure> {
     let transaction = database.transaction().await?;
     let purge = PurgeStatements::prepare(&transaction).await?;
@@ -196,9 +196,9 @@ mod tests {
     use super::*;
     use crate::postgres::PostgresStore;
 
-    /// An unconfirmed attempt deleted the session, and a new one has the same key.
+    /// An unconfirmed attempt deleted the session, and a new session has the same key.
     #[tokio::test(flavor = "multi_thread")]
-    async fn retried_delete_keeps_a_newer_session_with_the_same_key() {
+    async fn retried_delete_does_not_delete_a_newer_session_with_the_same_key() {
         if !is_there() {
             return;
         }

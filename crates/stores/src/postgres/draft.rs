@@ -1,4 +1,4 @@
-//! Drafts: imported logs that become sessions when they are complete.
+//! Drafts: imported logs, which become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, Json, JsonMap, LogHeader, NewEvent, Origin, Result, ScopedState, SessionError,
@@ -25,7 +25,7 @@ statements! {
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
         // `in_order` also compares the last event with `last_update`, as the next append does. In a
-        // fork that is the time of the fork.
+        // fork, `last_update` is the time of the fork.
         adopt: concat!(
             "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
@@ -46,7 +46,7 @@ statements! {
 statements! {
     /// Statements that write a draft.
     DraftStatements {
-        keep_draft: concat!(
+        extend_ttl: concat!(
             "UPDATE retain_logs SET purge_after_us = coalesce($2::int8, ", clock_us!(), ") + $3 \
              WHERE number = $1 AND purge_after_us > 0"
         ),
@@ -57,7 +57,7 @@ statements! {
                      WHERE log = $1 AND key = ANY($2)",
         insert_events: INSERT_EVENTS,
         initial: INITIAL,
-        // The value at position 0 is history if an event has set the key since; else it is current.
+        // If an event has set the key, the initial value is a past value; otherwise it is current.
         initial_past: "INSERT INTO retain_state_past (log, key, position, value) \
                        SELECT $1::int8, new.key, 0, new.value \
                        FROM unnest($2::text[], $3::bytea[]) AS new (key, value) \
@@ -179,7 +179,9 @@ pub(super) async fn begin(
 const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Splits events into chunks, each sent in one transaction.
-pub(super) fn chunks(mut events: &[(u64, NewEvent)]) -> impl Iterator<Item = &[(u64, NewEvent)]> {
+pub(super) fn split_into_chunks(
+    mut events: &[(u64, NewEvent)],
+) -> impl Iterator<Item = &[(u64, NewEvent)]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |(_, new): &&(u64, NewEvent)| {
@@ -194,8 +196,7 @@ pub(super) fn chunks(mut events: &[(u64, NewEvent)]) -> impl Iterator<Item = &[(
     })
 }
 
-/// Adds events to a draft. `is_sent` says that an earlier attempt sent them and its commit was not
-/// confirmed.
+/// Adds events to a draft. `is_sent` is true if an earlier, unconfirmed attempt sent them.
 pub(super) async fn extend(
     database: &Database,
     draft: DraftId,
@@ -218,16 +219,16 @@ pub(super) async fn extend(
     }
     keys.sort_unstable();
     keys.dedup();
-    let (begun, kept, last_row, stored) = join!(
+    let (begun, extended, last_row, stored) = join!(
         biased;
         transaction.begin(),
-        // Locks the draft, so this waits for an earlier attempt that still runs.
-        transaction.execute(&statements.keep_draft, [&log, &now_us, &DRAFT_TTL_US]),
+        // The update locks the draft, so it waits for an earlier attempt that is still running.
+        transaction.execute(&statements.extend_ttl, [&log, &now_us, &DRAFT_TTL_US]),
         transaction.query(&statements.draft_has, [&log, &last]),
         transaction.query(&statements.draft_keys, [&log, &keys]),
     );
     begun?;
-    if kept? == 0 {
+    if extended? == 0 {
         transaction.roll_back().await?;
         return Err(store_rules::draft_gone().into());
     }
@@ -273,13 +274,13 @@ pub(super) async fn finish(
     let finished = async {
         let locked = lock(&transaction, &adoption, &state, key, shared, now_us).await?;
         let (owners, existing) = locked;
-        // The session gets the draft's number.
+        // The session gets the draft's number, so a session with it is from an earlier attempt.
         if let Some(head) = clear_key(&transaction, key, &existing, Some(log)).await? {
             return Ok(head);
         }
         let params: [Param<'_>; _] = [&log];
         if transaction.execute(&statements.end_draft, params).await? == 0 {
-            // An unconfirmed attempt may have turned the draft into a session just now.
+            // An unconfirmed attempt may have just turned the draft into a session.
             let SessionKey { app, user, id } = key;
             let existing = transaction.query(&adoption.lock_existing, [app, user, id, &now_us]);
             let made = existing.await?.first().map(CachedHead::read).transpose()?;
@@ -305,7 +306,7 @@ pub(super) async fn finish(
     let finished = finished.await;
     let is_taken = matches!(
         finished,
-        Err(Failure::Decided(SessionError::AlreadyExists { .. }))
+        Err(Failure::Rejected(SessionError::AlreadyExists { .. }))
     );
     let finished = commit_or_roll_back(transaction, key, finished).await;
     if is_taken {
@@ -317,8 +318,8 @@ pub(super) async fn finish(
     finished
 }
 
-/// The time from which the TTL of an imported session counts, so that it expires when its origin
-/// does; `NotFound` if it has expired already.
+/// Returns the time from which the TTL of an imported session counts, so that it expires together
+/// with the exported one. Fails with `NotFound` if it has expired already.
 async fn touched_us(
     transaction: &Transaction,
     head: &Head,
@@ -341,7 +342,8 @@ async fn touched_us(
     Ok(Some(store_rules::imported_touched_us(head, now_us)))
 }
 
-/// Begins; locks the owners of shared state keys and the existing session with this key.
+/// Begins the transaction, and locks the owners of shared state keys and the existing session with
+/// this key.
 async fn lock(
     transaction: &Transaction,
     statements: &AdoptStatements,

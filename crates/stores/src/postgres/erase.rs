@@ -13,13 +13,13 @@ use super::{
 
 statements! {
     EraseStatements {
-        // Before the heads: all writers lock shared state first.
+        // Must run before heads are locked: all writers lock shared state first.
         owner: "DELETE FROM retain_shared_bytes WHERE app = $1 AND user_id = $2",
         keys: "DELETE FROM retain_shared_state WHERE app = $1 AND user_id = $2",
         sessions: "SELECT number, id, position, (SELECT count(*) FROM retain_state \
                    WHERE log = number AND value IS NOT NULL) FROM retain_sessions \
                    WHERE app = $1 AND user_id = $2 ORDER BY id LIMIT 64 FOR UPDATE",
-        // Imports that were never finished.
+        // Marks the drafts of unfinished imports for purging.
         drafts: "UPDATE retain_logs SET purge_after_us = 0 \
                  WHERE app = $1 AND user_id = $2 AND purge_after_us <> 0",
     }
@@ -41,8 +41,8 @@ pub(super) async fn erase_chunk(
     total: &mut EraseReceipt,
     unconfirmed: &mut UnconfirmedErase,
 ) -> Result<(EraseReceipt, Vec<SessionKey>), Failure> {
-    // Before the sessions, whose deletion would not count the artifacts; and in a separate
-    // transaction, because all other writers lock a session's head before its artifacts.
+    // Erase artifacts first: deleting a session deletes its artifacts without counting them. Use a
+    // separate transaction: all other writers lock a session's head before its artifacts.
     let artifacts = erase_artifacts(database, app, user).await?;
     if artifacts > 0 {
         let receipt = EraseReceipt {
@@ -63,7 +63,7 @@ pub(super) async fn erase_chunk(
         transaction.execute(&statements.owner, owner_params),
         transaction.execute(&statements.keys, owner_params),
         transaction.query(&statements.sessions, owner_params),
-        // After the sessions: finishing an import locks the session at its address first.
+        // Must run after `sessions`: finishing an import locks the session before the draft.
         transaction.execute(&statements.drafts, owner_params),
     );
     begun?;
@@ -79,7 +79,7 @@ pub(super) async fn erase_chunk(
         receipt.events += unsigned(row, 2)?;
         receipt.state_keys += unsigned(row, 3)?;
     }
-    // Sessions are read in order: if the earlier attempt was rolled back, its sessions are here again.
+    // Sessions are read in order: if the earlier attempt was rolled back, its sessions are found.
     let before = std::mem::take(unconfirmed);
     if !before.numbers.is_empty() && before.numbers.iter().all(|it| !numbers.contains(it)) {
         *total += before.receipt;
@@ -100,8 +100,8 @@ async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u
     Ok(client.execute(&statement, &[&app, &user]).await?)
 }
 
-/// Frees the space of deleted rows, as far as the role may. Uses a dedicated connection, because it
-/// takes long on large tables.
+/// Frees the space of deleted rows, in the tables that the database role may vacuum. Uses a
+/// dedicated connection, because a vacuum of large tables takes long.
 pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
     const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
                           retain_shared_state, retain_shared_bytes, retain_sessions, \

@@ -10,8 +10,8 @@ use super::{
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
 };
 
-/// The values of log $1 up to position $3, for log $2.
-macro_rules! versions {
+/// Columns and rows of an insert that copies state values of log $1 up to position $3 to log $2.
+macro_rules! copied_values {
     ($which:literal) => {
         concat!(
             "(log, key, position, value) SELECT $2::int8, key, position, value FROM (
@@ -33,7 +33,8 @@ macro_rules! versions {
 statements! {
     /// Statements that copy a log.
     ForkStatements {
-        // The lock makes an erase of the user wait and see the fork. Appends do not wait.
+        // The lock makes a concurrent erase of the user wait, so that it erases the fork too.
+        // Appends do not wait for it.
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR KEY SHARE"
@@ -43,9 +44,9 @@ statements! {
                       (log, position, event_id, invocation, timestamp, body) \
                       SELECT $2::int8, position, event_id, invocation, timestamp, body \
                       FROM retain_events WHERE log = $1 AND position <= $3",
-        // The last value of each key up to the position is current; earlier ones are history.
-        copy_state: concat!("INSERT INTO retain_state ", versions!("is_last")),
-        copy_past: concat!("INSERT INTO retain_state_past ", versions!("NOT is_last")),
+        // Up to the position, the last value of a key becomes current; the others are past values.
+        copy_state: concat!("INSERT INTO retain_state ", copied_values!("is_last")),
+        copy_past: concat!("INSERT INTO retain_state_past ", copied_values!("NOT is_last")),
     }
 }
 
@@ -69,7 +70,7 @@ pub(super) async fn fork(
     let to: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
     let (begun, head, existing, log) = join!(
         biased;
-        // One snapshot: a concurrent append moves values from one table to the other.
+        // Use one snapshot, because a concurrent append moves values between the state tables.
         transaction.begin_repeatable(),
         transaction.query(&statements.head, from),
         transaction.query(&adoption.lock_existing, to),
@@ -120,7 +121,7 @@ pub(super) async fn fork(
         state?;
         past?;
         let head = decode_adopted(key, &row?)?;
-        // Not earlier: `made` may still name the session of an earlier attempt.
+        // Set only now: until here, `made` may name the session of an earlier attempt.
         *made = Some(number);
         Ok(head)
     };

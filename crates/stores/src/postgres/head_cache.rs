@@ -11,24 +11,24 @@ use super::rows::CachedHead;
 /// Maximum number of cached heads.
 const HEADS_MAX: usize = 8192;
 
-/// Heads of recently used sessions. A stale head costs one round trip and nothing else.
+/// Heads of recently used sessions. A stale head costs a round trip, but causes no wrong write.
 #[derive(Debug)]
 pub(super) struct HeadCache(Mutex<LruCache<SessionKey, CachedHead>>);
 
 impl Default for HeadCache {
     fn default() -> HeadCache {
-        // Not created with the capacity: that would reserve the memory at once.
+        // Unbounded, because a cache with a capacity would reserve its memory at once.
         HeadCache(Mutex::new(LruCache::unbounded()))
     }
 }
 
 impl HeadCache {
-    /// Removes and returns the head of a session: a concurrent append with the same head would fail.
+    /// Removes and returns the head of a session, because only one append can succeed on it.
     pub(super) fn take(&self, key: &SessionKey) -> Option<CachedHead> {
         self.lock().pop(key)
     }
 
-    pub(super) fn remember(&self, key: &SessionKey, head: CachedHead) {
+    pub(super) fn insert(&self, key: &SessionKey, head: CachedHead) {
         let mut heads = self.lock();
         heads.put(key.clone(), head);
         if heads.len() > HEADS_MAX {

@@ -1,4 +1,4 @@
-//! The API key store on the session database, which servers and the key commands share.
+//! The API key store on the session database. Servers and the `retain keys` commands share it.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::sql::keys::{encode_scopes, id_conflict, with_scopes};
 
-/// The columns of a key, in the order in which [`read_key`] reads them.
+/// The columns of an API key, in the order in which [`read_key`] reads them.
 macro_rules! columns {
     () => {
         "id, name, hash, app, user_id, scopes, created_us, expires_us, revoked_us, last_used_us"
@@ -43,7 +43,7 @@ impl PostgresStore {
     }
 }
 
-/// Inserts the marker row that records that keys existed; see [`erase`].
+/// Inserts the marker row, which records that API keys existed; see [`erase`].
 const INSERT_MARKER: &str = "INSERT INTO retain_api_keys (id, name, hash, scopes, created_us) \
                              VALUES ('', '', '', '', 0) ON CONFLICT (id) DO NOTHING";
 
@@ -67,7 +67,7 @@ pub(super) async fn erase(transaction: &Transaction, app: &str, user: &str) -> R
     Ok(erased)
 }
 
-/// Reads the bytes at column `at` as UTF-8 text.
+/// Reads the bytes in column `at` as UTF-8 text.
 fn text(row: &Row, at: usize) -> Result<Option<String>, BoxError> {
     let bytes: Option<Vec<u8>> = row.try_get(at)?;
     Ok(bytes.map(String::from_utf8).transpose()?)
@@ -77,7 +77,7 @@ fn read_key(row: &Row) -> Result<ApiKey, Failure> {
     let key = || -> Result<ApiKey, BoxError> {
         Ok(ApiKey {
             id: row.try_get(0)?,
-            name: text(row, 1)?.ok_or("the key name is missing")?,
+            name: text(row, 1)?.ok_or("its name is missing")?,
             hash: row.try_get::<_, &[u8]>(2)?.try_into()?,
             app: text(row, 3)?,
             user: text(row, 4)?,
@@ -90,7 +90,7 @@ fn read_key(row: &Row) -> Result<ApiKey, Failure> {
     };
     let key = key().map_err(|source| SessionError::Store {
         store: NAME,
-        operation: "read a key",
+        operation: "read an API key",
         source,
     })?;
     Ok(with_scopes(key, row.try_get(5)?)?)
@@ -102,7 +102,7 @@ async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Result<V
     Ok(client.query(&statement, params).await?)
 }
 
-/// Adds a key. `is_sent`: an earlier attempt sent it, but was not confirmed.
+/// Adds an API key. `is_sent` is true if an earlier, unconfirmed attempt sent it.
 async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<(), Failure> {
     const ADD: &str = concat!(
         "INSERT INTO retain_api_keys (",
@@ -127,7 +127,7 @@ async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<()
     if !query(database, ADD, params).await?.is_empty() {
         return Ok(());
     }
-    // The hash of the secret is unique, so an equal hash means that the earlier attempt succeeded.
+    // Secrets are random, so an equal hash means that the earlier attempt succeeded.
     let existing = find(database, &key.id).await?;
     if existing.is_some_and(|existing| was_sent && existing.hash == key.hash) {
         Ok(())
@@ -164,35 +164,38 @@ impl KeyStore for PostgresKeyStore {
     async fn add(&self, key: &ApiKey) -> Result<()> {
         key.check()?;
         if key.id.contains('\0') {
-            return Err(SessionError::invalid("key id", "contains a NUL character"));
+            return Err(SessionError::invalid(
+                "API key id",
+                "contains a NUL character; remove it",
+            ));
         }
         let mut is_sent = false;
         let added = retry!(add(&self.database, key, &mut is_sent));
-        added.map_err(|failure: Failure| failure.into_session_error("add a key"))
+        added.map_err(|failure: Failure| failure.into_session_error("add an API key"))
     }
 
     async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
         retry!(find(&self.database, id))
-            .map_err(|failure: Failure| failure.into_session_error("find a key"))
+            .map_err(|failure: Failure| failure.into_session_error("find an API key"))
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
         retry!(list(&self.database))
-            .map_err(|failure: Failure| failure.into_session_error("list keys"))
+            .map_err(|failure: Failure| failure.into_session_error("list API keys"))
     }
 
     async fn had_any(&self) -> Result<bool> {
         let sql = "SELECT 1 FROM retain_api_keys LIMIT 1";
         let found = retry!(query(&self.database, sql, &[]));
         let found =
-            found.map_err(|failure: Failure| failure.into_session_error("check for keys"))?;
+            found.map_err(|failure: Failure| failure.into_session_error("check for API keys"))?;
         Ok(!found.is_empty())
     }
 
     async fn note_had_any(&self) -> Result<()> {
         let noted = retry!(query(&self.database, INSERT_MARKER, &[]));
         let noted = noted
-            .map_err(|failure: Failure| failure.into_session_error("record that keys existed"));
+            .map_err(|failure: Failure| failure.into_session_error("record that API keys existed"));
         noted.map(drop)
     }
 
@@ -204,7 +207,7 @@ impl KeyStore for PostgresKeyStore {
         }
         let revoked = retry!(query(&self.database, sql, &[&id, &now_us]));
         let revoked =
-            revoked.map_err(|failure: Failure| failure.into_session_error("revoke a key"))?;
+            revoked.map_err(|failure: Failure| failure.into_session_error("revoke an API key"))?;
         Ok(!revoked.is_empty())
     }
 
@@ -215,8 +218,8 @@ impl KeyStore for PostgresKeyStore {
             return Ok(());
         }
         let noted = retry!(query(&self.database, sql, &[&id, &now_us]));
-        let noted =
-            noted.map_err(|failure: Failure| failure.into_session_error("record a key's use"));
+        let noted = noted
+            .map_err(|failure: Failure| failure.into_session_error("record the use of an API key"));
         noted.map(drop)
     }
 }

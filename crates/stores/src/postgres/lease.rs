@@ -32,7 +32,7 @@ statements! {
     }
 }
 
-/// Renews (`Some`) or releases (`None`) a lease. Returns the head for the cache.
+/// Renews a lease for `ttl`, or releases it if `ttl` is `None`. Returns the head for the cache.
 pub(super) async fn renew(
     database: &Database,
     key: &SessionKey,
@@ -95,7 +95,7 @@ pub(super) async fn withdraw(
     Ok(())
 }
 
-/// The first ticket in the queue that has not expired.
+/// Returns the first ticket in the queue that has not expired.
 pub(super) fn first_ticket(rows: &[Row], now_us: i64) -> Result<Option<String>, Error> {
     for row in rows {
         if row.try_get::<_, i64>(1)? > now_us {
@@ -105,7 +105,7 @@ pub(super) fn first_ticket(rows: &[Row], now_us: i64) -> Result<Option<String>, 
     Ok(None)
 }
 
-/// The ticket of a caller that may be in the queue.
+/// Returns the caller's ticket; `None` if the caller cannot be in the queue.
 pub(super) fn queued_ticket(lease: &LeaseUse) -> Option<&str> {
     match lease {
         LeaseUse::Take { ticket, .. } if !ticket.is_empty() => Some(ticket),
@@ -113,7 +113,7 @@ pub(super) fn queued_ticket(lease: &LeaseUse) -> Option<&str> {
     }
 }
 
-/// Adds the caller's ticket to the queue for the lease, or extends it.
+/// Adds the caller's ticket to the queue for the lease, or extends the ticket's TTL.
 pub(super) async fn queue(
     transaction: Transaction,
     statements: &QueueStatements,

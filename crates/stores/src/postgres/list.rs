@@ -15,7 +15,7 @@ use super::{
 };
 use crate::sql::SessionLifetime;
 
-/// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
+/// Selects a page of sessions that have not expired. Compares text byte by byte, as Rust does.
 const PAGE: &str = concat!(
     "SELECT number, position, last_update, create_time, touched_us, ttl_us, origin_id, \
      origin_position, id, user_id FROM retain_sessions \
@@ -44,7 +44,7 @@ pub(super) async fn list(
     let time = after.map(|after| after.last_update_time);
     let (user, id) = (after.map(|after| &after.user), after.map(|after| &after.id));
     let limit = count(Some(query.limit));
-    // Without states this is the only query.
+    // A list without states needs no further query, so it can commit at once.
     let is_complete = !query.fields.have_state();
     let (begun, found, ended) = join!(
         biased;
@@ -104,7 +104,7 @@ async fn add_states(
     let users = store_rules::listed_users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
-    // The app's shared state has an empty user.
+    // The shared state of the app itself has an empty user id.
     owners.push("");
     let (states, shared) = join!(
         biased; transaction.prepare(STATES), transaction.prepare(SHARED)

@@ -1,8 +1,8 @@
-//! Process-local row locks: a task takes them before a connection, so that tasks waiting for a busy
-//! session do not use up the pool.
+//! Process-local row locks. A writer takes them before it takes a connection, so that writers that
+//! wait for a busy session do not use up the connection pool.
 //!
-//! Tasks lock in one order: the app's shared state, the user's shared state, the session's head. A
-//! holder runs in its own task, so that it makes progress when its caller does not poll.
+//! All writers lock in one order: the app's shared state, the user's shared state, the session's
+//! head. A holder runs in its own task, so that it makes progress even if its caller does not poll.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ use tokio::{
 
 use super::pool::Failure;
 
-/// How long a task waits for other tasks of this process.
+/// Maximum time that a task waits for the locks.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A row that one task at a time changes.
+/// A row that only one task of this process may change at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum LockKey {
     /// The shared state of an app.
@@ -35,7 +35,7 @@ pub(super) enum LockKey {
 }
 
 impl LockKey {
-    /// The rows that an append to the session locks, in order.
+    /// The locks for an append to the session, in order.
     pub(super) fn for_batch(key: &SessionKey, batch: &Batch) -> Vec<LockKey> {
         let changes = || batch.events.iter().map(|new| &new.changes);
         let sets_app = changes().any(|changes| !changes.app.is_empty());
@@ -43,7 +43,8 @@ impl LockKey {
         LockKey::for_session(key, sets_app, sets_user)
     }
 
-    /// The rows that a change of the session locks, in order, with the shared state that it sets.
+    /// The locks for a change of the session, in order, including those of the shared state that
+    /// the change sets.
     pub(super) fn for_session(key: &SessionKey, sets_app: bool, sets_user: bool) -> Vec<LockKey> {
         let app = sets_app.then(|| LockKey::App(key.app.clone()));
         let user = sets_user.then(|| LockKey::User(key.app.clone(), key.user.clone()));
@@ -72,7 +73,7 @@ pub(super) struct KeyedLockGuard {
 }
 
 impl KeyedLocks {
-    /// Locks the rows one after the other.
+    /// Takes the locks one after the other. Fails after [`WAIT_MAX`].
     pub(super) async fn lock_all<E>(
         self: &Arc<KeyedLocks>,
         keys: Vec<LockKey>,

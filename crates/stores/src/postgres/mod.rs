@@ -1,10 +1,10 @@
 //! Sessions on a PostgreSQL server that many processes share.
 //!
-//! An append runs one statement on a cached head, or reads in one round trip and writes in a second
-//! (`append`). A read takes one snapshot in one round trip (`read`).
+//! An append runs one statement if the head is cached; otherwise it reads in one round trip and
+//! writes in a second (`append`). A read takes one snapshot in one round trip (`read`).
 //!
 //! Writers lock only the rows that they change, in one order: the app's shared state, the user's
-//! shared state, the session's head. A writer of memories locks the user's row of memories last.
+//! shared state, the session's head. A writer of memories locks the user's memory scope last.
 
 mod addresses;
 mod append;
@@ -71,7 +71,7 @@ const NAME: &str = "postgres";
 /// ```
 pub type PostgresSessionService = StoreSessionService<PostgresStore>;
 
-/// As `retry!`, and converts a failure into the error that the caller gets.
+/// Like `retry!`, but converts a failure into the error that the caller gets.
 macro_rules! retry_as {
     ($operation:literal, $($attempt:tt)*) => {
         retry!($($attempt)*).map_err(|failure: Failure| failure.into_session_error($operation))
@@ -140,13 +140,13 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// The time of the configured clock; `None` if the database's clock is used.
+    /// The time of the configured clock; `None` if statements must use the clock of the database.
     fn now_us(&self) -> Option<i64> {
         self.options.clock.as_ref().map(|clock| clock.now_us())
     }
 
-    /// Runs work in its own task: a task that holds a lock must make progress even if the caller stops
-    /// polling.
+    /// Runs `work` in its own task: the holder of a lock must make progress even if its caller
+    /// stops polling.
     async fn spawn_work<T, F>(
         &self,
         operation: &'static str,
@@ -197,13 +197,13 @@ impl PostgresStore {
                 "renew a lease",
                 lease::renew(&store.database, &key, token, ttl, store.now_us())
             );
-            store.heads.remember(&key, renewed?);
+            store.heads.insert(&key, renewed?);
             Ok(())
         };
         self.spawn_work("renew a lease", renew).await
     }
 
-    /// Locks rows against other tasks of this process.
+    /// Takes the process-local locks of rows.
     async fn lock(
         &self,
         operation: &'static str,
@@ -233,16 +233,16 @@ impl SessionStore for PostgresStore {
             let changes = &new.changes;
             let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
             let keys = LockKey::for_session(&new.key, app, user);
-            let _locked = store.lock("create", keys).await?;
+            let _locked = store.lock("create a session", keys).await?;
             let (mut made, now_us) = (None, store.now_us());
             let created = retry_as!(
-                "create",
+                "create a session",
                 create::create(&store.database, &new, now_us, &mut made)
             );
-            store.heads.remember(&new.key, created?);
+            store.heads.insert(&new.key, created?);
             Ok(())
         };
-        self.spawn_work("create", create).await?;
+        self.spawn_work("create a session", create).await?;
         let created = self.read(&key, Window::NONE, ReadDetail::State).await?;
         created.ok_or(SessionError::NotFound { key })
     }
@@ -254,27 +254,30 @@ impl SessionStore for PostgresStore {
         want: ReadDetail,
     ) -> Result<Option<Snapshot>> {
         let read = retry_as!(
-            "read",
+            "read a session",
             read::read_session(&self.database, key, window, want, self.now_us())
         );
         Ok(read?.map(|(snapshot, head)| {
-            self.heads.remember(key, head);
+            self.heads.insert(key, head);
             snapshot
         }))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
-        retry_as!("list", list::list(&self.database, query, self.now_us()))
+        retry_as!(
+            "list sessions",
+            list::list(&self.database, query, self.now_us())
+        )
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let key = key.clone();
         let delete = move |store: PostgresStore| async move {
             let keys = LockKey::for_session(&key, false, false);
-            let locked = store.lock("delete", keys).await?;
+            let locked = store.lock("delete a session", keys).await?;
             let (mut found, now_us) = (None, store.now_us());
             retry_as!(
-                "delete",
+                "delete a session",
                 delete::delete(&store.database, &key, now_us, &mut found)
             )?;
             drop(store.heads.take(&key));
@@ -283,18 +286,18 @@ impl SessionStore for PostgresStore {
             store.purge_later();
             Ok(found.is_some_and(|(_, was_alive)| was_alive))
         };
-        self.spawn_work("delete", delete).await
+        self.spawn_work("delete a session", delete).await
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
         let (address, batch) = (key.clone(), Arc::clone(batch));
         let append = move |store: PostgresStore| async move {
             let keys = LockKey::for_batch(&address, &batch);
-            let _locked = store.lock("append", keys).await?;
+            let _locked = store.lock("append events", keys).await?;
             append::append(&store, &address, &batch).await
         };
-        let written = self.spawn_work("append", append).await?;
-        // A caller that only queued for the lease has not changed the log.
+        let written = self.spawn_work("append events", append).await?;
+        // An append that only queued for the lease has not changed the log.
         if matches!(written, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }
@@ -341,24 +344,24 @@ impl SessionStore for PostgresStore {
         let fork = move |store: PostgresStore| async move {
             let (mut made, now_us) = (None, store.now_us());
             retry_as!(
-                "fork",
+                "fork a session",
                 fork::fork(&store.database, &from, &key, create_time, now_us, &mut made)
             )
         };
-        self.spawn_work("fork", fork).await
+        self.spawn_work("fork a session", fork).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<u64> {
         let sweep = move |store: PostgresStore| async move {
             let swept = retry_as!(
-                "sweep",
+                "sweep expired sessions",
                 delete::sweep(&store.database, limit, store.now_us())
             )?;
             swept.iter().for_each(|key| store.hub.notify(key));
             store.purge_later();
             Ok(swept.len() as u64)
         };
-        self.spawn_work("sweep", sweep).await
+        self.spawn_work("sweep expired sessions", sweep).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
@@ -378,7 +381,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        // No retry: the caller asks for the state at this moment.
+        // Do not retry: the caller asks whether the database is ready now.
         let ready = schema::check(&self.database, &self.options).await;
         ready.map_err(|failure| schema::into_open_error(&self.options, failure))
     }
@@ -392,7 +395,7 @@ impl SessionStore for PostgresStore {
 impl TransferStore for PostgresStore {
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
         retry_as!(
-            "list",
+            "list sessions",
             addresses::sessions(&self.database, after, limit, self.now_us())
         )
     }
@@ -403,7 +406,7 @@ impl TransferStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<StateOwner>> {
         retry_as!(
-            "list",
+            "list the owners of state",
             addresses::state_owners(&self.database, after, limit)
         )
     }
@@ -420,7 +423,7 @@ impl TransferStore for PostgresStore {
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        retry_as!("check", check::check(&self.database))
+        retry_as!("check the database", check::check(&self.database))
     }
 
     async fn identity(&self) -> Result<Option<String>> {
@@ -428,7 +431,10 @@ impl TransferStore for PostgresStore {
     }
 
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
-        retry_as!("read", read::log_header(&self.database, key, self.now_us()))
+        retry_as!(
+            "read a session",
+            read::log_header(&self.database, key, self.now_us())
+        )
     }
 
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
@@ -441,17 +447,17 @@ impl TransferStore for PostgresStore {
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
         let events = events.to_vec();
         let extend = move |store: PostgresStore| async move {
-            for chunk in draft::chunks(&events) {
+            for chunk in draft::split_into_chunks(&events) {
                 let mut is_sent = false;
                 let now_us = store.now_us();
                 retry_as!(
-                    "import",
+                    "import events",
                     draft::extend(&store.database, draft, chunk, now_us, &mut is_sent)
                 )?;
             }
             Ok(())
         };
-        self.spawn_work("import", extend).await
+        self.spawn_work("import events", extend).await
     }
 
     async fn finish_draft(

@@ -11,13 +11,15 @@ pub(super) struct NamedSql<'p> {
 }
 
 impl<'p> NamedSql<'p> {
-    /// Binds a name to a value. Every bound name must be used: PostgreSQL infers types from use.
+    /// Binds a name to a value. The text must use every bound name, because PostgreSQL infers the
+    /// type of a parameter from its use.
     pub(super) fn bind(&mut self, name: &'static str, value: Param<'p>) {
         self.names.push(name);
         self.params.push(value);
     }
 
-    /// Appends text. The server rejects a name that is not bound, as it stays in braces.
+    /// Appends text and replaces the names in it. A name that is not bound stays in braces, so the
+    /// server rejects the statement.
     pub(super) fn push(&mut self, text: &str) {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_numbers_and_unbound_names_stay() {
+    fn push_numbers_bound_names_and_keeps_unbound_names() {
         let mut sql = NamedSql::default();
         sql.bind("key", &1_i64);
         sql.bind("id", &"x");

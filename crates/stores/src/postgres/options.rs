@@ -1,4 +1,4 @@
-//! Options: which PostgreSQL database to use, and how.
+//! Options for connecting to a PostgreSQL database.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio_postgres::Config;
 
 use super::{connect, tls::TlsMode, uri};
 
-/// Which database to use, and how.
+/// Options for connecting to a PostgreSQL database.
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: Config,
@@ -26,11 +26,11 @@ impl fmt::Debug for PostgresOptions {
 
 impl PostgresOptions {
     pub(super) fn new(mut config: Config) -> PostgresOptions {
-        // Detect a server that vanished silently in seconds, not in hours.
+        // Detect a dead server within seconds. The defaults of the operating system take hours.
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(connect::CONNECT_MAX);
         }
-        // Well below the time for retries.
+        // Well below the time limit for retries, so that a retry can still succeed.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(8));
         }
@@ -65,13 +65,15 @@ impl PostgresOptions {
         self
     }
 
-    /// Requires that the tables exist: opening does not create or migrate them.
+    /// Fails if the tables do not exist or have another schema version, instead of creating or
+    /// migrating them.
     pub fn existing(mut self) -> PostgresOptions {
         self.must_exist = true;
         self
     }
 
-    /// Sets the clock for leases and expiry. Default: the database's, which all replicas share.
+    /// Sets the clock for leases and TTLs. Default: the clock of the database, which all replicas
+    /// share.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> PostgresOptions {
         self.clock = Some(clock);
         self

@@ -1,7 +1,7 @@
 //! Connection pool, transactions and retries.
 //!
-//! Futures of one connection that a `join!` polls together are sent in that order and cost one round
-//! trip.
+//! A `join!` of futures on one connection pipelines them: their statements are sent in the order of
+//! the futures, and all together cost one round trip.
 
 use std::{
     error::Error as _,
@@ -28,18 +28,18 @@ use super::{
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// How long a task waits for a free connection.
+/// Maximum time that a task waits for a free connection.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a transient failure is retried, counted from the first failure: a dead connection is
-/// noticed late, and the retry must still find out whether its write was committed.
+/// Maximum time of retries, counted from the first failure: a dead connection is noticed late, and
+/// a retry must still find out whether the write was committed.
 const RETRY_MAX: Duration = Duration::from_secs(15);
 
 /// Why an operation failed.
 #[derive(Debug)]
 pub(super) enum Failure<E = SessionError> {
     /// The operation was rejected; the caller gets this error.
-    Decided(E),
+    Rejected(E),
     /// The database returned an error, or the connection failed.
     Database(Error),
     /// No connection was available.
@@ -56,7 +56,7 @@ impl<E> From<Error> for Failure<E> {
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
-        Failure::Decided(error)
+        Failure::Rejected(error)
     }
 }
 
@@ -65,9 +65,12 @@ impl<E> From<PoolError> for Failure<E> {
         match error {
             PoolError::Backend(error) => Failure::Database(error),
             PoolError::Timeout(TimeoutType::Wait) => Failure::NoConnection(
-                format!("all connections were in use for {WAIT_MAX:?}; raise pool_size").into(),
+                format!(
+                    "timed out after {WAIT_MAX:?} waiting for a free connection; increase pool_size"
+                )
+                .into(),
             ),
-            PoolError::Timeout(_) => Failure::Transient("the server did not answer in time"),
+            PoolError::Timeout(_) => Failure::Transient("timed out waiting for the server"),
             error => Failure::NoConnection(error.into()),
         }
     }
@@ -77,20 +80,20 @@ impl<E> Failure<E> {
     /// Whether a retry may succeed.
     fn is_transient(&self) -> bool {
         match self {
-            Failure::Decided(_) | Failure::NoConnection(_) => false,
+            Failure::Rejected(_) | Failure::NoConnection(_) => false,
             Failure::Transient(_) => true,
             Failure::Database(error) => match error.code() {
                 Some(code) => is_transient(code),
-                // Not an answer of the server.
+                // Without a code, the error does not come from the server.
                 None => is_connection_lost(error),
             },
         }
     }
 
-    /// Whether older connections are useless now: the server is gone, or it is no longer the primary.
+    /// Whether the idle connections are useless too: the server is gone or no longer the primary.
     fn ends_connections(&self) -> bool {
         match self {
-            Failure::Decided(_) | Failure::NoConnection(_) | Failure::Transient(_) => false,
+            Failure::Rejected(_) | Failure::NoConnection(_) | Failure::Transient(_) => false,
             Failure::Database(error) => match error.code() {
                 Some(code) => is_connection_code(code),
                 None => is_connection_lost(error),
@@ -103,7 +106,7 @@ impl Failure {
     /// Converts the failure into the error that a caller of the store gets.
     pub(super) fn into_session_error(self, operation: &'static str) -> SessionError {
         match self {
-            Failure::Decided(error) => error,
+            Failure::Rejected(error) => error,
             Failure::Database(error) if error.code() == Some(&SqlState::DISK_FULL) => {
                 SessionError::Full {
                     store: NAME,
@@ -124,7 +127,7 @@ impl<E: Into<BoxError>> Failure<E> {
     /// The underlying error.
     pub(super) fn cause(self) -> BoxError {
         match self {
-            Failure::Decided(error) => error.into(),
+            Failure::Rejected(error) => error.into(),
             Failure::Database(error) => error.into(),
             Failure::NoConnection(error) => error,
             Failure::Transient(reason) => reason.into(),
@@ -136,7 +139,7 @@ fn is_transient(code: &SqlState) -> bool {
     let codes = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // A proxy before the server, or one node of it, failed.
+        // A proxy in front of the server, or one node of a cluster, failed.
         SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
@@ -151,10 +154,10 @@ fn is_connection_code(code: &SqlState) -> bool {
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
-        // After a failover this server is a read-only replica.
+        // After a failover, this server may be a read-only replica.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
-    // Class 08: connection exceptions. A retry does not cure a protocol violation.
+    // Class 08 has the connection exceptions. A retry does not help after a protocol violation.
     let is_connection = code.code().starts_with("08") && *code != SqlState::PROTOCOL_VIOLATION;
     codes.contains(code) || is_connection
 }
@@ -166,7 +169,7 @@ fn is_connection_lost(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(found) = cause {
         if let Some(error) = found.downcast_ref::<std::io::Error>() {
-            // A retry does not cure a TLS error.
+            // A retry does not help after a TLS error.
             let inner = error.get_ref();
             return !inner.is_some_and(|inner| inner.is::<rustls::Error>());
         }
@@ -175,7 +178,7 @@ fn is_connection_lost(error: &Error) -> bool {
     false
 }
 
-/// Counts attempts and waits between them.
+/// Decides whether a failed attempt is retried, and waits before the next one.
 #[derive(Debug)]
 pub(super) struct Retry<'a> {
     database: &'a Database,
@@ -193,8 +196,8 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Waits before the next attempt, or returns the failure if it is not transient or the time is
-    /// up. The time starts with the first failure, so a transient one is always retried.
+    /// Waits before the next attempt, or returns the failure if it is not transient or the time for
+    /// retries, which starts with the first failure, has passed.
     pub(super) async fn wait_or_fail<E>(&mut self, failure: Failure<E>) -> Result<(), Failure<E>> {
         if failure.ends_connections() {
             self.database.drop_idle();
@@ -232,12 +235,12 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Creates the pool; does not connect yet.
+    /// Creates the pool without connecting.
     pub(super) fn new(options: &PostgresOptions) -> Result<Database, BoxError> {
         let connector = tls::connector(options.tls, options.roots.as_deref())?;
         let config = ManagerConfig {
-            // A connection with an open transaction never returns to the pool, so none needs a
-            // reset.
+            // A connection with an open transaction never returns to the pool, so pooled
+            // connections need no reset.
             recycling_method: RecyclingMethod::Fast,
         };
         let hosts = Arc::new(HostList::new(options, connector));
@@ -252,16 +255,16 @@ impl Database {
         Ok(Database { pool, hosts })
     }
 
-    /// Opens a connection outside the pool, for long work that must not occupy a pooled one.
+    /// Opens a connection outside the pool, for long work that must not occupy a pooled connection.
     pub(super) async fn dedicated_connection<E>(&self) -> Result<Client, Failure<E>> {
         match timeout(self.hosts.total_limit(), self.hosts.open()).await {
             Ok(opened) => Ok(opened?.0),
-            Err(_) => Err(Failure::Transient("the server did not answer in time")),
+            Err(_) => Err(Failure::Transient("timed out waiting for the server")),
         }
     }
 
-    /// Closes the idle connections. If one is dead, most are, and each would take its own timeout to
-    /// fail.
+    /// Closes the idle connections. If one is dead, the others probably are too, and each would
+    /// fail only after a timeout.
     fn drop_idle(&self) {
         let _ = self.pool.retain(|_, _| false);
     }
@@ -279,14 +282,14 @@ impl Database {
     }
 }
 
-/// A connection with a transaction. Dropping it before the end closes the connection, and the server
-/// rolls back.
+/// A connection with a transaction. Dropping it before the transaction ends closes the connection,
+/// so that the server rolls back.
 pub(super) struct Transaction {
     client: Option<Object>,
 }
 
-/// Limits how long a process that hangs or lost its network blocks others: the server ends its
-/// transaction, and waiters for a lock time out and retry.
+/// Limits how long a process that hangs or has lost its network blocks others: the server aborts
+/// its transaction, and those that wait for its locks time out and retry.
 macro_rules! transaction_timeouts {
     () => {
         "SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL lock_timeout = '12s'"
@@ -299,12 +302,12 @@ impl Transaction {
         client.expect("the client is taken only at the end of the transaction")
     }
 
-    /// Prepares a statement, once for each connection.
+    /// Prepares a statement, or returns the prepared one of this connection.
     pub(super) async fn prepare(&self, sql: &str) -> Result<Statement, Error> {
         self.client().prepare_cached(sql).await
     }
 
-    /// Begins the transaction. Must be sent before everything else.
+    /// Begins the transaction. Must be the first statement.
     pub(super) async fn begin(&self) -> Result<(), Error> {
         const SQL: &str = concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ",
@@ -324,13 +327,14 @@ impl Transaction {
 
     /// Begins a transaction that only reads, from one snapshot.
     pub(super) async fn begin_snapshot(&self) -> Result<(), Error> {
-        // It holds no locks, but the server cannot vacuum rows that it may still read.
+        // The transaction holds no locks, but while it is open, the server cannot vacuum the rows
+        // that it may read. So limit how long it may be idle.
         let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
                    SET LOCAL idle_in_transaction_session_timeout = '60s'";
         self.client().batch_execute(sql).await
     }
 
-    /// Queries rows. The future owns the parameters, so that it can be built before it is polled.
+    /// Queries rows. The future owns the parameters, so that it can be built before a `join!`.
     pub(super) async fn query<const N: usize>(
         &self,
         statement: &Statement,
@@ -339,7 +343,7 @@ impl Transaction {
         self.client().query(statement, &params).await
     }
 
-    /// As [`query`](Self::query), with any number of parameters.
+    /// Like [`query`](Self::query), with any number of parameters.
     pub(super) async fn query_all(
         &self,
         statement: &Statement,
@@ -362,7 +366,8 @@ impl Transaction {
         self.client().batch_execute("COMMIT").await
     }
 
-    /// Returns the connection to the pool, after the server has confirmed the end.
+    /// Returns the connection to the pool. Call this only after the server has confirmed the end of
+    /// the transaction.
     pub(super) fn release(mut self) {
         drop(self.client.take());
     }
@@ -378,7 +383,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            // Not back into the pool: a transaction may be open.
+            // Do not return the connection to the pool: its transaction may be open.
             drop(Object::take(client));
         }
     }
@@ -406,8 +411,8 @@ macro_rules! statements {
 
 pub(super) use statements;
 
-/// Repeats a call, whose first parameter is the database, until it succeeds, fails for good, or the
-/// retry time is up.
+/// Retries a call until it succeeds, fails with a failure that is not transient, or `RETRY_MAX` has
+/// passed. The first argument of the call is the database.
 macro_rules! retry {
     ($($attempt:ident)::+ ($database:expr $(, $given:expr)* $(,)?)) => {{
         let mut retry = $crate::postgres::pool::Retry::new($database);
@@ -426,7 +431,7 @@ macro_rules! retry {
 
 pub(super) use retry;
 
-/// Awaits an optional future; `None` costs no query.
+/// Awaits an optional future, so that a `join!` can skip a statement.
 pub(super) async fn if_some<T, F>(future: Option<F>) -> Result<Option<T>, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -471,7 +476,7 @@ mod tests {
         }
     }
 
-    /// A slow first attempt is retried too.
+    /// The time before the first failure does not count, so a slow first attempt is retried too.
     #[tokio::test]
     async fn retry_time_starts_with_the_first_failure() {
         let database = database("postgresql://h/d");

@@ -20,7 +20,7 @@ use crate::sql::{self, check_next};
 /// Events with their positions.
 type PositionedEvents = Vec<(u64, Arc<Event>)>;
 
-/// The head and the current time.
+/// Selects the head and the current time.
 pub(super) const HEAD: &str = concat!(
     "SELECT ",
     head_columns!(),
@@ -30,7 +30,7 @@ pub(super) const HEAD: &str = concat!(
     by_key!()
 );
 
-/// Events in a range of positions.
+/// Selects the events in a range of positions.
 const RANGE: &str = "
 SELECT e.position, e.body FROM retain_sessions s JOIN retain_events e ON e.log = s.number
 WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
@@ -39,8 +39,8 @@ WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
                     ELSE greatest($4::int8, least($5::int8, s.position) - $6::int8 + 1) END
 ORDER BY e.position LIMIT $7::int8";
 
-/// Events that are not older than $4. A log whose timestamps never decrease is searched by bisection
-/// for the first of them.
+/// Selects the events that are not older than $4. In a log whose timestamps never decrease, a
+/// binary search finds the first of them.
 const SINCE: &str = "
 WITH RECURSIVE s AS (
   SELECT number, position, in_order FROM retain_sessions
@@ -63,14 +63,14 @@ SELECT position, body FROM (
   ORDER BY e.position DESC LIMIT $7::int8
 ) found ORDER BY position LIMIT $8::int8";
 
-/// The current state of a session.
+/// Selects the current state of a session.
 const STATE: &str = concat!(
     "SELECT key, value FROM retain_state WHERE value IS NOT NULL AND log = ",
     number_by_key!()
 );
 
-/// The state of a session after position $4. The earlier value of a key that was written since is in
-/// `retain_state_past`.
+/// Selects the state of a session after position $4. If a key was written after $4, its earlier
+/// values are in `retain_state_past`.
 const STATE_AT: &str = concat!(
     "SELECT key, value FROM (
        SELECT key, CASE WHEN position <= $4 THEN value ELSE (
@@ -83,7 +83,7 @@ const STATE_AT: &str = concat!(
     ") AS found WHERE value IS NOT NULL ORDER BY key"
 );
 
-/// The shared state of an app and of one of its users.
+/// Selects the shared state of an app and of one of its users.
 pub(super) const SHARED: &str = "SELECT key, value, user_id FROM retain_shared_state \
                                  WHERE app = $1 AND user_id IN ('', $2)";
 
@@ -135,7 +135,7 @@ async fn query_snapshot(
     let since = window.after_timestamp;
     let wants_events = newest != Some(0) && oldest != Some(0);
     if detail == ReadDetail::EventsOnly && !wants_events {
-        // One statement is a snapshot by itself.
+        // A single statement reads from one snapshot, so it needs no transaction.
         let client = database.connection().await?;
         let statement = client.prepare_cached(HEAD).await?;
         let head = client.query(&statement, &[app, user, id, &now_us]).await?;
@@ -199,7 +199,8 @@ async fn prepare(
     Ok([head?, events?, state?, shared?])
 }
 
-/// Decodes the head of a session that has not expired. The time follows the columns of the head.
+/// Decodes the head of a session; `None` if it has expired. The current time follows the columns of
+/// the head.
 fn decode_alive_head(rows: &[Row]) -> Result<Option<CachedHead>, Failure> {
     let Some(row) = rows.first() else {
         return Ok(None);
@@ -265,7 +266,7 @@ pub(super) async fn shared_state(
     let sql = "SELECT key, value FROM retain_shared_state WHERE app = $1 AND user_id = $2";
     let statement = client.prepare_cached(sql).await?;
     let rows = client.query(&statement, &[&app, &user]).await?;
-    // The key only names the owner in errors.
+    // The key is only for error messages.
     rows::state(&|| SessionKey::new(app, user, ""), &rows)
 }
 
@@ -316,7 +317,8 @@ async fn find_invocation(
         number_by_key!(),
         " ORDER BY position LIMIT 1"
     );
-    // The server rejects NUL characters, and no stored invocation contains one. NULL matches nothing.
+    // The server rejects NUL characters, and no stored invocation id contains one. Send NULL
+    // instead, which matches nothing.
     let invocation = Some(invocation).filter(|invocation| !invocation.contains('\0'));
     let (_, rows) = query_with_head(database, key, now_us, FIRST, &[&invocation]).await?;
     let first = rows.first().map(|row| unsigned(row, 0)).transpose();
@@ -334,7 +336,7 @@ pub(super) async fn log_header(
         number_by_key!()
     );
     let (head, rows) = match query_with_head(database, key, now_us, INITIAL, &[]).await {
-        Err(Failure::Decided(SessionError::NotFound { .. })) => return Ok(None),
+        Err(Failure::Rejected(SessionError::NotFound { .. })) => return Ok(None),
         found => found?,
     };
     let Some(row) = rows.first() else {

@@ -41,7 +41,7 @@ macro_rules! number_by_key {
 
 pub(super) use {by_key, clock_us, head_columns, number_by_key};
 
-/// A session head at a revision. It is current while the stored revision is the same.
+/// A session head at a revision. The head is current while the stored revision is the same.
 #[derive(Debug, Clone)]
 pub(super) struct CachedHead {
     pub(super) row: SessionRow,
@@ -82,7 +82,7 @@ impl CachedHead {
     }
 }
 
-/// Reads an unsigned number. A token may use the sign bit.
+/// Reads an unsigned number that is stored as a signed one. A fencing token may use the sign bit.
 pub(super) fn unsigned(row: &Row, at: usize) -> Result<u64, Error> {
     Ok(row.try_get::<_, i64>(at)? as u64)
 }
@@ -97,7 +97,7 @@ pub(super) fn count(number: Option<usize>) -> Option<i64> {
     number.map(|number| signed(number as u64).min(i64::MAX / 2))
 }
 
-/// Reads an event, whose body is in column `at`.
+/// Reads an event with its body in column `at`.
 pub(super) fn event(
     key: &SessionKey,
     position: u64,
@@ -108,7 +108,8 @@ pub(super) fn event(
     Ok(sql::event(key, position, body)?)
 }
 
-/// Reads the bytes of column `at` as text. `place` says where that is, for errors.
+/// Reads the bytes in column `at` as text. For errors, `place` returns the session and the record
+/// in it.
 pub(super) fn text(
     row: &Row,
     at: usize,

@@ -1,6 +1,6 @@
 //! Migrates and checks the schema.
 //!
-//! Each migration is one transaction. An advisory lock serializes replicas that start at once.
+//! Each migration is one transaction. An advisory lock serializes replicas that start concurrently.
 
 use deadpool_postgres::Object;
 use retain_core::{BoxError, SessionError};
@@ -31,17 +31,17 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
   checksum text   NOT NULL -- SHA-256 of the migration
 )";
 
-/// Takes the advisory lock of migrations until the end of the transaction. Only Retain uses the
-/// number, and appends do not take the lock.
+/// Takes the advisory lock of migrations until the end of the transaction. The number identifies
+/// Retain's lock. Appends do not take it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
-/// Set before the lock: the server ends a replica that hangs in a migration, and the waiting replicas
-/// time out and retry.
+/// Set before the lock is taken: the server aborts the transaction of a replica that hangs in a
+/// migration, and replicas that wait for the lock time out and retry.
 const LOCK_TIMEOUTS: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
                     SET LOCAL lock_timeout = '12s'";
 
-/// A migration that waits for a table blocks the readers and writers queued after it, so it gives up
-/// soon and retries.
+/// A migration that waits for a table lock blocks all readers and writers that come after it, so it
+/// times out soon and retries.
 const TABLE_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// The schema of a database.
@@ -65,21 +65,21 @@ pub(super) async fn migrate(database: &Database, options: &PostgresOptions) -> R
     }
 }
 
-/// Fails unless the schema has the version of this program.
+/// Fails unless the schema has the version that this program needs.
 pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
     let client = database.connection().await?;
     match read_schema(&client, options).await? {
         Schema::Version(version) if version == MIGRATIONS.len() => Ok(()),
         Schema::Version(version) => {
             let reason = format!(
-                "has schema version {version}, but this program needs {}; start `retain serve` \
-                 once to migrate it",
+                "the database has schema version {version}, but this program needs {}; start \
+                 `retain serve` once to migrate it",
                 MIGRATIONS.len()
             );
             Err(open_error(options, reason).into())
         }
         Schema::Absent => {
-            let reason = "holds no database of Retain; check the name of the database";
+            let reason = "the database has no Retain tables; check the database name";
             Err(open_error(options, reason).into())
         }
     }
@@ -98,11 +98,11 @@ pub(super) async fn exists(
 async fn apply_next(database: &Database, options: &PostgresOptions) -> Result<bool, Failure> {
     let up_to_date = Schema::Version(MIGRATIONS.len());
     let mut client = database.connection().await?;
-    // A current schema needs no lock.
+    // If the schema is current, take no lock.
     if read_schema(&client, options).await? == up_to_date {
         return Ok(false);
     }
-    // The query after the lock must see the migrations of earlier holders.
+    // With READ COMMITTED, the query after the lock sees the migrations of earlier lock holders.
     let transaction = client.build_transaction();
     let transaction = transaction.isolation_level(IsolationLevel::ReadCommitted);
     let transaction = transaction.read_only(false).start().await?;
@@ -143,7 +143,8 @@ fn decode_schema(
 ) -> Result<Schema, SessionError> {
     let unreadable = |error: tokio_postgres::Error| SessionError::Open {
         uri: options.uri(),
-        reason: "has a table retain_migrations that Retain did not create".to_owned(),
+        reason: "the table retain_migrations was not created by Retain; use another database"
+            .to_owned(),
         source: Some(Box::new(error)),
     };
     for (at, row) in rows.iter().enumerate() {
@@ -153,16 +154,16 @@ fn decode_schema(
         let migration = MIGRATIONS.get(at).filter(|_| version == at as i64 + 1);
         let Some(migration) = migration else {
             let reason = format!(
-                "has schema version {version} ({name}), created by a newer version of Retain; this \
-                 program supports versions up to {}; use the newer program",
+                "the database has schema version {version} ({name}), created by a newer version of \
+                 Retain; this program supports versions up to {}; use the newer program",
                 MIGRATIONS.len()
             );
             return Err(open_error(options, reason));
         };
         if found != checksum(migration) {
             let reason = format!(
-                "has a migration {version} ({name}) that differs from the one of this program: its \
-                 checksum is {found}; use the program that created the database"
+                "migration {version} ({name}) of the database differs from that of this program: \
+                 its checksum is {found}; use the program that created the database"
             );
             return Err(open_error(options, reason));
         }
@@ -183,7 +184,7 @@ fn open_error(options: &PostgresOptions, reason: impl Into<String>) -> SessionEr
     }
 }
 
-/// Converts a failure to open the database into an error that says what to do.
+/// Converts a failure to open the database into an error that tells the user what to do.
 pub(super) fn into_open_error(options: &PostgresOptions, failure: Failure) -> SessionError {
     let code = match &failure {
         Failure::Database(error) => error.code().cloned(),
@@ -191,24 +192,24 @@ pub(super) fn into_open_error(options: &PostgresOptions, failure: Failure) -> Se
     };
     let reason = match code.as_ref().map(SqlState::code) {
         Some("28P01" | "28000") => "authentication failed; check the user name and password",
-        Some("3D000") => "there is no such database; create it first",
-        Some("42501") => "the role may not create tables",
+        Some("3D000") => "the database does not exist; create it first",
+        Some("42501") => "permission denied; grant the role the right to create tables",
         Some(_) => "the server returned an error",
         None => "cannot connect to the server",
     };
     let source: BoxError = match failure {
-        Failure::Decided(error) => return error,
+        Failure::Rejected(error) => return error,
         failure => failure.cause(),
     };
     SessionError::Open {
         uri: options.uri(),
-        reason: format!("{reason}: {}", innermost(&*source)),
+        reason: format!("{reason}: {}", root_cause(&*source)),
         source: Some(source),
     }
 }
 
-/// The text of the root cause, which says more than the driver's own error.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+/// Returns the text of the root cause. The driver's own text is often only "db error".
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {
         error = cause;

@@ -20,13 +20,13 @@ pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Res
     let settings = read_settings(&client).await?;
     for name in settings.unsafe_names {
         tracing::warn!(
-            "PostgreSQL at {} has {name} = off: acknowledged writes can be lost",
+            "PostgreSQL at {} has {name} = off: acknowledged writes can be lost; set it to on",
             options.uri()
         );
     }
     if settings.encoding != "UTF8" {
         let reason = format!(
-            "has the encoding {}, which cannot store all text; create the database with \
+            "the database has the encoding {}, which cannot store all text; create it with \
              ENCODING 'UTF8'",
             settings.encoding
         );
@@ -73,7 +73,7 @@ mod tests {
     use crate::postgres::PostgresStore;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn disabled_durability_setting_is_found_and_does_not_prevent_opening() {
+    async fn disabled_durability_setting_is_detected_and_does_not_prevent_opening() {
         if !is_there() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Computes the state rows that a batch changes and their bytes; reads and writes those rows.
+//! Computes which state rows a batch changes and how many bytes they have; reads and writes them.
 
 use std::collections::HashMap;
 
@@ -43,21 +43,24 @@ statements! {
 }
 
 /// A state key, the position that set it, and its value.
-type Version = (String, u64, Option<String>);
+type PastValue = (String, u64, Option<String>);
 
 /// The changes that a batch makes to the session's own state.
 #[derive(Debug, Default)]
 pub(super) struct OwnStateChanges {
-    /// Total bytes of all keys and values.
+    /// Total bytes of the session's keys and values after the changes.
     pub(super) bytes: usize,
-    /// Lengths of the stored values; `None` for a deleted key.
+    /// Lengths of the stored values; `None` for a removed key.
     stored: HashMap<String, Option<usize>>,
+    /// The last position that sets each key, and the value.
     current: HashMap<String, (u64, Option<String>)>,
-    past: Vec<Version>,
+    /// Values that an event of the batch sets and a later one replaces.
+    past: Vec<PastValue>,
 }
 
 impl OwnStateChanges {
-    /// Starts from the stored keys: rows of (key, length).
+    /// Creates an empty set of changes. `bytes` is the size of the stored state, `rows` have the
+    /// stored keys and the lengths of their values.
     pub(super) fn new(bytes: usize, rows: &[Row]) -> Result<OwnStateChanges, Error> {
         let mut stored = HashMap::new();
         for row in rows {
@@ -72,7 +75,7 @@ impl OwnStateChanges {
         })
     }
 
-    /// Sets keys at `position` and moves their earlier values to the past.
+    /// Sets keys at `position`. A value set by an earlier event of the batch becomes a past value.
     pub(super) fn set(&mut self, position: u64, changes: &Changes) {
         for (key, value) in &changes.session {
             let value = value.as_ref().map(Json::to_string);
@@ -102,7 +105,8 @@ impl OwnStateChanges {
         if self.current.is_empty() {
             return Ok(());
         }
-        // Repeated events change nothing, so some stored keys may not be replaced.
+        // `stored` also has the keys of repeated events, which are not written again. Move only the
+        // values that this batch replaces.
         let replaced = self.stored.keys();
         let replaced = replaced.filter(|key| self.current.contains_key(*key));
         let replaced: Vec<&String> = replaced.collect();
@@ -138,7 +142,7 @@ fn to_columns<'a>(
     columns
 }
 
-/// The shared state of an app or a user and the changes to it. The transaction has locked its row.
+/// Changes to the shared state of an app or a user. The transaction has locked the owner's row.
 #[derive(Debug)]
 pub(super) struct OwnerKeys {
     limit: LimitKind,
@@ -177,7 +181,9 @@ impl OwnerKeys {
         (owner, found): (Vec<Row>, Vec<Row>),
     ) -> Result<OwnerKeys, Failure> {
         let Some(owner) = owner.first() else {
-            return Err(Failure::Transient("the user is being erased"));
+            return Err(Failure::Transient(
+                "a concurrent erase deleted the shared state",
+            ));
         };
         let bytes: i64 = owner.try_get(0)?;
         let mut stored = HashMap::new();
@@ -247,7 +253,7 @@ impl OwnerKeys {
     }
 }
 
-/// Locks the owners of shared state, the app first, and sets the keys that they lack.
+/// Locks the owners of shared state, the app first, and sets the keys that do not exist yet.
 pub(super) async fn lock_owners(
     transaction: &Transaction,
     state: &StateStatements,
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn value_between_two_events_of_a_batch_moves_to_the_past() {
+    fn value_that_a_later_event_of_the_batch_replaces_becomes_a_past_value() {
         let mut keys = OwnStateChanges {
             bytes: 10,
             stored: HashMap::from([("a".to_owned(), Some(4)), ("gone".to_owned(), None)]),

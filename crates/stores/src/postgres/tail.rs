@@ -1,4 +1,5 @@
-//! Waits until a session's log grows: notified of changes in this process, polling for others.
+//! Waits until a session's log grows. Writers in this process notify the waiter; it polls for
+//! writes by other processes.
 
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use super::{
     rows::{by_key, clock_us, unsigned},
 };
 
-/// The first and the longest pause between two polls. Sessions that changed recently are polled often.
+/// The first and the longest pause between two polls. The pause doubles, so a waiter polls often at
+/// first.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
 /// Maximum time that a caller waits before it reads again.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The position and number of a session that has not expired.
+/// Selects the position and the number of a session that has not expired.
 const POLL: &str = concat!(
     "SELECT position, number FROM retain_sessions WHERE ",
     by_key!(),
@@ -37,12 +39,12 @@ pub(super) async fn changed(
     let since = Instant::now();
     let (mut pause, mut first) = (PAUSES.0, None);
     loop {
-        // Deleted, expired, longer, or unreadable: the caller must read again.
+        // Deleted, expired, grown or unreadable: the caller must read the session again.
         let number = match poll(database, key, now_us()).await {
             Ok(Some((last, number))) if last <= position => number,
             _ => return,
         };
-        // Another session has the same key now.
+        // The session was deleted, and a new one has the same key.
         if *first.get_or_insert(number) != number {
             return;
         }

@@ -17,15 +17,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// How the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
-    /// Not at all: the connection is only encrypted. `prefer` and `require`.
+    /// `prefer`, `require`: do not verify it; the connection is only encrypted.
     Unverified,
-    /// A trusted authority must have signed it. `verify-ca`.
+    /// `verify-ca`: a trusted CA must have signed it.
     Chain,
-    /// It must also name the host. `verify-full`.
+    /// `verify-full`: a trusted CA must have signed it for the host name.
     Full,
 }
 
-/// Creates the TLS connector. `roots` is a file of trusted certificates; `None` means the system's.
+/// Creates the TLS connector. `roots` is a file of trusted CA certificates; `None` means those of
+/// the system.
 pub(super) fn connector(
     mode: TlsMode,
     roots: Option<&Path>,
@@ -40,11 +41,11 @@ pub(super) fn connector(
             let inner = chain_verifier(load_roots(roots)?, provider)?;
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(VerifyChainOnly { inner }))
+                .with_custom_certificate_verifier(Arc::new(ChainOnlyVerifier { inner }))
         }
         TlsMode::Unverified => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate { algorithms })),
+            .with_custom_certificate_verifier(Arc::new(NoVerifier { algorithms })),
     };
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
@@ -57,7 +58,7 @@ fn chain_verifier(
     Ok(builder.build()?)
 }
 
-/// Loads the trusted root certificates from `file`, or those of the system.
+/// Loads the trusted CA certificates from `file`, or those of the system.
 fn load_roots(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -76,19 +77,19 @@ fn load_roots(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
         }
     }
     if roots.is_empty() {
-        Err("no trusted root certificate found; set sslrootcert=FILE".into())
+        Err("no trusted CA certificate found; set sslrootcert=FILE".into())
     } else {
         Ok(roots)
     }
 }
 
-/// Accepts a certificate that a trusted authority has signed, for any host name.
+/// Accepts a certificate that a trusted CA has signed, for any host name.
 #[derive(Debug)]
-struct VerifyChainOnly {
+struct ChainOnlyVerifier {
     inner: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for VerifyChainOnly {
+impl ServerCertVerifier for ChainOnlyVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -105,7 +106,7 @@ impl ServerCertVerifier for VerifyChainOnly {
             now,
         );
         match verified {
-            // The chain is valid: the verifier checks it before the name.
+            // Only the name differs: the verifier checks the chain before the name.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -138,11 +139,11 @@ impl ServerCertVerifier for VerifyChainOnly {
 
 /// Accepts any certificate, as libpq does if only encryption is requested.
 #[derive(Debug)]
-struct AcceptAnyCertificate {
+struct NoVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for AcceptAnyCertificate {
+impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -11,7 +11,8 @@ use tokio_postgres::{
 
 use super::{PostgresOptions, tls::TlsMode};
 
-/// The URI schemes. Retain ignores a Python driver in them (`postgresql+asyncpg`), as ADK users write.
+/// The URI schemes. The URIs of ADK users may name a Python driver (`postgresql+asyncpg`), which
+/// Retain ignores.
 const SCHEMES: [&str; 2] = ["postgresql", "postgres"];
 
 /// The parameters that Retain reads itself, for error messages.
@@ -73,14 +74,13 @@ fn strip_scheme(uri: &str) -> Option<&str> {
     SCHEMES.contains(&name).then_some(rest)
 }
 
-/// Where the user name and password end for the driver: after the first @.
+/// Returns the index at which the driver ends the user name and password: after the first @.
 fn credentials_end(rest: &str) -> usize {
     rest.find('@').map_or(0, |at| at + 1)
 }
 
-/// Whether the driver and libpq may parse it differently: a / before the first @ ends the host for one
-/// of them, and a second @ may be part of a password. Part of the password would then be parsed as
-/// something else, and `sslmode` be ignored.
+/// Whether the driver and libpq might parse the URI differently: it has a / before the first @, or
+/// a second @. Part of a password might then become a host or path, and `sslmode` be ignored.
 fn is_ambiguous(rest: &str) -> bool {
     let (credentials, location) = rest.split_at(credentials_end(rest));
     credentials.contains('/') || location.contains('@')
@@ -95,11 +95,11 @@ fn split_query(rest: &str) -> (&str, &str) {
     }
 }
 
-/// The URI for error messages: without the password and without parameters other than `sslmode`.
+/// Returns the URI for error messages, without the password and the parameters except `sslmode`.
 fn hide_password(uri: &str) -> String {
     let split = uri.split_once("://");
     let Some((scheme, rest)) = split.filter(|(_, rest)| !is_ambiguous(rest)) else {
-        // Any part of it may be the password.
+        // In an ambiguous URI, any part may be the password.
         return "the given URI".to_owned();
     };
     let (rest, query) = split_query(rest);
@@ -119,7 +119,7 @@ fn hide_password(uri: &str) -> String {
     }
 }
 
-/// The parameters that Retain reads itself, as far as they are given.
+/// The given values of the parameters that Retain reads itself.
 #[derive(Debug, Default)]
 struct RetainParameters {
     mode: Option<String>,
@@ -133,13 +133,17 @@ impl RetainParameters {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let invalid = || format!("invalid percent-encoding in the parameter {name:?}");
         let value = percent_decode(value).ok_or_else(invalid)?;
-        // The driver decodes names too.
+        // Decode the name too, as the driver does.
         match percent_decode(name).ok_or_else(invalid)?.as_ref() {
             "sslmode" => self.mode = Some(value.into_owned()),
             "sslrootcert" => self.roots = Some(value.into_owned()),
             "pool_size" => match value.parse() {
                 Ok(size) if (1..=1000).contains(&size) => self.pool_size = Some(size),
-                _ => return Err("pool_size must be a number from 1 to 1000".to_owned()),
+                _ => {
+                    return Err(format!(
+                        "invalid pool_size {value:?}; expected a number from 1 to 1000"
+                    ));
+                }
             },
             _ => return Ok(false),
         }
@@ -147,7 +151,7 @@ impl RetainParameters {
     }
 
     fn into_options(self, mut config: Config) -> Result<PostgresOptions, String> {
-        // As in libpq: the system trusts many authorities, so only verify-full is meaningful.
+        // As in libpq: the system trusts many CAs, so only verify-full protects the connection.
         let is_system = self.roots.as_deref() == Some("system");
         let default = if is_system { "verify-full" } else { "prefer" };
         let mode = self.mode.as_deref().unwrap_or(default);
@@ -156,14 +160,14 @@ impl RetainParameters {
             return Err("sslrootcert=system requires sslmode=verify-full".to_owned());
         }
         if mode == "verify-ca" && roots.is_none() {
-            let reason = "sslmode=verify-ca requires sslrootcert=FILE, because any authority that the \
-                          system trusts may sign for any name; or use verify-full";
+            let reason = "sslmode=verify-ca requires sslrootcert=FILE, because every CA that the \
+                          system trusts can sign for any name; or use verify-full";
             return Err(reason.to_owned());
         }
         let (mode, tls) = match mode {
             "disable" => (SslMode::Disable, TlsMode::Unverified),
-            // As in libpq, a given root certificate is verified.
-            // `allow` uses TLS where the server offers it, which is stricter than libpq.
+            // As in libpq, a given root certificate makes every mode verify the chain. Unlike
+            // libpq, `allow` uses TLS if the server offers it.
             "allow" | "prefer" if roots.is_none() => (SslMode::Prefer, TlsMode::Unverified),
             "allow" | "prefer" => (SslMode::Prefer, TlsMode::Chain),
             "require" if roots.is_none() => (SslMode::Require, TlsMode::Unverified),
@@ -201,7 +205,7 @@ fn is_socket(host: &Host) -> bool {
     !matches!(host, Host::Tcp(_))
 }
 
-/// Decodes `%XX`. Unlike the library, and like libpq, rejects a `%` without two hexadecimal digits.
+/// Decodes `%XX`. Unlike the library, and like libpq, rejects a `%` without two hex digits.
 fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let is_code = |after: &str| {
         let code = after.as_bytes().first_chunk::<2>();
@@ -214,7 +218,7 @@ fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
         .filter(|_| is_encoded)
 }
 
-/// The URI of a database for messages, without the password.
+/// Returns the URI of a database for messages, without the password.
 pub(super) fn display_uri(config: &Config) -> String {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn sslmode_has_the_meaning_of_libpq() {
+    fn sslmode_is_interpreted_as_in_libpq() {
         let base = "postgresql://ada@db.example/shop";
         assert_eq!(modes(base), (SslMode::Prefer, TlsMode::Unverified));
         for (query, expected) in [
@@ -297,7 +301,8 @@ mod tests {
         }
     }
 
-    /// A password with unencoded characters is read if it is unambiguous; else the URI is rejected.
+    /// A password with unencoded characters is accepted if it is unambiguous; otherwise the URI is
+    /// rejected.
     #[test]
     fn unencoded_password_does_not_hide_sslmode() {
         let uri = "postgresql://ada:a?b:c@h/d?sslmode=require";

@@ -1,4 +1,4 @@
-//! Artifact rows: encodes a version as a part without its bytes plus the bytes, and decodes it.
+//! Artifact rows: a version is stored as a JSON part without its bytes, and the bytes.
 
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,

@@ -1,4 +1,4 @@
-//! API key rows. The scopes of a key are stored as one text, separated by spaces.
+//! API key rows. The scopes of an API key are stored as one text, separated by spaces.
 
 use retain_core::{ApiKey, KeyScope, Result, SessionError};
 
@@ -18,5 +18,5 @@ pub(crate) fn with_scopes(mut key: ApiKey, scopes: &str) -> Result<ApiKey> {
 
 /// The error for a new key whose id exists.
 pub(crate) fn id_conflict() -> SessionError {
-    SessionError::invalid("key id", "is taken; try again")
+    SessionError::invalid("API key id", "is already in use; try again")
 }

@@ -9,11 +9,11 @@ use retain_core::{
     store_rules::{MEMORY_CHANGES_MAX, MemoryRemoval},
 };
 
-/// Memories that one transaction of an erase removes.
+/// Maximum number of memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;
 
-/// The columns of [`MemoryInfo`] after its number, in the order of [`RawMemoryInfo`].
-macro_rules! about_columns {
+/// The columns of [`MemoryInfo`] after its sequence number, in the order of [`RawMemoryInfo`].
+macro_rules! info_columns {
     () => {
         "id, revision, kind, origin, tool, session, position, event_id, author, timestamp, \
          created_us, updated_us, expires_us, custom_metadata"
@@ -28,7 +28,7 @@ macro_rules! memory_bytes {
     };
 }
 
-pub(crate) use {about_columns, memory_bytes};
+pub(crate) use {info_columns, memory_bytes};
 
 /// The scope row of a user's memories.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +36,9 @@ pub(crate) struct ScopeRow {
     pub(crate) number: i64,
     pub(crate) revision: u64,
     pub(crate) last_seq: u64,
+    /// Changes after this revision are recorded.
     pub(crate) floor: u64,
+    /// Number of recorded changes.
     pub(crate) touched: u64,
     pub(crate) tombstones: u64,
     pub(crate) totals: MemoryTotals,
@@ -57,8 +59,8 @@ impl ScopeRow {
         self.mark().generation == since.generation && recorded.contains(&since.revision)
     }
 
-    /// Starts a revision in which `touched` memories were changed or removed. Returns false if there
-    /// are too many to record; readers then rebuild.
+    /// Starts a revision in which `touched` memories were changed or removed. Returns false if the
+    /// changes are too many to record; readers then rebuild their indexes.
     pub(crate) fn start_revision(&mut self, touched: usize) -> bool {
         self.revision += 1;
         self.touched += touched as u64;
@@ -69,7 +71,7 @@ impl ScopeRow {
         is_recorded
     }
 
-    /// Subtracts removed memories from the totals and adds their tombstones.
+    /// Subtracts removed memories from the totals and counts their tombstones.
     pub(crate) fn subtract(&mut self, removed: &ForgetReceipt) {
         let totals = &mut self.totals;
         totals.entries = totals.entries.saturating_sub(removed.memories);
@@ -103,16 +105,10 @@ pub(crate) struct RemovedMemory {
 }
 
 impl RemovedMemory {
-    /// The tombstone that the removal leaves. Direct memories that expire leave none.
+    /// The tombstone that the removal leaves, if any.
     pub(crate) fn tombstone(&self, scope: &MemoryScope, how: MemoryRemoval) -> Option<Tombstone> {
-        match how {
-            MemoryRemoval::ById => Some(Tombstone::of_id(scope, &self.id)),
-            MemoryRemoval::Expiry if self.kind == kind_number(MemoryKind::Direct) => None,
-            MemoryRemoval::ByAddress | MemoryRemoval::Expiry => {
-                let session = self.session.as_deref();
-                Some(Tombstone::of_entry(scope, session, &self.id))
-            }
-        }
+        let is_direct = self.kind == kind_number(MemoryKind::Direct);
+        how.tombstone(scope, self.session.as_deref(), &self.id, is_direct)
     }
 }
 
@@ -131,8 +127,8 @@ fn kind(number: i64) -> Result<MemoryKind, BoxError> {
     }
 }
 
-/// The kind of an existing memory that a new one is compared with. A corrupt kind must not fail the
-/// add; reading that memory reports it.
+/// Decodes the kind of an existing memory, to compare a new one with it. A corrupt kind must not
+/// fail the add, so it becomes the default; reading that memory reports the corruption.
 pub(crate) fn kind_or_default(number: i64) -> MemoryKind {
     kind(number).unwrap_or_default()
 }
@@ -258,7 +254,8 @@ pub(crate) fn describe_wrong_totals(
 ) -> Option<String> {
     (recorded != counted).then(|| {
         format!(
-            "memories of {scope}: found {} entries with {} bytes, but the totals are {} and {}",
+            "memories of {scope}: found {} entries with {} bytes, but the recorded totals are {} \
+             entries with {} bytes",
             counted.0, counted.1, recorded.0, recorded.1
         )
     })

@@ -29,7 +29,7 @@ pub(crate) struct SessionRow {
     pub(crate) origin: Option<Origin>,
 }
 
-/// The time of a session's last write, and its TTL after that.
+/// The TTL of a session, and the time from which it counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLifetime {
     pub(crate) touched_us: i64,
@@ -70,7 +70,7 @@ impl SessionRow {
         }
     }
 
-    /// The status on which the rules of `retain_core` decide.
+    /// The status that the rules of `retain_core` need for a decision.
     pub(crate) fn status<'a>(
         &self,
         key: &'a SessionKey,
@@ -123,7 +123,7 @@ pub(crate) fn state_value(owner: &dyn Fn() -> SessionKey, key: &str, text: &str)
     Json::parse(text).map_err(|e| SessionError::corrupt_state(&owner(), key, e))
 }
 
-/// Reports a corrupt log if an event is missing.
+/// Fails as corrupt if `found` is not the expected position, which means that an event is missing.
 pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -172,7 +172,8 @@ impl<'a> LogCheck<'a> {
         if self.expected != position + 1 {
             let (key, last) = (self.key, self.expected.saturating_sub(1));
             problems.push(format!(
-                "session {key}: ends at position {last}, should end at {position}"
+                "session {key}: the log ends at position {last}, but the recorded last position is \
+                 {position}"
             ));
         }
     }
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_follow_the_window() {
+    fn bounds_are_the_first_and_last_position_of_the_window() {
         assert_eq!(bounds(Window::ALL, 1, 9), Some((1, 9)));
         assert_eq!(bounds(Window::ALL, 1, 0), None);
         assert_eq!(bounds(Window::NONE, 1, 9), None);

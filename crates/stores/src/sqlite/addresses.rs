@@ -1,4 +1,4 @@
-//! Lists the addresses of all stored records in pages, to copy them to another store.
+//! Lists the addresses of all stored records in pages, for a migration to another store.
 //!
 //! SQLite compares texts byte by byte, as Rust does.
 
@@ -32,7 +32,7 @@ pub(super) fn state_owners(
     after: Option<&StateOwner>,
     limit: usize,
 ) -> rusqlite::Result<Vec<StateOwner>> {
-    // The app's own keys have the user '', so the app comes before its users.
+    // The state of the app itself has an empty user id, so it sorts before the app's users.
     let sql = "SELECT DISTINCT app, user FROM shared_state \
                WHERE ?1 OR (app, user) > (?2, ?3) ORDER BY app, user LIMIT ?4";
     let app = after.map_or("", |after| &after.app);
@@ -50,7 +50,7 @@ pub(super) fn state_owners(
     owners.collect()
 }
 
-/// Lists the scopes that have memories or tombstones of forgotten ones.
+/// Lists the scopes that have memories or tombstones.
 pub(super) fn memory_scopes(
     connection: &Connection,
     after: Option<&MemoryScope>,

@@ -18,9 +18,9 @@ use super::{
 use crate::sql::{self, SessionRow};
 
 /// The operation's name in errors.
-const APPEND: &str = "append";
+const APPEND: &str = "append events";
 
-/// Appends a batch, as [`plan_append`] decides.
+/// Appends a batch according to the plan of [`plan_append`].
 pub(super) fn append(
     connection: &Connection,
     key: &SessionKey,

@@ -128,14 +128,18 @@ fn versions(
     rows.collect()
 }
 
-/// Removes the artifacts of a session. Must run before the session is deleted.
-pub(super) fn delete_of_session(connection: &Connection, number: i64) -> rusqlite::Result<usize> {
+/// Deletes the artifacts of a session. Must run before the session is deleted, because it reads the
+/// session's key.
+pub(super) fn delete_session_artifacts(
+    connection: &Connection,
+    number: i64,
+) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM artifacts WHERE (app, user, session) = \
                (SELECT app, user, id FROM sessions WHERE number = ?1)";
     connection.prepare_cached(sql)?.execute([number])
 }
 
-/// Removes one chunk of a user's versions; returns their number.
+/// Deletes up to 64 artifact versions of a user; returns their number.
 pub(super) fn erase_chunk(
     connection: &Connection,
     app: &str,
@@ -193,9 +197,9 @@ impl ArtifactStore for SqliteArtifactStore {
     ) -> std::result::Result<Vec<ArtifactVersion>, ArtifactError> {
         let owned = address.clone();
         let read = move |connection: &Connection| -> Result<Vec<VersionColumns>> {
-            versions(connection, &owned).map_err(|e| failed("list versions", e))
+            versions(connection, &owned).map_err(|e| failed("list artifact versions", e))
         };
-        let found = self.readers.read("list versions", read).await;
+        let found = self.readers.read("list artifact versions", read).await;
         let rows = found.map_err(as_artifact_error)?.into_iter();
         let versions = rows.map(|(version, create_time, mime_type, metadata)| {
             sql::decode_version(address, version, create_time, mime_type, &metadata)

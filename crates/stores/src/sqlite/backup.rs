@@ -14,11 +14,11 @@ use super::{NAME, failed};
 pub(super) fn backup(connection: &Connection, path: &Path) -> Result<()> {
     let error = |source: retain_core::BoxError| SessionError::Store {
         store: NAME,
-        operation: "back up",
+        operation: "back up the database",
         source,
     };
     if path.exists() {
-        let reason = format!("{} already exists; choose another name", path.display());
+        let reason = format!("{path:?} already exists; choose another name");
         return Err(SessionError::invalid("backup file", reason));
     }
     // Copy to a temporary name, so that an interrupted copy does not look like a backup.
@@ -28,13 +28,13 @@ pub(super) fn backup(connection: &Connection, path: &Path) -> Result<()> {
     let Some(text) = partial.to_str() else {
         return Err(SessionError::invalid(
             "backup file",
-            "has a name that is not Unicode",
+            "has a name that is not valid UTF-8; choose another name",
         ));
     };
     let _ = std::fs::remove_file(&partial);
     connection
         .execute("VACUUM INTO ?1", [text])
-        .map_err(|e| failed("back up", e))?;
+        .map_err(|e| failed("back up the database", e))?;
     let synced = || {
         File::open(&partial)?.sync_all()?;
         std::fs::rename(&partial, path)?;

@@ -11,7 +11,7 @@ use crate::sql::LogCheck;
 
 /// Returns one line for each problem found.
 pub(super) fn check(connection: &Connection) -> Result<Vec<String>> {
-    let error = |e| failed("check", e);
+    let error = |e| failed("check the database", e);
     let mut problems = Vec::new();
     let mut statement = connection
         .prepare("PRAGMA integrity_check")

@@ -17,7 +17,7 @@ use crate::sql::SessionRow;
 
 /// Creates a session and returns it without events.
 pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> Result<Snapshot> {
-    make_room(connection, &new.key, now_us)?;
+    clear_key(connection, &new.key, now_us)?;
     let created = || -> rusqlite::Result<i64> {
         connection
             .prepare_cached("INSERT INTO logs DEFAULT VALUES")?
@@ -49,14 +49,14 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
         )?;
         Ok(number)
     };
-    let number = created().map_err(|e| failed("create", e))?;
+    let number = created().map_err(|e| failed("create a session", e))?;
     let bytes = set_session_keys(connection, number, 0, 0, &new.changes)?;
     check_limit(LimitKind::SessionState, bytes, new.state_bytes_max)?;
     if bytes != 0 {
         let sql = "UPDATE sessions SET state_bytes = ?2 WHERE number = ?1";
         let updated = connection.prepare_cached(sql);
         let updated = updated.and_then(|mut update| update.execute(params![number, bytes]));
-        updated.map_err(|e| failed("create", e))?;
+        updated.map_err(|e| failed("create a session", e))?;
     }
     set_shared_keys(connection, &new.key, &new.changes, new.state_bytes_max)?;
     let created = read::session(
@@ -71,10 +71,10 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
     })
 }
 
-/// Fails if a session with this address exists; deletes an expired one.
-pub(super) fn make_room(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<()> {
+/// Fails if a session with this key exists; deletes an expired one.
+pub(super) fn clear_key(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<()> {
     let existing = SessionRow::find_even_expired(connection, key);
-    match existing.map_err(|e| failed("create", e))? {
+    match existing.map_err(|e| failed("create a session", e))? {
         Some(row) if row.is_alive(now_us) => Err(SessionError::AlreadyExists { key: key.clone() }),
         Some(row) => detach_log(connection, row.number),
         None => Ok(()),

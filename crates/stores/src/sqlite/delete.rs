@@ -12,9 +12,11 @@ use crate::sql::SessionRow;
 /// Maximum number of rows that one write job deletes from each table.
 const CHUNK: u64 = 2000;
 
-/// Deletes a session and leaves its log to the purge. Returns false if there is no session.
+/// Deletes a session; its log is purged later. Returns false if the session does not exist or has
+/// expired.
 pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<bool> {
-    let row = SessionRow::find_even_expired(connection, key).map_err(|e| failed("delete", e))?;
+    let row = SessionRow::find_even_expired(connection, key)
+        .map_err(|e| failed("delete a session", e))?;
     let Some(row) = row else {
         return Ok(false);
     };
@@ -25,24 +27,24 @@ pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> 
 /// Deletes a session's row and artifacts, and marks its log for purging.
 pub(super) fn detach_log(connection: &Connection, number: i64) -> Result<()> {
     let detached = || -> rusqlite::Result<()> {
-        artifacts::delete_of_session(connection, number)?;
+        artifacts::delete_session_artifacts(connection, number)?;
         let sql = "DELETE FROM sessions WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
         Ok(())
     };
-    detached().map_err(|e| failed("delete", e))
+    detached().map_err(|e| failed("delete a session", e))
 }
 
-/// Whether any log is marked for purging.
-pub(super) fn has_leftovers(connection: &Connection, now_us: i64) -> Result<bool> {
+/// Whether a log of a deleted session or an expired draft must be purged.
+pub(super) fn has_purgeable_logs(connection: &Connection, now_us: i64) -> Result<bool> {
     let sql = "SELECT 1 FROM logs WHERE purge_after_us <= ?1 LIMIT 1";
     let found = || connection.prepare_cached(sql)?.exists([now_us]);
-    found().map_err(|e| failed("purge", e))
+    found().map_err(|e| failed("purge deleted sessions", e))
 }
 
-/// Deletes a chunk of a log that is marked for purging. Returns false if no log is marked.
+/// Deletes a chunk of a log that must be purged. Returns false if no such log is left.
 pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> {
     let purged = || -> rusqlite::Result<bool> {
         let sql = "SELECT number FROM logs WHERE purge_after_us <= ?1 LIMIT 1";
@@ -73,7 +75,7 @@ pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> 
         }
         Ok(true)
     };
-    purged().map_err(|e| failed("purge", e))
+    purged().map_err(|e| failed("purge deleted sessions", e))
 }
 
 /// Deletes up to `limit` expired sessions and returns their keys.
@@ -89,7 +91,7 @@ pub(super) fn sweep(connection: &Connection, limit: usize, now_us: i64) -> Resul
         })?;
         rows.collect()
     };
-    let expired = expired().map_err(|e| failed("sweep", e))?;
+    let expired = expired().map_err(|e| failed("sweep expired sessions", e))?;
     let mut swept = Vec::with_capacity(expired.len());
     for (number, key) in expired {
         detach_log(connection, number)?;

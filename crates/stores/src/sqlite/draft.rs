@@ -1,4 +1,4 @@
-//! Imports logs as drafts, which become sessions when they are complete.
+//! Drafts: imported logs, which become sessions when they are complete.
 
 use retain_core::{
     DraftId, Head, LogHeader, NewEvent, Result, ScopedState, SessionKey, duration_us,
@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::{
     append::insert_event,
-    create::make_room,
+    create::clear_key,
     failed,
     fork::is_in_order,
     rows::event_key,
@@ -34,14 +34,14 @@ pub(super) fn extend(
     let log = draft.0 as i64;
     let sql = "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us > 0";
     let updated = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
-    if updated.map_err(|e| failed("import", e))? == 0 {
+    if updated.map_err(|e| failed("import events", e))? == 0 {
         return Err(store_rules::draft_gone());
     }
     for (position, new) in events {
         let (event, key) = (&new.event, event_key(log, *position));
         let (id, invocation) = (&event.id, &event.invocation_id);
         insert_event(connection, key, id, invocation, event.timestamp, &new.body)
-            .map_err(|e| failed("import", e))?;
+            .map_err(|e| failed("import events", e))?;
         set_session_keys(connection, log, *position, 0, &new.changes)?;
     }
     Ok(())
@@ -56,7 +56,7 @@ pub(super) fn finish(
     now_us: i64,
 ) -> Result<Head> {
     let (log, head, key) = (draft.0 as i64, &header.head, &header.head.key);
-    make_room(connection, key, now_us)?;
+    clear_key(connection, key, now_us)?;
     let finished = || -> rusqlite::Result<bool> {
         let sql = "UPDATE logs SET purge_after_us = NULL, app = NULL, user = NULL \
                    WHERE number = ?1 AND purge_after_us > 0";

@@ -15,7 +15,7 @@ pub(super) fn erase_chunk(
 ) -> Result<(EraseReceipt, Vec<SessionKey>)> {
     let mut receipt = EraseReceipt::default();
     let mut erased = Vec::new();
-    // Before the sessions: deleting a session deletes its artifacts without counting them.
+    // Erase artifacts first: deleting a session deletes its artifacts without counting them.
     let artifacts = artifacts::erase_chunk(connection, app, user);
     receipt.artifacts = artifacts.map_err(|e| failed("erase a user", e))? as u64;
     if receipt.artifacts > 0 {
@@ -39,7 +39,7 @@ pub(super) fn erase_chunk(
         erased.push(SessionKey::new(app, user, id));
     }
     let rest = || -> rusqlite::Result<usize> {
-        // Unfinished imports.
+        // Mark the drafts of unfinished imports for purging.
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE app = ?1 AND user = ?2";
         connection.execute(sql, (app, user))?;
         keys::erase(connection, app, user)?;
@@ -58,8 +58,8 @@ pub(super) fn erase_chunk(
     Ok((receipt, erased))
 }
 
-/// Rewrites the file without free space, in which deleted rows may still be readable. SQLite's
-/// `secure_delete` is not enough: split pages keep copies of rows.
+/// Rewrites the file without its free space, in which deleted rows may still be readable. SQLite's
+/// `secure_delete` is not enough: pages that were split keep copies of rows.
 pub(super) fn vacuum(connection: &Connection) -> Result<()> {
     connection
         .execute_batch("VACUUM")

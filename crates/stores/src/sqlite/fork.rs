@@ -4,7 +4,7 @@ use retain_core::{Head, Result, SessionKey, store_rules};
 use rusqlite::{Connection, params};
 
 use super::{
-    create::make_room,
+    create::clear_key,
     failed,
     rows::event_key,
     state::{copy_state, state_bytes},
@@ -20,9 +20,9 @@ pub(super) fn fork(
     create_time: f64,
     now_us: i64,
 ) -> Result<Head> {
-    let from = SessionRow::get(connection, "fork", origin, now_us)?;
+    let from = SessionRow::get(connection, "fork a session", origin, now_us)?;
     store_rules::check_position(origin, position, from.position)?;
-    make_room(connection, key, now_us)?;
+    clear_key(connection, key, now_us)?;
     let forked = || -> rusqlite::Result<()> {
         connection.execute("INSERT INTO logs DEFAULT VALUES", [])?;
         let number = connection.last_insert_rowid();
@@ -60,8 +60,8 @@ pub(super) fn fork(
         )?;
         Ok(())
     };
-    forked().map_err(|e| failed("fork", e))?;
-    Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
+    forked().map_err(|e| failed("fork a session", e))?;
+    Ok(SessionRow::get(connection, "fork a session", key, now_us)?.head(key.clone()))
 }
 
 /// Whether the timestamps of a log never decrease and none is after `last_update`, with which the

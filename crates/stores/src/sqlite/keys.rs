@@ -1,4 +1,4 @@
-//! The API key store on the session database, which a server and the key commands share.
+//! The API key store on the session database. The server and the `retain keys` commands share it.
 
 use std::{fmt, sync::Arc};
 
@@ -54,7 +54,7 @@ fn insert_marker(connection: &Connection) -> rusqlite::Result<usize> {
     connection.prepare_cached(sql)?.execute([])
 }
 
-/// Reads a key without its scopes, and the text of its scopes.
+/// Reads an API key without its scopes, and the text of its scopes.
 fn read_key(row: &Row<'_>) -> rusqlite::Result<(ApiKey, String)> {
     let key = ApiKey {
         id: row.get(0)?,
@@ -96,12 +96,12 @@ impl KeyStore for SqliteKeyStore {
         key.check()?;
         let key = key.clone();
         let add = move |connection: &Connection| match insert(connection, &key)
-            .map_err(|e| failed("add a key", e))?
+            .map_err(|e| failed("add an API key", e))?
         {
             0 => Err(id_conflict()),
             _ => Ok(()),
         };
-        self.writer.write("add a key", add).await
+        self.writer.write("add an API key", add).await
     }
 
     async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
@@ -112,11 +112,11 @@ impl KeyStore for SqliteKeyStore {
             statement.query_row([&id], read_key).optional()
         };
         let read = move |connection: &Connection| {
-            let found = find(connection).map_err(|e| failed("find a key", e))?;
+            let found = find(connection).map_err(|e| failed("find an API key", e))?;
             let found = found.map(|(key, scopes)| with_scopes(key, &scopes));
             found.transpose()
         };
-        self.readers.read_small("find a key", read).await
+        self.readers.read_small("find an API key", read).await
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
@@ -126,22 +126,22 @@ impl KeyStore for SqliteKeyStore {
             statement.query_map([], read_key)?.collect()
         };
         let read = move |connection: &Connection| {
-            let found = find(connection).map_err(|e| failed("list keys", e))?;
+            let found = find(connection).map_err(|e| failed("list API keys", e))?;
             let found = found.into_iter();
             found
                 .map(|(key, scopes)| with_scopes(key, &scopes))
                 .collect()
         };
-        self.readers.read("list keys", read).await
+        self.readers.read("list API keys", read).await
     }
 
     async fn had_any(&self) -> Result<bool> {
         let read = |connection: &Connection| {
             let sql = "SELECT EXISTS (SELECT 1 FROM api_keys)";
             let found = connection.query_row(sql, [], |row| row.get(0));
-            found.map_err(|e| failed("check for keys", e))
+            found.map_err(|e| failed("check for API keys", e))
         };
-        self.readers.read_small("check for keys", read).await
+        self.readers.read_small("check for API keys", read).await
     }
 
     async fn note_had_any(&self) -> Result<()> {
@@ -149,9 +149,11 @@ impl KeyStore for SqliteKeyStore {
             let noted = insert_marker(connection);
             noted
                 .map(drop)
-                .map_err(|e| failed("record that keys existed", e))
+                .map_err(|e| failed("record that API keys existed", e))
         };
-        self.writer.write("record that keys existed", note).await
+        self.writer
+            .write("record that API keys existed", note)
+            .await
     }
 
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
@@ -163,9 +165,9 @@ impl KeyStore for SqliteKeyStore {
             Ok(statement.execute(params![id, now_us])? > 0)
         };
         let revoke = move |connection: &Connection| {
-            revoke(connection).map_err(|e: rusqlite::Error| failed("revoke a key", e))
+            revoke(connection).map_err(|e: rusqlite::Error| failed("revoke an API key", e))
         };
-        self.writer.write("revoke a key", revoke).await
+        self.writer.write("revoke an API key", revoke).await
     }
 
     async fn note_use(&self, id: &str, now_us: i64) -> Result<()> {
@@ -176,8 +178,12 @@ impl KeyStore for SqliteKeyStore {
             let noted = connection
                 .prepare_cached(sql)
                 .and_then(|mut statement| statement.execute(params![id, now_us]));
-            noted.map(drop).map_err(|e| failed("record a key's use", e))
+            noted
+                .map(drop)
+                .map_err(|e| failed("record the use of an API key", e))
         };
-        self.writer.write("record a key's use", note).await
+        self.writer
+            .write("record the use of an API key", note)
+            .await
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::{append, failed};
 use crate::sql::SessionRow;
 
-/// Names of operations in errors.
+/// The operations' names in errors.
 const QUEUE: &str = "queue for a lease";
 const RENEW: &str = "renew a lease";
 
@@ -59,7 +59,7 @@ pub(super) fn first_ticket(
     first().map_err(|e: rusqlite::Error| failed(QUEUE, e))
 }
 
-/// Adds the caller's ticket to the queue for the lease, or extends it.
+/// Adds the caller's ticket to the queue for the lease, or extends the ticket's TTL.
 pub(super) fn queue(
     connection: &Connection,
     session: i64,

@@ -19,9 +19,9 @@ use super::{
 use crate::sql::SessionLifetime;
 
 /// The operation's name in errors.
-const LIST: &str = "list";
+const LIST: &str = "list sessions";
 
-/// Lists of at least this many sessions use the cache, and may read all states by one statement.
+/// Minimum length of a list that uses the cache, and that may read all states with one statement.
 const BULK_MIN: usize = 64;
 
 /// Lists sessions, ordered by (last update, user, id).
@@ -39,7 +39,7 @@ pub(super) fn list(
         _ => listing.sessions = list_metas(connection, query, now_us)?,
     }
     if query.fields.have_state() {
-        // Shared state is read once, not per session.
+        // Read each shared state once, not once per session.
         listing.app = shared_state(connection, &query.app, "")?;
         let users = listing.sessions.iter().map(|session| &*session.user_id);
         for user in store_rules::listed_users(query, users) {
@@ -50,8 +50,8 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// Lists the sessions of one user with encoded states. Sessions share two texts, so that none
-/// needs an allocation.
+/// Lists the sessions of one user with encoded states. All ids share one text and all states
+/// another, so that a session needs no allocation of its own.
 fn list_encoded(
     connection: &Connection,
     query: &ListQuery,
@@ -73,7 +73,7 @@ fn list_encoded(
         .iter()
         .map(|log| cached.part(log.number, log.position))
         .collect();
-    // If the lengths differ, the cache holds deleted sessions.
+    // If the lengths differ, the cache also has deleted sessions.
     let is_complete = parts.iter().all(Option::is_some) && cached.len() == parts.len();
     if is_complete {
         let parts = parts.into_iter().flatten().collect();
@@ -178,7 +178,7 @@ fn read_states(
             None => read.next().unwrap_or_default(),
         });
     }
-    // The cache's budget counts the capacity.
+    // The cache counts the text's capacity, not its length, against its budget.
     text.shrink_to_fit();
     Ok((Arc::new(text), all))
 }
@@ -298,8 +298,8 @@ fn sort_and_page(sessions: Vec<NumberedMeta>, query: &ListQuery) -> Vec<Numbered
     ordered.collect()
 }
 
-/// Calls `each` with every state key of the logs in `numbers` and the index of its log there.
-/// `owner` returns the session of an index, for errors.
+/// Calls `each` with every state key of the logs `numbers`, and with the index of its log in
+/// `numbers`. `owner` returns the session of an index, for errors.
 fn for_each_state_key(
     connection: &Connection,
     numbers: &[i64],
@@ -312,8 +312,8 @@ fn for_each_state_key(
     }
 }
 
-/// Returns the first and last number of many logs with few others between them. Scanning such a
-/// range costs a fraction of looking up each log.
+/// Returns the first and last of the numbers if they are many and dense. Scanning such a range
+/// costs a fraction of looking up each log.
 fn find_dense_range(numbers: &[i64]) -> Option<(i64, i64)> {
     let (first, last) = (*numbers.iter().min()?, *numbers.iter().max()?);
     let is_dense = (last - first) as u64 / 4 < numbers.len() as u64;

@@ -52,8 +52,8 @@ use writer::Writer;
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
-/// Up to this many events, a read is faster than moving the runtime's other tasks to another
-/// thread.
+/// Maximum number of events of a small read, which is faster than moving the runtime's other tasks
+/// to another thread.
 const SMALL_READ: usize = 16;
 
 /// Sessions in a SQLite file, durable when acknowledged.
@@ -92,7 +92,9 @@ impl SqliteStore {
     /// Opens the database, creating or migrating it where needed.
     pub async fn open(options: SqliteOptions) -> Result<SqliteStore> {
         let writer_options = options.clone();
-        let connection = readers::blocking("open", move || open::open_writer(&writer_options));
+        let connection = readers::blocking("open the database", move || {
+            open::open_writer(&writer_options)
+        });
         let writer = Arc::new(Writer::start(options.clone(), connection.await?)?);
         let store = SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
@@ -102,10 +104,10 @@ impl SqliteStore {
             writer,
             options,
         };
-        if !store.options.read_only && store.has_leftovers().await? {
+        if !store.options.read_only && store.has_purgeable_logs().await? {
             match store.purge().await {
-                // Another process holds the write lock. Deleted rows are invisible, so they can
-                // stay until the next purge.
+                // Another process holds the write lock. Deleted sessions are invisible, so their
+                // logs can stay until the next purge.
                 Err(error) if is_busy(&error) => {}
                 purged => purged?,
             }
@@ -113,12 +115,12 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Whether there is anything to purge. Reads only, so it does not wait for the write lock.
-    async fn has_leftovers(&self) -> Result<bool> {
+    /// Whether a log must be purged. Only reads, so it does not wait for the write lock.
+    async fn has_purgeable_logs(&self) -> Result<bool> {
         let now_us = self.now_us();
         let check =
-            move |connection: &rusqlite::Connection| delete::has_leftovers(connection, now_us);
-        self.readers.read("purge", check).await
+            move |connection: &rusqlite::Connection| delete::has_purgeable_logs(connection, now_us);
+        self.readers.read("purge deleted sessions", check).await
     }
 
     /// Writes a snapshot of the whole database to a new file at `path`, without blocking readers
@@ -127,17 +129,20 @@ impl SqliteStore {
         let path = path.as_ref().to_owned();
         if self.options.path.is_none() {
             let work = move |connection: &rusqlite::Connection| backup::backup(connection, &path);
-            return self.writer.run_exclusive("back up", work).await;
+            return self
+                .writer
+                .run_exclusive("back up the database", work)
+                .await;
         }
         let options = self.options.clone();
-        readers::blocking("back up", move || {
+        readers::blocking("back up the database", move || {
             backup::backup(&open::open_existing(&options)?, &path)
         })
         .await
     }
 
-    /// Rewrites the file without deleted rows and empties the write-ahead log. Waits for readers
-    /// of an old snapshot between the attempts, so that appends can run meanwhile.
+    /// Rewrites the file without deleted rows and empties the write-ahead log. While a reader has
+    /// an old snapshot, it waits and tries again, so that appends can run in between.
     async fn rewrite_file(&self, receipt: &EraseReceipt) -> Result<()> {
         let operation = "erase a user";
         self.writer.run_exclusive(operation, erase::vacuum).await?;
@@ -167,9 +172,11 @@ impl SqliteStore {
     async fn purge(&self) -> Result<()> {
         loop {
             let now_us = self.now_us();
-            let purged = self.writer.write("purge", move |connection| {
-                delete::purge_chunk(connection, now_us)
-            });
+            let purged = self
+                .writer
+                .write("purge deleted sessions", move |connection| {
+                    delete::purge_chunk(connection, now_us)
+                });
             if !purged.await? {
                 return Ok(());
             }
@@ -220,7 +227,7 @@ impl SessionStore for SqliteStore {
         let now_us = self.now_us();
         let create =
             move |connection: &rusqlite::Connection| create::create(connection, &new, now_us);
-        self.writer.write("create", create).await
+        self.writer.write("create a session", create).await
     }
 
     async fn read(
@@ -234,8 +241,10 @@ impl SessionStore for SqliteStore {
             read::session(connection, &key, window, want, now_us)
         };
         match window.newest {
-            Some(newest) if newest <= SMALL_READ => self.readers.read_small("read", read).await,
-            _ => self.readers.read("read", read).await,
+            Some(newest) if newest <= SMALL_READ => {
+                self.readers.read_small("read a session", read).await
+            }
+            _ => self.readers.read("read a session", read).await,
         }
     }
 
@@ -245,14 +254,14 @@ impl SessionStore for SqliteStore {
         let list = move |connection: &rusqlite::Connection| {
             list::list(connection, &query, now_us, &states)
         };
-        self.readers.read("list", list).await
+        self.readers.read("list sessions", list).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let (job_key, now_us) = (key.clone(), self.now_us());
         let delete =
             move |connection: &rusqlite::Connection| delete::delete(connection, &job_key, now_us);
-        let deleted = self.writer.write("delete", delete).await?;
+        let deleted = self.writer.write("delete a session", delete).await?;
         self.hub.notify(key);
         self.purge().await?;
         Ok(deleted)
@@ -263,8 +272,8 @@ impl SessionStore for SqliteStore {
         let append = move |connection: &rusqlite::Connection| {
             append::append(connection, &job_key, &batch, now_us)
         };
-        let outcome = self.writer.write("append", append).await?;
-        // A caller that has only queued for the lease has not changed the session.
+        let outcome = self.writer.write("append events", append).await?;
+        // An append that only queued for the lease has not changed the log.
         if matches!(outcome, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
         }
@@ -313,14 +322,14 @@ impl SessionStore for SqliteStore {
         let fork = move |connection: &rusqlite::Connection| {
             fork::fork(connection, &origin, position, &key, create_time, now_us)
         };
-        self.writer.write("fork", fork).await
+        self.writer.write("fork a session", fork).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<u64> {
         let now_us = self.now_us();
         let sweep =
             move |connection: &rusqlite::Connection| delete::sweep(connection, limit, now_us);
-        let swept = self.writer.write("sweep", sweep).await?;
+        let swept = self.writer.write("sweep expired sessions", sweep).await?;
         swept.iter().for_each(|key| self.hub.notify(key));
         self.purge().await?;
         Ok(swept.len() as u64)
@@ -354,15 +363,15 @@ impl SessionStore for SqliteStore {
     }
 
     async fn flush(&self) -> Result<()> {
-        // Acknowledged writes are on disk already. An empty job waits for the queued ones.
-        self.writer.write("flush", |_| Ok(())).await
+        // Acknowledged writes are already on disk. An empty job waits for the queued jobs.
+        self.writer.write("flush the writes", |_| Ok(())).await
     }
 
     async fn ready(&self) -> Result<()> {
         let options = self.options.clone();
         let check =
             move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
-        self.readers.read("check the database", check).await
+        self.readers.read("check the schema", check).await
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
@@ -376,7 +385,7 @@ impl TransferStore for SqliteStore {
         let (key, now_us) = (key.clone(), self.now_us());
         let read =
             move |connection: &rusqlite::Connection| read::log_header(connection, &key, now_us);
-        self.readers.read("read", read).await
+        self.readers.read("read a session", read).await
     }
 
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
@@ -390,7 +399,7 @@ impl TransferStore for SqliteStore {
         let extend = move |connection: &rusqlite::Connection| {
             draft::extend(connection, draft, &events, now_us)
         };
-        self.writer.write("import", extend).await
+        self.writer.write("import events", extend).await
     }
 
     async fn finish_draft(
@@ -410,9 +419,9 @@ impl TransferStore for SqliteStore {
         let (after, now_us) = (after.cloned(), self.now_us());
         let list = move |connection: &rusqlite::Connection| {
             let found = addresses::sessions(connection, after.as_ref(), limit, now_us);
-            found.map_err(|e| failed("list", e))
+            found.map_err(|e| failed("list sessions", e))
         };
-        self.readers.read("list", list).await
+        self.readers.read("list sessions", list).await
     }
 
     async fn state_owners(
@@ -423,9 +432,9 @@ impl TransferStore for SqliteStore {
         let after = after.cloned();
         let list = move |connection: &rusqlite::Connection| {
             let found = addresses::state_owners(connection, after.as_ref(), limit);
-            found.map_err(|e| failed("list", e))
+            found.map_err(|e| failed("list the owners of state", e))
         };
-        self.readers.read("list", list).await
+        self.readers.read("list the owners of state", list).await
     }
 
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
@@ -438,7 +447,7 @@ impl TransferStore for SqliteStore {
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        self.readers.read("check", check::check).await
+        self.readers.read("check the database", check::check).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

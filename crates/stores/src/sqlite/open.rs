@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{Durability, SqliteOptions};
 
-/// How long a statement waits for the write lock of another process.
+/// Maximum time that a statement waits for the write lock of another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens the database for writing, creating or migrating it where needed.
@@ -48,7 +48,7 @@ pub(super) fn open_reader(options: &SqliteOptions) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Opens one database; its errors name the database.
+/// Opens one database, and creates errors that name it.
 pub(super) struct Opener<'a> {
     pub(super) options: &'a SqliteOptions,
 }
@@ -59,10 +59,10 @@ impl Opener<'_> {
             return Ok(());
         };
         if path.is_dir() {
-            return Err(self.reject("is a directory; give the path of a file in it"));
+            return Err(self.reject("is a directory; add a file name to the path"));
         }
         if self.options.must_exist && !path.exists() {
-            return Err(self.reject("there is no such file"));
+            return Err(self.reject("the file does not exist; check the path"));
         }
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder
@@ -113,13 +113,13 @@ impl Opener<'_> {
         let configured = || {
             // In WAL mode, readers and the writer do not block each other.
             self.enter_wal_mode(connection)?;
-            // NORMAL could lose acknowledged writes in a power failure.
+            // With NORMAL, a power failure can lose acknowledged writes.
             connection.pragma_update(None, "synchronous", synchronous)?;
-            // Rare checkpoints copy a page that many appends change only once.
+            // With rare checkpoints, SQLite copies a page once even if many appends changed it.
             let pages = self.options.checkpoint_pages;
             connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
             connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-            // FAST overwrites deleted content where that needs no extra write.
+            // FAST overwrites deleted content if that needs no extra I/O.
             connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))
         };
         configured().map_err(|e| self.error("cannot be written", e))
@@ -158,14 +158,18 @@ impl Opener<'_> {
             Some(ErrorCode::NotADatabase) => {
                 "is not a SQLite database; give another file name".into()
             }
-            Some(ErrorCode::ReadOnly) => "is read-only; make file and folder writable".into(),
+            Some(ErrorCode::ReadOnly) => {
+                "is read-only; make the file and its folder writable".into()
+            }
             Some(ErrorCode::CannotOpen) => {
-                format!("{what}; check that the folder exists and may be written")
+                format!("{what}; check that the folder exists and is writable")
             }
             Some(ErrorCode::DatabaseBusy) => {
                 format!("{what}: another process holds the lock; try again later")
             }
-            Some(ErrorCode::DatabaseCorrupt) => format!("{what}: the file is corrupt"),
+            Some(ErrorCode::DatabaseCorrupt) => {
+                format!("{what}: the file is corrupt; restore a backup")
+            }
             _ => what.to_owned(),
         };
         SessionError::Open {

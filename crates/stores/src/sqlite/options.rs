@@ -15,10 +15,9 @@ pub enum Durability {
     /// All acknowledged writes.
     #[default]
     Full,
-    /// The latest writes may be lost, but the database stays consistent. Faster on disks with slow
-    /// syncs.
+    /// All but the latest writes. The database stays consistent. Faster on disks with slow syncs.
     Normal,
-    /// No guarantee: the database may become corrupt. For data that can be recreated.
+    /// No guarantee: the database may become corrupt. Only for data that can be recreated.
     Off,
 }
 
@@ -103,7 +102,7 @@ impl SqliteOptions {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt as _;
-            // Hard links give one file several names.
+            // A file may have several paths (hard links), but only one device and inode.
             if let Ok(file) = path.metadata() {
                 return Ok(Some(format!("sqlite file {}:{}", file.dev(), file.ino())));
             }

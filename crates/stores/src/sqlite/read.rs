@@ -15,7 +15,7 @@ use super::{
 use crate::sql::{self, SessionRow, check_next};
 
 /// The operation's name in errors.
-const READ: &str = "read";
+const READ: &str = "read a session";
 
 /// Events with their positions.
 type PositionedEvents = Vec<(u64, Arc<Event>)>;
@@ -25,7 +25,7 @@ pub(super) fn session(
     connection: &Connection,
     key: &SessionKey,
     window: Window,
-    scope: ReadDetail,
+    detail: ReadDetail,
     now_us: i64,
 ) -> Result<Option<Snapshot>> {
     let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(READ, e))?;
@@ -33,7 +33,7 @@ pub(super) fn session(
         return Ok(None);
     };
     Ok(Some(Snapshot {
-        state: match scope {
+        state: match detail {
             ReadDetail::State => {
                 let own = session_state(connection, key, row.number)?;
                 with_shared_state(connection, key, own)?
@@ -68,7 +68,7 @@ fn read_window(
     read_range(connection, key, row.number, first, last)
 }
 
-/// Reads the events at `first` to `last`. Fails if one is missing.
+/// Reads the events at the positions `first` to `last`. Fails if one is missing.
 fn read_range(
     connection: &Connection,
     key: &SessionKey,
@@ -115,7 +115,7 @@ fn find_time(connection: &Connection, row: &SessionRow, since: f64) -> rusqlite:
     Ok(low)
 }
 
-/// Like [`read_window`], for a log whose timestamps are not sorted: compares every timestamp.
+/// Like [`read_window`], for a log whose timestamps are not sorted, so it compares every timestamp.
 fn read_unordered(
     connection: &Connection,
     key: &SessionKey,
@@ -169,7 +169,7 @@ pub(super) fn shared_state(connection: &Connection, app: &str, user: &str) -> Re
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    // Names the owner in errors; shared state has no session.
+    // The key is only for error messages: shared state has no session.
     let owner = || SessionKey::new(app, user, "");
     rows::state(&owner, READ, statement.query((app, user)))
 }
@@ -204,7 +204,7 @@ pub(super) fn position_by_id(
     number: i64,
     id: &str,
 ) -> rusqlite::Result<Option<u64>> {
-    // The index covers this query.
+    // An index covers this query, so it does not read the event.
     let sql = "SELECT key FROM events WHERE key >> 32 = ?1 AND event_id = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let key: Option<i64> = statement

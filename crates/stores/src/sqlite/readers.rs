@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{SqliteOptions, failed, open, writer::Writer};
 
-/// Maximum number of concurrent readers. More would only compete for the same cores.
+/// Maximum number of concurrent readers. More readers would only compete for the CPU.
 const READERS: usize = 8;
 
 /// The pool of reading connections. Each read sees one snapshot.
@@ -69,7 +69,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T> {
         if self.options.path.is_none() {
-            // An in-memory database has one connection, and its lock excludes writes.
+            // An in-memory database has one connection. Its lock excludes writes during the read.
             return self.writer.with_connection(read);
         }
         let idle = self.idle().pop();
@@ -90,7 +90,7 @@ impl Readers {
         let step = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         step("BEGIN").map_err(|e: rusqlite::Error| failed(operation, e))?;
         let result = read(&connection);
-        // Drop a connection that cannot end its snapshot. The read has no writes to lose.
+        // Drop a connection that cannot end its snapshot. The read has written nothing.
         if step("COMMIT").is_ok() {
             self.idle().push(connection);
         }
@@ -107,8 +107,8 @@ impl Readers {
     }
 }
 
-/// Runs blocking work without blocking the runtime's other tasks. Stays on this thread where
-/// possible, because sending a short read to another thread costs more than the read.
+/// Runs blocking work without blocking the runtime's other tasks. Stays on this thread if possible,
+/// because sending a short read to another thread costs more than the read.
 pub(super) async fn blocking<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::{SqliteOptions, open::Opener};
 
-/// Marks a file as a database of Retain: "Retn".
+/// The application id that marks a file as a Retain database: "Retn" in ASCII.
 const APPLICATION_ID: i32 = 0x5265_746e;
 
 /// The migrations in order. A released migration never changes.
@@ -37,7 +37,7 @@ pub(super) fn check_ready(options: &SqliteOptions, connection: &Connection) -> R
 impl Opener<'_> {
     /// Rejects a file that is not a database or belongs to another program, without changing it.
     pub(super) fn check_owner(&self, connection: &Connection) -> Result<()> {
-        // One snapshot: another process may be creating the database at this moment.
+        // Read from one snapshot, because another process may be creating the database now.
         let snapshot = connection.unchecked_transaction();
         let connection = &*snapshot.map_err(|e| self.error("cannot be read", e))?;
         let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));

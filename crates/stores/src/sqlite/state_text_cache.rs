@@ -1,4 +1,4 @@
-//! A cache of the encoded states that long lists have read, for the next list of the same user.
+//! Caches the encoded states that a long list has read, for the next list of the same user.
 //!
 //! A log's number is never reused, and its state at a position never changes. So a cached state is
 //! valid while the log is at that position, even if another process writes to the file.
@@ -97,7 +97,7 @@ impl StateTextCache {
         }
     }
 
-    /// Evicts the user's sessions.
+    /// Evicts the states of the user's sessions.
     pub(super) fn evict(&self, app: &str, user: &str) {
         self.lock().remove(&(app.to_owned(), user.to_owned()));
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_of_lists_of_any_size_stays_within_its_budget() {
+    fn cache_stays_within_its_budget_with_lists_of_any_size() {
         let cache = StateTextCache::default();
         for number in 0..200_usize {
             let bytes = (number * 7919 % 23) * (BYTES_MAX / 40);

@@ -9,7 +9,7 @@ use retain_core::{ReadDetail, SessionKey, Window, store_rules::CHANGE_POLL};
 
 use super::{SqliteStore, read};
 
-/// A waiter returns after this many version checks, so that the caller reads again.
+/// Maximum number of version checks of a waiter. It then returns, so that the caller reads again.
 const CHECKS_MAX: usize = 150;
 
 /// Counts the commits of other processes. All waiters share one version check per interval.
@@ -21,7 +21,7 @@ pub(super) struct ForeignWrites {
 #[derive(Debug)]
 struct ForeignVersion {
     checked_at: Instant,
-    /// `PRAGMA data_version` of the writer's connection, which changes when others commit.
+    /// `PRAGMA data_version` of the writer's connection. Changes when another process commits.
     version: Option<i64>,
     changes: u64,
 }
@@ -73,7 +73,7 @@ impl ForeignWrites {
     }
 }
 
-/// Returns when the session may have changed after `position`, or after a while.
+/// Returns when the session may have events after `position`, or after a time limit.
 pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64) {
     let mut notification = store.hub.listen(key);
     let count_changes = || {
@@ -91,13 +91,13 @@ pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64
             now_us,
         )
     };
-    let current = store.readers.read("read", read).await;
+    let current = store.readers.read("read a session", read).await;
     // The caller must read again if the session was deleted, has grown or is unreadable.
     let expires = match current {
         Ok(Some(current)) if current.head.position <= position => current.head.expires_us.is_some(),
         _ => return,
     };
-    // Neither an expiry nor another process sends a notification.
+    // An expiry or a commit of another process sends no notification, so wake up and check.
     let checks = if expires { 1 } else { CHECKS_MAX };
     for _ in 0..checks {
         let notified = tokio::time::timeout(CHANGE_POLL, notification.as_mut())

@@ -29,7 +29,8 @@ const BATCH_MAX: usize = 256;
 
 /// Work for the writer's connection, and the channel for its result.
 trait WriteJob: Send {
-    /// Runs the work. Returns false if it must be rolled back. May run again after a rollback.
+    /// Runs the work. Returns false if it must be rolled back. The writer may call this again after
+    /// a rollback.
     fn run(&mut self, connection: &Connection) -> bool;
 
     /// Sends the result to the caller. `failure` is the error of the transaction, if it failed.
@@ -58,8 +59,8 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T> + Send> WriteJob for Request<T,
     fn send_result(self: Box<Self>, failure: Option<&rusqlite::Error>) {
         let result = match (failure, self.result) {
             (None, Some(result)) => result,
-            // The job's own error says more than the transaction's, unless it follows from writes
-            // of other jobs that were rolled back.
+            // The job's own error is more precise than the transaction's, unless writes of other
+            // jobs that were rolled back have caused it.
             (Some(_), Some(Err(error))) if is_independent(&error) => Err(error),
             (Some(failure), _) => Err(failed(self.operation, clone_error(failure))),
             (None, None) => Err(stopped_error()),
@@ -107,7 +108,7 @@ fn may_block() -> bool {
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// The only way to change the database.
+/// The writer of a database. All writes go through it.
 pub(super) struct Writer {
     state: Arc<WriterState>,
     thread: Option<JoinHandle<()>>,
@@ -233,7 +234,7 @@ impl WriterState {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(connection) = connection {
-                // This blocks for one transaction at most, and not for another process's lock.
+                // This blocks for at most one transaction, and never waits for another process.
                 tokio::task::block_in_place(|| self.commit_batch_here(connection));
             }
         }
@@ -248,7 +249,7 @@ impl WriterState {
         let Some(open) = connection.as_ref() else {
             return;
         };
-        // Only the writer thread may wait for another process; it takes over on failure.
+        // Only the writer thread may wait for another process. It commits the queue if this fails.
         let _ = open.busy_timeout(Duration::ZERO);
         let transaction = execute(open, "BEGIN IMMEDIATE");
         let _ = open.busy_timeout(open::BUSY_TIMEOUT);
@@ -267,9 +268,9 @@ impl WriterState {
                 self.run_exclusive_job(&mut connection);
                 continue;
             }
-            let transaction = self
-                .ensure_open(&mut connection)
-                .and_then(|open| execute(open, "BEGIN IMMEDIATE").map_err(|e| failed("begin", e)));
+            let transaction = self.ensure_open(&mut connection).and_then(|open| {
+                execute(open, "BEGIN IMMEDIATE").map_err(|e| failed("begin a transaction", e))
+            });
             let jobs = self.take_batch();
             match transaction {
                 Ok(()) => self.commit(&mut connection, jobs),
@@ -342,8 +343,8 @@ impl WriterState {
         }
     }
 
-    /// Closes the connection after a failure: after a failed sync its cached pages may differ from
-    /// the file. An in-memory database lives in its connection, so that one stays open.
+    /// Closes the connection after a failure, because after a failed sync its cached pages may
+    /// differ from the file. An in-memory database would be lost, so its connection stays open.
     fn discard_connection(&self, connection: &mut Option<Connection>) {
         if self.options.path.is_some() {
             *connection = None;
@@ -370,7 +371,7 @@ impl WriterState {
     }
 }
 
-/// Runs every job and commits. On an error, nothing is stored.
+/// Runs every job and commits. If it returns an error, no job is stored.
 fn run_all(connection: &Connection, jobs: &mut [Box<dyn WriteJob>]) -> rusqlite::Result<()> {
     if let [job] = jobs {
         return if job.run(connection) {
@@ -449,11 +450,11 @@ fn fail_all(jobs: Vec<Box<dyn WriteJob>>, error: SessionError) {
             None => error_with_text("the database cannot be written"),
         };
         job.send_result(Some(&failure));
-        error = Some(failed("write", failure));
+        error = Some(failed("write to the database", failure));
     }
 }
 
-/// Whether an error holds regardless of the other jobs in its transaction.
+/// Whether an error cannot have been caused by the other jobs in the transaction.
 fn is_independent(error: &SessionError) -> bool {
     use SessionError::{Corrupt, Full, Invalid, Store, TooLarge};
     matches!(
@@ -478,5 +479,8 @@ fn clone_error(error: &rusqlite::Error) -> rusqlite::Error {
 }
 
 fn stopped_error() -> SessionError {
-    failed("write", error_with_text("the writer has stopped"))
+    failed(
+        "write to the database",
+        error_with_text("the writer has stopped"),
+    )
 }

@@ -1,4 +1,4 @@
-//! Checks that `promises.rs` tests every store of this crate.
+//! Checks that `promises.rs` runs the contract tests for every store of this crate.
 
 use std::{fs, path::Path};
 
@@ -34,7 +34,7 @@ fn read_sources(folder: &Path, text: &mut String) {
 }
 
 #[test]
-fn every_store_runs_the_promise_tests() {
+fn every_store_runs_the_contract_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut source = String::new();
     read_sources(&root.join("src"), &mut source);

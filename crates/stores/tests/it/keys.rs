@@ -1,4 +1,4 @@
-//! API keys: every key store behaves the same.
+//! API keys: every API key store behaves the same.
 
 use std::{any::Any, sync::Arc};
 
@@ -26,7 +26,7 @@ fn key(id: &str) -> ApiKey {
     }
 }
 
-/// A key store, the sessions beside it, and a guard that keeps the database alive.
+/// An API key store, the sessions in the same database, and a guard that keeps the database alive.
 struct KeyFixture {
     name: &'static str,
     store: Arc<dyn KeyStore>,
@@ -34,10 +34,10 @@ struct KeyFixture {
     _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Open the key stores that share a database with sessions. `twice`: open each two times, as two
-/// processes would.
+/// Open the API key stores that share a database with sessions. If `twice`, open each two times, as
+/// two processes would.
 async fn open_databases(twice: bool) -> Vec<KeyFixture> {
-    #[allow(unused_mut, reason = "without databases there are none")]
+    #[allow(unused_mut, reason = "unused without a database feature")]
     let mut fixtures = Vec::new();
     let times = if twice { 2 } else { 1 };
     #[cfg(feature = "sqlite")]
@@ -213,7 +213,7 @@ async fn had_any_stays_true_after_the_keys_are_erased() {
             erase().await.unwrap();
             assert!(store.had_any().await.unwrap(), "{name}");
         }
-        // The remaining marker is not visible as a key.
+        // The marker row that remains is not returned as a key.
         assert_eq!(store.keys().await.unwrap(), [], "{name}");
         assert_eq!(store.key("").await.unwrap(), None, "{name}");
         assert!(!store.revoke("", 5).await.unwrap(), "{name}");

@@ -11,7 +11,7 @@
 //! - `sqlite`, `postgres`: tests of one store alone
 //! - `stores`: opens each store
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
 
 mod artifacts;
 #[cfg(feature = "sqlite")]

@@ -8,9 +8,9 @@
     reason = "promises are test code that lives in a library"
 )]
 
-mod keeping;
 mod references;
 mod scopes;
+mod versions;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -19,9 +19,9 @@ use retain_core::{
     ArtifactKey, ArtifactNaming, ArtifactService, ArtifactStore, SessionKey, StoreArtifactService,
 };
 
-pub use keeping::*;
 pub use references::*;
 pub use scopes::*;
+pub use versions::*;
 
 use crate::{clock::TestClock, harness::Persistence, random::Random};
 
@@ -93,7 +93,7 @@ impl ArtifactHarness {
     }
 
     /// Whether the store accepts any part under any name; otherwise it stores files.
-    fn keeps_anything(&self) -> bool {
+    fn accepts_any_part(&self) -> bool {
         self.names == ArtifactNaming::Exact
     }
 
@@ -160,7 +160,7 @@ pub fn hostile_name(random: &mut Random) -> String {
 macro_rules! artifact_promises {
     ($open:expr $(, needs: $needs:expr)?) => {
         $crate::artifact_promises! { @each $open, [$($needs)?];
-            // keeping
+            // versions
             artifact_versions_start_at_zero,
             load_returns_the_newest_or_the_requested_version,
             missing_artifact_loads_as_none,

@@ -10,7 +10,7 @@ use super::{ArtifactHarness, key};
 
 type Artifacts = Arc<dyn ArtifactService>;
 
-fn pointing_at(uri: impl ToString) -> Part {
+fn part_with_uri(uri: impl ToString) -> Part {
     let file = FileData {
         file_uri: Some(uri.to_string()),
         ..FileData::default()
@@ -22,13 +22,13 @@ fn pointing_at(uri: impl ToString) -> Part {
 }
 
 fn reference(key: ArtifactKey, version: u64) -> Part {
-    pointing_at(ArtifactReference { key, version })
+    part_with_uri(ArtifactReference { key, version })
 }
 
 /// Return the service if its store supports references; otherwise check that it rejects one.
 async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
     let artifacts = harness.service().await;
-    if harness.keeps_anything() {
+    if harness.accepts_any_part() {
         return Some(artifacts);
     }
     let saved = artifacts
@@ -142,14 +142,14 @@ pub async fn invalid_references_are_refused(harness: ArtifactHarness) {
         "artifact://apps/app/users/ada/artifacts/a/versions/x",
     ] {
         let saved = artifacts
-            .save_artifact(&key("r"), pointing_at(uri), None)
+            .save_artifact(&key("r"), part_with_uri(uri), None)
             .await;
         assert!(
             matches!(saved, Err(ArtifactError::Reference { .. })),
             "{saved:?}"
         );
     }
-    let elsewhere = pointing_at("gs://bucket/file");
+    let elsewhere = part_with_uri("gs://bucket/file");
     artifacts
         .save_artifact(&key("r"), elsewhere.clone(), None)
         .await

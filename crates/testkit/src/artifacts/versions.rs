@@ -105,11 +105,11 @@ pub async fn artifact_bytes_and_text_are_stored_exactly(harness: ArtifactHarness
 /// Each version keeps its time, media type and custom metadata.
 pub async fn artifact_versions_have_time_type_and_metadata(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
-    let notes = JsonMap::from([("n", Json::parse(r#"{"a_b":[1,2.5,null]}"#).unwrap())]);
+    let metadata = JsonMap::from([("n", Json::parse(r#"{"a_b":[1,2.5,null]}"#).unwrap())]);
     let part = Part::bytes(vec![1], "image/png");
     let before = harness.clock.now();
     artifacts
-        .save_artifact(&key("a"), part.clone(), Some(notes.clone()))
+        .save_artifact(&key("a"), part.clone(), Some(metadata.clone()))
         .await
         .unwrap();
     harness.clock.tick(Duration::from_secs(5));
@@ -132,7 +132,7 @@ pub async fn artifact_versions_have_time_type_and_metadata(harness: ArtifactHarn
         (known[0].create_time, known[1].create_time),
         (before, before + 5.0)
     );
-    assert_eq!(known[0].custom_metadata, notes);
+    assert_eq!(known[0].custom_metadata, metadata);
     assert!(known[1].custom_metadata.is_empty());
     assert_ne!(known[0].canonical_uri, known[1].canonical_uri);
     let newest = artifacts
@@ -168,10 +168,10 @@ pub async fn tombstone_of_an_artifact_loads_as_none(harness: ArtifactHarness) {
         .save_artifact(&key("a"), Part::text("x"), None)
         .await
         .unwrap();
-    let buried = artifacts
+    let saved = artifacts
         .save_artifact(&key("a"), artifact_tombstone(), None)
         .await;
-    assert_eq!(buried.unwrap(), 1);
+    assert_eq!(saved.unwrap(), 1);
     assert_eq!(
         artifacts.load_artifact(&key("a"), None).await.unwrap(),
         None

@@ -22,7 +22,7 @@ pub enum Survival {
     SomeWrites,
     /// Everything up to a write of which only some sectors survive.
     TornWrite,
-    /// Every sector as it was at some time since its last sync.
+    /// Each sector as it was at a random time since its last sync.
     SomeSectors,
 }
 
@@ -54,9 +54,9 @@ pub struct Disk {
 
 #[derive(Debug, Default)]
 struct File {
-    /// The content that is certainly on the disk.
+    /// The content that survives every power failure.
     base: Vec<u8>,
-    /// Later changes, in order.
+    /// Later changes, in the order of their calls.
     changes: Vec<Change>,
 }
 
@@ -79,7 +79,7 @@ enum Durability {
     Running,
     /// Not synced; the call ended at this time.
     Cached(u64),
-    /// A sync of it failed.
+    /// A sync after the write failed, so the write may be lost for good.
     Doubtful,
     /// On the disk.
     Synced,
@@ -120,21 +120,21 @@ impl Disk {
                 Stage::Begin,
             ) => {
                 let (offset, bytes) = (*offset, Arc::clone(bytes));
-                self.change(moment.call, file, Operation::Write { offset, bytes })?;
+                self.begin_change(moment.call, file, Operation::Write { offset, bytes })?;
             }
             (Action::Resize { file, length }, Stage::Begin) => {
-                self.change(moment.call, file, Operation::Resize(*length))?;
+                self.begin_change(moment.call, file, Operation::Resize(*length))?;
             }
             (Action::Write { .. } | Action::Resize { .. }, Stage::End(result)) => {
-                self.changed(moment.call, result)?;
+                self.end_change(moment.call, result)?;
             }
             (Action::Sync { .. } | Action::SyncFolder, Stage::Begin) => {
                 self.syncs.insert(moment.call, self.now);
             }
-            (Action::Sync { file }, Stage::End(result)) => self.synced(moment, file, result)?,
-            (Action::SyncFolder, Stage::End(result)) => self.folder_synced(moment, result)?,
+            (Action::Sync { file }, Stage::End(result)) => self.end_sync(moment, file, result)?,
+            (Action::SyncFolder, Stage::End(result)) => self.end_folder_sync(moment, result)?,
             (Action::Open { file, truncate, .. }, Stage::End(0..)) => {
-                self.opened(moment.call, file, *truncate);
+                self.end_open(moment.call, file, *truncate);
             }
             (Action::Remove { file }, Stage::End(0)) => self.rename(file, None),
             (Action::Open { .. } | Action::Remove { .. } | Action::Tell { .. }, _) => {}
@@ -152,7 +152,7 @@ impl Disk {
         name.since.push((self.now, file));
     }
 
-    fn opened(&mut self, call: usize, name: &str, truncate: bool) {
+    fn end_open(&mut self, call: usize, name: &str, truncate: bool) {
         match self.find(name) {
             Ok(file) if truncate => self.files[file].changes.push(Change {
                 call,
@@ -167,7 +167,12 @@ impl Disk {
         }
     }
 
-    fn change(&mut self, call: usize, name: &str, operation: Operation) -> Result<(), String> {
+    fn begin_change(
+        &mut self,
+        call: usize,
+        name: &str,
+        operation: Operation,
+    ) -> Result<(), String> {
         let (file, durability) = (self.find(name)?, Durability::Running);
         self.files[file].changes.push(Change {
             call,
@@ -177,8 +182,8 @@ impl Disk {
         Ok(())
     }
 
-    /// A write or truncation has ended; of a short write only the first bytes were written.
-    fn changed(&mut self, call: usize, result: i64) -> Result<(), String> {
+    /// End a write or truncation. A short write has written only its first bytes.
+    fn end_change(&mut self, call: usize, result: i64) -> Result<(), String> {
         for file in &mut self.files {
             let Some(place) = file.changes.iter().rposition(|change| change.call == call) else {
                 continue;
@@ -197,8 +202,8 @@ impl Disk {
         Err("a write ended without a start".to_owned())
     }
 
-    fn synced(&mut self, moment: &Moment, name: &str, result: i64) -> Result<(), String> {
-        let began = self.began(moment)?;
+    fn end_sync(&mut self, moment: &Moment, name: &str, result: i64) -> Result<(), String> {
+        let began = self.take_sync_start(moment)?;
         let number = self.find(name)?;
         let durability = match result {
             0 => Durability::Synced,
@@ -216,8 +221,8 @@ impl Disk {
         Ok(())
     }
 
-    fn folder_synced(&mut self, moment: &Moment, result: i64) -> Result<(), String> {
-        let began = self.began(moment)?;
+    fn end_folder_sync(&mut self, moment: &Moment, result: i64) -> Result<(), String> {
+        let began = self.take_sync_start(moment)?;
         if result == 0 {
             for name in self.names.values_mut() {
                 let before = name.since.iter().filter(|(time, _)| *time < began);
@@ -227,7 +232,7 @@ impl Disk {
         Ok(())
     }
 
-    fn began(&mut self, moment: &Moment) -> Result<u64, String> {
+    fn take_sync_start(&mut self, moment: &Moment) -> Result<u64, String> {
         let began = self.syncs.remove(&moment.call);
         began.ok_or_else(|| "a sync ended without a start".to_owned())
     }
@@ -255,7 +260,7 @@ impl Disk {
 }
 
 impl File {
-    /// A sync that began at `began` has ended.
+    /// When a sync ends, set the durability of the changes that ended before it began.
     fn settle(&mut self, began: u64, durability: Durability) {
         for change in &mut self.changes {
             if matches!(change.durability, Durability::Cached(ended) if ended < began) {
@@ -276,7 +281,7 @@ impl File {
         let last = random.below(self.changes.len() as u64 + 1);
         let seed = random.next_u64();
         let lengths_survive = survival != Survival::Nothing && random.chance(25);
-        for (turn, change) in (0..).zip(&self.changes) {
+        for (index, change) in (0..).zip(&self.changes) {
             let coin = random.chance(50);
             let survives = |sector: u64| match (change.durability, survival) {
                 (Durability::Synced, _) => true,
@@ -285,10 +290,10 @@ impl File {
                 (_, Survival::Nothing) => false,
                 (_, Survival::Everything) => true,
                 (_, Survival::TornWrite) => {
-                    turn < last || turn == last && toss(seed, sector, 2) == 0
+                    index < last || index == last && sector_random(seed, sector, 2) == 0
                 }
                 (_, Survival::SomeSectors) => {
-                    turn < toss(seed, sector, self.changes.len() as u64 + 1)
+                    index < sector_random(seed, sector, self.changes.len() as u64 + 1)
                 }
             };
             change.operation.apply(&mut bytes, survives);
@@ -306,8 +311,8 @@ impl File {
     }
 }
 
-/// A number below `end` that is always the same for the same sector.
-fn toss(seed: u64, sector: u64, end: u64) -> u64 {
+/// A random number below `end` that depends only on the seed and the sector.
+fn sector_random(seed: u64, sector: u64, end: u64) -> u64 {
     Random::new(seed ^ sector.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(end)
 }
 
@@ -390,8 +395,8 @@ mod tests {
             self.run(Action::Sync { file: file.into() }, 0);
         }
 
-        /// Every content that a file had over many crashes; `None` if it was missing.
-        fn found(&self, file: &str) -> Vec<Option<String>> {
+        /// Every content that the file has after many crashes; `None` if the file is missing.
+        fn contents_after_crashes(&self, file: &str) -> Vec<Option<String>> {
             let mut found = Vec::new();
             for seed in 0..200 {
                 let mut random = Random::new(seed);
@@ -424,39 +429,39 @@ mod tests {
 
     #[test]
     fn synced_write_survives_and_unsynced_write_may_be_lost() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.write("x", 0, b"old");
-        assert!(story.found("x").contains(&None));
-        story.sync("x");
-        assert_eq!(story.found("x"), some(&["old"]));
-        story.write("x", 0, b"new");
-        assert_eq!(story.found("x"), some(&["new", "old"]));
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.write("x", 0, b"old");
+        assert!(disk.contents_after_crashes("x").contains(&None));
+        disk.sync("x");
+        assert_eq!(disk.contents_after_crashes("x"), some(&["old"]));
+        disk.write("x", 0, b"new");
+        assert_eq!(disk.contents_after_crashes("x"), some(&["new", "old"]));
     }
 
     #[test]
     fn sync_covers_only_writes_that_ended_before_it_began() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.write("x", 0, b"a");
-        let sync = story.begin(Action::Sync { file: "x".into() });
-        story.write("x", 0, b"b");
-        story.end(sync, 0);
-        assert_eq!(story.found("x"), some(&["a", "b"]));
-        let write = story.begin(write("x", 0, b"c"));
-        story.sync("x");
-        story.end(write, 1);
-        assert_eq!(story.found("x"), some(&["b", "c"]));
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.write("x", 0, b"a");
+        let sync = disk.begin(Action::Sync { file: "x".into() });
+        disk.write("x", 0, b"b");
+        disk.end(sync, 0);
+        assert_eq!(disk.contents_after_crashes("x"), some(&["a", "b"]));
+        let write = disk.begin(write("x", 0, b"c"));
+        disk.sync("x");
+        disk.end(write, 1);
+        assert_eq!(disk.contents_after_crashes("x"), some(&["b", "c"]));
     }
 
     #[test]
     fn write_is_torn_only_between_sectors() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.write("x", 0, &[b'a'; 1536]);
-        story.sync("x");
-        story.write("x", 0, &[b'b'; 1536]);
-        let found = story.found("x");
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.write("x", 0, &[b'a'; 1536]);
+        disk.sync("x");
+        disk.write("x", 0, &[b'b'; 1536]);
+        let found = disk.contents_after_crashes("x");
         for content in found.iter().flatten() {
             for sector in content.as_bytes().chunks(512) {
                 assert!(sector.iter().all(|byte| *byte == sector[0]));
@@ -467,32 +472,32 @@ mod tests {
 
     #[test]
     fn file_length_may_survive_a_crash_without_its_bytes() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.sync("x");
-        story.write("x", 0, b"ab");
-        assert_eq!(story.found("x"), some(&["", "\0\0", "ab"]));
-        story.run(
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.sync("x");
+        disk.write("x", 0, b"ab");
+        assert_eq!(disk.contents_after_crashes("x"), some(&["", "\0\0", "ab"]));
+        disk.run(
             Action::Resize {
                 file: "x".into(),
                 length: 1,
             },
             0,
         );
-        story.sync("x");
-        assert_eq!(story.found("x"), some(&["a"]));
+        disk.sync("x");
+        assert_eq!(disk.contents_after_crashes("x"), some(&["a"]));
     }
 
     #[test]
     fn writes_before_a_failed_sync_stay_uncertain() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.write("x", 0, b"a");
-        story.sync("x");
-        story.write("x", 0, b"b");
-        story.run(Action::Sync { file: "x".into() }, -1);
-        story.write("x", 600, b"c");
-        story.sync("x");
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.write("x", 0, b"a");
+        disk.sync("x");
+        disk.write("x", 0, b"b");
+        disk.run(Action::Sync { file: "x".into() }, -1);
+        disk.write("x", 600, b"c");
+        disk.sync("x");
         let first = |found: Vec<Option<String>>| -> Vec<String> {
             found
                 .into_iter()
@@ -500,26 +505,26 @@ mod tests {
                 .map(|text| text[..1].to_owned())
                 .collect()
         };
-        assert_eq!(first(story.found("x")), ["a", "b"]);
-        story.write("x", 0, b"d");
-        story.sync("x");
-        assert_eq!(first(story.found("x")), ["d"]);
+        assert_eq!(first(disk.contents_after_crashes("x")), ["a", "b"]);
+        disk.write("x", 0, b"d");
+        disk.sync("x");
+        assert_eq!(first(disk.contents_after_crashes("x")), ["d"]);
     }
 
     #[test]
     fn removed_file_may_reappear_until_the_folder_is_synced() {
-        let mut story = MomentBuilder::default();
-        story.make("x");
-        story.write("x", 0, b"1");
-        story.sync("x");
-        story.run(Action::Remove { file: "x".into() }, 0);
-        assert_eq!(story.found("x"), [None, Some("1".into())]);
-        story.make("x");
-        story.write("x", 0, b"2");
-        story.sync("x");
-        assert_eq!(story.found("x"), some(&["2"]));
-        story.run(Action::Remove { file: "x".into() }, 0);
-        story.run(Action::SyncFolder, 0);
-        assert_eq!(story.found("x"), [None]);
+        let mut disk = MomentBuilder::default();
+        disk.make("x");
+        disk.write("x", 0, b"1");
+        disk.sync("x");
+        disk.run(Action::Remove { file: "x".into() }, 0);
+        assert_eq!(disk.contents_after_crashes("x"), [None, Some("1".into())]);
+        disk.make("x");
+        disk.write("x", 0, b"2");
+        disk.sync("x");
+        assert_eq!(disk.contents_after_crashes("x"), some(&["2"]));
+        disk.run(Action::Remove { file: "x".into() }, 0);
+        disk.run(Action::SyncFolder, 0);
+        assert_eq!(disk.contents_after_crashes("x"), [None]);
     }
 }

@@ -1,7 +1,7 @@
-//! Parses from strace what a program did to the files of one folder and told its client.
+//! Parses the output of strace: what a program did to the files of one folder, and its output.
 //!
-//! Parsing is strict: a call on a file of the folder that the model does not cover is an error, and
-//! so is an unknown line. A partly parsed trace would prove nothing.
+//! Parsing is strict, because a partly parsed trace would prove nothing: an unknown line is an
+//! error, and so is a call on a file of the folder that the model does not cover.
 
 use std::{
     collections::HashMap,
@@ -148,7 +148,7 @@ impl Recorder {
     /// The recorded moments, once the program has ended.
     pub fn moments(&self) -> Result<Vec<Moment>, String> {
         let text = std::fs::read_to_string(&self.trace)
-            .map_err(|error| format!("the trace cannot be read: {error}"))?;
+            .map_err(|error| format!("cannot read the trace {:?}: {error}", self.trace))?;
         parse(&text, &self.folder)
     }
 }
@@ -180,7 +180,7 @@ struct Reader {
 
 impl Reader {
     fn line(&mut self, line: &str) -> Result<(), String> {
-        let (thread, rest) = line.split_once(' ').ok_or("no thread")?;
+        let (thread, rest) = line.split_once(' ').ok_or("missing thread id")?;
         let rest = rest.trim_start();
         if rest.starts_with("+++ ") || rest.starts_with("--- ") {
             let call = self.open.remove(thread).flatten();
@@ -190,7 +190,7 @@ impl Reader {
             let call = self
                 .open
                 .remove(thread)
-                .ok_or("the call resumes without a start")?;
+                .ok_or("a call resumes that has not begun")?;
             let (_, rest) = resumed.split_once(" resumed>").ok_or("unknown format")?;
             return self.end(call, result_of(rest)?);
         }
@@ -200,7 +200,7 @@ impl Reader {
             self.open.insert(thread.to_owned(), call);
             return Ok(());
         }
-        let end = arguments.rfind(") = ").ok_or("no result")?;
+        let end = arguments.rfind(") = ").ok_or("missing result")?;
         let result = result_of(&arguments[end..])?;
         let call = self.begin(name, &arguments[..end])?;
         self.end(call, result)
@@ -239,7 +239,7 @@ impl Reader {
                 Action::Open {
                     truncate: false, ..
                 } => Ok(()),
-                _ => match self.outcome(&action) {
+                _ => match self.infer_result(&action) {
                     Some(result) => {
                         self.push(call, &action, Stage::End(result));
                         Ok(())
@@ -252,8 +252,8 @@ impl Reader {
         }
     }
 
-    /// Infer from the files how a call ended that was never seen to return.
-    fn outcome(&self, action: &Action) -> Option<i64> {
+    /// Infer the result of a call that did not return from the present files.
+    fn infer_result(&self, action: &Action) -> Option<i64> {
         let path = |file: &str| Path::new(&self.folder).join(file);
         match action {
             Action::Remove { file } => Some(if path(file).exists() { -1 } else { 0 }),
@@ -282,7 +282,7 @@ impl Reader {
 
 /// The number after `) = `; `None` for `?`, a call that did not return.
 fn result_of(text: &str) -> Result<Option<i64>, String> {
-    let (_, result) = text.rsplit_once(") = ").ok_or("no result")?;
+    let (_, result) = text.rsplit_once(") = ").ok_or("missing result")?;
     let digits = result.split([' ', '<']).next().unwrap_or_default();
     match digits {
         "?" => Ok(None),
@@ -291,7 +291,7 @@ fn result_of(text: &str) -> Result<Option<i64>, String> {
         _ => digits
             .parse()
             .map(Some)
-            .map_err(|_| format!("result {digits:?}")),
+            .map_err(|_| format!("invalid result {digits:?}")),
     }
 }
 
@@ -310,13 +310,13 @@ enum Argument {
 fn split(arguments: &str) -> Result<Vec<Argument>, String> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0, 0);
-    for (place, byte) in arguments.bytes().enumerate() {
+    for (index, byte) in arguments.bytes().enumerate() {
         match byte {
             b'{' | b'[' | b'(' => depth += 1,
             b'}' | b']' | b')' => depth -= 1,
             b',' if depth == 0 => {
-                found.push(argument(&arguments[start..place])?);
-                start = place + 1;
+                found.push(argument(&arguments[start..index])?);
+                start = index + 1;
             }
             _ => {}
         }
@@ -379,15 +379,15 @@ fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Act
         return Err(format!("{name} is not in the model"));
     }
     let mut inside = arguments.iter().filter_map(|argument| match argument {
-        Argument::File { number, path } if number != "AT_FDCWD" => place(folder, path),
-        Argument::Text(bytes) if takes_path(name) => place(folder, &lossy(bytes)),
+        Argument::File { number, path } if number != "AT_FDCWD" => classify_path(folder, path),
+        Argument::Text(bytes) if has_path_argument(name) => classify_path(folder, &lossy(bytes)),
         _ => None,
     });
     match (inside.next(), inside.next()) {
         (None, _) => Ok(None),
         (Some(TracedPath::File(file)), None) if file.ends_with("-shm") => Ok(None),
-        (Some(TracedPath::File(file)), None) => on_file(name, file, arguments),
-        (Some(TracedPath::Folder), None) => on_folder(name, arguments),
+        (Some(TracedPath::File(file)), None) => file_action(name, file, arguments),
+        (Some(TracedPath::Folder), None) => folder_action(name, arguments),
         (Some(_), Some(_)) => Err(format!("{name} on two files is not in the model")),
     }
 }
@@ -397,7 +397,7 @@ enum TracedPath {
     File(String),
 }
 
-fn place(folder: &str, path: &str) -> Option<TracedPath> {
+fn classify_path(folder: &str, path: &str) -> Option<TracedPath> {
     let rest = path.strip_prefix(folder)?;
     match rest.strip_prefix('/') {
         None if rest.is_empty() => Some(TracedPath::Folder),
@@ -406,24 +406,27 @@ fn place(folder: &str, path: &str) -> Option<TracedPath> {
     }
 }
 
-fn takes_path(name: &str) -> bool {
+fn has_path_argument(name: &str) -> bool {
     !matches!(name, "write" | "pwrite64")
 }
 
-fn on_folder(name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
+fn folder_action(name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
     match name {
         "fsync" | "fdatasync" => Ok(Some(Action::SyncFolder)),
-        // Only with an absolute path: a file opened relative to the folder would go unnoticed.
-        "open" | "openat" if !has_flag(arguments, "O_TMPFILE") && !is_file(arguments) => Ok(None),
+        // Opening the folder itself changes nothing. A path relative to its descriptor is rejected
+        // below, because the model would not see the file.
+        "open" | "openat" if !has_flag(arguments, "O_TMPFILE") && !is_relative(arguments) => {
+            Ok(None)
+        }
         _ => Err(format!("{name} on the folder is not in the model")),
     }
 }
 
-fn is_file(arguments: &[Argument]) -> bool {
+fn is_relative(arguments: &[Argument]) -> bool {
     matches!(arguments, [Argument::File { number, .. }, ..] if number != "AT_FDCWD")
 }
 
-fn on_file(name: &str, file: String, arguments: &[Argument]) -> Result<Option<Action>, String> {
+fn file_action(name: &str, file: String, arguments: &[Argument]) -> Result<Option<Action>, String> {
     let action = match (name, arguments) {
         ("open" | "openat", _) => open(file, arguments),
         ("pwrite64", [_, Argument::Text(bytes), _, Argument::Word(offset)]) => Action::Write {
@@ -580,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_system_calls_are_refused() {
+    fn unsupported_system_call_is_rejected() {
         for line in [
             "7 write(3<⟨/d/x⟩>, \"⟨ab⟩\", 2) = 2",
             "7 pwritev(3<⟨/d/x⟩>, [{iov_base=\"⟨ab⟩\", iov_len=2}], 1, 0) = 2",

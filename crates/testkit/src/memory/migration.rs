@@ -1,4 +1,4 @@
-//! Promises of a memory store about migration from it and to it.
+//! Promises of a memory store as the source and as the target of a migration.
 
 use std::sync::Arc;
 
@@ -98,10 +98,10 @@ pub async fn hashes_of_forgotten_entries_are_read_in_pages(harness: MemoryStoreH
     }
 }
 
-/// Two entries whose numbers leave gaps, one of them edited and with vectors.
-fn kept(scope: &MemoryScope) -> MemoryRestore {
+/// A restore of two entries with a gap between their numbers. One is edited and has vectors.
+fn sample_restore(scope: &MemoryScope) -> MemoryRestore {
     let mut edited = memory("b", "by hand");
-    edited.body_hash = memory("b", "as it was said").body_hash;
+    edited.body_hash = memory("b", "original text").body_hash;
     edited.new.expires_us = Some(NOW_US + 9);
     edited.new.origin = MemoryOrigin::Tool {
         name: "web".to_owned(),
@@ -114,7 +114,7 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
         }),
         embedding: Some(MemoryVector::from_floats("m", &[0.5, -1.0])),
     };
-    let of = |seq, memory, updated_us| SourceMemory {
+    let source_memory = |seq, memory, updated_us| SourceMemory {
         seq,
         memory,
         created_us: NOW_US - 5,
@@ -123,8 +123,8 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
     MemoryRestore {
         scope: scope.clone(),
         memories: vec![
-            of(3, memory("a", "one"), None),
-            of(7, edited, Some(NOW_US + 1)),
+            source_memory(3, memory("a", "one"), None),
+            source_memory(7, edited, Some(NOW_US + 1)),
         ],
         tombstones: vec![Tombstone::of_id(scope, "gone")],
     }
@@ -135,26 +135,26 @@ pub async fn migrated_entries_equal_their_source(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     let before = store.mark(&scope).await.unwrap();
-    let restore = kept(&scope);
+    let restore = sample_restore(&scope);
     store.restore(Arc::new(restore.clone())).await.unwrap();
     let mark = store.mark(&scope).await.unwrap();
     assert!(mark.generation > before.generation && mark.revision > 0);
     assert_eq!(mark.last_seq, 7);
     let found = rows(&*store, &scope).await;
     assert_eq!(found.len(), 2);
-    for (found, kept) in found.iter().zip(&restore.memories) {
-        let (about, new) = (&found.info, &kept.memory.new);
-        assert_eq!(about.seq, kept.seq);
-        assert_eq!(about.created_us, kept.created_us);
-        assert_eq!(about.updated_us, kept.updated_us);
-        assert_eq!(about.expires_us, new.expires_us);
-        assert_eq!((&about.id, about.position), (&new.id, new.position));
+    for (found, source) in found.iter().zip(&restore.memories) {
+        let (info, new) = (&found.info, &source.memory.new);
+        assert_eq!(info.seq, source.seq);
+        assert_eq!(info.created_us, source.created_us);
+        assert_eq!(info.updated_us, source.updated_us);
+        assert_eq!(info.expires_us, new.expires_us);
+        assert_eq!((&info.id, info.position), (&new.id, new.position));
         assert_eq!(
-            (&about.session, &about.event_id),
+            (&info.session, &info.event_id),
             (&new.session, &new.event_id)
         );
-        assert_eq!((&about.author, &about.origin), (&new.author, &new.origin));
-        assert_eq!(about.timestamp, new.timestamp);
+        assert_eq!((&info.author, &info.origin), (&new.author, &new.origin));
+        assert_eq!(info.timestamp, new.timestamp);
         assert_eq!(
             (&found.content, &found.vectors),
             (&new.content, &new.vectors)
@@ -176,19 +176,20 @@ pub async fn migrated_entries_equal_their_source(harness: MemoryStoreHarness) {
     assert_eq!(rows(&*store, &scope).await[2].info.seq, 8);
 }
 
-/// A restore does not overwrite entries, and a rejected one changes nothing. Hashes may repeat.
+/// A restore that would overwrite entries, or whose numbers do not ascend, is rejected and changes
+/// nothing. Hashes of forgotten entries may repeat.
 pub async fn restore_does_not_overwrite_existing_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
-    let restore = kept(&scope);
+    let restore = sample_restore(&scope);
     store.restore(Arc::new(restore.clone())).await.unwrap();
     let (mark, before) = (
         store.mark(&scope).await.unwrap(),
         rows(&*store, &scope).await,
     );
     let mut backwards = restore.clone();
-    for (seq, kept) in [12, 11].into_iter().zip(&mut backwards.memories) {
-        kept.seq = seq;
+    for (seq, source) in [12, 11].into_iter().zip(&mut backwards.memories) {
+        source.seq = seq;
     }
     for refused in [restore.clone(), backwards] {
         let refused = store.restore(Arc::new(refused)).await.unwrap_err();

@@ -9,9 +9,9 @@
     reason = "promises are test code that lives in a library"
 )]
 
-mod finding;
-mod keeping;
 mod migration;
+mod search;
+mod storage;
 mod store;
 
 use std::{fmt, future::Future, sync::Arc};
@@ -19,9 +19,9 @@ use std::{fmt, future::Future, sync::Arc};
 use futures_util::future::BoxFuture;
 use retain_core::{Event, MemoryService, MemoryStore, Session};
 
-pub use finding::*;
-pub use keeping::*;
 pub use migration::*;
+pub use search::*;
+pub use storage::*;
 pub use store::*;
 
 /// What a second service on the same data sees.
@@ -109,14 +109,14 @@ pub fn session(id: &str, texts: &[&str]) -> Session {
 pub fn session_of(app: &str, user: &str, id: &str, texts: &[&str]) -> Session {
     let mut session = Session::new(app, user, id);
     for (position, text) in (1..).zip(texts) {
-        let event = said(&format!("{id}-{position}"), text);
+        let event = user_event(&format!("{id}-{position}"), text);
         session.events.push(position, event);
     }
     session
 }
 
 /// An event with a user message.
-pub fn said(id: &str, text: &str) -> Event {
+pub fn user_event(id: &str, text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.id = id.to_owned();
     event.timestamp = 1_700_000_000.0;
@@ -124,11 +124,16 @@ pub fn said(id: &str, text: &str) -> Event {
 }
 
 /// The texts that a search of `ada` in `app` finds.
-async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
-    found_by(memory, "app", "ada", query).await
+async fn found_texts(memory: &dyn MemoryService, query: &str) -> Vec<String> {
+    found_texts_of(memory, "app", "ada", query).await
 }
 
-async fn found_by(memory: &dyn MemoryService, app: &str, user: &str, query: &str) -> Vec<String> {
+async fn found_texts_of(
+    memory: &dyn MemoryService,
+    app: &str,
+    user: &str,
+    query: &str,
+) -> Vec<String> {
     let found = memory.search_memory(app, user, query).await.unwrap();
     let texts = found.memories.iter();
     texts.map(|memory| memory.content.text_concat()).collect()
@@ -141,7 +146,7 @@ async fn found_by(memory: &dyn MemoryService, app: &str, user: &str, query: &str
 macro_rules! memory_promises {
     ($open:expr $(, needs: $needs:expr)?) => {
         $crate::memory_promises! { @each $open, [$($needs)?];
-            // keeping
+            // storage
             session_added_twice_is_stored_once,
             session_that_has_grown_adds_only_its_new_entries,
             single_events_are_added_to_existing_entries,
@@ -149,7 +154,7 @@ macro_rules! memory_promises {
             invalid_user_name_has_no_entries_or_is_refused,
             memories_survive_a_restart,
             entry_keeps_its_non_text_parts,
-            // finding
+            // search
             acknowledged_entry_is_found_at_once,
             search_is_isolated_by_user,
             concurrent_adds_and_searches_lose_nothing,

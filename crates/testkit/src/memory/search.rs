@@ -1,8 +1,8 @@
-//! Promises about search: entries are found at once, only by their user, whatever their text.
+//! Promises about search: an entry is found at once, by its own user only, and whatever its text is.
 
 use tokio::task::JoinSet;
 
-use super::{MemoryHarness, Sharing, found, found_by, session, session_of};
+use super::{MemoryHarness, Sharing, found_texts, found_texts_of, session, session_of};
 
 /// The next search finds an acknowledged entry, even through a second service.
 pub async fn acknowledged_entry_is_found_at_once(harness: MemoryHarness) {
@@ -12,13 +12,13 @@ pub async fn acknowledged_entry_is_found_at_once(harness: MemoryHarness) {
         let word = format!("word{number}x");
         let session = session(&format!("s{number}"), &[&format!("The word is {word}.")]);
         memory.add_session_to_memory(&session).await.unwrap();
-        let own = found(&*memory, &word).await;
+        let own = found_texts(&*memory, &word).await;
         assert!(
             own.iter().any(|text| text.contains(&word)),
             "{word}: {own:?}"
         );
         if harness.sharing != Sharing::Alone {
-            let other = found(&*second, &word).await;
+            let other = found_texts(&*second, &word).await;
             assert!(
                 other.iter().any(|text| text.contains(&word)),
                 "{word}: {other:?}"
@@ -53,12 +53,13 @@ pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
     }
     for (number, (app, user)) in owners.iter().enumerate() {
         for other in 0..owners.len() {
-            let texts = found_by(&*memory, app, user, &format!("secret number{other}q")).await;
+            let texts =
+                found_texts_of(&*memory, app, user, &format!("secret number{other}q")).await;
             let own = format!("The secret is number{number}q.");
-            assert_eq!(texts, [own], "{app}/{user} asked for {other}");
+            assert_eq!(texts, [own], "{app}/{user} searched for {other}");
         }
     }
-    let nobody = found_by(&*memory, "app", "nobody", "secret").await;
+    let nobody = found_texts_of(&*memory, "app", "nobody", "secret").await;
     assert!(nobody.is_empty());
 }
 
@@ -73,7 +74,7 @@ pub async fn concurrent_adds_and_searches_lose_nothing(harness: MemoryHarness) {
                 let word = format!("word{writer}w{number}");
                 let session = session(&format!("s-{word}"), &[&format!("I said {word}.")]);
                 memory.add_session_to_memory(&session).await.unwrap();
-                let texts = found(&*memory, &word).await;
+                let texts = found_texts(&*memory, &word).await;
                 let is_there = texts.iter().any(|text| text.contains(&word));
                 assert!(is_there, "{word}: {texts:?}");
             }
@@ -85,7 +86,7 @@ pub async fn concurrent_adds_and_searches_lose_nothing(harness: MemoryHarness) {
     for writer in 0..8 {
         for number in 0..10 {
             let word = format!("word{writer}w{number}");
-            let texts = found(&*memory, &word).await;
+            let texts = found_texts(&*memory, &word).await;
             let same = texts
                 .iter()
                 .filter(|text| **text == format!("I said {word}."));
@@ -111,9 +112,9 @@ pub async fn hostile_text_is_found_unchanged(harness: MemoryHarness) {
     let session = session("s1", &texts);
     memory.add_session_to_memory(&session).await.unwrap();
     for (number, text) in texts.iter().enumerate() {
-        let found = found(&*memory, &format!("marker{number}z")).await;
+        let found = found_texts(&*memory, &format!("marker{number}z")).await;
         assert!(found.iter().any(|it| it == text), "{text:?}: {found:?}");
-        // As a query the text must not cause an error, whatever it finds.
+        // The same text as a query must not fail, whatever it finds.
         memory.search_memory("app", "ada", text).await.unwrap();
     }
 }
@@ -126,22 +127,22 @@ pub async fn a_memory_of_a_megabyte_is_found(harness: MemoryHarness) {
     long.push_str("needlexyz");
     let session = session("s1", &["Something short.", &long]);
     memory.add_session_to_memory(&session).await.unwrap();
-    let texts = found(&*memory, "needlexyz").await;
+    let texts = found_texts(&*memory, "needlexyz").await;
     assert!(texts.contains(&long));
-    let question = &long[..4000];
-    memory.search_memory("app", "ada", question).await.unwrap();
+    let query = &long[..4000];
+    memory.search_memory("app", "ada", query).await.unwrap();
 }
 
 /// A query without words succeeds; it returns nothing if there is nothing to match.
 pub async fn query_without_words_succeeds(harness: MemoryHarness) {
     let memory = harness.service().await;
     for query in ["", "anything"] {
-        assert!(found(&*memory, query).await.is_empty());
+        assert!(found_texts(&*memory, query).await.is_empty());
     }
     let session = session("s1", &["Apples, pears.", "..."]);
     memory.add_session_to_memory(&session).await.unwrap();
     for query in ["", " ", "\n\t", "\u{3000}"] {
-        assert!(found(&*memory, query).await.is_empty(), "{query:?}");
+        assert!(found_texts(&*memory, query).await.is_empty(), "{query:?}");
     }
     for query in [
         "?!", "...", "*", "\"", "()", "\0", "🙂", "\u{200b}", "-- ;", "%", "the",
@@ -169,7 +170,7 @@ pub async fn words_in_any_script_are_found(harness: MemoryHarness) {
         .await
         .unwrap();
     for (text, word) in pairs {
-        let found = found(&*memory, word).await;
+        let found = found_texts(&*memory, word).await;
         assert!(found.iter().any(|it| it == text), "{word}: {found:?}");
     }
 }

@@ -1,10 +1,11 @@
-//! Promises about stored memories: each entry once, durable, and gone after deletion.
+//! Promises about stored entries: each is stored once, survives a restart, and is not ingested again
+//! after its deletion.
 
 use std::sync::Arc;
 
 use retain_core::{Content, Event, MemoryError, Part};
 
-use super::{MemoryHarness, Sharing, found, said, session};
+use super::{MemoryHarness, Sharing, found_texts, session, user_event};
 
 /// Adding the same session again changes nothing.
 pub async fn session_added_twice_is_stored_once(harness: MemoryHarness) {
@@ -13,7 +14,7 @@ pub async fn session_added_twice_is_stored_once(harness: MemoryHarness) {
     for _ in 0..3 {
         memory.add_session_to_memory(&session).await.unwrap();
     }
-    let apples = found(&*memory, "apples").await;
+    let apples = found_texts(&*memory, "apples").await;
     let apples = apples.iter().filter(|text| text.contains("apples"));
     assert_eq!(apples.count(), 1);
 }
@@ -27,12 +28,12 @@ pub async fn session_that_has_grown_adds_only_its_new_entries(harness: MemoryHar
         let text = format!("Friend number{number} came to visit.");
         session
             .events
-            .push(number, said(&format!("e{number}"), &text));
+            .push(number, user_event(&format!("e{number}"), &text));
     }
     memory.add_session_to_memory(&session).await.unwrap();
-    assert!(found(&*memory, "cat").await[0].contains("Tom"));
+    assert!(found_texts(&*memory, "cat").await[0].contains("Tom"));
     for number in 2..6 {
-        let visits = found(&*memory, &format!("number{number}")).await;
+        let visits = found_texts(&*memory, &format!("number{number}")).await;
         let text = format!("Friend number{number} came to visit.");
         let same = visits.iter().filter(|visit| **visit == text);
         assert_eq!(same.count(), 1, "{number}");
@@ -45,15 +46,15 @@ pub async fn single_events_are_added_to_existing_entries(harness: MemoryHarness)
     let session = session("s1", &["The meeting is on Friday."]);
     memory.add_session_to_memory(&session).await.unwrap();
     let events = [
-        Arc::new(said("s1-1", "The meeting is on Friday.")),
-        Arc::new(said("s1-2", "The budget is small.")),
+        Arc::new(user_event("s1-1", "The meeting is on Friday.")),
+        Arc::new(user_event("s1-2", "The budget is small.")),
     ];
     for _ in 0..2 {
         let added = memory.add_events_to_memory("app", "ada", &events, Some("s1"), None);
         added.await.unwrap();
     }
     for word in ["meeting", "budget"] {
-        let texts = found(&*memory, word).await;
+        let texts = found_texts(&*memory, word).await;
         let same = texts.iter().filter(|text| text.contains(word));
         assert_eq!(same.count(), 1, "{word}: {texts:?}");
     }
@@ -73,21 +74,21 @@ pub async fn deleted_entry_is_not_ingested_again(harness: MemoryHarness) {
     for unknown in [None, Some("nobody")] {
         memory.delete_memory("app", "ada", unknown).await.unwrap();
     }
-    assert!(found(&*memory, "swordfish").await[0].contains("swordfish"));
+    assert!(found_texts(&*memory, "swordfish").await[0].contains("swordfish"));
     memory.delete_memory("app", "ada", Some(&id)).await.unwrap();
     for _ in 0..2 {
-        let left = found(&*memory, "swordfish").await;
+        let left = found_texts(&*memory, "swordfish").await;
         assert!(
             !left.iter().any(|text| text.contains("swordfish")),
             "{left:?}"
         );
-        assert!(found(&*memory, "tea").await[0].contains("tea"));
+        assert!(found_texts(&*memory, "tea").await[0].contains("tea"));
         memory.add_session_to_memory(&session).await.unwrap();
     }
     if harness.sharing != Sharing::Alone {
         let second = harness.service().await;
         second.add_session_to_memory(&session).await.unwrap();
-        let left = found(&*second, "swordfish").await;
+        let left = found_texts(&*second, "swordfish").await;
         assert!(
             !left.iter().any(|text| text.contains("swordfish")),
             "{left:?}"
@@ -131,7 +132,7 @@ pub async fn memories_survive_a_restart(harness: MemoryHarness) {
     assert!(!after.memories.is_empty());
 }
 
-/// An image beside a text is returned with it, byte for byte.
+/// An image in the same event as a text is returned with the text, byte for byte.
 pub async fn entry_keeps_its_non_text_parts(harness: MemoryHarness) {
     let memory = harness.service().await;
     let bytes: Vec<u8> = (0..=255).collect();

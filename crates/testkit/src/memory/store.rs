@@ -76,7 +76,7 @@ async fn mark(store: &dyn MemoryStore) -> MemoryMark {
     store.mark(&ada()).await.unwrap()
 }
 
-/// If one entry is rejected, none is ingested.
+/// If one entry of a batch is rejected, none is ingested.
 pub async fn ingested_batch_is_all_or_nothing(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;
@@ -103,10 +103,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
         (batch.limits, batch.now_us) = (limits.clone(), now_us);
         Arc::new(batch)
     };
-    let two = MemoryLimits {
-        entries: 2,
-        ..any.clone()
-    };
+    let two = any.clone().with_entries(2);
     store.add(with(&two, "a", NOW_US)).await.unwrap();
     store.add(with(&two, "b", NOW_US)).await.unwrap();
     let refused = store.add(with(&two, "c", NOW_US)).await.unwrap_err();
@@ -117,15 +114,9 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
     other.scope.user = "grace".to_owned();
     store.add(Arc::new(other)).await.unwrap();
     let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
-    let tight = MemoryLimits {
-        bytes: bytes + 1,
-        ..any.clone()
-    };
+    let tight = any.clone().with_bytes(bytes + 1);
     assert!(store.add(with(&tight, "c", NOW_US)).await.is_err());
-    let rate = MemoryLimits {
-        entries_per_minute: 2,
-        ..any
-    };
+    let rate = any.with_entries_per_minute(2);
     assert!(store.add(with(&rate, "c", NOW_US)).await.is_err());
     store
         .add(with(&rate, "c", NOW_US + 60_000_000))
@@ -139,7 +130,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
 /// Every field of an entry is returned.
 pub async fn every_field_of_an_entry_is_returned_unchanged(harness: MemoryStoreHarness) {
     let store = harness.store().await;
-    let notes: JsonMap = [(
+    let metadata: JsonMap = [(
         "k".to_owned(),
         Json::parse(r#"{"a":[1,null,"é"]}"#).unwrap(),
     )]
@@ -160,7 +151,7 @@ pub async fn every_field_of_an_entry_is_returned_unchanged(harness: MemoryStoreH
         id: "e1#2".to_owned(),
         origin: tool.clone(),
         expires_us: Some(NOW_US + 5),
-        custom_metadata: notes.clone(),
+        custom_metadata: metadata.clone(),
         vectors: vectors.clone(),
         ..memory("e1", "from the \0 web")
     };
@@ -175,22 +166,25 @@ pub async fn every_field_of_an_entry_is_returned_unchanged(harness: MemoryStoreH
     };
     add(&*store, vec![memory("e1", "said"), from_tool, direct]).await;
     let rows = all(&*store).await;
-    let [said, web, given] = rows.as_slice() else {
+    let [from_user, web, given] = rows.as_slice() else {
         panic!("{rows:?}");
     };
-    assert_eq!(said.info.event_id.as_deref(), Some("e1"));
-    assert_eq!((said.info.seq, said.info.position), (1, 7));
-    assert_eq!(said.info.timestamp, 1_600_000_000.25);
-    assert_eq!(said.info.created_us, NOW_US);
-    assert_eq!((said.info.updated_us, said.info.expires_us), (None, None));
-    assert_eq!(said.info.origin, MemoryOrigin::Person);
-    assert_eq!(said.vectors, MemoryVectors::default());
+    assert_eq!(from_user.info.event_id.as_deref(), Some("e1"));
+    assert_eq!((from_user.info.seq, from_user.info.position), (1, 7));
+    assert_eq!(from_user.info.timestamp, 1_600_000_000.25);
+    assert_eq!(from_user.info.created_us, NOW_US);
+    assert_eq!(
+        (from_user.info.updated_us, from_user.info.expires_us),
+        (None, None)
+    );
+    assert_eq!(from_user.info.origin, MemoryOrigin::Person);
+    assert_eq!(from_user.vectors, MemoryVectors::default());
     assert_eq!(web.info.event_id.as_deref(), Some("e1"));
     assert_eq!(
         (&web.info.origin, web.info.expires_us),
         (&tool, Some(NOW_US + 5))
     );
-    assert_eq!(web.info.custom_metadata, notes);
+    assert_eq!(web.info.custom_metadata, metadata);
     assert_eq!(web.vectors, vectors);
     assert_eq!(web.content, Content::user("from the \0 web"));
     assert_eq!(given.info.kind, MemoryKind::Direct);
@@ -233,30 +227,30 @@ pub async fn mark_moves_with_every_change_and_only_then(harness: MemoryStoreHarn
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
     let mut before = mark(&*store).await;
-    let mut moved = async |store: &dyn MemoryStore, what: &str, is_change: bool| {
+    let mut check_mark = async |store: &dyn MemoryStore, what: &str, is_change: bool| {
         let now = mark(store).await;
         assert_eq!(now.revision > before.revision, is_change, "{what}: {now:?}");
         before = now;
     };
     add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
-    moved(&*store, "add", true).await;
+    check_mark(&*store, "add", true).await;
     add(&*store, vec![memory("a", "one")]).await;
-    moved(&*store, "add what is known", false).await;
+    check_mark(&*store, "add an existing entry", false).await;
     add(&*store, vec![memory("a", "other")]).await;
-    moved(&*store, "replace", true).await;
+    check_mark(&*store, "replace", true).await;
     let update = MemoryUpdate::default();
     let none = update_at(&*store, "nobody", update.clone(), NOW_US).await;
     assert!(!none);
-    moved(&*store, "update nothing", false).await;
+    check_mark(&*store, "update nothing", false).await;
     assert!(update_at(&*store, "a", update, NOW_US).await);
-    moved(&*store, "update", true).await;
+    check_mark(&*store, "update", true).await;
     let unknown = Arc::new(Forget::Ids(vec!["nobody".to_owned()]));
     store.forget(&ada(), unknown).await.unwrap();
     store.expire(NOW_US, 10).await.unwrap();
-    moved(&*store, "forget and expire nothing", false).await;
+    check_mark(&*store, "forget and expire nothing", false).await;
     let known = Arc::new(Forget::Ids(vec!["a".to_owned()]));
     store.forget(&ada(), known).await.unwrap();
-    moved(&*store, "forget", true).await;
+    check_mark(&*store, "forget", true).await;
     assert_eq!(mark(&*store).await.last_seq, 2);
 }
 
@@ -332,12 +326,10 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
         ..memory("a", "one")
     };
     add(&*store, vec![new.clone()]).await;
-    let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
-    let update = MemoryUpdate {
-        custom_metadata: Some(notes.clone()),
-        expires_us: Some(Some(NOW_US + 9)),
-        ..MemoryUpdate::default()
-    };
+    let metadata: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
+    let update = MemoryUpdate::default()
+        .with_custom_metadata(metadata.clone())
+        .with_expires_us(Some(NOW_US + 9));
     assert!(update_at(&*store, "a", update, NOW_US + 1).await);
     let row = all(&*store).await.remove(0);
     assert_eq!(row.content.text_concat(), "one");
@@ -346,11 +338,9 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
         (Some(NOW_US + 9), Some(NOW_US + 1))
     );
     assert!(row.vectors.embedding.is_some());
-    let update = MemoryUpdate {
-        content: Some(Content::user("by hand")),
-        expires_us: Some(None),
-        ..MemoryUpdate::default()
-    };
+    let update = MemoryUpdate::default()
+        .with_content(Content::user("by hand"))
+        .with_expires_us(None);
     assert!(update_at(&*store, "a", update, NOW_US + 2).await);
     let again = add(
         &*store,
@@ -365,7 +355,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
     assert_eq!(row.content.text_concat(), "by hand");
     assert_eq!(
         (row.info.expires_us, &row.info.custom_metadata),
-        (None, &notes)
+        (None, &metadata)
     );
     assert_eq!(row.vectors, MemoryVectors::default());
     let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
@@ -414,14 +404,8 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
     // The same id in another session is another entry.
     let other = add(&*store, vec![elsewhere("a", "another a")]).await;
     assert_eq!(other.added, 1);
-    let people = MemoryFilter {
-        origins: vec![OriginKind::Person],
-        ..MemoryFilter::default()
-    };
-    let none = MemoryFilter {
-        until: Some(0.0),
-        ..people.clone()
-    };
+    let people = MemoryFilter::default().with_origins([OriginKind::Person]);
+    let none = people.clone().with_until(0.0);
     let receipt = store
         .forget(&ada(), Arc::new(Forget::Matching(none)))
         .await
@@ -488,12 +472,12 @@ pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
     let news = ["a", "b", "c"].map(|id| memory(id, id));
     add(&*store, news.to_vec()).await;
     let scope = ada();
-    let lacking = async |store: &dyn MemoryStore, model: &str, after: u64| -> Vec<u64> {
+    let missing_vectors = async |store: &dyn MemoryStore, model: &str, after: u64| -> Vec<u64> {
         let rows = store.without_embedding(&scope, model, 2, after, 10).await;
         rows.unwrap().iter().map(|row| row.info.seq).collect()
     };
-    assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
-    assert_eq!(lacking(&*store, "m1", 2).await, [3]);
+    assert_eq!(missing_vectors(&*store, "m1", 0).await, [1, 2, 3]);
+    assert_eq!(missing_vectors(&*store, "m1", 2).await, [3]);
     let revision = mark(&*store).await.revision;
     let vector = |seq, revision, model: &str| NewEmbedding {
         seq,
@@ -523,14 +507,14 @@ pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
         ("m1", vec![1.0, 0.5])
     );
     assert_eq!(rows[1].vectors.embedding, None);
-    assert_eq!(lacking(&*store, "m1", 0).await, [2, 3]);
-    assert_eq!(lacking(&*store, "m2", 0).await, [1, 2, 3]);
+    assert_eq!(missing_vectors(&*store, "m1", 0).await, [2, 3]);
+    assert_eq!(missing_vectors(&*store, "m2", 0).await, [1, 2, 3]);
     let changes = store.changes(&scope, before).await.unwrap();
     assert!(matches!(changes, MemoryChanges::Touched { seqs, .. } if seqs == [1]));
     let other = vec![vector(1, revision, "m2")];
     set(&*store, generation, other).await;
-    assert_eq!(lacking(&*store, "m2", 0).await, [2, 3]);
-    assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
+    assert_eq!(missing_vectors(&*store, "m2", 0).await, [2, 3]);
+    assert_eq!(missing_vectors(&*store, "m1", 0).await, [1, 2, 3]);
     // The same name with another dimension is another model.
     let longer = store.without_embedding(&scope, "m2", 3, 0, 10).await;
     assert_eq!(longer.unwrap().len(), 3);
@@ -617,64 +601,43 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
     assert_eq!(receipt.bytes, bytes);
 }
 
-/// Adding a turn again without metadata keeps its metadata.
+/// Ingesting an entry again without metadata keeps its metadata. A direct entry is replaced.
 pub async fn repeated_ingest_without_metadata_keeps_the_metadata(harness: MemoryStoreHarness) {
     let store = harness.store().await;
-    let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
-    let noted = |text: &str| NewMemory {
-        custom_metadata: notes.clone(),
+    let metadata: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
+    let with_metadata = |text: &str| NewMemory {
+        custom_metadata: metadata.clone(),
         ..memory("a", text)
     };
-    add(&*store, vec![noted("one")]).await;
+    add(&*store, vec![with_metadata("one")]).await;
     assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
-    assert_eq!(all(&*store).await[0].info.custom_metadata, notes);
+    assert_eq!(all(&*store).await[0].info.custom_metadata, metadata);
     // A changed text or changed metadata replaces the entry.
     assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);
-    assert_eq!(add(&*store, vec![noted("two")]).await.replaced, 1);
+    assert_eq!(add(&*store, vec![with_metadata("two")]).await.replaced, 1);
     let given = |custom_metadata: JsonMap| NewMemory {
         kind: MemoryKind::Direct,
         origin: MemoryOrigin::Direct,
         custom_metadata,
         ..memory("g", "given")
     };
-    add(&*store, vec![given(notes.clone())]).await;
+    add(&*store, vec![given(metadata.clone())]).await;
     let bare = add(&*store, vec![given(JsonMap::new())]).await;
     assert_eq!(bare.replaced, 1);
 }
 
-/// An edit is rejected if an add of that size would be, and then nothing changes.
+/// An edit that exceeds a limit for adding entries is rejected and changes nothing.
 pub async fn edits_respect_the_limits(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
-    let long = MemoryUpdate {
-        content: Some(Content::user("x".repeat(100))),
-        ..MemoryUpdate::default()
-    };
+    let long = MemoryUpdate::default().with_content(Content::user("x".repeat(100)));
     let any = MemoryLimits::default();
     let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
     let before = mark(&*store).await;
     for (limits, what) in [
-        (
-            MemoryLimits {
-                bytes: bytes + 50,
-                ..any.clone()
-            },
-            "bytes of a user",
-        ),
-        (
-            MemoryLimits {
-                entry_bytes: 80,
-                ..any.clone()
-            },
-            "bytes of a memory",
-        ),
-        (
-            MemoryLimits {
-                entries_per_minute: 2,
-                ..any
-            },
-            "within a minute",
-        ),
+        (any.clone().with_bytes(bytes + 50), "bytes of a user"),
+        (any.clone().with_entry_bytes(80), "bytes of a memory"),
+        (any.with_entries_per_minute(2), "within a minute"),
     ] {
         let edit = MemoryEdit {
             limits,
@@ -691,7 +654,8 @@ pub async fn edits_respect_the_limits(harness: MemoryStoreHarness) {
     assert_eq!(after, bytes + 97);
 }
 
-/// Expired entries of a session do not come back with it; directly added ones may be added again.
+/// An expired entry of a session is not ingested again, but an expired direct entry may be added
+/// again.
 pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let given = |id: &str, text: &str, expires_us| NewMemory {
@@ -705,7 +669,7 @@ pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness
     let first = NOW_US + 10;
     let mortal = NewMemory {
         expires_us: Some(first),
-        ..memory("turn", "said")
+        ..memory("event", "text")
     };
     let news = vec![
         given("swept", "old", first),
@@ -718,7 +682,7 @@ pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness
     let again = vec![
         given("swept", "new", later),
         given("not yet", "new", later),
-        memory("turn", "said"),
+        memory("event", "text"),
     ];
     let mut again = batch(again);
     again.now_us = first + 1;

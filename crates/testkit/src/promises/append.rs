@@ -57,7 +57,7 @@ pub async fn append_to_a_missing_session_is_not_found(harness: Harness) {
     assert_eq!(log.read(&key("s"), Window::ALL).await.unwrap(), None);
 }
 
-/// An event without an id gets one, and its time is that of the clock.
+/// An event without an id and a time gets a new id and the time of the clock.
 pub async fn append_fills_in_id_and_time(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -365,7 +365,7 @@ const EXACT_EVENTS: [&str; 6] = [
     r#"{"author":"","invocationId":"","actions":{"artifactDelta":{"f.txt":3},"agentState":{"x":[0.1,1e-7]},"route":["a",1,true]}}"#,
 ];
 
-/// State values are returned exactly too, from every scope and at every position.
+/// State values of every scope are returned exactly, now and at their position.
 pub async fn state_values_are_stored_exactly(harness: Harness) {
     let log = harness.service();
     let values = [
@@ -416,7 +416,7 @@ pub async fn state_values_are_stored_exactly(harness: Harness) {
     }
 }
 
-/// A long log is complete, however it is read.
+/// A log of a thousand events is complete: read in full, in part, and as a past state.
 pub async fn long_log_is_stored_completely(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -67,13 +67,9 @@ pub(super) async fn create_at(log: &Log, key: &SessionKey, initial: &str) {
 
 /// Create a session with the time to live `ttl`.
 pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey {
-    let new = CreateSession {
-        app_name: APP.into(),
-        user_id: USER.into(),
-        session_id: Some(id.into()),
-        ttl: Some(ttl),
-        state: None,
-    };
+    let new = CreateSession::new(APP, USER)
+        .with_session_id(id)
+        .with_ttl(ttl);
     log.create(new).await.unwrap().key()
 }
 
@@ -170,7 +166,7 @@ pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }
 
-/// Runs `task` `count` times concurrently and returns the answers in order.
+/// Run `task` `count` times concurrently and return the answers in the order of their numbers.
 pub(super) async fn run_concurrently<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -193,7 +189,7 @@ where
 /// Await `work`; the timeout of a minute only catches a hanging test.
 pub(super) async fn within_a_minute<F: Future>(work: F) -> F::Output {
     let answered = tokio::time::timeout(Duration::from_secs(60), work).await;
-    answered.expect("still waiting")
+    answered.expect("the future is ready within a minute")
 }
 
 /// Poll `work` a few times and fail if it completes.
@@ -207,7 +203,8 @@ pub(super) async fn assert_pending<F: Future + Unpin>(work: &mut F) {
     }
 }
 
-/// Let `work` wait until it has surely polled twice and stored a ticket that other instances see.
+/// Poll `work` for 400 ms, so that it stores a queue ticket that other instances see. Fail if it
+/// completes.
 pub(super) async fn wait_for_ticket<F: Future + Unpin>(work: &mut F) {
     for _ in 0..40 {
         tokio::select! {
@@ -222,7 +219,9 @@ pub(super) async fn wait_for_ticket<F: Future + Unpin>(work: &mut F) {
 pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, Arc<Event>)> {
     let mut found = Vec::with_capacity(n);
     while found.len() < n {
-        let next = within_a_minute(tail.next()).await.expect("a tail goes on");
+        let next = within_a_minute(tail.next())
+            .await
+            .expect("the tail has not ended");
         found.push(next.unwrap());
     }
     found

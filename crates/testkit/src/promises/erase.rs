@@ -18,7 +18,8 @@ async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
     [one, two]
 }
 
-fn whole() -> EraseReceipt {
+/// The receipt for erasing the data that [`fill`] creates.
+fn receipt_of_fill() -> EraseReceipt {
     EraseReceipt {
         sessions: 2,
         events: 3,
@@ -33,7 +34,7 @@ pub async fn erase_removes_everything_of_a_user(harness: Harness) {
     let log = harness.service();
     let sessions = fill(&log, APP, USER).await;
     let receipt = log.erase_user(APP, USER).await.unwrap();
-    assert_eq!(receipt, whole());
+    assert_eq!(receipt, receipt_of_fill());
     for key in &sessions {
         assert_eq!(log.read(key, Window::ALL).await.unwrap(), None);
         let at = log.state_at(key, 0).await;
@@ -61,7 +62,7 @@ pub async fn erase_keeps_other_users(harness: Harness) {
     for key in &others {
         before.push(read(&log, key).await);
     }
-    assert_eq!(log.erase_user(APP, USER).await.unwrap(), whole());
+    assert_eq!(log.erase_user(APP, USER).await.unwrap(), receipt_of_fill());
     for (key, before) in others.iter().zip(before) {
         assert_eq!(read(&log, key).await, before);
     }

@@ -1,6 +1,6 @@
 //! Promises about unusual ids: each is stored exactly as given, or rejected by a known rule.
 //!
-//! Rejected are the empty id, an id with a NUL character, and an id of more than 512 bytes. A
+//! The rule rejects the empty id, an id with a NUL character, and an id of more than 512 bytes. A
 //! session id of blanks counts as missing, so the session gets a new one.
 
 use std::collections::BTreeSet;
@@ -116,7 +116,7 @@ pub async fn unusual_session_ids_are_stored_exactly_or_refused(harness: Harness)
     find_and_delete_each(&log, &keys, |key| &key.id).await;
 }
 
-/// Unusual user ids and their state are kept apart, or rejected.
+/// Users with unusual ids have separate sessions and state, or are rejected.
 pub async fn unusual_user_ids_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
@@ -155,7 +155,7 @@ async fn erase_each(log: &Log, keys: &[SessionKey]) {
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
-/// Unusual app names and their state are kept apart, or rejected.
+/// Apps with unusual names have separate sessions and state, or are rejected.
 pub async fn unusual_app_names_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
@@ -203,8 +203,7 @@ pub async fn unusual_event_ids_are_stored_exactly_or_refused(harness: Harness) {
         assert_eq!(append(&log, &key, event).await, stored.len() as u64);
     }
     assert_eq!(ids(&read(&log, &key).await), stored);
-    // Each invocation is found at its position: the state before the first one is the initial
-    // state.
+    // A fork that ends before an invocation does not have it, so no other id is mistaken for it.
     for (place, invocation) in stored.iter().enumerate().step_by(10) {
         let fork = log.fork(&key, Some(place as u64), None).await.unwrap();
         let unknown = log.rewind(&fork.key(), invocation).await;
@@ -288,11 +287,7 @@ pub async fn invalid_session_keys_are_refused(harness: Harness) {
             user: user.to_owned(),
             id: id.to_owned(),
         };
-        let query = ListSessions {
-            app_name: APP.to_owned(),
-            after: Some(after),
-            ..ListSessions::default()
-        };
+        let query = ListSessions::new(APP).with_after(after);
         assert_fails!(log.list(query).await, SessionError::Invalid { .. });
     }
     let scope = retain_core::ExportScope::Session(there);

@@ -10,12 +10,12 @@ fn text_of(bytes: usize) -> String {
 }
 
 /// An event that sets `key` to a text of `bytes` bytes.
-fn filling(id: &str, key: &str, bytes: usize) -> Event {
+fn sized_event(id: &str, key: &str, bytes: usize) -> Event {
     state_event(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
 
 /// The limit on the state of the scope with this prefix.
-fn state_of(prefix: &str) -> LimitKind {
+fn state_limit(prefix: &str) -> LimitKind {
     match prefix {
         "app:" => LimitKind::AppState,
         "user:" => LimitKind::UserState,
@@ -41,7 +41,7 @@ fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: LimitKind, limi
 
 /// An event may have as many bytes of JSON as the limit, and not one more.
 pub async fn the_size_of_an_event_is_limited(harness: Harness) {
-    let event = filling("e", "user:a", 500);
+    let event = sized_event("e", "user:a", 500);
     let bytes = event.to_json().unwrap().len();
     let exact = harness.second_with(|s| s.limits.event_bytes = bytes).await;
     let tight = harness
@@ -51,7 +51,7 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     let before = read(&exact, &key).await;
     let refused = tight.append(&key, event.clone().into()).await;
     assert_too_large(refused, LimitKind::Event, bytes - 1);
-    let in_batch = vec![filling("f", "b", 1), event.clone()];
+    let in_batch = vec![sized_event("f", "b", 1), event.clone()];
     let refused = tight.append(&key, in_batch.into()).await;
     assert_too_large(refused, LimitKind::Event, bytes - 1);
     assert_eq!(read(&exact, &key).await, before);
@@ -65,7 +65,7 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     let before = read(&log, &key).await;
     for prefix in ["", "user:", "app:"] {
         let long = format!("{prefix}{}", text_of(21 - prefix.len()));
-        let refused = log.append(&key, filling("e", &long, 1).into()).await;
+        let refused = log.append(&key, sized_event("e", &long, 1).into()).await;
         assert_too_large(refused, LimitKind::StateKey, 20);
         let initial = State::from([(long, 1)]);
         let refused = log.create_session(APP, USER, Some(initial), Some("t"));
@@ -76,7 +76,7 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     assert_eq!(missing.unwrap(), None);
     for prefix in ["", "user:", "app:"] {
         let fits = format!("{prefix}{}", text_of(20 - prefix.len()));
-        append(&log, &key, filling(&format!("{prefix}e"), &fits, 1)).await;
+        append(&log, &key, sized_event(&format!("{prefix}e"), &fits, 1)).await;
     }
 }
 
@@ -100,36 +100,36 @@ pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = LIMIT).await;
     for (scope, id) in [("", "s0"), ("user:", "s1"), ("app:", "s2")] {
         let key = create(&log, id).await;
-        append(&log, &key, filling("e1", &format!("{scope}a"), 600)).await;
+        append(&log, &key, sized_event("e1", &format!("{scope}a"), 600)).await;
         let before = read(&log, &key).await;
-        let more = filling("e2", &format!("{scope}b"), 600);
+        let more = sized_event("e2", &format!("{scope}b"), 600);
         let refused = log.append(&key, more.clone().into()).await;
-        assert_too_large(refused, state_of(scope), LIMIT);
+        assert_too_large(refused, state_limit(scope), LIMIT);
         let batch = vec![state_event("e3", r#"{"x":1,"user:x":1,"app:x":1}"#), more];
         let refused = log.append(&key, batch.into()).await;
-        assert_too_large(refused, state_of(scope), LIMIT);
+        assert_too_large(refused, state_limit(scope), LIMIT);
         assert_eq!(read(&log, &key).await, before, "scope {scope:?}");
         // The other scopes have room, and so does this one once a value is replaced.
-        append(&log, &key, filling("e4", &format!("{scope}a"), 700)).await;
-        append(&log, &key, filling("e5", &format!("{scope}a"), 1)).await;
-        append(&log, &key, filling("e6", &format!("{scope}b"), 600)).await;
+        append(&log, &key, sized_event("e4", &format!("{scope}a"), 700)).await;
+        append(&log, &key, sized_event("e5", &format!("{scope}a"), 1)).await;
+        append(&log, &key, sized_event("e6", &format!("{scope}b"), 600)).await;
     }
 }
 
-/// What several sessions write to the user's state counts together.
+/// The limits on user and app state count the writes of all sessions together.
 pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     let (one, two) = (create(&log, "one").await, create(&log, "two").await);
     for scope in ["user:", "app:"] {
-        append(&log, &one, filling(scope, &format!("{scope}a"), 600)).await;
-        let more = filling(scope, &format!("{scope}b"), 600);
+        append(&log, &one, sized_event(scope, &format!("{scope}a"), 600)).await;
+        let more = sized_event(scope, &format!("{scope}b"), 600);
         let refused = log.append(&two, more.into()).await;
-        assert_too_large(refused, state_of(scope), 1000);
+        assert_too_large(refused, state_limit(scope), 1000);
     }
     assert!(read(&log, &two).await.events.is_empty());
-    // The sessions' own state does not count together.
-    append(&log, &one, filling("own", "k", 600)).await;
-    append(&log, &two, filling("own", "k", 600)).await;
+    // The limit on session state counts each session by itself.
+    append(&log, &one, sized_event("own", "k", 600)).await;
+    append(&log, &two, sized_event("own", "k", 600)).await;
 }
 
 /// The limit applies to the initial state too, together with existing shared state.
@@ -180,7 +180,7 @@ pub async fn the_length_of_ids_is_limited(harness: Harness) {
 pub async fn default_limits_allow_large_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let large = filling("e", "k", 2 * 1024 * 1024);
+    let large = sized_event("e", "k", 2 * 1024 * 1024);
     append(&log, &key, large.clone()).await;
     let stored = read(&log, &key).await;
     assert_eq!(event_texts(&stored), [large.to_json().unwrap()]);
@@ -198,19 +198,19 @@ pub async fn invalid_timestamp_is_refused(harness: Harness) {
     assert!(read(&log, &key).await.events.is_empty());
 }
 
-/// After a limit is lowered, larger states may not grow, but their sessions accept events.
+/// After the limit is lowered, a larger state cannot grow, but its session still accepts events.
 pub async fn lowered_state_limit_refuses_only_growth(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for scope in ["", "user:", "app:"] {
-        let event = filling(&format!("e{scope}"), &format!("{scope}a"), 2000);
+        let event = sized_event(&format!("e{scope}"), &format!("{scope}a"), 2000);
         append(&log, &key, event).await;
     }
     let tight = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     append(&tight, &key, event("words only")).await;
     for scope in ["", "user:", "app:"] {
-        let more = filling("more", &format!("{scope}b"), 10);
+        let more = sized_event("more", &format!("{scope}b"), 10);
         let refused = tight.append(&key, more.into()).await;
-        assert_too_large(refused, state_of(scope), 1000);
+        assert_too_large(refused, state_limit(scope), 1000);
     }
 }

@@ -18,17 +18,14 @@ async fn all(log: &Log, user: Option<&str>) -> Vec<SessionMeta> {
 }
 
 /// Read a list page by page.
-async fn in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMeta> {
+async fn list_in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMeta> {
     let mut found = Vec::new();
     let mut after: Option<ListCursor> = None;
     loop {
-        let query = ListSessions {
-            after: after.take(),
-            limit: Some(limit),
-            ..query.clone()
-        };
+        let mut query = query.clone().with_limit(limit);
+        query.after = after.take();
         let page = log.list(query).await.unwrap();
-        assert!(page.sessions.len() <= limit, "a page holds too much");
+        assert!(page.sessions.len() <= limit, "a page exceeds the limit");
         found.extend(page.sessions);
         match page.next {
             Some(next) => after = Some(next),
@@ -37,11 +34,8 @@ async fn in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMe
     }
 }
 
-fn of_app() -> ListSessions {
-    ListSessions {
-        app_name: APP.into(),
-        ..ListSessions::default()
-    }
+fn app_query() -> ListSessions {
+    ListSessions::new(APP)
 }
 
 async fn create_some(log: &Log, harness: &Harness) {
@@ -133,14 +127,11 @@ pub async fn list_pages_show_each_session_once(harness: Harness) {
     let whole = all(&log, None).await;
     assert_eq!(whole.len(), 40);
     for limit in [1, 2, 7, 39, 40, 41] {
-        let paged = in_pages(&log, of_app(), limit).await;
+        let paged = list_in_pages(&log, app_query(), limit).await;
         assert_eq!(keys(&paged), keys(&whole), "pages of {limit}");
     }
-    let of_ada = ListSessions {
-        user_id: Some("ada".into()),
-        ..of_app()
-    };
-    let paged = in_pages(&log, of_ada, 3).await;
+    let of_ada = app_query().with_user_id("ada");
+    let paged = list_in_pages(&log, of_ada, 3).await;
     assert_eq!(keys(&paged), keys(&all(&log, Some("ada")).await));
 }
 
@@ -209,7 +200,7 @@ pub async fn encoded_list_equals_the_list(harness: Harness) {
     let deleted = log.delete_session(APP, "ada", "s50");
     deleted.await.unwrap();
     check_encoded(&log).await;
-    // A listed session that was deleted and recreated.
+    // Recreate a session that was listed and deleted.
     create_with(&log, "s50", r#"{"n":"new"}"#).await;
     check_encoded(&log).await;
     let mut event = event("later");
@@ -219,7 +210,8 @@ pub async fn encoded_list_equals_the_list(harness: Harness) {
     assert!(check_encoded(&log).await.contains(r#""n":"changed""#));
 }
 
-/// Checks that the encoded lists equal the lists, and returns the states of `ada`'s as text.
+/// Check that the encoded list of each user equals the plain list. Return the encoded states of
+/// `ada`'s sessions.
 async fn check_encoded(log: &Log) -> String {
     let mut states = String::new();
     for user in ["grace", "ada"] {
@@ -260,20 +252,14 @@ pub async fn list_pages_continue_after_a_deleted_session(harness: Harness) {
         create(&log, &format!("s{number}")).await;
         harness.clock.tick(Duration::from_secs(1));
     }
-    let query = ListSessions {
-        limit: Some(2),
-        ..of_app()
-    };
+    let query = app_query().with_limit(2);
     let page = log.list(query.clone()).await.unwrap();
     assert_eq!(keys(&page.sessions), [("ada", "s0"), ("ada", "s1")]);
     log.delete_session(APP, USER, "s1").await.unwrap();
     log.delete_session(APP, USER, "s2").await.unwrap();
     create(&log, "s9").await;
-    let rest = ListSessions {
-        after: page.next,
-        limit: None,
-        ..query
-    };
+    let mut rest = app_query();
+    rest.after = page.next;
     let rest = log.list(rest).await.unwrap();
     let expected = ["s3", "s4", "s5", "s9"].map(|id| ("ada", id));
     assert_eq!(keys(&rest.sessions), expected);
@@ -289,11 +275,8 @@ pub async fn list_cursor_survives_printing_and_parsing(harness: Harness) {
     let mut found = Vec::new();
     let mut after = None;
     loop {
-        let query = ListSessions {
-            after,
-            limit: Some(1),
-            ..of_app()
-        };
+        let mut query = app_query().with_limit(1);
+        query.after = after;
         let page = log.list(query).await.unwrap();
         found.extend(page.sessions.into_iter().map(|meta| meta.id));
         let Some(next) = page.next else { break };
@@ -305,7 +288,7 @@ pub async fn list_cursor_survives_printing_and_parsing(harness: Harness) {
     assert_eq!(found, expected);
 }
 
-/// ADK's list has the merged state; the log's list has it on request.
+/// `list_sessions` always returns the merged state, as in ADK; `list` returns it on request.
 pub async fn list_has_state_only_if_requested(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
@@ -325,12 +308,9 @@ pub async fn list_has_state_only_if_requested(harness: Harness) {
             state(r#"{"app:b":2,"user:d":5}"#),
         ]
     );
-    let without = log.list(of_app()).await.unwrap().sessions;
+    let without = log.list(app_query()).await.unwrap().sessions;
     assert!(without.iter().all(|meta| meta.state.is_none()));
-    let with = ListSessions {
-        with_state: true,
-        ..of_app()
-    };
+    let with = app_query().include_state();
     let with = log.list(with).await.unwrap().sessions;
     assert_eq!(with, listed);
 }

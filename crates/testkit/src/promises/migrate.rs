@@ -1,5 +1,5 @@
-//! Promises of a store about migration from it and to it: everything can be listed, and written
-//! unchanged.
+//! Promises of a store as the source and as the target of a migration: it lists everything, and
+//! stores everything unchanged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -214,7 +214,7 @@ pub async fn migration_copies_everything(harness: Harness) {
     assert_eq!((again.counts, again.digest), (report.counts, report.digest));
 }
 
-/// A session that differs in the target, or exists only there, stops the migration and stays.
+/// A session that differs in the target or exists only there stops the migration and stays as is.
 pub async fn migration_does_not_overwrite_different_data(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -224,10 +224,10 @@ pub async fn migration_does_not_overwrite_different_data(harness: Harness) {
     create_with(&copy, "s", r#"{"a":1}"#).await;
     let before = read(&copy, &key).await;
     let refused = migrate(&harness, &elsewhere).await.unwrap_err();
-    let told = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        matches!(refused, MigrationError::Differs { .. }) && told.contains("\"s\""),
-        "{told}"
+        matches!(refused, MigrationError::Differs { .. }) && message.contains("\"s\""),
+        "{message}"
     );
     assert_eq!(read(&copy, &key).await, before);
     log.delete_session(APP, USER, "s").await.unwrap();

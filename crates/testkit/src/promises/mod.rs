@@ -1,4 +1,5 @@
-//! The promises, one function each. The name is the promise; a store keeps it or says why not.
+//! The promises, one function each, named after what it checks. A store fulfills each promise or
+//! lists it as an exception with a reason.
 //!
 //! [`session_promises!`](crate::session_promises) is the complete list of them.
 
@@ -59,9 +60,10 @@ pub use ttl::*;
 /// }
 /// ```
 ///
-/// The expression is a future of a fresh [`Harness`](crate::Harness). List a promise that the store
-/// does not keep with the reason; its test is then ignored. If the store needs a service, `needs:
-/// is_there()` reports whether it is available; otherwise the tests skip themselves.
+/// The expression is a future of a fresh [`Harness`](crate::Harness). List each promise that the
+/// store does not fulfill in `except`, with the reason; its test is then ignored. If the store
+/// needs a service, `needs: is_there()` reports whether it is available; if it is not, the tests
+/// return early.
 #[macro_export]
 macro_rules! session_promises {
     ($open:expr $(, needs: $needs:expr)?

@@ -214,11 +214,18 @@ fn assert_whole_batches(session: &Session) {
     assert_eq!(session.position % 2, 0, "half a batch");
     assert_eq!(session.events.len() % 2, 0, "half a batch");
     let last = loaded_positions(session).last().copied().unwrap_or(0);
-    assert_eq!(session.position, last, "events of another time");
+    assert_eq!(
+        session.position, last,
+        "the last event is not at the position of the session"
+    );
     let batches = session.position as i64 / 2;
     for name in ["left", "right", "user:left", "app:right"] {
         let seen = session.state.get(name).and_then(|n| n.as_i64());
-        assert_eq!(seen.unwrap_or(0), batches, "{name} is of another time");
+        assert_eq!(
+            seen.unwrap_or(0),
+            batches,
+            "{name} does not match the events"
+        );
     }
 }
 

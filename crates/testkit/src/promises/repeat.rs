@@ -105,11 +105,11 @@ pub async fn superseded_run_may_repeat_an_append_that_was_stored(harness: Harnes
     let holder = begin(&log, &key, event("e3")).await.unwrap();
     let again = log.append(&key, within("e2")).await.unwrap();
     assert_eq!(positions(&again), [2]);
-    assert_eq!(again.run, None, "it does not hold the session any more");
+    assert_eq!(again.run, None, "the run no longer holds the lease");
     let more = log.append(&key, within("e4")).await;
     assert_fails!(more, SessionError::RunLost { .. });
-    let goes_on = Append::from(event("e5")).within_run(holder);
-    log.append(&key, goes_on).await.unwrap();
+    let next = Append::from(event("e5")).within_run(holder);
+    log.append(&key, next).await.unwrap();
     assert_eq!(
         ids(&assert_one_copy(&log, &key).await),
         ["e1", "e2", "e3", "e5"]

@@ -6,13 +6,13 @@ use retain_core::{Append, Event, Json, SessionError, SessionKey, State};
 
 use super::{
     common::*,
-    state::{assert_fold, state_text},
+    state::{assert_fold, own_state},
 };
 use crate::harness::Harness;
 
 const INITIAL: &str = r#"{"a":1,"b":2,"n":null,"user:u":1,"app:p":1}"#;
 
-/// Three invocations that set, null and add state keys.
+/// Create a session with three invocations that set, null and add state keys.
 async fn three_invocations(log: &Log) -> SessionKey {
     let key = create_with(log, "s", INITIAL).await;
     let events = vec![
@@ -27,10 +27,11 @@ async fn three_invocations(log: &Log) -> SessionKey {
 }
 
 fn own(state: &State) -> State {
-    state_text(state).into()
+    own_state(state).into()
 }
 
-async fn own_now(log: &Log, key: &SessionKey) -> State {
+/// Read the session's own state.
+async fn read_own_state(log: &Log, key: &SessionKey) -> State {
     own(&read(log, key).await.state)
 }
 
@@ -53,7 +54,11 @@ pub async fn rewind_restores_the_state_exactly(harness: Harness) {
     ] {
         let key = three_invocations(&log).await;
         log.rewind(&key, invocation).await.unwrap();
-        assert_eq!(own_now(&log, &key).await, state(expected), "{invocation}");
+        assert_eq!(
+            read_own_state(&log, &key).await,
+            state(expected),
+            "{invocation}"
+        );
         assert_fold(&log, &key, INITIAL).await;
         log.delete_session(APP, USER, "s").await.unwrap();
     }
@@ -120,7 +125,7 @@ pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
     // A rewind event from another program with such an id is a plain delta.
     append(&log, &key, foreign_rewind("r1", "\0", r#"{"b":5}"#)).await;
     let expected = state(r#"{"a":20,"b":5,"n":null}"#);
-    assert_eq!(own_now(&log, &key).await, expected);
+    assert_eq!(read_own_state(&log, &key).await, expected);
     assert_fold(&log, &key, INITIAL).await;
 }
 
@@ -129,7 +134,7 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     log.rewind(&key, "i2").await.unwrap();
-    let once = own_now(&log, &key).await;
+    let once = read_own_state(&log, &key).await;
     append(
         &log,
         &key,
@@ -137,12 +142,12 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     )
     .await;
     log.rewind(&key, "i2").await.unwrap();
-    assert_eq!(own_now(&log, &key).await, once);
+    assert_eq!(read_own_state(&log, &key).await, once);
     log.rewind(&key, "i2").await.unwrap();
-    assert_eq!(own_now(&log, &key).await, once);
+    assert_eq!(read_own_state(&log, &key).await, once);
     log.rewind(&key, "i1").await.unwrap();
     assert_eq!(
-        own_now(&log, &key).await,
+        read_own_state(&log, &key).await,
         state(r#"{"a":1,"b":2,"n":null}"#)
     );
     assert_fold(&log, &key, INITIAL).await;
@@ -152,11 +157,11 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
 pub async fn a_rewind_can_be_rewound(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
-    let before = own_now(&log, &key).await;
+    let before = read_own_state(&log, &key).await;
     let rewound = log.rewind(&key, "i1").await.unwrap();
     let invocation = &rewound.events[0].1.invocation_id;
     log.rewind(&key, invocation).await.unwrap();
-    assert_eq!(own_now(&log, &key).await, before);
+    assert_eq!(read_own_state(&log, &key).await, before);
     assert_fold(&log, &key, INITIAL).await;
 }
 
@@ -175,20 +180,21 @@ pub async fn rewind_does_not_change_the_state_at_earlier_positions(harness: Harn
     }
 }
 
-/// A rewind event stored by ADK (initial state and absent keys nulled) also restores the state.
+/// A rewind event that ADK wrote restores the state exactly too. ADK sets to null the keys that
+/// only the initial state has and the keys that did not exist.
 pub async fn rewind_event_written_by_adk_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let delta = r#"{"a":10,"b":null,"n":null,"d":null,"e":null}"#;
     append(&log, &key, foreign_rewind("r1", "i2", delta)).await;
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
-    assert_eq!(own_now(&log, &key).await, expected);
+    assert_eq!(read_own_state(&log, &key).await, expected);
     let stored = read(&log, &key).await;
     assert_eq!(stored.events[5].actions.state_delta, map(delta));
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// Further keys in the delta of a foreign rewind are set, and its shared keys are shared.
+/// The delta of a rewind event from another program may set further state keys, shared ones too.
 pub async fn rewind_event_written_by_adk_may_set_further_keys(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -200,8 +206,8 @@ pub async fn rewind_event_written_by_adk_may_set_further_keys(harness: Harness) 
     assert_eq!(now.get("user:u"), Some(&Json::from(9)));
 }
 
-/// A foreign rewind may name an invocation that this log does not have; then only its delta
-/// applies.
+/// A rewind event from another program may name an invocation that this log does not have. Then
+/// only its delta applies.
 pub async fn rewind_event_for_an_unknown_invocation_applies_only_its_delta(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -211,7 +217,7 @@ pub async fn rewind_event_for_an_unknown_invocation_applies_only_its_delta(harne
         foreign_rewind("r1", "never", r#"{"a":5,"b":null}"#),
     )
     .await;
-    let now = own_now(&log, &key).await;
+    let now = read_own_state(&log, &key).await;
     assert_eq!(now.get("a"), Some(&Json::from(5)));
     assert_eq!(now.get("b"), Some(&Json::Null));
     assert_eq!(now.get("d"), Some(&Json::from(6)));
@@ -228,11 +234,11 @@ pub async fn events_around_a_rewind_in_a_batch_apply_in_order(harness: Harness) 
     ];
     assert_eq!(append_all(&log, &key, batch).await, [6, 7, 8]);
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4],"y":1}"#);
-    assert_eq!(own_now(&log, &key).await, expected);
+    assert_eq!(read_own_state(&log, &key).await, expected);
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// A batch may rewind its own events, as an import of single events would.
+/// A rewind event may name an invocation of the same batch.
 pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -242,7 +248,7 @@ pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
         foreign_rewind("r1", "i2", r#"{"a":2,"b":null}"#),
     ];
     append_all(&log, &key, batch).await;
-    assert_eq!(own_now(&log, &key).await, state(r#"{"a":2}"#));
+    assert_eq!(read_own_state(&log, &key).await, state(r#"{"a":2}"#));
     assert_fold(&log, &key, r#"{"a":1}"#).await;
 }
 
@@ -292,7 +298,7 @@ pub async fn rewind_waits_for_the_lease_of_an_active_run(harness: Harness) {
     let rewound = within_a_minute(rewinding).await.unwrap();
     assert_eq!(positions(&rewound), [8]);
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
-    assert_eq!(own_now(&log, &key).await, expected);
+    assert_eq!(read_own_state(&log, &key).await, expected);
     // The rewind was a run of its own and has released its lease.
     begin(&log, &key, event("e9")).await.unwrap();
 }
@@ -320,7 +326,7 @@ pub async fn state_after_concurrent_rewinds_and_appends_equals_the_fold(harness:
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// Readers can see what was undone: all events stay, including the rewind.
+/// All events stay in the log, including the undone ones and the rewind.
 pub async fn rewound_events_stay_in_the_log(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -340,6 +346,6 @@ pub async fn rewind_after_a_repeat_in_a_batch_starts_from_the_current_state(harn
     append(&log, &key, invocation_event("e2", "i2", r#"{"a":2,"c":2}"#)).await;
     let batch = vec![first, foreign_rewind("r1", "i2", r#"{"a":1,"c":null}"#)];
     assert_eq!(append_all(&log, &key, batch).await, [1, 3]);
-    assert_eq!(own_now(&log, &key).await, state(r#"{"a":1,"b":1}"#));
+    assert_eq!(read_own_state(&log, &key).await, state(r#"{"a":1,"b":1}"#));
     assert_fold(&log, &key, "{}").await;
 }

@@ -1,4 +1,4 @@
-//! Promises about rewinding artifacts: files get their former content, also under concurrent runs.
+//! Promises about rewinding artifacts: files get their former content, even with concurrent runs.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ type Hook = Box<dyn Fn(usize) -> BoxFuture<'static, Result<(), ArtifactError>> +
 /// Files in memory, with a hook that runs before each save.
 #[derive(Default)]
 struct Files {
-    kept: Mutex<BTreeMap<String, Vec<NewArtifact>>>,
+    files: Mutex<BTreeMap<String, Vec<NewArtifact>>>,
     before_save: Mutex<Option<Arc<Hook>>>,
     saves: Mutex<usize>,
 }
@@ -51,8 +51,8 @@ impl ArtifactStore for Files {
             };
             hook(save).await?;
         }
-        let mut kept = self.kept.lock().unwrap();
-        let versions = kept.entry(place.name.clone()).or_default();
+        let mut files = self.files.lock().unwrap();
+        let versions = files.entry(place.name.clone()).or_default();
         versions.push(new);
         Ok(versions.len() as u64 - 1)
     }
@@ -62,8 +62,11 @@ impl ArtifactStore for Files {
         place: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        let kept = self.kept.lock().unwrap();
-        let versions = kept.get(&place.name).map(Vec::as_slice).unwrap_or_default();
+        let files = self.files.lock().unwrap();
+        let versions = files
+            .get(&place.name)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let version = version.unwrap_or((versions.len() as u64).saturating_sub(1));
         Ok(versions.get(version as usize).map(|found| StoredArtifact {
             part: found.part.clone(),
@@ -79,7 +82,7 @@ impl ArtifactStore for Files {
     }
 
     async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.kept.lock().unwrap().remove(&place.name);
+        self.files.lock().unwrap().remove(&place.name);
         Ok(())
     }
 
@@ -89,7 +92,7 @@ impl ArtifactStore for Files {
         _user: &str,
         _session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
-        Ok(self.kept.lock().unwrap().keys().cloned().collect())
+        Ok(self.files.lock().unwrap().keys().cloned().collect())
     }
 
     async fn addresses(
@@ -108,11 +111,11 @@ async fn save(log: &Log, artifacts: &Artifacts, invocation: &str, name: &str, te
     let key = key("s");
     let file = file(&key, name);
     let version = artifacts.save_artifact(&file, Part::text(text), None);
-    let told = recording(invocation, name, version.await.unwrap());
-    append(log, &key, told).await;
+    let event = artifact_event(invocation, name, version.await.unwrap());
+    append(log, &key, event).await;
 }
 
-fn recording(invocation: &str, name: &str, version: u64) -> Event {
+fn artifact_event(invocation: &str, name: &str, version: u64) -> Event {
     let id = format!("{invocation}-{name}-{version}");
     let mut event = invocation_event(&id, invocation, "{}");
     event.actions.artifact_delta.insert(name, version);
@@ -214,8 +217,8 @@ pub async fn rewind_undoes_appends_made_while_artifacts_are_restored(harness: Ha
     assert_eq!(text(&artifacts, "late").await, None);
 }
 
-/// No run begins while files are restored, so none of its files or changes are lost. The rewind
-/// keeps the lease as long as that takes.
+/// No run begins while files are restored, so the rewind cannot overwrite the files of a new run.
+/// The rewind renews its lease until all files are restored.
 pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     let ttl = Duration::from_millis(300);
     let log = harness.second_with(|settings| settings.run_ttl = ttl).await;
@@ -240,8 +243,8 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     assert_eq!(artifacts.store().saves.lock().unwrap().to_owned(), 2);
 }
 
-/// A rewind that fails between two files does not change the log and releases its lease. The next
-/// one has the result that the first would have had.
+/// A rewind that fails between two files does not change the log and releases its lease. Repeating
+/// it gives the result that the first attempt would have had.
 pub async fn rewind_that_failed_at_an_artifact_can_be_repeated(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -298,7 +301,7 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     let before = read(&log, &key).await;
     let rewinding = log.rewind_with(&key, rewind(&artifacts));
     tokio::select! {
-        _ = rewinding => panic!("files cannot be restored"),
+        _ = rewinding => panic!("the rewind ended although a save never returns"),
         () = restoring.notified() => {}
     }
     // The clock stands still, so no lease expires.

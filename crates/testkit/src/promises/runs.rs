@@ -19,7 +19,7 @@ use crate::harness::Harness;
 /// Longer than any lease or ticket lasts.
 const LONG: Duration = Duration::from_secs(3600);
 
-fn patient_begin(event: Event) -> Append {
+fn begin_and_wait(event: Event) -> Append {
     let wait = Duration::from_secs(60);
     Append::from(event).beginning_run(RunOptions::default().with_wait(wait))
 }
@@ -29,11 +29,11 @@ async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<
     log.append(key, append).await
 }
 
-/// The append that begins a run returns its token, and later appends of the run keep it.
+/// The append that begins a run returns its token, and later appends of the run return it again.
 pub async fn run_gets_its_token_with_the_first_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
-    let begun = log.append(&key, patient_begin(event("e1"))).await.unwrap();
+    let begun = log.append(&key, begin_and_wait(event("e1"))).await.unwrap();
     assert_eq!(positions(&begun), [1]);
     let run = begun.run.expect("a token");
     let next = within(&log, &key, "e2", run).await.unwrap();
@@ -71,7 +71,7 @@ pub async fn a_second_run_waits_for_the_first(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
-    let mut waiting = log.append(&key, patient_begin(event("late")));
+    let mut waiting = log.append(&key, begin_and_wait(event("late")));
     assert_pending(&mut waiting).await;
     within(&log, &key, "e2", first).await.unwrap();
     assert_pending(&mut waiting).await;
@@ -91,7 +91,7 @@ pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
-    let mut waiting = second.append(&key, patient_begin(event("late")));
+    let mut waiting = second.append(&key, begin_and_wait(event("late")));
     assert_pending(&mut waiting).await;
     within(&log, &key, "e2", first).await.unwrap();
     log.end_run(&key, first).await.unwrap();
@@ -107,19 +107,19 @@ pub async fn waiting_runs_get_the_lease_in_order(harness: Harness) {
     let mut waiting = Vec::new();
     for number in 0..6 {
         let (log, key) = (log.clone(), key.clone());
-        let mut turn = Box::pin(async move {
+        let mut waiter = Box::pin(async move {
             let begun = log
-                .append(&key, patient_begin(event(&format!("run{number}"))))
+                .append(&key, begin_and_wait(event(&format!("run{number}"))))
                 .await;
             let run = begun.unwrap().run.unwrap();
             log.end_run(&key, run).await.unwrap();
         });
-        assert_pending(&mut turn).await;
-        waiting.push(tokio::spawn(turn));
+        assert_pending(&mut waiter).await;
+        waiting.push(tokio::spawn(waiter));
     }
     log.end_run(&key, holder).await.unwrap();
-    for turn in waiting {
-        within_a_minute(turn).await.unwrap();
+    for waiter in waiting {
+        within_a_minute(waiter).await.unwrap();
     }
     let expected = ["holder", "run0", "run1", "run2", "run3", "run4", "run5"];
     assert_eq!(ids(&read(&log, &key).await), expected);
@@ -172,7 +172,7 @@ pub async fn waiting_run_gets_the_expired_lease(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     begin(&log, &key, event("dead")).await.unwrap();
-    let mut waiting = second.append(&key, patient_begin(event("next")));
+    let mut waiting = second.append(&key, begin_and_wait(event("next")));
     assert_pending(&mut waiting).await;
     harness.clock.tick(LONG);
     within_a_minute(waiting).await.unwrap();
@@ -308,12 +308,12 @@ pub async fn append_without_a_token_does_not_affect_a_run(harness: Harness) {
     assert_fails!(busy, SessionError::RunBusy { .. });
 }
 
-/// A run may require the position it saw; a rejected first append gets no lease.
+/// A run may expect a position. If its first append is rejected, it gets no lease.
 pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append(&log, &key, event("e1")).await;
-    let late = patient_begin(event("e2")).expecting(0);
+    let late = begin_and_wait(event("e2")).expecting(0);
     assert_fails!(
         log.append(&key, late).await,
         SessionError::Conflict {
@@ -321,7 +321,7 @@ pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
             ..
         }
     );
-    let other = patient_begin(state_event("e1", r#"{"other":1}"#));
+    let other = begin_and_wait(state_event("e1", r#"{"other":1}"#));
     assert_fails!(
         log.append(&key, other).await,
         SessionError::Conflict {
@@ -361,7 +361,7 @@ pub async fn nested_run_in_the_same_session_fails_at_once(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
 }
 
-/// A cancelled wait stores nothing, leaves the queue and returns that it was cancelled.
+/// A cancelled wait stores nothing, leaves the queue and fails with `Cancelled`.
 pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -395,12 +395,12 @@ pub async fn dropped_wait_withdraws_its_ticket(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
-    let mut gone = second.append(&key, patient_begin(event("gone")));
+    let mut gone = second.append(&key, begin_and_wait(event("gone")));
     wait_for_ticket(&mut gone).await;
     drop(gone);
     log.end_run(&key, holder).await.unwrap();
     // The clock stands still, so the ticket does not expire.
-    within_a_minute(log.append(&key, patient_begin(event("next"))))
+    within_a_minute(log.append(&key, begin_and_wait(event("next"))))
         .await
         .unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["holder", "next"]);
@@ -426,7 +426,7 @@ pub async fn events_of_two_runs_do_not_interleave(harness: Harness) {
     run_concurrently(RUNS, |number| {
         let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
         async move {
-            let begun = log.append(&key, patient_begin(event(&format!("{number}-a"))));
+            let begun = log.append(&key, begin_and_wait(event(&format!("{number}-a"))));
             let run = within_a_minute(begun).await.unwrap().run.unwrap();
             within(&log, &key, &format!("{number}-b"), run)
                 .await
@@ -471,7 +471,10 @@ pub async fn a_busy_instance_does_not_starve_another(harness: Harness) {
     for task in crowd {
         task.await.unwrap();
     }
-    assert!(others < ENOUGH, "all others came first");
+    assert!(
+        others < ENOUGH,
+        "the other instance ran {others} times first"
+    );
 }
 
 async fn run_once(log: &Log, key: &SessionKey) {
@@ -486,7 +489,7 @@ pub async fn waiting_run_of_another_instance_is_not_overtaken(harness: Harness) 
     let key = create(&log, "s").await;
     for round in 0..3 {
         let holder = begin(&log, &key, event(&format!("holder{round}"))).await;
-        let mut waiting = second.append(&key, patient_begin(event(&format!("first{round}"))));
+        let mut waiting = second.append(&key, begin_and_wait(event(&format!("first{round}"))));
         wait_for_ticket(&mut waiting).await;
         log.end_run(&key, holder.unwrap()).await.unwrap();
         let overtaking = begin(&log, &key, event("overtaking")).await;
@@ -501,13 +504,13 @@ pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
-    let mut first = log.append(&key, patient_begin(event("first")));
+    let mut first = log.append(&key, begin_and_wait(event("first")));
     wait_for_ticket(&mut first).await;
-    let mut middle = log.append(&key, patient_begin(event("middle")));
+    let mut middle = log.append(&key, begin_and_wait(event("middle")));
     assert_pending(&mut middle).await;
-    let mut elsewhere = second.append(&key, patient_begin(event("elsewhere")));
+    let mut elsewhere = second.append(&key, begin_and_wait(event("elsewhere")));
     wait_for_ticket(&mut elsewhere).await;
-    let mut last = log.append(&key, patient_begin(event("last")));
+    let mut last = log.append(&key, begin_and_wait(event("last")));
     assert_pending(&mut last).await;
     drop(first);
     drop(middle);
@@ -526,7 +529,7 @@ pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
-    let mut gone = second.append(&key, patient_begin(event("gone")));
+    let mut gone = second.append(&key, begin_and_wait(event("gone")));
     wait_for_ticket(&mut gone).await;
     drop(gone);
     log.end_run(&key, holder).await.unwrap();

@@ -170,13 +170,13 @@ pub(super) async fn assert_fold(log: &Log, key: &SessionKey, initial: &str) {
     let states = states_by_position(&map(initial), session.events.iter());
     for (position, expected) in states.iter().enumerate() {
         let at = log.state_at(key, position as u64).await.unwrap();
-        assert_eq!(state_text(&at), *expected, "at position {position}");
+        assert_eq!(own_state(&at), *expected, "at position {position}");
     }
-    assert_eq!(Some(&state_text(&session.state)), states.last());
+    assert_eq!(Some(&own_state(&session.state)), states.last());
 }
 
 /// The session's own keys of a merged state.
-pub(super) fn state_text(state: &retain_core::State) -> retain_core::JsonMap {
+pub(super) fn own_state(state: &retain_core::State) -> retain_core::JsonMap {
     retain_core::ScopedDelta::of(&state.to_delta()).session
 }
 

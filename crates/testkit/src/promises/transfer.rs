@@ -40,7 +40,7 @@ async fn metas(log: &Log) -> Vec<SessionMeta> {
 }
 
 /// Everything that a reader can see of a session, except its expiry time.
-async fn all_about(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Vec<State>) {
+async fn visible_data(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Vec<State>) {
     let session = read(log, key).await;
     let listed = metas(log).await;
     let mut meta = listed.into_iter().find(|m| m.key() == *key).unwrap();
@@ -76,7 +76,7 @@ async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, key
     assert_eq!(receipt.sessions, keys.len() as u64);
     let mut events = 0;
     for key in keys {
-        assert_eq!(all_about(&copy, key).await, all_about(log, key).await);
+        assert_eq!(visible_data(&copy, key).await, visible_data(log, key).await);
         assert_eq!(read(&copy, key).await, read(log, key).await);
         events += read(log, key).await.position;
     }
@@ -162,13 +162,14 @@ pub async fn import_sets_missing_shared_keys(harness: Harness) {
     assert_eq!(read(&copy, &key("s")).await.state, state(expected));
 }
 
-/// The state of the default user and of the app, as (`user:`, `app:`) without prefix.
+/// The state of the default user and the state of the app, without key prefixes.
 async fn shared_keys(log: &Log) -> (JsonMap, JsonMap) {
     let user = log.get_user_state(APP, USER).await.unwrap();
     (user, log.get_app_state(APP).await.unwrap())
 }
 
-/// Shared state is imported without a session too, once or twice, where the key is missing.
+/// An export of a user without sessions has the shared state. Importing it once or twice sets the
+/// keys that are missing.
 pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let exact = r#"{"user:a":1.50,"user:n":null,"app:a":[1],"app:b":2}"#;
@@ -212,12 +213,12 @@ pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness
     assert_eq!(of_grace, map(r#"{"g":1}"#));
 }
 
-/// A failed import does not set shared state that belongs to a session or is invalid.
+/// A rejected import sets no shared state, whether that state or the session after it is invalid.
 pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
-    assert_refused_at(&copy, &lines[..4], 4, "its session is cut off").await;
+    assert_refused_at(&copy, &lines[..4], 4, "the session is truncated").await;
     let shared = |app: &str, user: &str, keys: &str| {
         format!(
             r#"{{"retain":"shared","version":1,"appName":{app},"userId":{user},"appState":{{"a":1}},"userState":{keys}}}"#
@@ -268,7 +269,7 @@ pub async fn rewinds_survive_export_and_import(harness: Harness) {
     for log in [&log, &copy] {
         log.rewind(&keys[0], "i1").await.unwrap();
         let now = read(log, &keys[0]).await.state;
-        assert_eq!(super::state::state_text(&now), map(r#"{"a":1,"n":null}"#));
+        assert_eq!(super::state::own_state(&now), map(r#"{"a":1,"n":null}"#));
     }
 }
 
@@ -454,7 +455,7 @@ pub async fn import_ignores_empty_lines(harness: Harness) {
     assert_eq!(receipt.sessions, 2);
 }
 
-/// A scope without sessions exports nothing; a missing session is an error.
+/// The export of an app or a user without data is empty.
 pub async fn export_of_a_scope_without_sessions_is_empty(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
@@ -531,13 +532,9 @@ async fn create_with_history(
     initial: &str,
     events: Vec<Event>,
 ) -> retain_core::Result<Session> {
-    let new = CreateSession {
-        app_name: APP.into(),
-        user_id: USER.into(),
-        session_id: Some(id.into()),
-        state: Some(state(initial)),
-        ttl: None,
-    };
+    let new = CreateSession::new(APP, USER)
+        .with_session_id(id)
+        .with_state(state(initial));
     log.create_with_events(new, events).await
 }
 
@@ -564,9 +561,9 @@ pub async fn session_created_with_its_history_equals_an_appended_one(harness: Ha
         read(&log, &two.key()).await,
         "the returned state differs from the stored one"
     );
-    let (bodies, mut meta, states) = all_about(&log, &one).await;
+    let (bodies, mut meta, states) = visible_data(&log, &one).await;
     meta.id = "two".to_owned();
-    assert_eq!(all_about(&log, &two.key()).await, (bodies, meta, states));
+    assert_eq!(visible_data(&log, &two.key()).await, (bodies, meta, states));
     assert_eq!(
         append(&log, &two.key(), event("next")).await,
         two.position + 1
@@ -596,7 +593,8 @@ pub async fn create_with_a_refused_history_stores_nothing(harness: Harness) {
     assert_eq!((read.state, read.position), (state(r#"{"mine":1}"#), 0));
 }
 
-/// Only the initial state sets shared state, where the key is missing and within the limit.
+/// Creating a session with events sets shared state from the initial state, not from the events. It
+/// sets only missing keys, and fails if the shared state would exceed its limit.
 pub async fn history_of_a_created_session_changes_no_shared_keys(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     create_with(&log, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;

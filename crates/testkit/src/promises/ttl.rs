@@ -32,7 +32,7 @@ pub async fn an_expired_session_is_not_found(harness: Harness) {
     }
 }
 
-/// Every operation on an expired session is `NotFound`.
+/// Every operation on an expired session fails with `NotFound`, except deletion, which succeeds.
 pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -90,7 +90,7 @@ pub async fn id_of_an_expired_session_can_be_reused(harness: Harness) {
     assert_eq!(log.sweep().await.unwrap(), 0);
 }
 
-/// A fork or an import may use the id of an expired session.
+/// A fork may use the id of an expired session.
 pub async fn fork_may_reuse_the_id_of_an_expired_session(harness: Harness) {
     let log = harness.service();
     let origin = create_with(&log, "origin", r#"{"a":1}"#).await;
@@ -173,7 +173,7 @@ pub async fn session_without_ttl_never_expires(harness: Harness) {
     assert!(is_there(&log, &key).await);
 }
 
-/// A service may set a default time to live; that of the session overrides it.
+/// A service may set a default time to live; the time to live of a session overrides it.
 pub async fn ttl_of_the_service_is_the_default(harness: Harness) {
     let log = harness.second_with(|settings| settings.session_ttl = Some(TTL));
     let log = log.await;

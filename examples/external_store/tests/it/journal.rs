@@ -1,4 +1,4 @@
-//! What no promise can test: the bytes of the file.
+//! Tests of the journal file itself, which the promises do not cover.
 
 use std::{fs, io::Write as _, path::Path};
 
@@ -44,7 +44,7 @@ async fn torn_line_is_dropped_on_open() {
 }
 
 #[tokio::test]
-async fn corrupt_line_fails_open_with_its_place() {
+async fn open_reports_the_byte_offset_of_a_corrupt_line() {
     let folder = scratch::folder();
     let path = folder.path().join("sessions.jsonl");
     write(&open(&path), "ada", "hello").await;

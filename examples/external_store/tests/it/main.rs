@@ -1,4 +1,4 @@
-//! The journal store keeps the session promises, and its file survives crashes.
+//! The journal store passes the session promises, and its file survives crashes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

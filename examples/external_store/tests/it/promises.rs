@@ -1,13 +1,13 @@
-//! All session promises, each as a test of `JournalStore`. A store that cannot keep one declares it
-//! with `except: [name = "reason"]`.
+//! All session promises, each as a test of `JournalStore`. A store that cannot fulfill a promise
+//! lists it with `except: [name = "reason"]`.
 
 use std::sync::Arc;
 
 use external_store::JournalStore;
 use retain::testing::{Harness, Persistence, TestClock, scratch};
 
-/// A new journal. The harness calls the closure for each service: like another process, it opens the
-/// same file again.
+/// Create a journal. The harness calls the closure for each service, which opens the same file
+/// again as another process would.
 async fn open() -> Harness {
     let folder = scratch::folder();
     Harness::new(Persistence::Durable, move |clock: TestClock| {

@@ -38,10 +38,11 @@ pub(super) async fn show(uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a writer, kills it after 100 acknowledgements, and returns how many there were.
+/// Starts a writer and kills it after 100 acknowledgements. Returns the number of all
+/// acknowledgements, including those that it still sent before it died.
 fn write_and_kill(uri: &str) -> anyhow::Result<usize> {
-    let mut writer = start(uri)?;
-    let feeder = feed(
+    let mut writer = start_writer(uri)?;
+    let feeder = send_events(
         writer
             .stdin
             .take()
@@ -64,7 +65,7 @@ fn write_and_kill(uri: &str) -> anyhow::Result<usize> {
     Ok(acknowledged)
 }
 
-fn start(uri: &str) -> anyhow::Result<Child> {
+fn start_writer(uri: &str) -> anyhow::Result<Child> {
     let mut writer = Command::new(std::env::current_exe()?);
     writer.args(["append", "--store", uri, "--app", APP, "--user", USER]);
     writer.args(["--session", SESSION]);
@@ -72,13 +73,13 @@ fn start(uri: &str) -> anyhow::Result<Child> {
     Ok(writer.stderr(Stdio::null()).spawn()?)
 }
 
-fn feed(mut input: ChildStdin) -> JoinHandle<()> {
+fn send_events(mut input: ChildStdin) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for number in 1..=EVENTS {
             let Ok(line) = event(number).to_json() else {
                 return;
             };
-            // The writer is killed while we feed it.
+            // The write fails once the writer is killed.
             if writeln!(input, "{line}").is_err() {
                 return;
             }

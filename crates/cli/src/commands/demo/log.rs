@@ -8,7 +8,7 @@ use crate::output::say;
 
 use super::{APP, USER, format, read};
 
-/// Shows state in every scope, as several sessions see it.
+/// Shows the state keys of every scope, as several sessions read them.
 pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
     format::print_chapter(3, "State scopes")?;
     let state = State::from([("app:season", "summer"), ("task", "find a room")]);
@@ -58,8 +58,8 @@ pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::
 
     let key = SessionKey::new(APP, USER, "oslo");
     let mut fork = sessions.fork(&key, Some(1), Some("cheaper")).await?;
-    let asked = event("turn-2", "user", "Something cheaper?");
-    sessions.append_event(&mut fork, asked).await?;
+    let message = event("turn-2", "user", "Something cheaper?");
+    sessions.append_event(&mut fork, message).await?;
     say!("  a fork at position 1 continues differently:");
     format::print_events(&fork)?;
     Ok(())

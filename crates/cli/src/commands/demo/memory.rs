@@ -30,7 +30,8 @@ pub(super) async fn tell_fact(sessions: &SqliteSessionService) -> anyhow::Result
     Ok(())
 }
 
-/// Asks two agents after reopening the file: one calls the memory tool, one gets preloaded memories.
+/// Asks two agents after reopening the file: one calls the memory tool, the other gets preloaded
+/// memories.
 pub(super) async fn recall_fact(sessions: &SqliteSessionService) -> anyhow::Result<()> {
     format::print_chapter(2, "Reopen the file and ask other agents, in new sessions")?;
     let recall = agent("recall").tool(load_memory_tool());
@@ -57,7 +58,7 @@ fn print_explanation(found: &MemoryHit) -> anyhow::Result<()> {
         ("conversation", explanation.session),
         ("meaning", explanation.meaning + explanation.context),
     ];
-    let signals = signals.map(|(name, gave)| format!("{name} {gave:.2}"));
+    let signals = signals.map(|(name, score)| format!("{name} {score:.2}"));
     let info = &found.info;
     say!(
         "  why: {}; score {:.2} = {}",

@@ -37,11 +37,11 @@ impl Demo {
         if file.exists() {
             anyhow::bail!("{} already exists; choose another folder", file.display());
         }
-        let played = play_chapters(&file).await;
+        let result = play_chapters(&file).await;
         if self.keep.is_none() {
             std::fs::remove_dir_all(&folder)?;
         }
-        played?;
+        result?;
         print_database_path(self.keep.as_deref(), &file)
     }
 }

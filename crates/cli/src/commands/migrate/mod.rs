@@ -60,12 +60,12 @@ impl Migrate {
             None => (from, to),
         };
         let progress = Arc::new(Progress::new());
-        let watch = Arc::clone(&progress);
-        let migration = Migration::new(from, to).with_observer(watch);
+        let observer = Arc::clone(&progress);
+        let migration = Migration::new(from, to).with_observer(observer);
         if self.dry_run {
             let survey = migration.survey().await;
             progress.end();
-            return tell(&survey?);
+            return print_survey(&survey?);
         }
         let report = migration.run().await;
         progress.end();
@@ -77,7 +77,7 @@ impl Migrate {
     }
 }
 
-fn tell(survey: &MigrationSurvey) -> anyhow::Result<()> {
+fn print_survey(survey: &MigrationSurvey) -> anyhow::Result<()> {
     say!("in the source:       {}", survey.found);
     say!("already in target:   {}", survey.present);
     say!("dry run: nothing was written; run without --dry-run to copy the rest");

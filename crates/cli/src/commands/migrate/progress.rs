@@ -1,4 +1,4 @@
-//! Progress of a migration: a bar on a terminal, otherwise a line now and then.
+//! Progress of a migration: a bar on a terminal, otherwise a line for each tenth of the work.
 
 use std::{
     io::IsTerminal as _,

@@ -12,18 +12,18 @@ use retain::{
 
 use super::Kind;
 use crate::commands::{
-    database::{SUPPORTED_URIS, check_supported},
+    database::{SUPPORTED_URIS, check_supported, unsupported_uri},
     serve::folder,
 };
 
-/// How a side of a migration is used.
+/// How a migration uses a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Read. It must exist.
+    /// The migration reads the store, which must exist.
     Source,
-    /// Written. It is created if it does not exist.
+    /// The migration writes the store and creates it if it does not exist.
     Target,
-    /// The target of a dry run: only read. It need not exist.
+    /// A dry run reads the store, which need not exist.
     DryRunTarget,
 }
 
@@ -39,15 +39,15 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
         _ if uri.starts_with("file:") => artifacts(uri, role),
         #[cfg(feature = "postgres")]
         _ if PostgresOptions::is_address(uri) => postgres(uri, role).await,
-        _ => Err(anyhow::anyhow!(
-            "unsupported store URI; expected one of {SUPPORTED_URIS} or, for artifacts only, \
-             file:///folder"
-        )),
+        _ => Err(anyhow::anyhow!(unsupported_uri(
+            uri,
+            &format!("{SUPPORTED_URIS} or, for artifacts only, file:///folder")
+        ))),
     };
     opened.with_context(|| format!("cannot open {name}"))
 }
 
-/// Refuses two URLs of one folder. Databases have an identity that is compared later.
+/// Fails if both URLs name the same folder. Databases have an identity, which is compared later.
 pub(super) fn check_distinct(from: &str, to: &str) -> anyhow::Result<()> {
     let is_file = |uri: &str| uri.starts_with("file:");
     if from == to {
@@ -64,7 +64,7 @@ pub(super) fn check_distinct(from: &str, to: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps only one kind on both sides, after comparing the identities of the session stores.
+/// Keeps only one kind of data on both sides, after comparing the identities of the session stores.
 pub(super) async fn keep_one_kind(
     kind: Kind,
     from: MigrationSide,
@@ -84,7 +84,7 @@ pub(super) async fn keep_one_kind(
         keys,
     } = &from;
     if sessions.is_none() && memory.is_none() && artifacts.is_none() && keys.is_none() {
-        anyhow::bail!("cannot use --from: it does not store the kind of data that --only selects");
+        anyhow::bail!("--from stores none of what --only selects; choose another --from or --only");
     }
     Ok((from, to))
 }
@@ -103,7 +103,7 @@ fn select_kind(kind: Kind, side: MigrationSide) -> MigrationSide {
 async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = SqliteOptions::from_uri(uri)?;
     if options.path().is_none() {
-        anyhow::bail!("a database in memory is lost when this command ends; name a file");
+        anyhow::bail!("a database in memory is lost when this command ends; use sqlite:///file.db");
     }
     let is_there = options.path().is_some_and(Path::exists);
     let options = match role {
@@ -151,7 +151,7 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let folder = folder(uri)?;
     let is_there = folder.is_dir();
     if role == Role::Source && !is_there {
-        anyhow::bail!("the folder does not exist");
+        anyhow::bail!("the folder {} does not exist", folder.display());
     }
     let mut side = MigrationSide::default();
     if role == Role::DryRunTarget && !is_there {

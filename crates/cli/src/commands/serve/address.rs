@@ -24,13 +24,13 @@ impl Address {
         })
     }
 
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can reach the address.
     pub(super) fn is_loopback(&self) -> bool {
         let is_loopback = |socket: &SocketAddr| socket.ip().to_canonical().is_loopback();
         !self.sockets.is_empty() && self.sockets.iter().all(is_loopback)
     }
 
-    /// Listens there.
+    /// Listens on the address.
     pub(super) async fn listen(&self) -> anyhow::Result<TcpListener> {
         let listener = TcpListener::bind(&self.sockets[..]).await;
         listener.with_context(|| {

@@ -1,5 +1,6 @@
-//! Options of `adk api_server` and `adk web` that this server does not have. It accepts those without
-//! effect, so that existing command lines work, and refuses the others with an alternative.
+//! Options of `adk api_server` and `adk web` that this server does not have. It accepts the flags
+//! that need no effect here, so that existing command lines work. It rejects the other options and
+//! names an alternative for each.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
@@ -99,7 +100,7 @@ pub(super) struct AdkOptions {
 }
 
 impl Unsupported {
-    /// As ADK spells it.
+    /// The option in ADK's spelling.
     fn option(&self) -> &'static str {
         self.spellings[0]
     }
@@ -202,20 +203,19 @@ mod tests {
                     true => vec![option.as_str(), "a", &option, "b"],
                     false => vec![option.as_str()],
                 };
-                let told = refused(&words).unwrap();
+                let message = refused(&words).unwrap();
                 assert!(
-                    told.starts_with(&format!("--{} ", unsupported.option())),
-                    "{told}"
+                    message.starts_with(&format!("--{} ", unsupported.option())),
+                    "{message}"
                 );
-                assert!(told.ends_with(unsupported.instead), "{told}");
-                assert!(!told.contains('\n'), "{told}");
+                assert!(message.ends_with(unsupported.instead), "{message}");
+                assert!(!message.contains('\n'), "{message}");
             }
         }
         let both = refused(&["--url_prefix=/x", "--reload", "--a2a"]).unwrap();
         assert_eq!(both.lines().count(), 2, "{both}");
     }
 
-    /// The documentation names all of them.
     #[test]
     fn every_adk_option_is_documented() {
         let documented = include_str!("../../../../../docs/server.md");

@@ -6,7 +6,7 @@ use crate::output::say;
 
 use super::{BUILT_IN_APP, models::BuiltInModel, services::OpenedServices, settings::Settings};
 
-/// The facts to print.
+/// What the server prints at startup.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) services: &'a OpenedServices,
@@ -24,7 +24,7 @@ impl Announcement<'_> {
         say!("Retain listens on http://{}", self.address);
         say!("  data   {}", self.services.data);
         match self.settings.agents_dir {
-            Some(_) => say!("  apps   {}", self.named_apps()),
+            Some(_) => say!("  apps   {}", self.app_names()),
             None => say!("  model  {}", self.built_in_model()),
         }
         match (self.needs_key, self.has_key) {
@@ -39,14 +39,14 @@ impl Announcement<'_> {
             ),
         }
         if self.settings.agents_dir.is_none() {
-            self.print_what_to_try()?;
+            self.print_example_requests()?;
         }
         Ok(())
     }
 
     fn built_in_model(&self) -> String {
         let name = &self.model.name;
-        match self.model.because_of {
+        match self.model.selected_by {
             Some(variable) => {
                 format!("{name}, because {variable} is set (use --model NAME for another)")
             }
@@ -57,14 +57,14 @@ impl Announcement<'_> {
         }
     }
 
-    fn named_apps(&self) -> String {
+    fn app_names(&self) -> String {
         match self.apps {
             [] => "none: no subfolder has a root_agent.yaml".to_owned(),
             apps => apps.join(", "),
         }
     }
 
-    fn print_what_to_try(&self) -> anyhow::Result<()> {
+    fn print_example_requests(&self) -> anyhow::Result<()> {
         let key = match self.needs_key {
             true => " -H \"Authorization: Bearer $KEY\"",
             false => "",

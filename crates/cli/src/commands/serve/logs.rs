@@ -1,5 +1,5 @@
-//! The log on standard error, which contains no message content; also traces for the web UI and the
-//! exporter.
+//! Starts the log on standard error, which contains no message content above level `debug`, and the
+//! traces for the web UI and the exporter.
 
 use std::io::stderr;
 
@@ -18,10 +18,10 @@ use super::{
     settings::{LogFormat, Settings},
 };
 
-/// Libraries that log message content; shown only at `debug`.
-const TALKATIVE: [&str; 1] = ["rmcp"];
+/// Libraries that log message content. The log shows their lines only at `debug` and `trace`.
+const CONTENT_LIBRARIES: [&str; 1] = ["rmcp"];
 
-type Listener = Box<dyn Layer<Registry> + Send + Sync>;
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Starts the log and the other subscribers.
 pub(super) fn start(
@@ -29,9 +29,9 @@ pub(super) fn start(
     dev: Option<&Dev>,
     exports: &TelemetryExport,
 ) -> anyhow::Result<()> {
-    let filter = filter(level(&settings.log_level)?);
+    let filter = log_filter(parse_level(&settings.log_level)?);
     let log = fmt::layer().with_writer(stderr);
-    let log: Listener = match settings.log_format {
+    let log: BoxedLayer = match settings.log_format {
         LogFormat::Text => log.with_ansi(false).with_target(false).boxed(),
         LogFormat::Json => log
             .json()
@@ -40,27 +40,27 @@ pub(super) fn start(
             .with_span_list(false)
             .boxed(),
     };
-    let mut listeners: Vec<Listener> = vec![log.with_filter(filter).boxed()];
-    listeners.extend(dev.map(|dev| dev.traces().layer().boxed()));
-    listeners.extend(exports.layer());
-    let started = Registry::default().with(listeners).try_init();
+    let mut layers: Vec<BoxedLayer> = vec![log.with_filter(filter).boxed()];
+    layers.extend(dev.map(|dev| dev.traces().layer().boxed()));
+    layers.extend(exports.layer());
+    let started = Registry::default().with(layers).try_init();
     started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 
-fn filter(level: LevelFilter) -> Targets {
-    let of_talkative = match level >= LevelFilter::DEBUG {
+fn log_filter(level: LevelFilter) -> Targets {
+    let library_level = match level >= LevelFilter::DEBUG {
         true => level,
         false => LevelFilter::OFF,
     };
     let filter = Targets::new().with_default(level);
-    // Spans of runs name users and sessions, which the log must not.
+    // Spans of runs contain the names of users and sessions, which the log must not show.
     let spans = [SPANS, CONTENT].map(|target| (target, LevelFilter::OFF));
-    let talkative = TALKATIVE.map(|target| (target, of_talkative));
-    filter.with_targets(spans).with_targets(talkative)
+    let libraries = CONTENT_LIBRARIES.map(|target| (target, library_level));
+    filter.with_targets(spans).with_targets(libraries)
 }
 
 /// Parses a level, including Python's names.
-fn level(name: &str) -> anyhow::Result<LevelFilter> {
+fn parse_level(name: &str) -> anyhow::Result<LevelFilter> {
     Ok(match name.to_ascii_lowercase().as_str() {
         "trace" => LevelFilter::TRACE,
         "debug" => LevelFilter::DEBUG,

@@ -5,17 +5,18 @@ use retain::{
     tool::mcp::{self, ChildProcesses},
 };
 
-/// ADK's switch. It is off by default in ADK and on here.
+/// ADK's switch for MCP servers that are child processes. It is off by default in ADK and on here.
 const SWITCH: &str = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS";
 
-/// Lets configurations name MCP servers, including programs to start: the operator owns the folder of
-/// agents, and no request writes to it. Set the switch to 0 if you do not trust the files that far.
+/// Lets agent configurations use MCP servers. They may also start one as a child process, because
+/// only the operator writes to the folder of agents; an operator who does not trust it sets the
+/// switch to 0.
 pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
     let switch = std::env::var(SWITCH).ok();
-    mcp::register(registry, processes(switch.as_deref()))
+    mcp::register(registry, child_processes(switch.as_deref()))
 }
 
-fn processes(switch: Option<&str>) -> ChildProcesses {
+fn child_processes(switch: Option<&str>) -> ChildProcesses {
     let is_on = |switch: &str| ["1", "true"].contains(&switch.to_ascii_lowercase().as_str());
     match switch.is_none_or(is_on) {
         true => ChildProcesses::Allowed,
@@ -30,10 +31,10 @@ mod tests {
     #[test]
     fn child_processes_are_allowed_unless_the_variable_disables_them() {
         for switch in [None, Some("1"), Some("True")] {
-            assert_eq!(processes(switch), ChildProcesses::Allowed);
+            assert_eq!(child_processes(switch), ChildProcesses::Allowed);
         }
         for switch in ["0", "false", ""] {
-            assert_eq!(processes(Some(switch)), ChildProcesses::Refused);
+            assert_eq!(child_processes(Some(switch)), ChildProcesses::Refused);
         }
     }
 }

@@ -60,24 +60,22 @@ impl Serve {
         let dev = dev.map(|dir| Dev::new().with_ui_dir(dir));
         logs::start(&settings, dev.as_ref(), &exports)?;
         exports.warn();
-        open_files::allow_many();
+        open_files::raise_limit();
         let address = Address::resolve(&settings.host, settings.port).await?;
         if settings.conformance && !address.is_loopback() {
             anyhow::bail!(
-                "--conformance reads files that requests name, and other machines can reach {}; \
-                 use --host 127.0.0.1",
+                "cannot use --conformance with --host {:?}: clients choose the files that it reads, and \
+                 other machines can reach this address; use --host 127.0.0.1",
                 settings.host
             );
         }
         let models = models::build(&settings)?;
         let services = OpenedServices::open(&settings, models.embedder.as_ref()).await?;
         let has_key = settings.api_key.is_some() || services.has_key(&SystemClock).await?;
-        let guards = Guards {
-            trace_context: exports.trace_context(),
-            ..guards(&settings, &services, &address, has_key).await?
-        };
+        let mut guards = build_guards(&settings, &services, &address, has_key).await?;
+        guards.trace_context = exports.trace_context();
         let guards = Arc::new(guards);
-        let apps = apps(&settings, &services.services, &models, dev)?;
+        let apps = build_apps(&settings, &services.services, &models, dev)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
         let announcement = Announcement {
@@ -90,14 +88,11 @@ impl Serve {
             address: listener.local_addr()?,
         };
         match announcement.print() {
-            // A script may read the address and close the pipe.
+            // The server keeps running if a script reads the address and closes the pipe.
             Err(error) if is_closed_pipe(&error) => {}
             printed => printed?,
         }
-        let server = Arc::new(Server {
-            services: services.services,
-            apps,
-        });
+        let server = Arc::new(Server::new(services.services, apps));
         let served = serve_guarded(server, listener, guards, stop).await;
         // Send the spans of the last runs, even after a failure.
         exports.shutdown().await;
@@ -105,8 +100,8 @@ impl Serve {
     }
 }
 
-/// The agents of the folder, or the built-in one.
-fn apps(
+/// Builds the apps from the folder of agents. Without a folder, builds the built-in app.
+fn build_apps(
     settings: &Settings,
     services: &Services,
     models: &ServerModels,
@@ -128,12 +123,9 @@ fn apps(
         apps = apps.with_dev(dev);
     }
     if let Some(content_in_spans) = settings.capture_message_content {
-        apps = apps.with_telemetry(Telemetry {
-            content_in_spans,
-            ..Telemetry::default()
-        });
+        apps = apps.with_telemetry(Telemetry::default().with_content_in_spans(content_in_spans));
     }
-    let mut registry = mcp::register(ConfigRegistry::new().models(models.registry.clone()));
+    let mut registry = mcp::register(ConfigRegistry::new().with_models(models.registry.clone()));
     if settings.conformance {
         let conformance = Conformance::default();
         registry = conformance.registry(registry, models.registry.clone());
@@ -154,12 +146,12 @@ fn apps(
     Ok(apps
         .with_ingest_after_turns(true)
         .with_auto_create_session(true)
-        .with_agent(BUILT_IN_APP, Arc::new(agent)))
+        .with_agent(BUILT_IN_APP, agent))
 }
 
-/// Keys, origins and limits. An address that others can reach requires an API key; `has_key` says that
-/// a valid one exists.
-async fn guards(
+/// Builds the checks of API keys, origins and limits. Fails if other machines can reach the address
+/// and no valid API key exists (`has_key`).
+async fn build_guards(
     settings: &Settings,
     services: &OpenedServices,
     address: &Address,
@@ -174,21 +166,20 @@ async fn guards(
             services.keys_uri,
         );
     }
-    // Once a key was created, the server requires one, even after the last has expired.
-    let is_needed = has_key || services.keys.had_any().await?;
+    // Once a key has been created, the server requires one, even after the last one has expired.
+    let requires_key = has_key || services.keys.had_any().await?;
     let keys = Keys::new(
         Arc::clone(&services.keys),
         settings.api_key.clone(),
-        is_needed,
+        requires_key,
     );
     let origins = Origins::new(address.is_loopback(), &settings.allow_origins);
     let origins = origins.context("invalid --allow-origins")?;
-    Ok(Guards {
-        origins: origins.with_host(&settings.host),
-        keys: keys
-            .with_rate_limit(settings.limits.requests_per_key)
-            .with_rejection_limit(settings.limits.wrong_keys_per_peer),
-        limits: settings.limits,
-        ..Guards::default()
-    })
+    Ok(Guards::default()
+        .with_origins(origins.with_host(&settings.host))
+        .with_keys(
+            keys.with_rate_limit(settings.limits.requests_per_key)
+                .with_rejection_limit(settings.limits.wrong_keys_per_peer),
+        )
+        .with_limits(settings.limits))
 }

@@ -1,5 +1,5 @@
-//! The models of a server. The built-in app uses `--model`, or the best model that has an API key, or
-//! the offline one.
+//! The models of a server. The built-in app uses `--model`. Without it, the app uses the best model
+//! that has an API key, or else the offline model.
 
 use std::sync::Arc;
 #[cfg(feature = "models")]
@@ -20,8 +20,9 @@ pub(super) struct ServerModels {
 /// The model of the built-in app.
 pub(super) struct BuiltInModel {
     pub(super) name: String,
-    /// The variable that selected it; `None` if the user named it or if it is the fallback.
-    pub(super) because_of: Option<&'static str>,
+    /// The environment variable that selected the model; `None` if the user named the model or if
+    /// it is the fallback.
+    pub(super) selected_by: Option<&'static str>,
 }
 
 impl BuiltInModel {
@@ -32,7 +33,7 @@ impl BuiltInModel {
 
 const OFFLINE: &str = "offline";
 
-/// Builds the registry from the settings. A model that the user names must resolve.
+/// Builds the registry from the settings. Fails if the model of the built-in app is not available.
 #[cfg(feature = "models")]
 pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     let http = retain::model::Http::new(http_settings(settings)?)?;
@@ -41,11 +42,11 @@ pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     let built_in = match (&settings.model, suggested) {
         (Some(name), _) => BuiltInModel {
             name: name.clone(),
-            because_of: None,
+            selected_by: None,
         },
         (None, Some(suggested)) => BuiltInModel {
             name: suggested.name.to_owned(),
-            because_of: Some(suggested.variable),
+            selected_by: Some(suggested.variable),
         },
         (None, None) => offline(),
     };
@@ -61,7 +62,7 @@ pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     })
 }
 
-/// The offline model is the only one.
+/// In a build without model providers, the offline model is the only one.
 #[cfg(not(feature = "models"))]
 pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     let is_needed = !settings.models.is_empty() || settings.embedder.is_some();
@@ -76,7 +77,7 @@ pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     }
     let built_in = name.map_or_else(offline, |name| BuiltInModel {
         name,
-        because_of: None,
+        selected_by: None,
     });
     Ok(ServerModels {
         registry,
@@ -88,11 +89,12 @@ pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
 fn offline() -> BuiltInModel {
     BuiltInModel {
         name: OFFLINE.to_owned(),
-        because_of: None,
+        selected_by: None,
     }
 }
 
-/// The environment, and the section `models` of the file for what it does not set.
+/// Settings of the providers from the environment. The section `models` of the settings file adds
+/// those that the environment does not set.
 #[cfg(feature = "models")]
 fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
     use retain::model::ModelSettings;
@@ -105,7 +107,7 @@ fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSet
         for (name, value) in section {
             let setting = name.replace('_', "-");
             let Some(variable) = ModelSettings::variable_of(provider, &setting) else {
-                anyhow::bail!("unknown setting models.{provider}.{name}");
+                anyhow::bail!(unknown_setting(provider, name));
             };
             known = known.with_fallback(
                 variable,
@@ -122,27 +124,57 @@ fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSet
     Ok(known)
 }
 
-/// The section for all providers.
+/// The error for a setting that no provider has. It lists the settings of the provider.
+#[cfg(feature = "models")]
+fn unknown_setting(provider: &str, name: &str) -> String {
+    const SETTINGS: [&str; 7] = [
+        "api-key",
+        "base-url",
+        "api-version",
+        "use",
+        "project",
+        "location",
+        "credentials",
+    ];
+    let is_known =
+        |setting: &&str| retain::model::ModelSettings::variable_of(provider, setting).is_some();
+    let known: Vec<&str> = SETTINGS.into_iter().filter(is_known).collect();
+    if known.is_empty() {
+        return format!(
+            "unknown provider in the setting models.{provider}.{name}; expected {HTTP}, gemini, \
+             vertex, anthropic, azure, ollama or the name of an OpenAI-compatible server, such as \
+             openai, openrouter or groq"
+        );
+    }
+    let known = known.join(", ");
+    format!("unknown setting models.{provider}.{name}; expected one of: {known}")
+}
+
+/// The section whose settings apply to all providers: timeouts and retries.
 #[cfg(feature = "models")]
 const HTTP: &str = "http";
 
-/// Timeouts in seconds, and retries.
+/// Timeouts in seconds and retries, from the section [`HTTP`].
 #[cfg(feature = "models")]
 fn http_settings(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
     use super::settings::SettingValue;
 
     let mut http = retain::model::HttpSettings::default();
     for (name, value) in settings.models.get(HTTP).into_iter().flatten() {
-        let wrong = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
+        let invalid = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
         let SettingValue::Number(number) = *value else {
-            return Err(wrong("must be a number"));
+            return Err(invalid("must be a number"));
         };
         let wait = || {
             let wait = Duration::try_from_secs_f64(number);
-            wait.map_err(|_| wrong("must be a number of seconds"))
+            wait.map_err(|_| {
+                invalid(&format!(
+                    "must be a non-negative number of seconds, found {number}"
+                ))
+            })
         };
         let time = || match wait()? {
-            Duration::ZERO => Err(wrong("must be greater than 0")),
+            Duration::ZERO => Err(invalid("must be greater than 0")),
             time => Ok(time),
         };
         match name.replace('_', "-").as_str() {
@@ -152,11 +184,16 @@ fn http_settings(settings: &Settings) -> anyhow::Result<retain::model::HttpSetti
             "attempts" if number.fract() == 0.0 && (1.0..=100.0).contains(&number) => {
                 http.retries.attempts = number as u32;
             }
-            "attempts" => return Err(wrong("must be an integer from 1 to 100")),
+            "attempts" => return Err(invalid("must be an integer from 1 to 100")),
             "first-wait" => http.retries.first_wait = wait()?,
             "longest-wait" => http.retries.longest_wait = wait()?,
             "wait-budget" => http.retries.budget = wait()?,
-            _ => return Err(wrong("is unknown")),
+            _ => {
+                return Err(invalid(
+                    "is unknown; expected one of: connect-timeout, idle-timeout, total-timeout, \
+                     attempts, first-wait, longest-wait, wait-budget",
+                ));
+            }
         }
     }
     Ok(http)

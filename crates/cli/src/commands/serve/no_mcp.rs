@@ -4,22 +4,9 @@ use retain::agent::ConfigRegistry;
 
 use crate::commands::missing_feature;
 
-const MODULES: [&str; 4] = [
-    "",
-    "google.adk.tools.",
-    "google.adk.tools.mcp_tool.",
-    "google.adk.tools.mcp_tool.mcp_toolset.",
-];
-
 /// Makes a configuration that names an MCP server fail with the feature that it needs.
-pub(super) fn register(mut registry: ConfigRegistry) -> ConfigRegistry {
-    for module in MODULES {
-        for class in ["McpToolset", "MCPToolset"] {
-            let name = format!("{module}{class}");
-            registry = registry.tool_from_args(name, |_| Err(missing_feature("MCP", "mcp").into()));
-        }
-    }
-    registry
+pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
+    registry.with_mcp_toolset_from_args(|_| Err(missing_feature("MCP", "mcp").into()))
 }
 
 #[cfg(test)]

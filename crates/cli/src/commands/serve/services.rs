@@ -26,9 +26,9 @@ const IN_MEMORY_URI: &str = "memory://";
 pub(super) struct OpenedServices {
     pub(super) services: Services,
     pub(super) keys: Arc<dyn KeyStore>,
-    /// The store in which `retain keys` finds the same API keys.
+    /// The URI of the store with the API keys, for `retain keys`.
     pub(super) keys_uri: String,
-    /// A short description for people.
+    /// Where the data is stored, for the lines at startup.
     pub(super) data: String,
 }
 
@@ -70,10 +70,10 @@ impl OpenedServices {
     /// Whether a valid API key exists.
     pub(super) async fn has_key(&self, clock: &dyn Clock) -> anyhow::Result<bool> {
         let now_us = clock.now_us();
-        let is_good = |key: &retain::store::ApiKey| {
+        let is_valid = |key: &retain::store::ApiKey| {
             key.revoked_us.is_none() && key.expires_us.is_none_or(|expires| expires > now_us)
         };
-        Ok(self.keys.keys().await?.iter().any(is_good))
+        Ok(self.keys.keys().await?.iter().any(is_valid))
     }
 
     async fn with_memory(
@@ -87,7 +87,7 @@ impl OpenedServices {
                 "--memory-service-uri memory:// matches words only: remove --embedder, or name \
                  a database"
             );
-            // ADK's own matching, for comparisons; it supports only ADK's operations.
+            // ADK's own word matching, for comparisons. It supports only ADK's memory operations.
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
@@ -122,23 +122,24 @@ impl OpenedServices {
     }
 }
 
-/// Everything in memory. Memories are ranked as in a database.
+/// All services in memory. A search ranks memories as in a database.
 fn in_memory_services(embedder: Option<&Arc<dyn Embedder>>) -> OpenedServices {
     let memory = memory_service(InMemoryMemoryStore::default(), embedder);
     OpenedServices {
-        services: Services {
-            sessions: Arc::new(InMemorySessionService::new()),
-            memory: Arc::clone(&memory) as _,
-            long_term_memory: Some(memory),
-            artifacts: Arc::new(InMemoryArtifactService::new()),
-        },
+        services: Services::new(
+            Arc::new(InMemorySessionService::new()),
+            Arc::clone(&memory) as _,
+            Arc::new(InMemoryArtifactService::new()),
+        )
+        .with_long_term_memory(memory),
         keys: Arc::new(InMemoryKeyStore::default()),
         keys_uri: "URI (API keys need sessions in a database, not memory://)".to_owned(),
         data: "in memory only, lost when the server stops".to_owned(),
     }
 }
 
-/// Opens the database at `uri`. The error lists `also` as further supported URIs.
+/// Opens the database at `uri`. If the URI is not supported, the error also lists the URIs in
+/// `also`.
 async fn open_database(uri: &str, also: &str) -> anyhow::Result<Database> {
     let known = format!("{SUPPORTED_URIS}, {also}");
     check_supported(uri)?;
@@ -146,7 +147,7 @@ async fn open_database(uri: &str, also: &str) -> anyhow::Result<Database> {
     Database::open(uri, IfMissing::Create).await
 }
 
-/// Everything in one database.
+/// All services in one database.
 async fn database_services(
     uri: &str,
     embedder: Option<&Arc<dyn Embedder>>,
@@ -160,12 +161,12 @@ async fn database_services(
             .unwrap_or(&shown)
             .to_owned(),
         keys_uri: shown,
-        services: Services {
-            memory: Arc::clone(&memory) as _,
-            long_term_memory: Some(memory),
-            artifacts: database.artifacts(),
-            sessions: database.sessions(),
-        },
+        services: Services::new(
+            database.sessions(),
+            Arc::clone(&memory) as _,
+            database.artifacts(),
+        )
+        .with_long_term_memory(memory),
     })
 }
 
@@ -182,7 +183,7 @@ pub(crate) fn folder(uri: &str) -> anyhow::Result<PathBuf> {
         .into())
 }
 
-/// Decode `%XX`. Unlike the library, reject a `%` without two hexadecimal digits.
+/// Decodes `%XX`. Unlike the library, rejects a `%` without two hexadecimal digits.
 fn percent_decoded(path: &str) -> anyhow::Result<String> {
     let is_code = |after: &str| {
         let code = after.as_bytes().first_chunk::<2>();

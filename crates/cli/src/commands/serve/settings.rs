@@ -34,7 +34,7 @@ pub(super) enum LogFormat {
 /// The section `models` of a file: settings by provider.
 pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, SettingValue>>;
 
-/// A setting of a provider. May be a key, so it is not printed.
+/// The value of a provider's setting. `Debug` hides it, because it may be an API key.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(not(feature = "models"), allow(dead_code))]
@@ -353,7 +353,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Merges options and environment, the file, and the defaults.
+    /// Merges the options and the environment with the file and the defaults.
     pub(super) fn resolve(given: PartialSettings, file: Option<&Path>) -> anyhow::Result<Settings> {
         given.adk_options.refuse()?;
         let verbose = given.verbose;
@@ -400,7 +400,7 @@ impl Settings {
     }
 }
 
-/// Takes each field from the first, or else from the second.
+/// Takes each field from the first value, or from the second one if the first has none.
 macro_rules! first_or_second {
     ($first:ident, $second:ident: $($field:ident),* $(,)?) => {
         PartialSettings { $($field: $first.$field.or($second.$field),)* ..$first }
@@ -424,35 +424,44 @@ impl PartialSettings {
         let seconds = |name: &str, given: Option<f64>, default: Duration| match given {
             None => Ok(default),
             Some(given) => Duration::try_from_secs_f64(given)
-                .with_context(|| format!("{name} {given} is not a valid number of seconds")),
+                .with_context(|| format!("{name} must be a number of seconds, found {given}")),
         };
         let requests_per_key = self.requests_per_key.unwrap_or(default.requests_per_key);
         if !(requests_per_key > 0.0 && requests_per_key.is_finite()) {
-            anyhow::bail!("--requests-per-key {requests_per_key} must be greater than 0");
+            anyhow::bail!(
+                "--requests-per-key must be a finite number greater than 0, found {requests_per_key}"
+            );
         }
-        Ok(ServerLimits {
-            body_bytes: self.max_body_bytes.unwrap_or(default.body_bytes),
-            header_bytes: self.max_header_bytes.unwrap_or(default.header_bytes),
-            header_timeout: seconds(
+        Ok(default
+            .with_body_bytes(self.max_body_bytes.unwrap_or(default.body_bytes))
+            .with_header_bytes(self.max_header_bytes.unwrap_or(default.header_bytes))
+            .with_header_timeout(seconds(
                 "--header-timeout",
                 self.header_timeout,
                 default.header_timeout,
-            )?,
-            body_timeout: seconds("--body-timeout", self.body_timeout, default.body_timeout)?,
-            write_timeout: seconds("--write-timeout", self.write_timeout, default.write_timeout)?,
-            connections: self.max_connections.unwrap_or(default.connections).max(1),
-            requests_per_key,
-            streams_per_key: self.max_streams_per_key.unwrap_or(default.streams_per_key),
-            streams_per_user: self
-                .max_streams_per_user
-                .unwrap_or(default.streams_per_user),
-            shutdown_grace: seconds(
+            )?)
+            .with_body_timeout(seconds(
+                "--body-timeout",
+                self.body_timeout,
+                default.body_timeout,
+            )?)
+            .with_write_timeout(seconds(
+                "--write-timeout",
+                self.write_timeout,
+                default.write_timeout,
+            )?)
+            .with_connections(self.max_connections.unwrap_or(default.connections).max(1))
+            .with_requests_per_key(requests_per_key)
+            .with_streams_per_key(self.max_streams_per_key.unwrap_or(default.streams_per_key))
+            .with_streams_per_user(
+                self.max_streams_per_user
+                    .unwrap_or(default.streams_per_user),
+            )
+            .with_shutdown_grace(seconds(
                 "--shutdown-grace",
                 self.shutdown_grace,
                 default.shutdown_grace,
-            )?,
-            ..default
-        })
+            )?))
     }
 }
 
@@ -547,8 +556,8 @@ mod tests {
         assert!(!settings.conformance && settings.allow_origins.is_empty());
     }
 
-    /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 31] = [
+    /// Every setting with a value for the option and another value for the line of a file.
+    const SETTINGS: [(&str, &str, &str); 31] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -584,7 +593,7 @@ mod tests {
 
     #[test]
     fn options_override_the_file_and_the_file_overrides_defaults() {
-        for (option, value, in_file) in BOTH {
+        for (option, value, in_file) in SETTINGS {
             let name = option.trim_start_matches('-').replace("=true", "");
             let mut line = vec![option];
             line.extend(Some(value).filter(|value| !value.is_empty()));
@@ -603,7 +612,7 @@ mod tests {
 
     #[test]
     fn options_accept_underscores_like_adk() {
-        for (option, value, _) in BOTH {
+        for (option, value, _) in SETTINGS {
             let mut lines = [
                 option.to_owned(),
                 format!("--{}", option[2..].replace('-', "_")),
@@ -612,11 +621,11 @@ mod tests {
             lines
                 .iter_mut()
                 .for_each(|line| line.retain(|word| !word.is_empty()));
-            let [ours, adks] = lines.map(|line| {
+            let [ours, like_adk] = lines.map(|line| {
                 let line: Vec<&str> = line.iter().map(String::as_str).collect();
                 settings(&line, "").unwrap()
             });
-            assert_eq!(ours, adks, "{option}");
+            assert_eq!(ours, like_adk, "{option}");
         }
         parse_options(&["--no-reload", "agents"]);
         parse_options(&["--reload", "--reload_agents", "agents"]);
@@ -639,15 +648,15 @@ mod tests {
 
     #[test]
     fn error_for_an_invalid_setting_has_its_name_but_not_its_value() {
-        let refused = |line: &[&str], file: &str, about: &str| {
+        let assert_refused = |line: &[&str], file: &str, about: &str| {
             let error = format!("{:#}", settings(line, file).unwrap_err());
             assert!(error.contains(about), "{error}");
         };
-        refused(&[], "prot = 1", "prot");
-        refused(&[], "port = \"x\"", "port");
-        refused(&["--shutdown-grace=-1"], "", "--shutdown-grace");
-        refused(&["--requests-per-key", "0"], "", "--requests-per-key");
-        refused(&["--api-key", "short"], "", "16 characters");
+        assert_refused(&[], "prot = 1", "prot");
+        assert_refused(&[], "port = \"x\"", "port");
+        assert_refused(&["--shutdown-grace=-1"], "", "--shutdown-grace");
+        assert_refused(&["--requests-per-key", "0"], "", "--requests-per-key");
+        assert_refused(&["--api-key", "short"], "", "16 characters");
         for file in [
             "[models.openai]\napi-key = \"sk-canary\" x",
             "[models.openai]\napi-key = \"sk-canary",

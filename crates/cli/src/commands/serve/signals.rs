@@ -13,10 +13,10 @@ pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     Ok(async move {
-        either(&mut interrupt, &mut terminate).await;
+        any_signal(&mut interrupt, &mut terminate).await;
         note!("Waiting for running requests to finish. Press Ctrl-C again to quit now.");
         tokio::spawn(async move {
-            either(&mut interrupt, &mut terminate).await;
+            any_signal(&mut interrupt, &mut terminate).await;
             exit_at_once(130);
         });
     })
@@ -28,7 +28,7 @@ fn exit_at_once(code: i32) -> ! {
     std::process::exit(code)
 }
 
-async fn either(one: &mut Signal, other: &mut Signal) {
+async fn any_signal(one: &mut Signal, other: &mut Signal) {
     tokio::select! {
         _ = one.recv() => {}
         _ = other.recv() => {}

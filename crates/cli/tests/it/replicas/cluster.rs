@@ -1,4 +1,4 @@
-//! Several `retain serve` on one store, which can be killed and restarted one by one.
+//! Several `retain serve` processes on one store, which can be killed and restarted one by one.
 
 use std::sync::{Mutex, RwLock};
 
@@ -9,7 +9,7 @@ use super::http::{self, Answer};
 use crate::serve::process::{Server, serve};
 
 /// An address without a listener: another process may have the port of a killed server by now.
-const NOBODY: &str = "127.0.0.1:1";
+const NO_LISTENER: &str = "127.0.0.1:1";
 
 /// The replicas and their addresses.
 pub(super) struct Cluster {
@@ -26,12 +26,12 @@ impl Cluster {
             folder: retain_testkit::scratch::folder(),
             store: store.to_owned(),
             servers: (0..replicas).map(|_| Mutex::new(None)).collect(),
-            addresses: RwLock::new(vec![NOBODY.to_owned(); replicas]),
+            addresses: RwLock::new(vec![NO_LISTENER.to_owned(); replicas]),
         };
         std::thread::scope(|scope| {
             for number in 0..replicas {
                 let cluster = &cluster;
-                scope.spawn(move || cluster.revive(number));
+                scope.spawn(move || cluster.restart(number));
             }
         });
         cluster
@@ -44,14 +44,14 @@ impl Cluster {
     /// Kill a replica with SIGKILL.
     pub(super) fn kill(&self, number: usize) {
         let server = self.servers[number].lock().unwrap().take().unwrap();
-        // Before its port becomes free.
-        NOBODY.clone_into(&mut self.addresses.write().unwrap()[number]);
+        // Change the address before another process can get the port.
+        NO_LISTENER.clone_into(&mut self.addresses.write().unwrap()[number]);
         server.signal(Signal::KILL);
         server.wait();
     }
 
     /// Restart a replica at a new address.
-    pub(super) fn revive(&self, number: usize) {
+    pub(super) fn restart(&self, number: usize) {
         let arguments = [
             "--session-service-uri",
             &self.store,

@@ -6,8 +6,8 @@ use retain::Json;
 
 use super::{
     cluster::Cluster,
-    follow::Seen,
-    load::{Fate, Sent, path},
+    follow::TailLog,
+    load::{EventOutcome, SentEvent, path},
 };
 
 /// A difference from what the store must contain.
@@ -16,17 +16,17 @@ pub(super) enum Fault {
     /// An acknowledged event is missing or at another position.
     Lost(String),
     /// An event is stored twice.
-    Doubled(String),
+    Duplicate(String),
     /// An event was rejected or never sent, but is stored.
-    Strange(String),
+    Unexpected(String),
     /// Events of one client are not in the order in which it sent them.
     OutOfOrder(String),
     /// Positions are not 1, 2, 3, …
     Gap(String, u64),
     /// A run has written after another one had begun writing.
     Interleaved(String),
-    /// A tail received other events than the stored ones.
-    Heard(String, u64),
+    /// A tail received an event other than the stored one at this position.
+    TailMismatch(String, u64),
     /// A state key differs from the last event that set it.
     State(String),
 }
@@ -35,13 +35,13 @@ pub(super) enum Fault {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log {
     pub(super) session: String,
-    pub(super) events: Vec<Stored>,
+    pub(super) events: Vec<StoredEvent>,
     pub(super) state: HashMap<String, u64>,
 }
 
 /// A stored event.
 #[derive(Debug, Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredEvent {
     pub(super) position: u64,
     pub(super) id: String,
     pub(super) run: String,
@@ -55,7 +55,7 @@ impl Log {
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         let events = answer.body["events"].as_array().unwrap().iter();
         let text = |json: &Json| json.as_str().unwrap().to_owned();
-        let events = events.map(|logged| Stored {
+        let events = events.map(|logged| StoredEvent {
             position: logged["position"].as_u64().unwrap(),
             id: text(&logged["event"]["id"]),
             run: text(&logged["event"]["invocationId"]),
@@ -78,42 +78,42 @@ impl Log {
 }
 
 /// Return every fault of a log.
-pub(super) fn compare(log: &Log, sent: &[Sent], seen: &[Seen]) -> Vec<Fault> {
+pub(super) fn compare(log: &Log, sent: &[SentEvent], seen: &[TailLog]) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let sent: HashMap<&str, &Sent> = sent
+    let sent: HashMap<&str, &SentEvent> = sent
         .iter()
         .filter(|sent| sent.session == log.session)
         .map(|sent| (sent.id.as_str(), sent))
         .collect();
-    compare_places(log, &sent, &mut faults);
+    compare_events(log, &sent, &mut faults);
     compare_order(log, &sent, &mut faults);
     compare_runs(log, &mut faults);
     compare_state(log, &sent, &mut faults);
     for seen in seen.iter().filter(|seen| seen.session == log.session) {
-        compare_heard(log, seen, &mut faults);
+        compare_tail(log, seen, &mut faults);
     }
     faults
 }
 
-fn compare_places(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>) {
+fn compare_events(log: &Log, sent: &HashMap<&str, &SentEvent>, faults: &mut Vec<Fault>) {
     let mut places = HashMap::new();
     for (expected, event) in (1..).zip(&log.events) {
         if event.position != expected {
             faults.push(Fault::Gap(log.session.clone(), expected));
         }
         if places.insert(event.id.as_str(), event.position).is_some() {
-            faults.push(Fault::Doubled(event.id.clone()));
+            faults.push(Fault::Duplicate(event.id.clone()));
         }
         let as_sent = sent.get(event.id.as_str()).is_some_and(|sent| {
             let text = format!("{} of {}", sent.number, sent.client);
-            sent.fate != Fate::Refused && sent.run == event.run && text == event.text
+            sent.outcome != EventOutcome::Refused && sent.run == event.run && text == event.text
         });
         if !as_sent {
-            faults.push(Fault::Strange(event.id.clone()));
+            faults.push(Fault::Unexpected(event.id.clone()));
         }
     }
     for (id, sent) in sent {
-        if let Fate::Stored(position) = sent.fate
+        if let EventOutcome::Stored(position) = sent.outcome
             && places.get(id) != Some(&position)
         {
             faults.push(Fault::Lost((*id).to_owned()));
@@ -121,7 +121,7 @@ fn compare_places(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault
     }
 }
 
-fn compare_order(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>) {
+fn compare_order(log: &Log, sent: &HashMap<&str, &SentEvent>, faults: &mut Vec<Fault>) {
     let mut last: HashMap<usize, u64> = HashMap::new();
     for event in &log.events {
         let Some(sent) = sent.get(event.id.as_str()) else {
@@ -133,7 +133,7 @@ fn compare_order(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>
     }
 }
 
-/// A run is over once another one writes.
+/// A run has ended once another one writes.
 fn compare_runs(log: &Log, faults: &mut Vec<Fault>) {
     let (mut over, mut now) = (HashSet::new(), "");
     for event in &log.events {
@@ -147,7 +147,7 @@ fn compare_runs(log: &Log, faults: &mut Vec<Fault>) {
     }
 }
 
-fn compare_state(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>) {
+fn compare_state(log: &Log, sent: &HashMap<&str, &SentEvent>, faults: &mut Vec<Fault>) {
     let mut expected: HashMap<String, u64> = HashMap::new();
     for event in &log.events {
         if let Some(sent) = sent.get(event.id.as_str()) {
@@ -164,10 +164,10 @@ fn compare_state(log: &Log, sent: &HashMap<&str, &Sent>, faults: &mut Vec<Fault>
 }
 
 /// The user's state, which all sessions share, must have the last value that each client set.
-pub(super) fn compare_shared(log: &Log, sent: &[Sent]) -> Vec<Fault> {
+pub(super) fn compare_shared(log: &Log, sent: &[SentEvent]) -> Vec<Fault> {
     let mut expected: HashMap<String, u64> = HashMap::new();
     for sent in sent {
-        if sent.fate != Fate::Refused && sent.number.is_multiple_of(5) {
+        if sent.outcome != EventOutcome::Refused && sent.number.is_multiple_of(5) {
             let last = expected.entry(format!("user:last-{}", sent.client));
             let last = last.or_default();
             *last = sent.number.max(*last);
@@ -179,17 +179,17 @@ pub(super) fn compare_shared(log: &Log, sent: &[Sent]) -> Vec<Fault> {
     wrong.map(|(key, _)| Fault::State(key)).collect()
 }
 
-fn compare_heard(log: &Log, seen: &Seen, faults: &mut Vec<Fault>) {
-    let mut heard = seen.events.iter();
+fn compare_tail(log: &Log, seen: &TailLog, faults: &mut Vec<Fault>) {
+    let mut tailed = seen.events.iter();
     for event in &log.events {
         let same = |(position, id): &(u64, String)| *position == event.position && *id == event.id;
-        if !heard.next().is_some_and(same) {
-            faults.push(Fault::Heard(log.session.clone(), event.position));
+        if !tailed.next().is_some_and(same) {
+            faults.push(Fault::TailMismatch(log.session.clone(), event.position));
             return;
         }
     }
-    if heard.next().is_some() {
-        faults.push(Fault::Heard(log.session.clone(), log.last() + 1));
+    if tailed.next().is_some() {
+        faults.push(Fault::TailMismatch(log.session.clone(), log.last() + 1));
     }
 }
 
@@ -200,37 +200,39 @@ mod tests {
     const SESSION: &str = "runs-0";
 
     /// Two runs of two events each, as sent, stored and tailed.
-    fn healthy() -> (Log, Vec<Sent>, Vec<Seen>) {
-        let (mut log, mut sent, mut heard) = (Log::default(), Vec::new(), Vec::new());
+    fn healthy() -> (Log, Vec<SentEvent>, Vec<TailLog>) {
+        let (mut log, mut sent, mut tailed) = (Log::default(), Vec::new(), Vec::new());
         log.session = SESSION.into();
         for (position, client, number) in [(1, 7, 1), (2, 7, 2), (3, 8, 1), (4, 8, 2)] {
             let (id, run) = (format!("evt-{client}-{number}"), format!("run-{client}"));
-            heard.push((position, id.clone()));
-            log.events.push(Stored {
+            tailed.push((position, id.clone()));
+            log.events.push(StoredEvent {
                 position,
                 id: id.clone(),
                 run: run.clone(),
                 text: format!("{number} of {client}"),
             });
             log.state.insert(format!("last-{client}"), number);
-            sent.push(Sent {
+            sent.push(SentEvent {
                 session: SESSION.into(),
                 client,
                 number,
                 id,
                 run,
-                fate: Fate::Stored(position),
+                outcome: EventOutcome::Stored(position),
             });
         }
-        let seen = Seen {
+        let seen = TailLog {
             session: SESSION.into(),
-            events: heard,
-            moved: 0,
+            events: tailed,
+            reconnects: 0,
         };
         (log, sent, vec![seen])
     }
 
-    fn after(change: impl FnOnce(&mut Log, &mut Vec<Sent>, &mut Vec<Seen>)) -> Vec<Fault> {
+    fn faults_after(
+        change: impl FnOnce(&mut Log, &mut Vec<SentEvent>, &mut Vec<TailLog>),
+    ) -> Vec<Fault> {
         let (mut log, mut sent, mut seen) = healthy();
         assert_eq!(compare(&log, &sent, &seen), []);
         change(&mut log, &mut sent, &mut seen);
@@ -239,23 +241,23 @@ mod tests {
 
     #[test]
     fn compare_finds_lost_moved_repeated_and_foreign_events() {
-        let faults = after(|log, _, _| drop(log.events.pop()));
+        let faults = faults_after(|log, _, _| drop(log.events.pop()));
         assert!(
             faults.contains(&Fault::Lost("evt-8-2".into())),
             "{faults:?}"
         );
-        let faults = after(|_, sent, _| sent[1].fate = Fate::Stored(3));
+        let faults = faults_after(|_, sent, _| sent[1].outcome = EventOutcome::Stored(3));
         assert_eq!(faults, [Fault::Lost("evt-7-2".into())]);
-        let faults = after(|log, _, _| log.events[1].id = "evt-7-1".into());
+        let faults = faults_after(|log, _, _| log.events[1].id = "evt-7-1".into());
         assert!(
-            faults.contains(&Fault::Doubled("evt-7-1".into())),
+            faults.contains(&Fault::Duplicate("evt-7-1".into())),
             "{faults:?}"
         );
-        let faults = after(|_, sent, _| sent[1].fate = Fate::Refused);
-        assert_eq!(faults, [Fault::Strange("evt-7-2".into())]);
-        let faults = after(|log, _, _| log.events[2].text = "2 of 8".into());
-        assert_eq!(faults, [Fault::Strange("evt-8-1".into())]);
-        let faults = after(|log, _, _| log.events[3].position = 5);
+        let faults = faults_after(|_, sent, _| sent[1].outcome = EventOutcome::Refused);
+        assert_eq!(faults, [Fault::Unexpected("evt-7-2".into())]);
+        let faults = faults_after(|log, _, _| log.events[2].text = "2 of 8".into());
+        assert_eq!(faults, [Fault::Unexpected("evt-8-1".into())]);
+        let faults = faults_after(|log, _, _| log.events[3].position = 5);
         assert!(
             faults.contains(&Fault::Gap(SESSION.into(), 4)),
             "{faults:?}"
@@ -264,10 +266,10 @@ mod tests {
 
     #[test]
     fn compare_finds_reordered_events_and_interleaved_runs() {
-        let faults = after(|log, sent, seen| {
+        let faults = faults_after(|log, sent, seen| {
             for (place, position) in [(1, 3), (2, 2)] {
                 log.events[place].position = position;
-                sent[place].fate = Fate::Stored(position);
+                sent[place].outcome = EventOutcome::Stored(position);
                 seen[0].events[place].0 = position;
             }
             log.events.swap(1, 2);
@@ -278,7 +280,7 @@ mod tests {
             faults,
             [Fault::Interleaved(first), Fault::Interleaved(second)]
         );
-        let faults = after(|log, _, _| log.events.swap(0, 1));
+        let faults = faults_after(|log, _, _| log.events.swap(0, 1));
         assert!(
             faults.contains(&Fault::OutOfOrder("evt-7-1".into())),
             "{faults:?}"
@@ -287,20 +289,20 @@ mod tests {
 
     #[test]
     fn compare_finds_missed_and_repeated_tail_events() {
-        let faults = after(|_, _, seen| drop(seen[0].events.remove(2)));
-        assert_eq!(faults, [Fault::Heard(SESSION.into(), 3)]);
-        let faults = after(|_, _, seen| {
+        let faults = faults_after(|_, _, seen| drop(seen[0].events.remove(2)));
+        assert_eq!(faults, [Fault::TailMismatch(SESSION.into(), 3)]);
+        let faults = faults_after(|_, _, seen| {
             let again = seen[0].events[1].clone();
             seen[0].events.insert(2, again);
         });
-        assert_eq!(faults, [Fault::Heard(SESSION.into(), 3)]);
-        let faults = after(|_, _, seen| seen[0].events.push((5, "evt-9-9".into())));
-        assert_eq!(faults, [Fault::Heard(SESSION.into(), 5)]);
+        assert_eq!(faults, [Fault::TailMismatch(SESSION.into(), 3)]);
+        let faults = faults_after(|_, _, seen| seen[0].events.push((5, "evt-9-9".into())));
+        assert_eq!(faults, [Fault::TailMismatch(SESSION.into(), 5)]);
     }
 
     #[test]
     fn compare_finds_a_wrong_state() {
-        let faults = after(|log, _, _| log.state.extend([("last-8".into(), 1)]));
+        let faults = faults_after(|log, _, _| log.state.extend([("last-8".into(), 1)]));
         assert_eq!(faults, [Fault::State("runs-0 last-8".into())]);
         let (log, mut sent, _) = healthy();
         assert_eq!(compare_shared(&log, &sent), []);

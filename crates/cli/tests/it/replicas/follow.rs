@@ -15,63 +15,68 @@ use super::{
 };
 use crate::crash::wait;
 
-/// How often a follower checks whether it is done.
-const LOOK: Duration = Duration::from_millis(200);
-/// Timeout until a stored event must reach a tail.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval at which a follower checks whether it is done.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Maximum time until a stored event reaches a tail.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The events of a session that a follower has received.
-pub(super) struct Seen {
+pub(super) struct TailLog {
     pub(super) session: String,
     /// Positions and ids, in the order of arrival.
     pub(super) events: Vec<(u64, String)>,
     /// Number of reconnects to another replica.
-    pub(super) moved: usize,
+    pub(super) reconnects: usize,
 }
 
 /// Follow a session until it has received the position in `goal`, once that is set.
-pub(super) fn follow(cluster: &Cluster, session: &str, first: usize, goal: &OnceLock<u64>) -> Seen {
-    let mut seen = Seen {
+pub(super) fn follow(
+    cluster: &Cluster,
+    session: &str,
+    first: usize,
+    goal: &OnceLock<u64>,
+) -> TailLog {
+    let mut seen = TailLog {
         session: session.to_owned(),
         events: Vec::new(),
-        moved: 0,
+        reconnects: 0,
     };
     let mut late = None;
     while !is_done(&seen, goal, &mut late) {
-        let listened = listen(cluster, &mut seen, first, goal, &mut late);
-        if listened.is_some() {
+        let followed = follow_replica(cluster, &mut seen, first, goal, &mut late);
+        if followed.is_some() {
             break;
         }
-        seen.moved += 1;
+        seen.reconnects += 1;
         wait(Duration::from_millis(20));
     }
     seen
 }
 
 /// Whether the goal is set and reached.
-fn is_done(seen: &Seen, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> bool {
+fn is_done(seen: &TailLog, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> bool {
     let Some(goal) = goal.get() else {
         return false;
     };
     let last = seen.events.last().map_or(0, |(position, _)| *position);
     let since = *late.get_or_insert_with(Instant::now);
-    let in_time = since.elapsed() < PATIENCE;
+    let in_time = since.elapsed() < TAIL_TIMEOUT;
     assert!(in_time, "{}: {last} of {goal}", seen.session);
     last >= *goal
 }
 
 /// Follow one replica: `Some` when the goal is reached, `None` when disconnected.
-fn listen(
+fn follow_replica(
     cluster: &Cluster,
-    seen: &mut Seen,
+    seen: &mut TailLog,
     first: usize,
     goal: &OnceLock<u64>,
     late: &mut Option<Instant>,
 ) -> Option<()> {
     let after = seen.events.last().map_or(0, |(position, _)| *position);
-    let address = cluster.address(first + seen.moved);
+    let address = cluster.address(first + seen.reconnects);
     let path = format!("{}/tail?after={after}", path(&seen.session));
-    let mut socket = http::send(&address, "GET", &path, "", LOOK).ok()?;
+    let mut socket = http::send(&address, "GET", &path, "", POLL_INTERVAL).ok()?;
     let (mut chunks, mut text, mut buffer) = (Chunks::default(), String::new(), [0; 16384]);
     loop {
         if is_done(seen, goal, late) {

@@ -1,4 +1,4 @@
-//! An HTTP client for servers that die: a truncated answer is an error, never a partial answer.
+//! An HTTP client for servers that are killed. It reports a truncated answer as an error.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -8,8 +8,8 @@ use std::{
 
 use retain::Json;
 
-/// Longer than any lease, so that a run can wait for a lost one to expire.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any lease, so that a run can wait until the lease of a lost run expires.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A complete answer.
 pub(super) struct Answer {
@@ -19,22 +19,22 @@ pub(super) struct Answer {
 
 /// Send a request on its own connection and read the answer.
 pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Result<Answer> {
-    let mut socket = send(address, method, path, body, PATIENCE)?;
+    let mut socket = send(address, method, path, body, ANSWER_TIMEOUT)?;
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes)?;
     parse(&bytes).ok_or_else(|| io::Error::other("the answer was cut off"))
 }
 
-/// Sends a request and returns the stream of its answer.
+/// Send a request and return the connection, from which the caller reads the answer.
 pub(super) fn send(
     address: &str,
     method: &str,
     path: &str,
     body: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<TcpStream> {
     let mut socket = TcpStream::connect(address)?;
-    socket.set_read_timeout(Some(patience))?;
+    socket.set_read_timeout(Some(timeout))?;
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -57,7 +57,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     Some(Answer { status, body })
 }
 
-/// The body of a chunked stream, as far as it has arrived.
+/// Decodes a chunked response while it arrives.
 #[derive(Default)]
 pub(super) struct Chunks {
     raw: Vec<u8>,
@@ -65,7 +65,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Adds received bytes and returns the text that is complete.
+    /// Add received bytes and return the text of the chunks that they complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
         self.raw.extend_from_slice(bytes);
         let mut text = Vec::new();

@@ -1,5 +1,5 @@
-//! Clients that append to replicas that die. They repeat unanswered requests at any live replica with
-//! the same ids, and record all answers.
+//! Clients that append to replicas while these are killed. A client sends an unanswered request
+//! again with the same ids, to the next replica, and records all answers.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::crash::wait;
 
-/// Number of sessions to which every client appends.
+/// Number of sessions to which clients append outside runs.
 pub(super) const OPEN: usize = 6;
 /// Number of sessions that only runs write, one at a time.
 pub(super) const RUNS: usize = 4;
@@ -27,29 +27,29 @@ pub(super) const RUNS: usize = 4;
 const RUNNER: usize = 4;
 /// The prefix of every event id, by which the proxy recognizes writes.
 pub(super) const MARK: &str = "evt-";
-/// Timeout of an append, including its retries. If the response that grants a lease is lost, the
+/// Maximum time of an append with its retries. If the response that grants a lease is lost, the
 /// lease blocks the session for 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(180);
+const APPEND_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum EventOutcome {
     /// Stored at this position.
     Stored(u64),
-    /// Rejected permanently: its run was over.
+    /// Rejected permanently, because the lease of its run was lost.
     Refused,
 }
 
 /// An event that was sent.
 #[derive(Debug, Clone)]
-pub(super) struct Sent {
+pub(super) struct SentEvent {
     pub(super) session: String,
     pub(super) client: usize,
     /// Increases with every event of the client.
     pub(super) number: u64,
     pub(super) id: String,
     pub(super) run: String,
-    pub(super) fate: Fate,
+    pub(super) outcome: EventOutcome,
 }
 
 /// The path of a session.
@@ -64,17 +64,17 @@ pub(super) fn sessions() -> Vec<String> {
         .collect()
 }
 
-/// What all clients share.
+/// The state that all clients share.
 pub(super) struct Load<'a> {
     pub(super) cluster: &'a Cluster,
-    pub(super) enough: AtomicBool,
-    /// A thread has failed: clients may stop without answers.
-    pub(super) given_up: AtomicBool,
-    /// Answered appends.
+    pub(super) should_stop: AtomicBool,
+    /// Whether a thread has failed. Clients then stop without waiting for answers.
+    pub(super) has_failed: AtomicBool,
+    /// Number of answered appends.
     pub(super) answered: AtomicUsize,
-    /// Requests that failed and were sent again.
+    /// Number of times that a client sent a failed request again.
     pub(super) resent: AtomicUsize,
-    /// The answer to the first of them, if there was one.
+    /// The body of the first answer with status 503.
     pub(super) first_refusal: OnceLock<String>,
 }
 
@@ -84,13 +84,13 @@ impl<'a> Load<'a> {
         for session in sessions() {
             let body = json!({"sessionId": session}).to_string();
             let path = "/api/v1/apps/shop/users/ada/sessions";
-            let made = http::ask(&address, "POST", path, &body).unwrap();
-            assert!(matches!(made.status, 200 | 201), "{:?}", made.body);
+            let created = http::ask(&address, "POST", path, &body).unwrap();
+            assert!(matches!(created.status, 200 | 201), "{:?}", created.body);
         }
         Load {
             cluster,
-            enough: AtomicBool::new(false),
-            given_up: AtomicBool::new(false),
+            should_stop: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             answered: AtomicUsize::new(0),
             resent: AtomicUsize::new(0),
             first_refusal: OnceLock::new(),
@@ -98,7 +98,7 @@ impl<'a> Load<'a> {
     }
 
     /// Waits until `more` further appends were answered, while the load continues.
-    pub(super) fn progress(&self, more: usize) {
+    pub(super) fn wait_for_answers(&self, more: usize) {
         wait_for(&self.answered, more);
     }
 
@@ -113,7 +113,10 @@ fn wait_for(counter: &AtomicUsize, more: usize) {
     let goal = counter.load(Ordering::Relaxed) + more;
     let started = Instant::now();
     while counter.load(Ordering::Relaxed) < goal {
-        assert!(started.elapsed() < PATIENCE, "the load does not go on");
+        assert!(
+            started.elapsed() < APPEND_TIMEOUT,
+            "no progress within {APPEND_TIMEOUT:?}"
+        );
         wait(Duration::from_millis(5));
     }
 }
@@ -123,10 +126,10 @@ pub(super) struct Client<'a> {
     load: &'a Load<'a>,
     number: usize,
     random: Random,
-    /// The replica in use; the next one after a failure.
+    /// The replica in use. After a failure the client uses the next one.
     replica: usize,
     count: u64,
-    sent: Vec<Sent>,
+    sent: Vec<SentEvent>,
 }
 
 /// The result of a batch.
@@ -148,9 +151,9 @@ impl Client<'_> {
         }
     }
 
-    /// Append until told to stop, and return the events sent.
-    pub(super) fn work(mut self) -> Vec<Sent> {
-        while !self.load.enough.load(Ordering::Relaxed) {
+    /// Append until `should_stop` is set, and return the events sent.
+    pub(super) fn work(mut self) -> Vec<SentEvent> {
+        while !self.load.should_stop.load(Ordering::Relaxed) {
             if self.number.is_multiple_of(RUNNER) {
                 self.run();
             } else {
@@ -163,7 +166,7 @@ impl Client<'_> {
         self.sent
     }
 
-    /// One run: begin, some appends, the last of which ends it.
+    /// Begin a run and append a few times; the last append ends the run.
     fn run(&mut self) {
         let session = format!("runs-{}", self.random.below(RUNS as u64));
         let begin = json!({"begin": {"waitMs": 60_000}});
@@ -182,7 +185,7 @@ impl Client<'_> {
         }
     }
 
-    /// Append a batch; return false if its run was over.
+    /// Append a batch; return false if the lease of its run was lost.
     fn append(&mut self, session: &str, run: &str, events: usize, token: Value) -> bool {
         let first = self.count + 1;
         self.count += events as u64;
@@ -191,28 +194,30 @@ impl Client<'_> {
             .clone()
             .map(|number| self.event(number, run))
             .collect();
-        let outcome = self.send(session, &json!({"events": batch, "run": token}));
+        let result = self.send(session, &json!({"events": batch, "run": token}));
         for (place, number) in numbers.enumerate() {
             let id = self.id(number);
-            let fate = match &outcome {
+            let outcome = match &result {
                 Outcome::Stored(answer) => {
                     let stored = &answer["events"][place];
                     assert_eq!(stored["event"]["id"].as_str(), Some(id.as_str()));
-                    Fate::Stored(stored["position"].as_u64().unwrap())
+                    EventOutcome::Stored(stored["position"].as_u64().unwrap())
                 }
-                Outcome::RunLost => Fate::Refused,
-                Outcome::RunBusy => panic!("an append that begins no run was told to wait"),
+                Outcome::RunLost => EventOutcome::Refused,
+                Outcome::RunBusy => {
+                    panic!("an append that does not begin a run was rejected as busy")
+                }
             };
-            self.sent.push(Sent {
+            self.sent.push(SentEvent {
                 session: session.to_owned(),
                 client: self.number,
                 number,
                 id,
                 run: run.to_owned(),
-                fate,
+                outcome,
             });
         }
-        matches!(outcome, Outcome::Stored(_))
+        matches!(result, Outcome::Stored(_))
     }
 
     fn id(&self, number: u64) -> String {
@@ -255,9 +260,9 @@ impl Client<'_> {
                 Err(_) => {}
                 Ok(Answer { status, body }) => panic!("{status}: {body:?}"),
             }
-            let given_up = self.load.given_up.load(Ordering::Relaxed);
-            let in_time = started.elapsed() < PATIENCE;
-            assert!(in_time && !given_up, "no answer for {session}");
+            let has_failed = self.load.has_failed.load(Ordering::Relaxed);
+            let in_time = started.elapsed() < APPEND_TIMEOUT;
+            assert!(in_time && !has_failed, "no answer for {session}");
             self.load.resent.fetch_add(1, Ordering::Relaxed);
             self.replica += 1;
             wait(Duration::from_millis(20));

@@ -1,8 +1,9 @@
 //! Several servers on one store, with many clients, while one after another is killed: no
 //! acknowledged event is lost, none is stored twice, runs do not interleave, and tails have no gap.
 //!
-//! `cluster` has the servers, `load` the clients, `follow` the tails, `compare` the comparison;
-//! `postgres` is a database that can be killed, and `proxy` cuts the connections to it.
+//! `cluster` starts and kills the servers, `load` runs the clients, `follow` reads the tails, and
+//! `compare` finds differences. `postgres` is a database that can be killed, and `proxy` cuts the
+//! connections to it.
 
 mod cluster;
 mod compare;
@@ -20,22 +21,27 @@ use std::sync::{OnceLock, atomic::Ordering};
 
 use cluster::Cluster;
 use compare::{Fault, Log, compare, compare_shared};
-use follow::{Seen, follow};
-use load::{Client, Load, Sent, path, sessions};
+use follow::{TailLog, follow};
+use load::{Client, Load, SentEvent, path, sessions};
 use retain_testkit::random::Random;
 
 use crate::{program::uri, seed, times};
 
-/// The failures of servers or of the database while clients append.
+/// A function that kills servers or the database while clients append.
 type Disruption<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
 
 /// Let clients append during failures that they notice, and compare.
-fn append_through(cluster: Cluster, clients: usize, seed: u64, disruption: &Disruption<'_>) {
+fn append_during_failures(
+    cluster: Cluster,
+    clients: usize,
+    seed: u64,
+    disruption: &Disruption<'_>,
+) {
     append(cluster, clients, seed, true, disruption);
 }
 
-/// Let clients append during failures, and compare. `notice` is whether clients must notice the
-/// failures.
+/// Let clients append during failures, and compare. `notice` says whether clients must notice the
+/// failures or must hardly notice them.
 fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption: &Disruption<'_>) {
     let load = Load::new(&cluster);
     let names = sessions();
@@ -43,7 +49,7 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption:
     let (sent, seen) = std::thread::scope(|scope| {
         let (load, cluster) = (&load, &cluster);
         // The scope waits for all its threads, even when one of them has failed.
-        let _enough = StopOnDrop {
+        let _stop_on_drop = StopOnDrop {
             load,
             goals: &goals,
         };
@@ -54,11 +60,11 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption:
         let working: Vec<_> = (0..clients)
             .map(|number| scope.spawn(move || Client::new(load, number, seed).work()))
             .collect();
-        load.progress(clients * 2);
+        load.wait_for_answers(clients * 2);
         disruption(load, &mut Random::new(seed));
-        load.progress(clients * 2);
-        load.enough.store(true, Ordering::Relaxed);
-        let sent: Vec<Sent> = working
+        load.wait_for_answers(clients * 2);
+        load.should_stop.store(true, Ordering::Relaxed);
+        let sent: Vec<SentEvent> = working
             .into_iter()
             .flat_map(|w| w.join().unwrap())
             .collect();
@@ -66,27 +72,34 @@ fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption:
             let answer = cluster.get(0, &format!("{}/events?recent=1", path(name)));
             goal.set(answer.body["position"].as_u64().unwrap()).unwrap();
         }
-        let seen: Vec<Seen> = following.into_iter().map(|f| f.join().unwrap()).collect();
+        let seen: Vec<TailLog> = following.into_iter().map(|f| f.join().unwrap()).collect();
         (sent, seen)
     });
     let first_refusal = load.first_refusal.into_inner().unwrap_or_default();
     let (answered, resent) = (load.answered.into_inner(), load.resent.into_inner());
-    let moved: usize = seen.iter().map(|seen| seen.moved).sum();
+    let reconnects: usize = seen.iter().map(|seen| seen.reconnects).sum();
     println!(
-        "{answered} appends answered, {resent} requests sent again, followers moved {moved} times"
+        "{answered} appends answered, {resent} requests sent again, followers reconnected {reconnects} times"
     );
     println!("the first refusal: {first_refusal}");
     let faults = compare_everywhere(&cluster, &sent, &seen);
     assert_eq!(faults, [], "{}", cluster.stop());
-    // On a busy machine a server may wait longer than it retries.
+    // On a busy machine, a server may give up before the database is back, so that a few clients
+    // retry.
     let is_noticed = resent * 500 >= answered.max(1);
     match notice {
-        true => assert!(resent > 0, "the test does not bite"),
-        false => assert!(!is_noticed, "{resent} of {answered} were sent again"),
+        true => assert!(
+            resent > 0,
+            "the test proves nothing: no client had to retry"
+        ),
+        false => assert!(
+            !is_noticed,
+            "clients retried {resent} of {answered} requests"
+        ),
     }
 }
 
-/// Stops all threads on drop, so that a failure stops them too.
+/// Stops all threads on drop, so that they stop after a failed assertion too.
 struct StopOnDrop<'a> {
     load: &'a Load<'a>,
     goals: &'a [OnceLock<u64>],
@@ -94,11 +107,11 @@ struct StopOnDrop<'a> {
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.load.enough.store(true, Ordering::Relaxed);
+        self.load.should_stop.store(true, Ordering::Relaxed);
         if std::thread::panicking() {
-            self.load.given_up.store(true, Ordering::Relaxed);
+            self.load.has_failed.store(true, Ordering::Relaxed);
         }
-        // Every follower has reached this goal.
+        // Followers stop, because every one of them has reached position 0.
         for goal in self.goals {
             let _ = goal.set(0);
         }
@@ -106,7 +119,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// All replicas must return the same data.
-fn compare_everywhere(cluster: &Cluster, sent: &[Sent], seen: &[Seen]) -> Vec<Fault> {
+fn compare_everywhere(cluster: &Cluster, sent: &[SentEvent], seen: &[TailLog]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for replica in 0..cluster.replicas() {
         for session in sessions() {
@@ -125,10 +138,10 @@ fn kill_one_after_another(load: &Load<'_>, random: &mut Random, rounds: usize) {
         load.cluster.kill(number);
         if load.cluster.replicas() > 1 {
             // The others continue without it.
-            load.progress(random.below(200) as usize);
+            load.wait_for_answers(random.below(200) as usize);
         }
-        load.cluster.revive(number);
-        load.progress(50 + random.below(200) as usize);
+        load.cluster.restart(number);
+        load.wait_for_answers(50 + random.below(200) as usize);
     }
 }
 
@@ -137,7 +150,7 @@ fn server_on_sqlite_loses_nothing_when_killed_under_load() {
     let seed = seed("server_on_sqlite_loses_nothing_when_killed_under_load", 81);
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 1);
-    append_through(cluster, 32, seed, &|load, random| {
+    append_during_failures(cluster, 32, seed, &|load, random| {
         kill_one_after_another(load, random, times(3, 30));
     });
 }
@@ -150,7 +163,7 @@ fn three_servers_on_sqlite_lose_nothing_when_killed_in_turn() {
     );
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 3);
-    append_through(cluster, 32, seed, &|load, random| {
+    append_during_failures(cluster, 32, seed, &|load, random| {
         kill_one_after_another(load, random, times(3, 30));
     });
 }
@@ -161,7 +174,7 @@ fn load_test_fails_instead_of_hanging_without_servers() {
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 2);
     let failing = || {
-        append_through(cluster, 8, seed, &|load, _| {
+        append_during_failures(cluster, 8, seed, &|load, _| {
             // No server is left to answer the waiting clients.
             load.cluster.kill(0);
             load.cluster.kill(1);

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the test's own, from `scripts/services`, so that killing it is safe.
+//! A PostgreSQL server for one test, started by `scripts/services`, so that the test can kill it.
 
 use std::process::{Command, Output};
 
@@ -28,8 +28,8 @@ impl Postgres {
             skip(test, String::from_utf8_lossy(&started.stdout).trim());
             return None;
         }
-        let said = String::from_utf8_lossy(&started.stderr);
-        assert!(started.status.success(), "{said}");
+        let stderr = String::from_utf8_lossy(&started.stderr);
+        assert!(started.status.success(), "{stderr}");
         let env = std::fs::read_to_string(postgres.dir.path().join("services/env")).unwrap();
         let url = env.trim().split_once("TEST_POSTGRES_URL=");
         postgres.url = url.unwrap().1.to_owned();
@@ -41,35 +41,38 @@ impl Postgres {
         let mut command = Command::new(format!("{root}/../../scripts/services"));
         // The server ends with this process, however the process ends.
         let owner = std::process::id().to_string();
-        // The server's user may have no access to the folder for test leftovers.
+        // The user that runs the server might not have access to the folder in TMPDIR.
         command.env_remove("TMPDIR").env("SVC_WANT", "postgres");
         command.args(["--owner", &owner]);
         command.arg("--dir").arg(self.dir.path().join("services"));
         command.args(arguments).output().unwrap()
     }
 
-    fn must(&self, arguments: &[&str]) -> String {
+    fn run_services(&self, arguments: &[&str]) -> String {
         let done = self.services(arguments);
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {stderr}");
         String::from_utf8(done.stdout).unwrap()
     }
 
     /// Kill the whole server with SIGKILL.
     pub(super) fn kill(&self) {
-        self.must(&["kill", "postgres"]);
+        self.run_services(&["kill", "postgres"]);
     }
 
-    /// Restart it on the same port and data.
-    pub(super) fn revive(&self) {
-        self.must(&["revive", "postgres"]);
+    /// Restart the server on the same port and data.
+    pub(super) fn restart(&self) {
+        self.run_services(&["revive", "postgres"]);
     }
 
     /// End all other connections and return their number.
     pub(super) fn terminate_backends(&self) -> usize {
         let sql = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS ended";
-        self.must(&["sql", "postgres", sql]).trim().parse().unwrap()
+        self.run_services(&["sql", "postgres", sql])
+            .trim()
+            .parse()
+            .unwrap()
     }
 
     /// The port of the server.

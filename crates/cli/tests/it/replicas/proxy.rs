@@ -1,5 +1,6 @@
 //! A proxy between a server and its PostgreSQL that cuts connections at the worst moments: before a
-//! write reaches the database, halfway through it, and after the commit but before its answer.
+//! write reaches the database, halfway through the write, and after the commit but before its
+//! answer.
 
 use std::{
     io::{Read as _, Write as _},
@@ -22,17 +23,17 @@ pub(super) enum Cut {
     After,
 }
 
-/// Timeout for the database's answer; after it, there is none.
-const ANSWER: Duration = Duration::from_millis(500);
+/// Maximum time to wait for the rest of an answer of the database.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The proxy. Its threads end with the process.
 pub(super) struct Proxy {
     pub(super) port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-struct Shared {
-    /// The bytes by which a write is recognized.
+struct ProxyState {
+    /// Bytes that only the write of an event contains.
     mark: Vec<u8>,
     next: Mutex<Option<Cut>>,
     cuts: AtomicUsize,
@@ -44,7 +45,7 @@ impl Proxy {
     /// Listen for connections and forward them to the database at `port`.
     pub(super) fn start(port: u16, mark: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             mark: mark.as_bytes().to_vec(),
             next: Mutex::new(None),
             cuts: AtomicUsize::new(0),
@@ -57,7 +58,7 @@ impl Proxy {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if let Ok(database) = TcpStream::connect(("127.0.0.1", port)) {
-                    pass_on(client, database, &shared);
+                    forward(client, database, &shared);
                 }
             }
         });
@@ -69,7 +70,7 @@ impl Proxy {
         *self.shared.next.lock().unwrap() = Some(cut);
     }
 
-    /// Number of connections cut, and how many of them had committed without an answer.
+    /// Number of connections cut, and how many of them after the commit but before its answer.
     pub(super) fn cuts(&self) -> (usize, usize) {
         let shared = &self.shared;
         let committed = shared.committed.load(Ordering::SeqCst);
@@ -78,21 +79,26 @@ impl Proxy {
 }
 
 /// Forward both directions, each in its own thread.
-fn pass_on(client: TcpStream, database: TcpStream, shared: &Arc<Shared>) {
+fn forward(client: TcpStream, database: TcpStream, shared: &Arc<ProxyState>) {
     let _ = (client.set_nodelay(true), database.set_nodelay(true));
-    let swallow = Arc::new(AtomicBool::new(false));
+    let drops_answers = Arc::new(AtomicBool::new(false));
     let (from, to) = (client.try_clone().unwrap(), database.try_clone().unwrap());
-    let (both, deaf) = (Arc::clone(shared), Arc::clone(&swallow));
-    std::thread::spawn(move || requests(from, to, &both, &deaf));
+    let (both, drops) = (Arc::clone(shared), Arc::clone(&drops_answers));
+    std::thread::spawn(move || forward_requests(from, to, &both, &drops));
     let shared = Arc::clone(shared);
-    std::thread::spawn(move || answers(database, client, &shared, &swallow));
+    std::thread::spawn(move || forward_answers(database, client, &shared, &drops_answers));
 }
 
-fn end(one: &TcpStream, other: &TcpStream) {
+fn shut_down(one: &TcpStream, other: &TcpStream) {
     let _ = (one.shutdown(Shutdown::Both), other.shutdown(Shutdown::Both));
 }
 
-fn requests(mut client: TcpStream, mut database: TcpStream, shared: &Shared, deaf: &AtomicBool) {
+fn forward_requests(
+    mut client: TcpStream,
+    mut database: TcpStream,
+    shared: &ProxyState,
+    drops_answers: &AtomicBool,
+) {
     let mut buffer = vec![0; 1 << 20];
     while let Ok(count @ 1..) = client.read(&mut buffer) {
         let bytes = &buffer[..count];
@@ -108,7 +114,7 @@ fn requests(mut client: TcpStream, mut database: TcpStream, shared: &Shared, dea
             Some(Cut::Before) => &[],
             Some(Cut::Within) => &bytes[..count / 2],
             Some(Cut::After) => {
-                deaf.store(true, Ordering::SeqCst);
+                drops_answers.store(true, Ordering::SeqCst);
                 bytes
             }
         };
@@ -117,7 +123,7 @@ fn requests(mut client: TcpStream, mut database: TcpStream, shared: &Shared, dea
         }
         match cut {
             None => {}
-            // The other thread cuts it when the answer arrives.
+            // The other thread cuts the connection when the answer arrives.
             Some(Cut::After) => return,
             Some(Cut::Before | Cut::Within) => {
                 shared.cuts.fetch_add(1, Ordering::SeqCst);
@@ -125,15 +131,20 @@ fn requests(mut client: TcpStream, mut database: TcpStream, shared: &Shared, dea
             }
         }
     }
-    end(&client, &database);
+    shut_down(&client, &database);
 }
 
-fn answers(mut database: TcpStream, mut client: TcpStream, shared: &Shared, deaf: &AtomicBool) {
+fn forward_answers(
+    mut database: TcpStream,
+    mut client: TcpStream,
+    shared: &ProxyState,
+    drops_answers: &AtomicBool,
+) {
     let mut buffer = vec![0; 1 << 20];
     while let Ok(count @ 1..) = database.read(&mut buffer) {
-        if deaf.load(Ordering::SeqCst) {
+        if drops_answers.load(Ordering::SeqCst) {
             let mut answer = buffer[..count].to_vec();
-            database.set_read_timeout(Some(ANSWER)).unwrap();
+            database.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
             while !is_idle(&answer)
                 && let Ok(count @ 1..) = database.read(&mut buffer)
             {
@@ -148,7 +159,7 @@ fn answers(mut database: TcpStream, mut client: TcpStream, shared: &Shared, deaf
             break;
         }
     }
-    end(&client, &database);
+    shut_down(&client, &database);
 }
 
 /// Whether an answer ends with ReadyForQuery outside a transaction: the command is complete.

@@ -1,9 +1,10 @@
-//! Replicas on one PostgreSQL: servers and the database are killed, connections ended and cut.
+//! Replicas on one PostgreSQL: tests kill the servers and the database, and terminate or cut
+//! connections.
 
 use std::{process::Command, time::Duration};
 
 use super::{
-    append_through,
+    append_during_failures,
     cluster::Cluster,
     kill_one_after_another,
     load::{Load, MARK},
@@ -22,7 +23,7 @@ fn three_servers_lose_nothing_when_killed_in_turn() {
         return;
     };
     let cluster = Cluster::start(&postgres.url, 3);
-    append_through(cluster, CLIENTS, seed, &|load, random| {
+    append_during_failures(cluster, CLIENTS, seed, &|load, random| {
         kill_one_after_another(load, random, times(3, 30));
     });
 }
@@ -35,17 +36,17 @@ fn killed_database_loses_nothing_under_load() {
         return;
     };
     let cluster = Cluster::start(&postgres.url, 2);
-    append_through(cluster, CLIENTS, seed, &|load, random| {
+    append_during_failures(cluster, CLIENTS, seed, &|load, random| {
         for _ in 0..times(3, 20) {
             postgres.kill();
             wait(Duration::from_millis(random.below(1500)));
-            postgres.revive();
-            load.progress(100 + random.below(200) as usize);
+            postgres.restart();
+            load.wait_for_answers(100 + random.below(200) as usize);
         }
-        // Until servers give up and return errors, so clients retry.
+        // Leave the database down until servers return errors and clients retry.
         postgres.kill();
         load.wait_for_retry();
-        postgres.revive();
+        postgres.restart();
     });
 }
 
@@ -57,16 +58,16 @@ fn terminated_connections_lose_nothing_under_load() {
         return;
     };
     let cluster = Cluster::start(&postgres.url, 2);
-    let ended = append_to_the_end(cluster, seed, &|load, random| {
+    let ended = append_during_hidden_failures(cluster, seed, &|load, random| {
         let mut ended = 0;
         for _ in 0..times(15, 300) {
             ended += postgres.terminate_backends();
-            load.progress(random.below(100) as usize);
+            load.wait_for_answers(random.below(100) as usize);
         }
         ended
     });
     println!("{ended} connections were terminated");
-    assert!(ended > 20, "the test does not bite");
+    assert!(ended > 20, "only {ended} connections were terminated");
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn connections_cut_around_a_commit_lose_nothing() {
     };
     let proxy = Proxy::start(postgres.port(), MARK);
     let cluster = Cluster::start(&postgres.url_through(proxy.port), 2);
-    append_to_the_end(cluster, seed, &|load, random| {
+    append_during_hidden_failures(cluster, seed, &|load, random| {
         let (cuts, committed) = (times(60, 1000), times(5, 100));
         for cut in 1.. {
             if cut > cuts && proxy.cuts().1 > committed {
@@ -86,14 +87,14 @@ fn connections_cut_around_a_commit_lose_nothing() {
             }
             proxy.cut(random.pick(&[Cut::Before, Cut::Within, Cut::After, Cut::After]));
             while proxy.cuts().0 < cut {
-                load.progress(1);
+                load.wait_for_answers(1);
             }
-            load.progress(random.below(20) as usize);
+            load.wait_for_answers(random.below(20) as usize);
         }
         0
     });
     let (cuts, committed) = proxy.cuts();
-    println!("{cuts} lines were cut, {committed} of them after the commit");
+    println!("{cuts} connections were cut, {committed} of them after the commit");
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn replicas_example_runs() {
         return;
     };
     if Command::new("curl").arg("--version").output().is_err() {
-        return skip(test, "there is no curl");
+        return skip(test, "curl is not installed");
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/replicas.sh");
     let ran = Command::new(script)
@@ -112,15 +113,16 @@ fn replicas_example_runs() {
         .env_remove("RETAIN_API_KEY")
         .output()
         .unwrap();
-    let (said, failed) = (ran.stdout, String::from_utf8_lossy(&ran.stderr));
-    let said = String::from_utf8(said).unwrap();
-    assert!(ran.status.success(), "{said}{failed}");
-    assert!(said.ends_with("  position 6\n"), "{said}");
+    let (stdout, stderr) = (ran.stdout, String::from_utf8_lossy(&ran.stderr));
+    let stdout = String::from_utf8(stdout).unwrap();
+    assert!(ran.status.success(), "{stdout}{stderr}");
+    assert!(stdout.ends_with("  position 6\n"), "{stdout}");
 }
 
-/// Like [`append_through`], for failures that servers hide from clients: the servers retry and
-/// determine by themselves whether the first attempt was stored.
-fn append_to_the_end(
+/// Like [`append_during_failures`], for failures that servers hide from clients. The servers retry
+/// and determine by themselves whether the first attempt was stored. Returns the result of
+/// `disruption`.
+fn append_during_hidden_failures(
     cluster: Cluster,
     seed: u64,
     disruption: &(dyn Fn(&Load<'_>, &mut retain_testkit::random::Random) -> usize + Sync),

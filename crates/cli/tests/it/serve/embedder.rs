@@ -1,4 +1,4 @@
-//! Memories are found by meaning if an embedding model is configured.
+//! With an embedding model, the server embeds the memories that it ingests.
 
 use std::{
     io::{Read as _, Write as _},
@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use super::process::{Server, said, serve};
+use super::process::{Server, run_request, serve};
 
 /// A server that returns the same vector for every text. Returns its address and its requests.
 fn ollama() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (tell, told) = channel();
+    let (sender, requests) = channel();
     std::thread::spawn(move || {
         while let Ok((mut socket, _)) = listener.accept() {
             let mut sent = String::new();
@@ -26,29 +26,29 @@ fn ollama() -> (String, Receiver<String>) {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
             let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
             socket.write_all(answer.as_bytes()).unwrap();
-            if tell.send(sent).is_err() {
+            if sender.send(sent).is_err() {
                 return;
             }
         }
     });
-    (address, told)
+    (address, requests)
 }
 
 #[test]
 fn embedder_embeds_ingested_memories() {
     let folder = retain_testkit::scratch::folder();
-    let (address, told) = ollama();
+    let (address, requests) = ollama();
     let mut command = serve(folder.path(), &["--embedder", "ollama/tiny@2"]);
     command.env_remove("OLLAMA_HOST");
     command.env("OLLAMA_API_BASE", address);
     let server = Server::start(command);
     assert_eq!(
         server
-            .post("/run", &said("s", "I like jasmine tea."))
+            .post("/run", &run_request("s", "I like jasmine tea."))
             .status,
         200
     );
-    let sent = told.recv_timeout(Duration::from_secs(120)).unwrap();
+    let sent = requests.recv_timeout(Duration::from_secs(120)).unwrap();
     assert!(sent.starts_with("POST /v1/embeddings "), "{sent}");
     assert!(sent.contains(r#""model":"tiny""#), "{sent}");
     assert!(sent.contains("jasmine tea"), "{sent}");
@@ -67,11 +67,11 @@ fn invalid_embedder_is_refused_with_the_reason() {
     let openai = "openai/text-embedding-3-small";
     refused(&["--embedder", openai], "OPENAI_API_KEY");
     refused(&["--embedder", "martian/x"], "gemini/MODEL");
-    let words_alone = [
+    let without_semantic_search = [
         "--embedder",
         "ollama/a@1",
         "--memory-service-uri",
         "memory://",
     ];
-    refused(&words_alone, "--embedder");
+    refused(&without_semantic_search, "--embedder");
 }

@@ -1,4 +1,4 @@
-//! Spans over OTLP: a collector of the test receives them from the real program.
+//! The real program exports spans over OTLP to a collector in the test.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-use super::process::{Ended, Server, said, serve};
+use super::process::{Server, ServerExit, run_request, serve};
 
 /// The credential that is sent to the collector and must not appear elsewhere.
 const KEY: &str = "CANARY-of-the-collector";
@@ -31,7 +31,7 @@ type Export = (String, ExportTraceServiceRequest);
 #[derive(Clone)]
 struct Collector {
     address: String,
-    taken: Arc<Mutex<Vec<Export>>>,
+    received: Arc<Mutex<Vec<Export>>>,
 }
 
 impl Collector {
@@ -39,20 +39,20 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let collector = Collector {
             address: format!("http://{}", listener.local_addr().unwrap()),
-            taken: Arc::default(),
+            received: Arc::default(),
         };
-        let taken = Arc::clone(&collector.taken);
+        let received = Arc::clone(&collector.received);
         std::thread::spawn(move || {
             for socket in listener.incoming() {
-                let taken = Arc::clone(&taken);
-                std::thread::spawn(move || take(socket.unwrap(), &taken));
+                let received = Arc::clone(&received);
+                std::thread::spawn(move || receive_exports(socket.unwrap(), &received));
             }
         });
         collector
     }
 
     fn exports(&self) -> Vec<Export> {
-        self.taken.lock().unwrap().clone()
+        self.received.lock().unwrap().clone()
     }
 
     fn spans(&self) -> Vec<Span> {
@@ -69,8 +69,8 @@ impl Collector {
     }
 }
 
-/// Read the requests of a connection.
-fn take(socket: TcpStream, taken: &Mutex<Vec<Export>>) {
+/// Answer the requests of a connection and record them.
+fn receive_exports(socket: TcpStream, received: &Mutex<Vec<Export>>) {
     let mut reader = BufReader::new(socket.try_clone().unwrap());
     let mut writer = socket;
     loop {
@@ -87,24 +87,24 @@ fn take(socket: TcpStream, taken: &Mutex<Vec<Export>>) {
         let mut body = vec![0; length.unwrap().trim().parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
         let export = ExportTraceServiceRequest::decode(&*body).unwrap();
-        taken.lock().unwrap().push((head, export));
+        received.lock().unwrap().push((head, export));
         let _ = writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 }
 
 /// Start a server that exports to an address, run one message, and stop it.
-fn run(endpoint: &str, arguments: &[&str]) -> Ended {
+fn run(endpoint: &str, arguments: &[&str]) -> ServerExit {
     let folder = retain_testkit::scratch::folder();
-    let server = started(folder.path(), endpoint, arguments);
+    let server = start_server(folder.path(), endpoint, arguments);
     let traceparent = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n");
-    let told = server.ask("POST", "/run", &traceparent, &said("s1", WORDS));
-    assert_eq!(told.status, 200, "{}", told.text);
+    let answer = server.ask("POST", "/run", &traceparent, &run_request("s1", WORDS));
+    assert_eq!(answer.status, 200, "{}", answer.text);
     let ended = server.stop();
     assert!(ended.status.success(), "{}", ended.stderr);
     ended
 }
 
-fn started(folder: &Path, endpoint: &str, arguments: &[&str]) -> Server {
+fn start_server(folder: &Path, endpoint: &str, arguments: &[&str]) -> Server {
     let mut command = serve(folder, arguments);
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -126,7 +126,7 @@ fn value<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
     found.value.as_ref()?.value.as_ref()
 }
 
-fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+fn find_span<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let found = spans.iter().find(|span| span.name == name);
     found.unwrap_or_else(|| {
         let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
@@ -144,19 +144,19 @@ fn exported_spans_belong_to_the_callers_trace() {
         assert!(head.contains("application/x-protobuf"), "{head}");
         let key = format!("x-collector-key: {}", KEY.to_ascii_lowercase());
         assert!(head.contains(&key), "{head}");
-        let about = export.resource_spans[0]
+        let attributes = export.resource_spans[0]
             .resource
             .clone()
             .unwrap()
             .attributes;
         let text = |text: &str| Value::StringValue(text.to_owned());
-        assert_eq!(value(&about, "service.name"), Some(&text("a-test")));
-        let place = value(&about, "deployment.environment.name");
+        assert_eq!(value(&attributes, "service.name"), Some(&text("a-test")));
+        let place = value(&attributes, "deployment.environment.name");
         assert_eq!(place, Some(&text("ci")));
     }
 
     let spans = collector.spans();
-    let request = named(&spans, "POST /run");
+    let request = find_span(&spans, "POST /run");
     assert_eq!(hex(&request.trace_id), TRACE);
     assert_eq!(hex(&request.parent_span_id), CALLER);
     assert_eq!(request.kind(), SpanKind::Server);
@@ -169,11 +169,11 @@ fn exported_spans_belong_to_the_callers_trace() {
         "call_llm",
     ];
     for (above, below) in chain.iter().zip(&chain[1..]) {
-        let (above, below) = (named(&spans, above), named(&spans, below));
+        let (above, below) = (find_span(&spans, above), find_span(&spans, below));
         assert_eq!(below.parent_span_id, above.span_id, "{}", below.name);
         assert_eq!(hex(&below.trace_id), TRACE);
     }
-    let call = named(&spans, "call_llm");
+    let call = find_span(&spans, "call_llm");
     let reasons = value(&call.attributes, "gen_ai.response.finish_reasons");
     let is_list = |value: &Value| matches!(value, Value::ArrayValue(_));
     assert!(reasons.is_none_or(is_list), "{reasons:?}");
@@ -191,15 +191,15 @@ fn exported_spans_belong_to_the_callers_trace() {
     }
 }
 
-/// Everything that was exported, as text.
-fn sent(collector: &Collector) -> String {
-    let of = |value: &Option<AnyValue>| format!("{value:?}");
+/// All exported spans as text.
+fn exported_text(collector: &Collector) -> String {
+    let value_text = |value: &Option<AnyValue>| format!("{value:?}");
     let spans = collector.spans();
     let texts = spans.iter().flat_map(|span| {
         let attributes = span
             .attributes
             .iter()
-            .map(|it| format!("{}={}", it.key, of(&it.value)));
+            .map(|it| format!("{}={}", it.key, value_text(&it.value)));
         let more = [
             span.name.clone(),
             format!("{:?} {:?}", span.events, span.status),
@@ -213,7 +213,7 @@ fn sent(collector: &Collector) -> String {
 fn message_content_is_exported_only_when_turned_on() {
     let collector = Collector::start();
     let ended = run(&collector.address, &[]);
-    let text = sent(&collector);
+    let text = exported_text(&collector);
     assert!(text.contains("call_llm"), "{text}");
     for secret in ["Polly", KEY] {
         assert!(!text.contains(secret), "{secret} in {text}");
@@ -225,7 +225,7 @@ fn message_content_is_exported_only_when_turned_on() {
 
     let collector = Collector::start();
     run(&collector.address, &["--capture-message-content"]);
-    let text = sent(&collector);
+    let text = exported_text(&collector);
     assert!(text.contains("Polly") && !text.contains(KEY), "{text}");
 }
 
@@ -235,11 +235,11 @@ fn missing_or_hanging_collector_does_not_delay_runs() {
     let address = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
     let ended = run(&address, &[]);
-    let told = ended
+    let warnings = ended
         .stderr
         .matches("spans do not reach the collector")
         .count();
-    assert_eq!(told, 1, "{}", ended.stderr);
+    assert_eq!(warnings, 1, "{}", ended.stderr);
     assert!(!ended.stderr.contains(KEY), "{}", ended.stderr);
 
     // A collector that accepts connections and never answers.
@@ -257,9 +257,9 @@ fn export_timeout_is_read_from_the_environment() {
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         .env("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
     let server = Server::start(command);
-    let told = server.ask("POST", "/run", "", &said("s1", WORDS));
-    assert_eq!(told.status, 200, "{}", told.text);
-    // The export timed out; it was not ended by the shutdown.
+    let answer = server.ask("POST", "/run", "", &run_request("s1", WORDS));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // The export failed with its own timeout, before the shutdown could cancel it.
     let stderr = server.stop().stderr;
     let why = stderr.lines().find(|line| line.contains("do not reach"));
     assert!(why.is_some_and(|why| why.contains("timed out")), "{stderr}");
@@ -278,8 +278,8 @@ fn otel_variables_disable_export() {
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.address)
             .env(name, value);
         let server = Server::start(command);
-        let told = server.ask("POST", "/run", "", &said("s1", WORDS));
-        assert_eq!(told.status, 200, "{}", told.text);
+        let answer = server.ask("POST", "/run", "", &run_request("s1", WORDS));
+        assert_eq!(answer.status, 200, "{}", answer.text);
         server.stop();
         assert!(collector.exports().is_empty(), "{name}={value}");
     }

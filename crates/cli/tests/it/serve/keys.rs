@@ -1,4 +1,4 @@
-//! `retain keys` beside a running server.
+//! `retain keys` while a server uses the same store.
 
 use std::path::Path;
 
@@ -77,18 +77,21 @@ fn key_revoked_by_another_process_is_rejected() {
 #[test]
 fn server_still_requires_a_key_after_the_last_one_is_revoked_or_erased() {
     let folder = retain_testkit::scratch::folder();
-    let is_closed = |why: &str| {
+    let assert_rejects_without_key = |why: &str| {
         let server = Server::with(folder.path(), &[]);
         assert_eq!(server.get("/list-apps").status, 401, "{why}");
         let announced = server.announced.join("\n");
-        let says = ["none is valid", "retain keys create --store sqlite:///"];
-        assert!(says.iter().all(|it| announced.contains(it)), "{announced}");
+        let expected = ["none is valid", "retain keys create --store sqlite:///"];
+        assert!(
+            expected.iter().all(|it| announced.contains(it)),
+            "{announced}"
+        );
     };
     let bound = ["create", "--app", "assistant", "--user", "ada"];
     let key = keys(folder.path(), &bound);
     let id = key.split('_').nth(1).unwrap();
     keys(folder.path(), &["revoke", id]);
-    is_closed("the last key was revoked");
+    assert_rejects_without_key("the last key was revoked");
     let erased = retain(folder.path())
         .args(["erase", "--store", "sqlite:///.retain/retain.db"])
         .args(["--app", "assistant", "--user", "ada", "--yes"])
@@ -96,7 +99,7 @@ fn server_still_requires_a_key_after_the_last_one_is_revoked_or_erased() {
         .unwrap();
     assert!(erased.status.success(), "{erased:?}");
     assert_eq!(keys(folder.path(), &["list"]), "");
-    is_closed("the user of the last key was erased");
+    assert_rejects_without_key("the user of the last key was erased");
     // A new key gives access again.
     let key = keys(folder.path(), &["create"]);
     let server = Server::with(folder.path(), &[]);
@@ -124,7 +127,10 @@ fn api_key_secret_is_not_stored() {
         assert!(!holds(secret));
         found_name |= holds("canary");
     }
-    assert!(found_name, "the key itself is not there either");
+    assert!(
+        found_name,
+        "the test proves nothing: it does not find the name of the key"
+    );
 }
 
 #[test]

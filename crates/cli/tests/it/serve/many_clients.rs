@@ -2,7 +2,7 @@
 
 use std::{io::Read as _, net::TcpStream};
 
-use super::process::{Server, said};
+use super::process::{Server, run_request};
 use crate::{skip, times};
 
 const TAIL: &str = "/api/v1/apps/assistant/users/ada/sessions/s1/tail";
@@ -17,7 +17,7 @@ fn thousand_idle_tails_use_little_memory() {
     let needed = clients as u64 + 200;
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        let reason = format!("only {:?} files may be open", limit.maximum);
+        let reason = format!("the limit on open files is {:?}", limit.maximum);
         return skip("thousand_idle_tails_use_little_memory", &reason);
     }
     limit.current = limit.maximum;
@@ -27,8 +27,8 @@ fn thousand_idle_tails_use_little_memory() {
         folder.path(),
         &["--log-level", "off", "--max-streams-per-user", "20000"],
     );
-    let told = server.post("/run", &said("s1", "Hello."));
-    assert_eq!(told.status, 200, "{}", told.text);
+    let answer = server.post("/run", &run_request("s1", "Hello."));
+    assert_eq!(answer.status, 200, "{}", answer.text);
     let before = resident_bytes(server.pid());
     let mut sockets: Vec<TcpStream> = (0..clients)
         .map(|_| {
@@ -50,18 +50,18 @@ fn thousand_idle_tails_use_little_memory() {
     println!("{clients} idle clients: {each} bytes each, over {before} bytes");
     assert!(each <= EACH_MAX, "{each} bytes each");
     // All of them receive the new events.
-    let told = server.post("/run", &said("s1", "My favorite tea is Earl Grey."));
-    assert_eq!(told.status, 200, "{}", told.text);
+    let answer = server.post("/run", &run_request("s1", "My favorite tea is Earl Grey."));
+    assert_eq!(answer.status, 200, "{}", answer.text);
     for socket in &mut sockets {
-        let mut heard = String::new();
+        let mut received = String::new();
         let mut buffer = [0; 4096];
-        while !heard.contains("Earl Grey") {
+        while !received.contains("Earl Grey") {
             let count = socket.read(&mut buffer).unwrap();
-            assert_ne!(count, 0, "{heard}");
-            heard.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            assert_ne!(count, 0, "{received}");
+            received.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     }
-    // After they disconnect, nothing of them is left.
+    // After the clients disconnect, the server has no active stream.
     drop(sockets);
     while !server
         .get("/metrics")

@@ -1,8 +1,8 @@
-//! MCP servers of agents: started with the first run, ended with the server, without secrets.
+//! The MCP servers of agents start with the first run, stop with the server and receive no secrets.
 
 use std::{path::Path, process::Command};
 
-use super::process::{Server, said, serve};
+use super::process::{Server, run_request, serve};
 use crate::skip;
 
 /// A server that uses only Python's standard library.
@@ -11,8 +11,9 @@ const SERVER: &str = concat!(
     "/../mcp/tests/it/real/odd_server.py"
 );
 
-/// An agent whose tools come from a child process that writes its id and environment to a file.
-fn agents(folder: &Path) {
+/// Write the configuration of an agent whose MCP server writes its process id and its environment
+/// to files.
+fn write_agent(folder: &Path) {
     let agent = folder.join("agents/clerk");
     std::fs::create_dir_all(&agent).unwrap();
     let script = format!("echo $$ > pid; env > environment; exec python3 '{SERVER}'");
@@ -38,22 +39,22 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-fn to_clerk(text: &str) -> String {
-    said("s", text).replace("assistant", "clerk")
+fn message_to_clerk(text: &str) -> String {
+    run_request("s", text).replace("assistant", "clerk")
 }
 
 #[test]
 fn mcp_child_process_starts_on_first_use_and_stops_with_the_server() {
     let name = "mcp_child_process_starts_on_first_use_and_stops_with_the_server";
     if Command::new("python3").arg("--version").output().is_err() {
-        return skip(name, "there is no python3");
+        return skip(name, "python3 is not installed");
     }
     let folder = retain_testkit::scratch::folder();
-    agents(folder.path());
+    write_agent(folder.path());
     let server = Server::start(command(folder.path()));
     let pid = folder.path().join("pid");
     assert!(!pid.exists());
-    let answer = server.post("/run", &to_clerk("Hello."));
+    let answer = server.post("/run", &message_to_clerk("Hello."));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let pid = std::fs::read_to_string(pid).unwrap();
     let process = Path::new("/proc").join(pid.trim());
@@ -73,11 +74,11 @@ fn mcp_child_process_starts_on_first_use_and_stops_with_the_server() {
 #[test]
 fn mcp_child_process_is_refused_when_the_variable_disables_it() {
     let folder = retain_testkit::scratch::folder();
-    agents(folder.path());
+    write_agent(folder.path());
     let mut command = command(folder.path());
     command.env("ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS", "0");
     let server = Server::start(command);
-    let answer = server.post("/run", &to_clerk("Hello."));
+    let answer = server.post("/run", &message_to_clerk("Hello."));
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert!(!folder.path().join("pid").exists());
     let log = server.stop().stderr;

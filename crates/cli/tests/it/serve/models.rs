@@ -1,4 +1,4 @@
-//! Which model answers: by its API key or its name, and the errors.
+//! The model is selected by API key, by name or in the settings file; errors name the cause.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,7 +8,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::process::{Server, said, serve};
+use super::process::{Server, run_request, serve};
 
 /// All variables that could select another model.
 const VARIABLES: [&str; 10] = [
@@ -37,7 +37,7 @@ fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
 fn claude() -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let asked = std::thread::spawn(move || {
+    let request = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut sent = String::new();
         let mut buffer = [0; 4096];
@@ -51,7 +51,7 @@ fn claude() -> (String, JoinHandle<String>) {
         socket.write_all(answer.as_bytes()).unwrap();
         sent
     });
-    (address, asked)
+    (address, request)
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn offline_model_answers_without_an_api_key() {
     let server = Server::start(without_keys(folder.path(), &[]));
     let announced = server.announced.join("\n");
     assert!(announced.contains("model  offline"), "{announced}");
-    let answer = server.post("/run", &said("s", "Hello."));
+    let answer = server.post("/run", &run_request("s", "Hello."));
     assert!(answer.text.contains("offline model"), "{}", answer.text);
 }
 
 #[test]
 fn api_key_in_the_environment_selects_the_model() {
     let folder = retain_testkit::scratch::folder();
-    let (address, asked) = claude();
+    let (address, request) = claude();
     let mut command = without_keys(folder.path(), &["--log-level", "trace"]);
     command.env("ANTHROPIC_API_KEY", "sk-ant-secret-of-the-test");
     command.env("ANTHROPIC_BASE_URL", address);
@@ -75,19 +75,19 @@ fn api_key_in_the_environment_selects_the_model() {
     let announced = server.announced.join("\n");
     assert!(announced.contains("claude-"), "{announced}");
     assert!(announced.contains("ANTHROPIC_API_KEY"), "{announced}");
-    let answer = server.post("/run", &said("s", "Hello."));
+    let answer = server.post("/run", &run_request("s", "Hello."));
     assert!(answer.text.contains("Bonjour."), "{}", answer.text);
-    let sent = asked.join().unwrap();
+    let sent = request.join().unwrap();
     assert!(sent.contains("sk-ant-secret-of-the-test"), "{sent}");
     let log = server.stop().stderr;
-    let told = format!("{announced} {} {log}", answer.text);
-    assert!(!told.contains("secret-of-the-test"), "{told}");
+    let output = format!("{announced} {} {log}", answer.text);
+    assert!(!output.contains("secret-of-the-test"), "{output}");
 }
 
 #[test]
 fn model_and_api_key_come_from_the_file_unless_an_option_names_a_model() {
     let folder = retain_testkit::scratch::folder();
-    let (address, asked) = claude();
+    let (address, request) = claude();
     let file = format!(
         "model = \"claude-of-the-file\"\n[models.anthropic]\napi-key = \"sk-of-the-file\"\n\
          base_url = \"{address}\"\n[models.vertex]\nuse = false\n"
@@ -99,9 +99,9 @@ fn model_and_api_key_come_from_the_file_unless_an_option_names_a_model() {
         announced.contains("model  claude-of-the-file"),
         "{announced}"
     );
-    let answer = server.post("/run", &said("s", "Hello."));
+    let answer = server.post("/run", &run_request("s", "Hello."));
     assert!(answer.text.contains("Bonjour."), "{}", answer.text);
-    let sent = asked.join().unwrap();
+    let sent = request.join().unwrap();
     let has = |text: &str| sent.contains(text);
     assert!(has("sk-of-the-file") && has("claude-of-the-file"), "{sent}");
     let server = Server::start(without_keys(folder.path(), &["--model", "offline"]));
@@ -116,14 +116,27 @@ fn missing_api_key_error_names_the_variable() {
     let message = String::from_utf8(ended.stderr).unwrap();
     assert!(!ended.status.success(), "{message}");
     assert!(message.contains("OPENAI_API_KEY"), "{message}");
-    std::fs::write(
-        folder.path().join("retain.toml"),
-        "[models.martian]\nx = \"y\"\n",
-    )
-    .unwrap();
-    let ended = without_keys(folder.path(), &[]).output().unwrap();
-    let message = String::from_utf8(ended.stderr).unwrap();
-    assert!(message.contains("models.martian.x"), "{message}");
+}
+
+#[test]
+fn unknown_model_setting_error_lists_the_known_ones() {
+    let folder = retain_testkit::scratch::folder();
+    for (file, expected) in [
+        (
+            "[models.martian]\nx = \"y\"\n",
+            "unknown provider in the setting models.martian.x; expected http, gemini, ",
+        ),
+        (
+            "[models.azure]\nregion = \"eu\"\n",
+            "unknown setting models.azure.region; expected one of: api-key, base-url, api-version",
+        ),
+    ] {
+        std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+        let ended = without_keys(folder.path(), &[]).output().unwrap();
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success(), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]
@@ -137,15 +150,15 @@ fn agent_without_its_api_key_does_not_affect_other_agents() {
     }
     let arguments = ["agents", "--auto-create-session"];
     let server = Server::start(without_keys(folder.path(), &arguments));
-    let of = |app: &str| said("s", "Hello.").replace("assistant", app);
-    let refused = server.post("/run", &of("poor"));
+    let message_to = |app: &str| run_request("s", "Hello.").replace("assistant", app);
+    let refused = server.post("/run", &message_to("poor"));
     assert_eq!(refused.status, 500, "{}", refused.text);
-    assert_eq!(server.post("/run", &of("rich")).status, 200);
+    assert_eq!(server.post("/run", &message_to("rich")).status, 200);
     let log = server.stop().stderr;
     assert!(log.contains("GOOGLE_API_KEY"), "{log}");
 }
 
-/// The file sets timeouts and retries for all providers.
+/// The section `models.http` of the file sets timeouts and retries for all providers.
 #[test]
 fn settings_file_sets_model_timeouts_and_retries() {
     let folder = retain_testkit::scratch::folder();
@@ -159,18 +172,18 @@ fn settings_file_sets_model_timeouts_and_retries() {
     );
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();
     let server = Server::start(without_keys(folder.path(), &[]));
-    server.post("/run", &said("s", "Hello."));
+    server.post("/run", &run_request("s", "Hello."));
     let session = server.get("/apps/assistant/users/ada/sessions/s");
     assert!(session.text.contains("TimeoutError"), "{}", session.text);
     drop(server);
-    for (setting, told) in [
+    for (setting, expected) in [
         (
             "total-timeout = 0",
             "models.http.total-timeout must be greater than 0",
         ),
         (
             "idle-timeout = -1",
-            "models.http.idle-timeout must be a number of seconds",
+            "models.http.idle-timeout must be a non-negative number of seconds, found -1",
         ),
         (
             "attempts = 0",
@@ -180,7 +193,10 @@ fn settings_file_sets_model_timeouts_and_retries() {
             "attempts = 1.5",
             "models.http.attempts must be an integer from 1 to 100",
         ),
-        ("patience = 1", "models.http.patience is unknown"),
+        (
+            "patience = 1",
+            "models.http.patience is unknown; expected one of: connect-timeout, ",
+        ),
         (
             "connect-timeout = \"10\"",
             "models.http.connect-timeout must be a number",
@@ -191,7 +207,7 @@ fn settings_file_sets_model_timeouts_and_retries() {
         let ended = without_keys(folder.path(), &[]).output().unwrap();
         let message = String::from_utf8(ended.stderr).unwrap();
         assert!(
-            !ended.status.success() && message.contains(told),
+            !ended.status.success() && message.contains(expected),
             "{message}"
         );
     }

@@ -16,8 +16,8 @@ use rustix::{
 
 use crate::program::RETAIN;
 
-/// Timeout of an answer, so that a hanging server does not hang the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time for an answer, so that a server that hangs fails the test.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server.
 pub(crate) struct Server {
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 /// A server that has ended.
-pub(crate) struct Ended {
+pub(crate) struct ServerExit {
     pub(crate) status: ExitStatus,
     pub(crate) stderr: String,
 }
@@ -43,7 +43,7 @@ pub(crate) fn retain(folder: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
-    // Nor with a model that an API key in the environment would select.
+    // Without this, an API key in the environment could select another model.
     command.env("RETAIN_MODEL", "offline");
     command
 }
@@ -74,7 +74,7 @@ impl Server {
                 announced: Vec::new(),
             }
             .wait();
-            panic!("it did not start: {first:?} {}", ended.stderr);
+            panic!("the server did not start: {first:?} {}", ended.stderr);
         };
         let mut server = Server {
             child,
@@ -106,23 +106,23 @@ impl Server {
     }
 
     /// Wait until the process exits.
-    pub(crate) fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> ServerExit {
         let status = self.child.wait().unwrap();
         let mut stderr = String::new();
         self.stderr.rewind().unwrap();
         self.stderr.read_to_string(&mut stderr).unwrap();
-        Ended { status, stderr }
+        ServerExit { status, stderr }
     }
 
     /// Send SIGTERM and wait until the process exits.
-    pub(crate) fn stop(self) -> Ended {
+    pub(crate) fn stop(self) -> ServerExit {
         self.signal(Signal::TERM);
         self.wait()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(&self.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
         socket
     }
 
@@ -168,9 +168,9 @@ impl Server {
 /// Read what is in the pipe, without waiting for more.
 fn read_available(stdout: &mut BufReader<ChildStdout>) -> String {
     let in_pipe = ioctl_fionread(stdout.get_ref()).unwrap();
-    let there = stdout.buffer().len() as u64 + in_pipe;
+    let available = stdout.buffer().len() as u64 + in_pipe;
     let mut text = String::new();
-    let mut stdout = stdout.take(there);
+    let mut stdout = stdout.take(available);
     stdout.read_to_string(&mut text).unwrap();
     text
 }
@@ -193,7 +193,7 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn read(socket: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // On a cut connection, keep what arrived before.
+        // If the connection breaks, return what has arrived.
         let _ = socket.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let status = text
@@ -207,7 +207,7 @@ impl Answer {
     }
 }
 
-/// Read until a text arrives.
+/// Read until `wanted` has arrived, and return everything that was read.
 pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
@@ -223,7 +223,7 @@ pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
 }
 
 /// The request body for a user message to the built-in agent.
-pub(crate) fn said(session: &str, text: &str) -> String {
+pub(crate) fn run_request(session: &str, text: &str) -> String {
     format!(
         r#"{{"appName":"assistant","userId":"ada","sessionId":"{session}","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}}}"#
     )

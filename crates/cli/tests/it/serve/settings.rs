@@ -1,7 +1,7 @@
 //! Options override the environment, then the file, then the documented defaults; invalid settings
 //! are rejected.
 
-use super::process::{Server, said, serve};
+use super::process::{Server, run_request, serve};
 
 #[test]
 fn options_override_the_environment_which_overrides_the_file() {
@@ -9,24 +9,24 @@ fn options_override_the_environment_which_overrides_the_file() {
     let file = "host = \"127.0.0.3\"\nsession-service-uri = \"memory://\"\n";
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();
     std::fs::write(folder.path().join("other.toml"), "host = \"127.0.0.4\"\n").unwrap();
-    let started = |arguments: &[&str], environment: &[(&str, &str)]| {
+    let host_of = |arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = serve(folder.path(), arguments);
         command.envs(environment.iter().copied());
         let server = Server::start(command);
         server.address.split(':').next().unwrap().to_owned()
     };
     let host = ("RETAIN_HOST", "127.0.0.2");
-    assert_eq!(started(&["--host", "127.0.0.1"], &[host]), "127.0.0.1");
-    assert_eq!(started(&[], &[host]), "127.0.0.2");
-    assert_eq!(started(&[], &[]), "127.0.0.3");
-    assert_eq!(started(&["--config", "other.toml"], &[]), "127.0.0.4");
+    assert_eq!(host_of(&["--host", "127.0.0.1"], &[host]), "127.0.0.1");
+    assert_eq!(host_of(&[], &[host]), "127.0.0.2");
+    assert_eq!(host_of(&[], &[]), "127.0.0.3");
+    assert_eq!(host_of(&["--config", "other.toml"], &[]), "127.0.0.4");
     assert_eq!(
-        started(&[], &[("RETAIN_CONFIG", "other.toml")]),
+        host_of(&[], &[("RETAIN_CONFIG", "other.toml")]),
         "127.0.0.4"
     );
     std::fs::remove_file(folder.path().join("retain.toml")).unwrap();
     let volatile = ("RETAIN_SESSION_SERVICE_URI", "memory://");
-    assert_eq!(started(&[], &[volatile]), "127.0.0.1");
+    assert_eq!(host_of(&[], &[volatile]), "127.0.0.1");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn empty_variable_counts_as_unset() {
         server.address
     );
     assert!(folder.path().join(".retain/retain.db").exists());
-    let unnamed = said("s1", "Hello.").replace(r#""appName":"assistant","#, "");
+    let unnamed = run_request("s1", "Hello.").replace(r#""appName":"assistant","#, "");
     let answer = server.post("/run", &unnamed);
     assert_eq!(answer.status, 400, "{}", answer.text);
     assert!(
@@ -67,7 +67,7 @@ fn empty_variable_counts_as_unset() {
     );
 }
 
-fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+fn error_of(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), arguments);
     let ended = command.envs(environment.iter().copied()).output().unwrap();
@@ -88,8 +88,8 @@ fn run_fails_when_it_exceeds_the_limit_of_model_calls() {
         let yaml = format!("name: {name}\nmodel: offline\ninstruction: Answer.\n");
         std::fs::write(agents.join(format!("{name}.yaml")), yaml).unwrap();
     }
-    let message = said("s", "Hello.").replace("assistant", "twice");
-    let asked = |limit: &[&str], path: &str| {
+    let message = run_request("s", "Hello.").replace("assistant", "twice");
+    let answer_with = |limit: &[&str], path: &str| {
         let always = ["agents", "--auto_create_session", "--session_service_uri"];
         let line = [&always[..], &["memory://"], limit].concat();
         Server::with(folder.path(), &line).post(path, &message)
@@ -100,13 +100,13 @@ fn run_fails_when_it_exceeds_the_limit_of_model_calls() {
         &["--max-llm-calls", "2"],
         &["--max_llm_calls", "-1"],
     ] {
-        let answer = asked(limit, "/run");
+        let answer = answer_with(limit, "/run");
         assert_eq!(answer.status, 200, "{limit:?} {}", answer.text);
     }
     let one = ["--max_llm_calls", "1"];
-    let ended = asked(&one, "/run");
+    let ended = answer_with(&one, "/run");
     assert_eq!(ended.status, 500, "{}", ended.text);
-    let streamed = asked(&one, "/run_sse");
+    let streamed = answer_with(&one, "/run_sse");
     assert_eq!(streamed.status, 200, "{}", streamed.text);
     let (first, last) = streamed.text.rsplit_once("data: ").unwrap();
     assert!(first.contains(r#""author":"first""#), "{}", streamed.text);
@@ -128,7 +128,7 @@ fn server_accepts_the_options_of_adk() {
 
 #[test]
 fn unsupported_adk_options_are_refused_with_an_alternative() {
-    let message = refused(&["--a2a", "--trigger_sources", "pubsub", "--with_ui"], &[]);
+    let message = error_of(&["--a2a", "--trigger_sources", "pubsub", "--with_ui"], &[]);
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 2, "{message}");
     assert!(lines[0].starts_with("error: --a2a "), "{message}");
@@ -138,7 +138,7 @@ fn unsupported_adk_options_are_refused_with_an_alternative() {
 #[test]
 fn non_loopback_address_requires_a_key() {
     for host in ["0.0.0.0", "::"] {
-        let message = refused(&["--host", host], &[]);
+        let message = error_of(&["--host", host], &[]);
         assert!(message.contains("retain keys create"), "{message}");
         assert!(message.contains("RETAIN_API_KEY"), "{message}");
     }
@@ -154,7 +154,7 @@ fn non_loopback_address_requires_a_key() {
 #[test]
 fn conformance_mode_is_refused_on_a_non_loopback_address() {
     let key = ("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
-    let message = refused(&["--host", "0.0.0.0", "--conformance"], &[key]);
+    let message = error_of(&["--host", "0.0.0.0", "--conformance"], &[key]);
     assert!(message.contains("--conformance"), "{message}");
 }
 

@@ -1,17 +1,17 @@
-//! Shutdown: wait for requests, then interrupt them, and exit at once on the second signal.
+//! Shutdown waits for requests, then interrupts them. A second signal exits at once.
 
 use rustix::process::Signal;
 
-use super::process::{Answer, Server, read_until, said};
+use super::process::{Answer, Server, read_until, run_request};
 
 const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
 
 /// A server with a session whose lease another client holds, so that runs wait.
-fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
+fn server_with_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &["--shutdown-grace", grace]);
-    let told = server.post("/run", &said("s1", "Hello."));
-    assert_eq!(told.status, 200, "{}", told.text);
+    let answer = server.post("/run", &run_request("s1", "Hello."));
+    assert_eq!(answer.status, 200, "{}", answer.text);
     let begin = r#"{"events":[{"author":"user"}],"run":{"begin":{"waitMs":0}}}"#;
     let begun = server.post(&format!("{SESSION}/events"), begin);
     assert_eq!(begun.status, 200, "{}", begun.text);
@@ -33,10 +33,10 @@ fn wait_for_runs(server: &Server, count: u64) {
 
 #[test]
 fn stop_signal_ends_streams_and_queued_runs() {
-    let (_folder, server) = with_a_busy_session("0.2");
+    let (_folder, server) = server_with_busy_session("0.2");
     let mut tailing = server.connect();
     server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");
-    // It follows the session; otherwise it could be a rejected request.
+    // Wait for the first event, which shows that the request was accepted.
     let begun = read_until(&mut tailing, "\ndata: ");
     assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
     let mut waiting = server.connect();
@@ -45,7 +45,7 @@ fn stop_signal_ends_streams_and_queued_runs() {
         "POST",
         "/run",
         "",
-        &said("s1", "Are you there?"),
+        &run_request("s1", "Are you there?"),
     );
     wait_for_runs(&server, 1);
     server.signal(Signal::INT);
@@ -67,18 +67,18 @@ fn stop_signal_ends_streams_and_queued_runs() {
 
 #[test]
 fn second_stop_signal_exits_at_once() {
-    let (_folder, server) = with_a_busy_session("1000");
+    let (_folder, server) = server_with_busy_session("1000");
     let mut waiting = server.connect();
     server.send(
         &mut waiting,
         "POST",
         "/run",
         "",
-        &said("s1", "Are you there?"),
+        &run_request("s1", "Are you there?"),
     );
     wait_for_runs(&server, 1);
     server.signal(Signal::TERM);
-    // The server no longer listens: the first signal has arrived.
+    // When the server no longer listens, the first signal has arrived.
     while std::net::TcpStream::connect(&server.address).is_ok() {
         std::thread::yield_now();
     }

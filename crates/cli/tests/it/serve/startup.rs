@@ -1,8 +1,8 @@
-//! Startup: correct output, agents of a folder, and a log without content.
+//! The server prints commands that work, loads the agents of a folder and logs no message content.
 
 use std::{io::Write as _, process::Command};
 
-use super::process::{Answer, Server, said, serve};
+use super::process::{Answer, Server, run_request, serve};
 use crate::skip;
 
 #[test]
@@ -16,14 +16,18 @@ fn printed_commands_run_in_a_shell() {
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("curl ")).collect();
     assert_eq!(lines.len(), 2, "{printed}");
     if Command::new("curl").arg("--version").output().is_err() {
-        return skip("printed_commands_run_in_a_shell", "there is no curl");
+        return skip("printed_commands_run_in_a_shell", "curl is not installed");
     }
-    let paste = |line: &str| {
+    let run_in_shell = |line: &str| {
         let ran = Command::new("sh").args(["-c", line]).output().unwrap();
         String::from_utf8(ran.stdout).unwrap()
     };
-    assert!(paste(lines[0]).contains("Noted"), "{}", paste(lines[0]));
-    let answer = paste(lines[1]);
+    assert!(
+        run_in_shell(lines[0]).contains("Noted"),
+        "{}",
+        run_in_shell(lines[0])
+    );
+    let answer = run_in_shell(lines[1]);
     assert!(answer.contains("You told me"), "{answer}");
     assert!(answer.contains("Earl Grey"), "{answer}");
 }
@@ -32,12 +36,15 @@ fn printed_commands_run_in_a_shell() {
 fn assistant_remembers_after_a_restart() {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &[]);
-    let told = server.post("/run", &said("monday", "My favorite tea is Earl Grey."));
-    assert_eq!(told.status, 200, "{}", told.text);
+    let answer = server.post(
+        "/run",
+        &run_request("monday", "My favorite tea is Earl Grey."),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text);
     // Stop at once: shutdown must not lose what a run ingests.
     assert!(server.stop().status.success());
     let server = Server::with(folder.path(), &[]);
-    let answer = server.post("/run", &said("friday", "What is my favorite tea?"));
+    let answer = server.post("/run", &run_request("friday", "What is my favorite tea?"));
     assert!(answer.text.contains("Earl Grey"), "{}", answer.text);
 }
 
@@ -68,9 +75,9 @@ fn agent_with_unknown_model_is_listed_and_fails_with_the_reason() {
             .text
             .ends_with(r#"["known","unknown"]"#)
     );
-    let of = |app: &str| said("s", "Hello.").replace("assistant", app);
-    assert_eq!(server.post("/run", &of("known")).status, 200);
-    let refused = server.post("/run", &of("unknown"));
+    let message_to = |app: &str| run_request("s", "Hello.").replace("assistant", app);
+    assert_eq!(server.post("/run", &message_to("known")).status, 200);
+    let refused = server.post("/run", &message_to("unknown"));
     assert_eq!(refused.status, 500, "{}", refused.text);
     let log = server.stop().stderr;
     assert!(log.contains("martian-9-ultra"), "{log}");
@@ -102,7 +109,7 @@ fn log_contains_requests_but_no_message_content() {
     let arguments = ["--log_format", "json", "--log_level", "DEBUG"];
     let server = Server::with(folder.path(), &arguments);
     let id = "X-Request-Id: from-the-client\r\n";
-    let body = said("private-session", "Earl Grey is my secret.");
+    let body = run_request("private-session", "Earl Grey is my secret.");
     let answer = server.ask("POST", "/run", id, &body);
     assert_eq!(answer.status, 200);
     assert!(
@@ -144,7 +151,7 @@ fn each_service_stores_data_at_its_configured_uri() {
         &artifacts,
     ];
     let server = Server::with(folder.path(), &arguments);
-    let answer = server.post("/run", &said("s1", "My favorite tea is Earl Grey."));
+    let answer = server.post("/run", &run_request("s1", "My favorite tea is Earl Grey."));
     assert_eq!(answer.status, 200);
     let path = "/api/v1/apps/assistant/users/ada/sessions/s1/artifacts";
     let saved = server.post(path, r#"{"filename":"a.txt","artifact":{"text":"hello"}}"#);

@@ -1,4 +1,4 @@
-//! An agent from YAML that makes the given calls.
+//! An agent from a YAML configuration, with a model that makes the given calls.
 
 use std::{
     collections::VecDeque,
@@ -15,11 +15,11 @@ use retain_stores::InMemorySessionService;
 pub(crate) struct CallResults {
     /// The declarations that were sent to the model.
     pub(crate) declared: Vec<Json>,
-    /// The stored answers, in the order of the calls.
+    /// The stored tool results, in the order of the calls.
     pub(crate) answers: Vec<Json>,
 }
 
-/// A runner, which keeps its server running until this value is dropped.
+/// A runner with a toolset. The server runs until this value is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Caller {
     runner: Runner,
@@ -33,9 +33,9 @@ impl Caller {
     /// Create a runner with the toolset of these arguments.
     pub(crate) fn new(args: &str) -> Caller {
         let calls = Calls::default();
-        let to_come = Arc::clone(&calls);
+        let pending = Arc::clone(&calls);
         let model =
-            ScriptedModel::new("m").otherwise(move |_| match to_come.lock().unwrap().pop_front() {
+            ScriptedModel::new("m").otherwise(move |_| match pending.lock().unwrap().pop_front() {
                 Some(call) => ScriptedReply::from(call),
                 None => ScriptedReply::from("Done."),
             });
@@ -48,7 +48,8 @@ impl Caller {
         std::fs::write(&file, yaml).unwrap();
         let registry = retain_mcp::register(ConfigRegistry::new(), ChildProcesses::Allowed);
         let chosen = Arc::clone(&model);
-        let registry = registry.model_of(move |_, _| Ok(Arc::clone(&chosen) as Arc<dyn Model>));
+        let registry =
+            registry.with_model_resolver(move |_, _| Ok(Arc::clone(&chosen) as Arc<dyn Model>));
         let agent = AgentConfig::load(&file, &registry).unwrap();
         let runner = Runner::builder()
             .app_name("app")

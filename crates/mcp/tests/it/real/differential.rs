@@ -1,22 +1,22 @@
-//! Makes the same calls with Google's toolset and with Retain's. Declarations, stored answers and
-//! the order of keys must be equal.
+//! Makes the same calls with Google's toolset and with Retain's. Declarations and stored results
+//! must be equal, including the order of keys.
 
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};
 
-use crate::real::{agent::CallResults, file_beside, is_installed, python};
+use crate::real::{agent::CallResults, is_installed, python, test_file};
 
-/// The result of the calls with Google's toolset.
+/// The results of the calls with Google's toolset.
 pub(crate) fn google_results(connection: &str, calls: &[(&str, &str)]) -> CallResults {
     let calls: Vec<String> = calls
         .iter()
         .map(|(tool, args)| format!("[{tool:?},{args}]"))
         .collect();
-    let asked = format!(r#"{{{connection},"calls":[{}]}}"#, calls.join(","));
-    let mut oracle = Oracle::start(Reference::AdkMcp, "MCP", file_beside("oracle.py")).unwrap();
-    let told = oracle.ask(&Json::parse(&asked).unwrap());
+    let request = format!(r#"{{{connection},"calls":[{}]}}"#, calls.join(","));
+    let mut oracle = Oracle::start(Reference::AdkMcp, "MCP", test_file("oracle.py")).unwrap();
+    let answer = oracle.ask(&Json::parse(&request).unwrap());
     oracle.stop();
-    let list = |name: &str| told[name].as_array().unwrap().to_vec();
+    let list = |name: &str| answer[name].as_array().unwrap().to_vec();
     CallResults {
         declared: list("declared"),
         answers: list("answers"),
@@ -44,7 +44,7 @@ fn text(json: &Json) -> String {
     json.to_json().unwrap()
 }
 
-mod odd {
+mod unusual_results {
     use super::*;
     use crate::real::agent::Caller;
 
@@ -70,13 +70,13 @@ mod odd {
         let server = format!(
             r#"{{"server_params":{{"command":{:?},"args":[{:?}]}},"timeout":60}}"#,
             python(),
-            file_beside("odd_server.py")
+            test_file("odd_server.py")
         );
         let args = format!(r#"{{"stdio_connection_params":{server}}}"#);
         let caller = Caller::new(&args);
         let ours = caller.run(&CALLS).await;
         caller.close().await;
         let googles = google_results(&format!(r#""stdio":{server}"#), &CALLS);
-        compare("odd", &CALLS, &ours, &googles);
+        compare("unusual results", &CALLS, &ours, &googles);
     }
 }

@@ -1,8 +1,7 @@
-//! The reference server: it gives every kind of answer, is killed and restarted, is slow, and ends
-//! with the runner.
+//! Tests with the reference server: every kind of tool result, a killed and restarted server, a
+//! slow call, and the end of the runner.
 
 use std::{
-    io::{BufRead as _, BufReader},
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -41,59 +40,55 @@ fn stdio(timeout: f64) -> String {
     )
 }
 
-/// The server over HTTP; it ends with the test.
-struct OverHttp {
+/// The reference server over HTTP. It is killed when this value is dropped.
+struct HttpReferenceServer {
     port: u16,
     child: Child,
 }
 
-impl OverHttp {
-    /// Start on any port. A port that is free now may be in use when the server binds it.
-    async fn on_free_port() -> OverHttp {
+impl HttpReferenceServer {
+    /// Start on any free port. Tries again if another process takes the port before the server
+    /// binds it.
+    async fn on_free_port() -> HttpReferenceServer {
         loop {
             let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
             let port = free.local_addr().unwrap().port();
             drop(free);
-            if let Some(server) = OverHttp::start(port).await {
+            if let Some(server) = HttpReferenceServer::start(port).await {
                 return server;
             }
         }
     }
 
     /// Start on the port of a server that has ended.
-    async fn on_port(port: u16) -> OverHttp {
-        OverHttp::start(port).await.expect("the port is free")
+    async fn on_port(port: u16) -> HttpReferenceServer {
+        HttpReferenceServer::start(port)
+            .await
+            .expect("the port is free")
     }
 
-    /// `None` if another process has the port.
-    async fn start(port: u16) -> Option<OverHttp> {
+    /// Start on this port; `None` if another process uses it.
+    async fn start(port: u16) -> Option<HttpReferenceServer> {
         let child = Command::new("node")
             .args([&everything(), "streamableHttp"])
             .env("PORT", port.to_string())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut server = OverHttp { port, child };
-        let stderr = server.child.stderr.take().unwrap();
-        let (says, mut said) = tokio::sync::mpsc::unbounded_channel();
-        // Read to the end, even without a receiver; otherwise the server would block.
-        std::thread::spawn(move || {
-            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            lines.for_each(|line| drop(says.send(line)));
-        });
+        let mut server = HttpReferenceServer { port, child };
+        // The output of the server says that it listens even if the port is in use.
         let listens = async {
-            while let Some(line) = said.recv().await {
-                if line.contains("listening on port") {
-                    return true;
+            while !is_listening(server.child.id(), port) {
+                if server.child.try_wait().unwrap().is_some() {
+                    return false;
                 }
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            false
+            true
         };
         let listens = tokio::time::timeout(Duration::from_secs(60), listens).await;
-        // The server prints this even if the port is in use, followed at once by the error.
-        let more = tokio::time::timeout(Duration::from_millis(500), said.recv()).await;
-        (listens.unwrap() && more.is_err()).then_some(server)
+        listens.unwrap().then_some(server)
     }
 
     fn params(&self) -> String {
@@ -102,17 +97,37 @@ impl OverHttp {
     }
 }
 
-impl Drop for OverHttp {
+impl Drop for HttpReferenceServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An argument that the server ignores and that identifies its process.
+/// Whether this process listens on this port of the machine.
+fn is_listening(process: u32, port: u16) -> bool {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+    let tables = tables.map(Result::unwrap_or_default).concat();
+    let sockets = tables.lines().filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        // The local address, the state (0A means that the socket listens) and the inode.
+        let is_listener = columns.get(1)?.ends_with(&format!(":{port:04X}"));
+        let is_listener = is_listener && *columns.get(3)? == "0A";
+        is_listener.then(|| format!("socket:[{}]", columns.get(9).unwrap_or(&"")))
+    });
+    let sockets: Vec<String> = sockets.collect();
+    let files = std::fs::read_dir(format!("/proc/{process}/fd"));
+    let mut files = files.into_iter().flatten().flatten();
+    files.any(|file| {
+        let target = std::fs::read_link(file.path()).unwrap_or_default();
+        sockets.iter().any(|socket| target == Path::new(socket))
+    })
+}
+
+/// An argument that the server ignores. It identifies the process of the server.
 const MARK: &str = "to-be-killed";
 
-/// The child processes of this process that have the mark.
+/// The ids of this process's child processes that have the argument `MARK`.
 fn child_processes() -> Vec<String> {
     let ours = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -145,7 +160,7 @@ async fn results_over_http_match_adk() {
     if !is_installed("results_over_http_match_adk") {
         return;
     }
-    let server = OverHttp::on_free_port().await;
+    let server = HttpReferenceServer::on_free_port().await;
     let params = server.params();
     let args = format!(r#"{{"streamable_http_connection_params":{params}}}"#);
     let caller = Caller::new(&args);
@@ -159,8 +174,8 @@ const ECHO: (&str, &str) = ("echo", r#"{"message":"hi"}"#);
 
 /// Call `echo` and check its answer.
 async fn assert_echo(caller: &Caller) {
-    let told = caller.run(&[ECHO]).await;
-    let answers = told.answers;
+    let results = caller.run(&[ECHO]).await;
+    let answers = results.answers;
     assert_eq!(answers[0]["content"][0]["text"], "Echo: hi", "{answers:?}");
 }
 
@@ -178,21 +193,22 @@ async fn killed_child_process_is_restarted_and_close_leaves_none() {
     let caller = Caller::new(&args);
     assert_echo(&caller).await;
     let [killed] = &child_processes()[..] else {
-        panic!("one server was expected");
+        panic!("expected one server process");
     };
     let kill = Command::new("kill").args(["-9", killed]).status();
     assert!(kill.unwrap().success());
-    // Wait until the process is gone: until then it may read a call, which would not be retried.
+    // Wait until the process has ended: until then it might read a call, which would then not be
+    // retried.
     let process = Path::new("/proc").join(killed);
-    let gone = async {
+    let ended = async {
         while process.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), gone)
+    tokio::time::timeout(Duration::from_secs(60), ended)
         .await
         .unwrap();
-    // The tool list is cached: the call itself detects that the server is gone.
+    // The tool list is cached, so the call itself detects that the server has ended.
     assert_echo(&caller).await;
     let alive = child_processes();
     assert!(alive.len() == 1 && alive[0] != *killed, "{alive:?}");
@@ -211,13 +227,13 @@ async fn slow_call_times_out_and_the_server_stays_usable() {
     let caller = Caller::new(&args);
     let slow = (SLOW, r#"{"duration":600,"steps":2}"#);
     let connection = format!(r#""stdio":{params}"#);
-    // Both toolsets wait for the same timeout, so run them concurrently.
+    // Each toolset waits for the timeout, so run them concurrently.
     let googles = tokio::task::spawn_blocking(move || google_results(&connection, &[slow]));
-    let told = caller.run(&[slow, ECHO]).await;
-    assert_eq!(told.declared.len(), 2);
+    let results = caller.run(&[slow, ECHO]).await;
+    assert_eq!(results.declared.len(), 2);
     let late = "MCP tool execution failed: Request 'tools/call' timed out";
-    assert_eq!(told.answers[0]["error"], late);
-    assert_eq!(told.answers[1]["content"][0]["text"], "Echo: hi");
+    assert_eq!(results.answers[0]["error"], late);
+    assert_eq!(results.answers[1]["content"][0]["text"], "Echo: hi");
     caller.close().await;
     let googles = googles.await.unwrap();
     assert_eq!(googles.answers[0]["error"], late);
@@ -228,7 +244,7 @@ async fn toolset_reconnects_after_the_http_server_is_killed_and_restarted() {
     if !is_installed("toolset_reconnects_after_the_http_server_is_killed_and_restarted") {
         return;
     }
-    let server = OverHttp::on_free_port().await;
+    let server = HttpReferenceServer::on_free_port().await;
     let port = server.port;
     let args = format!(
         r#"{{"streamable_http_connection_params":{},"tool_list_cache_ttl_seconds":600}}"#,
@@ -237,15 +253,16 @@ async fn toolset_reconnects_after_the_http_server_is_killed_and_restarted() {
     let caller = Caller::new(&args);
     assert_echo(&caller).await;
     drop(server);
-    let gone = caller.run(&[ECHO]).await;
-    let error = gone.answers[0]["error"].as_str().unwrap();
+    let results = caller.run(&[ECHO]).await;
+    let error = results.answers[0]["error"].as_str().unwrap();
     let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
     assert!(error.starts_with(lead), "{error}");
-    let server = OverHttp::on_port(port).await;
+    let server = HttpReferenceServer::on_port(port).await;
     assert_echo(&caller).await;
-    // A restarted server has lost its sessions, which it reports with status 400 and its own error.
+    // A restarted server does not know the session, which it reports with status 400 and its own
+    // error.
     drop(server);
-    let _server = OverHttp::on_port(port).await;
+    let _server = HttpReferenceServer::on_port(port).await;
     assert_echo(&caller).await;
     caller.close().await;
 }

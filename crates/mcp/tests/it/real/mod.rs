@@ -1,7 +1,8 @@
-//! Compares the toolset with Google's `McpToolset`, on the reference MCP server over stdio and
-//! HTTP, and on a server with odd answers.
+//! Compares the toolset with Google's `McpToolset`: with the reference MCP server over stdio and
+//! HTTP, and with a server that sends unusual answers.
 //!
-//! `scripts/test` installs them; without them these tests are skipped.
+//! `scripts/test` installs google-adk and the reference server. Without them, these tests are
+//! skipped.
 
 mod agent;
 mod differential;
@@ -9,7 +10,8 @@ mod everything;
 
 use retain_testkit::oracle::{Reference, variable_or_skip};
 
-/// Whether google-adk and the reference server are installed. If not, record that `test` was skipped.
+/// Whether google-adk and the reference server are installed. If not, record that `test` was
+/// skipped.
 fn is_installed(test: &str) -> bool {
     let server = variable_or_skip("RETAIN_MCP_EVERYTHING", test, "the reference MCP server");
     Reference::AdkMcp.python(test).is_some() && server.is_some()
@@ -25,6 +27,6 @@ fn python() -> String {
     python.to_str().unwrap().to_owned()
 }
 
-fn file_beside(name: &str) -> String {
+fn test_file(name: &str) -> String {
     format!("{}/tests/it/real/{name}", env!("CARGO_MANIFEST_DIR"))
 }

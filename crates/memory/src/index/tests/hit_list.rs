@@ -1,5 +1,5 @@
-//! The list of hits: no duplicates, not all from one conversation, nothing that the filter
-//! excludes, nothing below the minimum score.
+//! The list of hits: without duplicates, not all from one session, without memories that the filter
+//! excludes or whose score is below the minimum.
 
 use retain_testkit::random::Random;
 
@@ -8,12 +8,12 @@ use super::*;
 #[test]
 fn near_duplicates_collapse_into_one_hit() {
     let index = index_of([
-        said(1, "a", "Ada", "I like green tea."),
-        said(2, "b", "Ada", "i LIKE green tea!!"),
-        said(3, "c", "Bob", "I like green tea."),
-        said(4, "d", "Ada", "I do not like green tea."),
+        message(1, "a", "Ada", "I like green tea."),
+        message(2, "b", "Ada", "i LIKE green tea!!"),
+        message(3, "c", "Bob", "I like green tea."),
+        message(4, "d", "Ada", "I do not like green tea."),
     ]);
-    let hits = ask(&index, "green tea");
+    let hits = search(&index, "green tea");
     let shown: Vec<_> = hits
         .iter()
         .map(|it| (it.seq, &it.explanation.duplicates[..]))
@@ -21,10 +21,10 @@ fn near_duplicates_collapse_into_one_hit() {
     assert_eq!(
         hits.len(),
         3,
-        "another author and another meaning stay: {shown:?}"
+        "another author's text and a text with another word are not duplicates: {shown:?}"
     );
     let of_ada = hits.iter().find(|it| [1, 2].contains(&it.seq)).unwrap();
-    assert_eq!(of_ada.seq, 2, "of equal ones the newest");
+    assert_eq!(of_ada.seq, 2, "the newest of the duplicates is the hit");
     assert_eq!(of_ada.explanation.duplicates, [1]);
 }
 
@@ -35,7 +35,7 @@ fn texts_that_share_nearly_all_words_are_duplicates() {
     let one_more = format!("{text} extra");
     let five_more = format!("{text} extra1 extra2 extra3 extra4 extra5");
     let index = index_of([note(1, &text), note(2, &one_more), note(3, &five_more)]);
-    let hits = ask(&index, "word7");
+    let hits = search(&index, "word7");
     assert_eq!(hits.len(), 2);
     let duplicates: Vec<u64> = hits
         .iter()
@@ -47,9 +47,9 @@ fn texts_that_share_nearly_all_words_are_duplicates() {
 
 #[test]
 fn many_copies_do_not_hide_other_hits() {
-    let flood = (1..=2_000).map(|seq| said(seq, "flood", "Eve", "The secret code is cello."));
+    let flood = (1..=2_000).map(|seq| message(seq, "flood", "Eve", "The secret code is cello."));
     let index = index_of(flood.chain([note(5_000, "My cello is in the attic.")]));
-    let hits = ask(&index, "cello code secret");
+    let hits = search(&index, "cello code secret");
     assert_eq!(hits.len(), 2);
     assert_eq!(hits[1].seq, 5_000);
     assert_eq!(hits[0].explanation.duplicates.len(), 1_999);
@@ -57,41 +57,43 @@ fn many_copies_do_not_hide_other_hits() {
 
 #[test]
 fn one_session_does_not_crowd_out_close_hits_of_others() {
-    let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq} is here")));
+    let of_one =
+        (1..=30).map(|seq| message(seq, "loud", "", &format!("cello number {seq} is here")));
     let others =
-        (31..=33).map(|seq| said(seq, "", "", &format!("old cello of type x{seq} somewhere")));
+        (31..=33).map(|seq| message(seq, "", "", &format!("old cello of type x{seq} somewhere")));
     let index = index_of(of_one.chain(others));
-    let hits = found(&index, "cello here");
+    let hits = hit_seqs(&index, "cello here");
     assert_eq!(hits.len(), 10);
     assert_eq!(hits.iter().filter(|it| **it > 30).count(), 2, "{hits:?}");
-    // Without other hits, one conversation fills the list.
-    let alone = index_of((1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq}"))));
-    assert_eq!(ask(&alone, "cello").len(), 10);
-    let scores = ask(&index, "cello here").into_iter().map(|it| it.score);
+    // Without hits of other sessions, one session fills the list.
+    let alone =
+        index_of((1..=30).map(|seq| message(seq, "loud", "", &format!("cello number {seq}"))));
+    assert_eq!(search(&alone, "cello").len(), 10);
+    let scores = search(&index, "cello here").into_iter().map(|it| it.score);
     assert!(scores.is_sorted_by(|a, b| a >= b));
 }
 
 #[test]
 fn poor_hits_of_other_sessions_do_not_displace_good_hits() {
-    let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("blue cello number {seq}")));
+    let of_one = (1..=30).map(|seq| message(seq, "loud", "", &format!("blue cello number {seq}")));
     let others =
         (31..=33).map(|seq| note(seq, &format!("{} number x{seq}", "and so on ".repeat(80))));
     let index = index_of(of_one.chain(others));
-    let hits = found(&index, "blue cello number");
+    let hits = hit_seqs(&index, "blue cello number");
     assert!(hits.iter().all(|it| *it <= 30), "{hits:?}");
 }
 
 #[test]
 fn unlimited_search_returns_everything() {
-    // Comparing all pairs would be too slow.
+    // With 5,000 hits, comparing all pairs for duplicates would be too slow.
     let index = index_of((1..=5_000).map(|seq| note(seq, &format!("cello number {seq} of many"))));
-    assert_eq!(ask_for(&index, "cello", usize::MAX).len(), 5_000);
+    assert_eq!(search_with_limit(&index, "cello", usize::MAX).len(), 5_000);
 }
 
 #[test]
 fn filter_restricts_hits_without_changing_scores() {
     let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
-    let all = ask_for(&index, "cello number", 200);
+    let all = search_with_limit(&index, "cello number", 200);
     let hits = index.search(&query("cello number").with_limit(5), &[], &|seq| {
         seq % 50 == 0
     });
@@ -99,14 +101,14 @@ fn filter_restricts_hits_without_changing_scores() {
     found.sort_unstable();
     assert_eq!(found, [50, 100, 150, 200]);
     for hit in hits {
-        let same = all.iter().find(|it| it.seq == hit.seq).unwrap();
-        assert_eq!(same.score, hit.score);
+        let unfiltered = all.iter().find(|it| it.seq == hit.seq).unwrap();
+        assert_eq!(unfiltered.score, hit.score);
     }
 }
 
 #[test]
 fn hits_with_a_smaller_limit_are_a_prefix_of_the_longer_list() {
-    // Early pruning must not drop documents that belong to the list.
+    // A search skips documents that score too low for the list: it must not skip others.
     let ranking = Ranking {
         largest_share: 1.0,
         ..Ranking::default()
@@ -118,7 +120,7 @@ fn hits_with_a_smaller_limit_are_a_prefix_of_the_longer_list() {
     let documents = (1..900).map(|seq| {
         let text: Vec<&str> = (0..6).map(|_| random.pick(&words)).collect();
         let text = format!("{} x{seq}", text.join(" "));
-        said(
+        message(
             seq,
             &format!("s{}", seq / 12),
             ["Ada", "Bob"][seq as usize % 2],
@@ -139,7 +141,7 @@ fn hits_with_a_smaller_limit_are_a_prefix_of_the_longer_list() {
         "x77 dog",
     ] {
         let seqs = |limit| -> Vec<u64> {
-            let hits = ask_for(&index, text, limit);
+            let hits = search_with_limit(&index, text, limit);
             hits.iter().map(|it| it.seq).collect()
         };
         let all = seqs(900);
@@ -156,7 +158,7 @@ fn hits_below_min_score_are_dropped() {
         note(2, "blue sky"),
         note(3, "blue sea"),
     ]);
-    let all = ask(&index, "blue cello");
+    let all = search(&index, "blue cello");
     assert_eq!(all.len(), 3);
     let query = query("blue cello").with_min_score((all[0].score + all[1].score) / 2.0);
     assert_eq!(index.search(&query, &[], &|_| true).len(), 1);
@@ -167,8 +169,8 @@ fn insert_replaces_the_document_with_the_same_number() {
     let mut index = index_of([note(1, "cello"), note(2, "drum")]);
     index.insert(note(1, "flute"));
     assert_eq!(index.len(), 2);
-    assert!(found(&index, "cello").is_empty());
-    assert_eq!(found(&index, "flute"), [1]);
+    assert!(hit_seqs(&index, "cello").is_empty());
+    assert_eq!(hit_seqs(&index, "flute"), [1]);
     index.remove(1);
     index.remove(1);
     assert_eq!(index.len(), 1);
@@ -178,6 +180,9 @@ fn insert_replaces_the_document_with_the_same_number() {
 fn newest_memory_comes_first_among_equal_scores() {
     let notes = (1..=300).map(|seq| note(seq, &format!("tea x{seq}")));
     let index = index_of(notes);
-    let newest: Vec<u64> = ask_for(&index, "tea", 3).iter().map(|it| it.seq).collect();
+    let newest: Vec<u64> = search_with_limit(&index, "tea", 3)
+        .iter()
+        .map(|it| it.seq)
+        .collect();
     assert_eq!(newest, [300, 299, 298]);
 }

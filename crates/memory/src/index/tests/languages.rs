@@ -1,20 +1,20 @@
-//! Questions in languages other than English find their answers by words: with and without the
-//! stemmer of the language, and with and without the English word vectors.
+//! Questions in other languages than English find their answers by words: with the stemmer of the
+//! language or of English, and with or without the English word vectors.
 
 use super::*;
 use crate::static_vectors::StaticVectors;
 
 struct Chat {
     language: Language,
-    said: [&'static str; 6],
-    /// One question for each message, in the same order.
-    asked: [&'static str; 6],
+    messages: [&'static str; 6],
+    /// One question for each message, in the order of the messages.
+    questions: [&'static str; 6],
 }
 
 const CHATS: [Chat; 6] = [
     Chat {
         language: Language::German,
-        said: [
+        messages: [
             "Meine Schwester wohnt seit drei Jahren in Hamburg.",
             "Ich vertrage keine Erdnüsse.",
             "Am Wochenende haben wir das Wohnzimmer grün gestrichen.",
@@ -22,7 +22,7 @@ const CHATS: [Chat; 6] = [
             "Ich lerne gerade Geige zu spielen.",
             "Der Zug nach Wien hatte gestern zwei Stunden Verspätung.",
         ],
-        asked: [
+        questions: [
             "In welcher Stadt wohnt die Schwester?",
             "Wer verträgt keine Erdnüsse?",
             "Welche Farbe hat das Wohnzimmer?",
@@ -33,7 +33,7 @@ const CHATS: [Chat; 6] = [
     },
     Chat {
         language: Language::French,
-        said: [
+        messages: [
             "Ma sœur habite à Lyon depuis trois ans.",
             "Je suis allergique aux arachides.",
             "Ce week-end nous avons repeint le salon en vert.",
@@ -41,7 +41,7 @@ const CHATS: [Chat; 6] = [
             "J'apprends à jouer du violon.",
             "Le train pour Vienne avait deux heures de retard hier.",
         ],
-        asked: [
+        questions: [
             "Où habite la sœur ?",
             "Qui est allergique aux arachides ?",
             "De quelle couleur est le salon ?",
@@ -52,7 +52,7 @@ const CHATS: [Chat; 6] = [
     },
     Chat {
         language: Language::Russian,
-        said: [
+        messages: [
             "Моя сестра уже три года живёт в Казани.",
             "У меня аллергия на арахис.",
             "В выходные мы покрасили гостиную в зелёный цвет.",
@@ -60,7 +60,7 @@ const CHATS: [Chat; 6] = [
             "Я учусь играть на скрипке.",
             "Поезд в Вену вчера опоздал на два часа.",
         ],
-        asked: [
+        questions: [
             "Где живёт сестра?",
             "На что аллергия?",
             "В какой цвет покрасили гостиную?",
@@ -71,7 +71,7 @@ const CHATS: [Chat; 6] = [
     },
     Chat {
         language: Language::None,
-        said: [
+        messages: [
             "我姐姐在上海住了三年。",
             "我对花生过敏。",
             "周末我们把客厅刷成了绿色。",
@@ -79,7 +79,7 @@ const CHATS: [Chat; 6] = [
             "我正在学拉小提琴。",
             "昨天去维也纳的火车晚点了两个小时。",
         ],
-        asked: [
+        questions: [
             "姐姐住在哪里？",
             "谁对花生过敏？",
             "客厅是什么颜色？",
@@ -90,7 +90,7 @@ const CHATS: [Chat; 6] = [
     },
     Chat {
         language: Language::None,
-        said: [
+        messages: [
             "姉は三年前から大阪に住んでいます。",
             "私はピーナッツアレルギーです。",
             "週末に居間を緑色に塗りました。",
@@ -98,7 +98,7 @@ const CHATS: [Chat; 6] = [
             "今、バイオリンを習っています。",
             "昨日ウィーン行きの電車が二時間遅れました。",
         ],
-        asked: [
+        questions: [
             "姉はどこに住んでいますか？",
             "ピーナッツを食べられないのは誰ですか？",
             "居間は何色ですか？",
@@ -109,7 +109,7 @@ const CHATS: [Chat; 6] = [
     },
     Chat {
         language: Language::Arabic,
-        said: [
+        messages: [
             "أختي تسكن في القاهرة منذ ثلاث سنوات.",
             "عندي حساسية من الفول السوداني.",
             "في نهاية الأسبوع دهنّا غرفة الجلوس باللون الأخضر.",
@@ -117,7 +117,7 @@ const CHATS: [Chat; 6] = [
             "أتعلم العزف على الكمان.",
             "تأخر القطار إلى فيينا ساعتين أمس.",
         ],
-        asked: [
+        questions: [
             "أين تسكن أختي؟",
             "من عنده حساسية من الفول السوداني؟",
             "ما لون غرفة الجلوس؟",
@@ -128,45 +128,47 @@ const CHATS: [Chat; 6] = [
     },
 ];
 
-/// The questions whose answer is not among the first two hits. One other hit may rank higher,
-/// because the list of stop words is English.
-fn not_found(
+/// Returns a description of each question whose answer is not among the first two hits. One other
+/// hit may rank higher, because the list of stop words is English.
+fn unanswered_questions(
     chat: &Chat,
     language: Language,
     meaning: Option<Arc<dyn LocalEmbedder>>,
 ) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut unanswered = Vec::new();
     let has_meaning = meaning.is_some();
-    let said = (1..).zip(chat.said).map(|(seq, text)| note(seq, text));
-    let index = fill(UserIndex::with(language, meaning, Ranking::default()), said);
-    for (expected, asked) in (1..).zip(chat.asked) {
-        let hits = found(&index, asked);
-        let mut first_two = hits.iter().take(2);
-        if !first_two.any(|seq| *seq == expected) {
-            wrong.push(format!(
-                "{asked} with {language:?}, vectors: {has_meaning}: {hits:?}"
+    let messages = (1..).zip(chat.messages);
+    let documents = messages.map(|(seq, text)| note(seq, text));
+    let index = UserIndex::with(language, meaning, Ranking::default());
+    let index = fill(index, documents);
+    for (answer, question) in (1..).zip(chat.questions) {
+        let hits = hit_seqs(&index, question);
+        if !hits.iter().take(2).any(|seq| *seq == answer) {
+            unanswered.push(format!(
+                "{question} with {language:?}, vectors: {has_meaning}: {hits:?}"
             ));
         }
     }
-    wrong
+    unanswered
 }
 
 #[test]
 fn memories_in_other_languages_are_found() {
-    let mut wrong = Vec::new();
+    let mut unanswered = Vec::new();
     for chat in &CHATS {
         for language in [Language::English, chat.language] {
-            wrong.extend(not_found(chat, language, None));
+            unanswered.extend(unanswered_questions(chat, language, None));
             if let Ok(vectors) = StaticVectors::get() {
-                wrong.extend(not_found(chat, language, Some(Arc::new(vectors))));
+                let meaning: Arc<dyn LocalEmbedder> = Arc::new(vectors);
+                unanswered.extend(unanswered_questions(chat, language, Some(meaning)));
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(unanswered.is_empty(), "{unanswered:#?}");
 }
 
 #[test]
-fn memory_of_unknown_words_is_ranked_by_word_matches_only() {
+fn text_without_word_vectors_is_ranked_by_word_matches_only() {
     let Ok(vectors) = StaticVectors::get() else {
         return;
     };
@@ -175,10 +177,10 @@ fn memory_of_unknown_words_is_ranked_by_word_matches_only() {
         note(2, "Pythonを習っています。"),
     ];
     let index = fill(UserIndex::with_local_embedder(Arc::new(vectors)), notes);
-    for (asked, by_meaning) in [("居間は何色ですか？", false), ("Pythonを習う？", true)]
+    for (question, has_meaning) in [("居間は何色ですか？", false), ("Pythonを習う？", true)]
     {
-        let first = &ask(&index, asked)[0].explanation;
-        assert!(first.lexical > 0.0, "{asked}");
-        assert_eq!(first.meaning > 0.0, by_meaning, "{asked}");
+        let first = &search(&index, question)[0].explanation;
+        assert!(first.lexical > 0.0, "{question}");
+        assert_eq!(first.meaning > 0.0, has_meaning, "{question}");
     }
 }

@@ -1,26 +1,26 @@
 //! Tests of the index as a whole.
 
-mod finding;
+mod hit_list;
 mod languages;
-mod lists;
-mod same_as_built_anew;
+mod rebuild;
+mod search;
 
 use std::sync::Arc;
 
 use super::*;
 
-/// Monday, 8 May 2023, around noon.
+/// Monday, 8 May 2023, at noon.
 const A_MONDAY: f64 = 1_683_547_200.0;
 const DAY: f64 = 86_400.0;
 
-/// Many threads search one index.
+/// Checks that threads can share an index.
 const _: fn() = || {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<UserIndex>();
 };
 
-/// A memory of a conversation.
-fn said(seq: u64, session: &str, author: &str, text: &str) -> Document {
+/// Creates a memory; an empty session or author means none.
+fn message(seq: u64, session: &str, author: &str, text: &str) -> Document {
     Document {
         seq,
         session: (!session.is_empty()).then(|| session.into()),
@@ -33,9 +33,9 @@ fn said(seq: u64, session: &str, author: &str, text: &str) -> Document {
     }
 }
 
-/// A memory without a session.
+/// Creates a memory without a session and an author.
 fn note(seq: u64, text: &str) -> Document {
-    said(seq, "", "", text)
+    message(seq, "", "", text)
 }
 
 fn index_of(documents: impl IntoIterator<Item = Document>) -> UserIndex {
@@ -47,24 +47,24 @@ fn fill(mut index: UserIndex, documents: impl IntoIterator<Item = Document>) -> 
     index
 }
 
-/// A query on [`A_MONDAY`].
+/// Creates a query that is asked on [`A_MONDAY`].
 fn query(text: &str) -> MemoryQuery {
     MemoryQuery::new(text).with_reference_time(A_MONDAY)
 }
 
-fn ask_for(index: &UserIndex, text: &str, limit: usize) -> Vec<Hit> {
+fn search_with_limit(index: &UserIndex, text: &str, limit: usize) -> Vec<Hit> {
     index.search(&query(text).with_limit(limit), &[], &|_| true)
 }
 
-fn ask(index: &UserIndex, text: &str) -> Vec<Hit> {
-    ask_for(index, text, 10)
+fn search(index: &UserIndex, text: &str) -> Vec<Hit> {
+    search_with_limit(index, text, 10)
 }
 
-fn found(index: &UserIndex, text: &str) -> Vec<u64> {
-    ask(index, text).iter().map(|it| it.seq).collect()
+fn hit_seqs(index: &UserIndex, text: &str) -> Vec<u64> {
+    search(index, text).iter().map(|it| it.seq).collect()
 }
 
-/// A fake of word vectors: words of one group have the same meaning.
+/// Fake word vectors: the words of one group have equal meanings.
 struct Groups;
 
 const GROUPS: [&[&str]; 4] = [
@@ -94,11 +94,12 @@ impl LocalEmbedder for Groups {
     }
 }
 
-fn with_groups(documents: impl IntoIterator<Item = Document>) -> UserIndex {
+/// Creates an index with the fake word vectors.
+fn index_with_groups(documents: impl IntoIterator<Item = Document>) -> UserIndex {
     fill(UserIndex::with_local_embedder(Arc::new(Groups)), documents)
 }
 
-/// The sum of all signals.
+/// The sum of the contributions of all signals.
 fn sum_of_parts(it: &Explanation) -> f32 {
     let words = it.lexical + it.session + it.author;
     words + it.meaning + it.context + it.embedding + it.time

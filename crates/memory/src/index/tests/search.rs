@@ -10,43 +10,47 @@ fn word_forms_match_and_rare_words_weigh_more() {
         note(3, "A walk in the garden."),
         note(4, "The garden is green."),
     ]);
-    assert_eq!(found(&index, "Who is painting the garden?")[0], 1);
-    assert_eq!(found(&index, "PAINTINGS"), [1]);
-    assert!(found(&index, "submarine").is_empty());
+    assert_eq!(hit_seqs(&index, "Who is painting the garden?")[0], 1);
+    assert_eq!(hit_seqs(&index, "PAINTINGS"), [1]);
+    assert!(hit_seqs(&index, "submarine").is_empty());
 }
 
 #[test]
 fn empty_query_finds_nothing() {
-    let index = with_groups([note(1, "Some text, with signs?!")]);
+    let index = index_with_groups([note(1, "Some text, with signs?!")]);
     for text in ["", " ", "?!…", "\0", "\u{200d}\u{fe0f}", "---"] {
-        assert!(ask(&index, text).is_empty(), "{text:?}");
+        assert!(search(&index, text).is_empty(), "{text:?}");
     }
-    assert!(ask_for(&index, "text", 0).is_empty());
-    assert!(ask(&UserIndex::new(), "text").is_empty());
+    assert!(search_with_limit(&index, "text", 0).is_empty());
+    assert!(search(&UserIndex::new(), "text").is_empty());
 }
 
 #[test]
 fn stop_words_match_only_if_the_query_has_no_other_words() {
     let index = index_of([note(1, "To be or not to be"), note(2, "A cup of tea")]);
-    assert_eq!(found(&index, "to be, or not to be?")[0], 1);
-    let found = found(&index, "What is tea about?");
-    assert_eq!(found, [2], "else they are left out");
+    assert_eq!(hit_seqs(&index, "to be, or not to be?")[0], 1);
+    let hits = hit_seqs(&index, "What is tea about?");
+    assert_eq!(hits, [2], "stop words beside another word are ignored");
 }
 
 #[test]
 fn memory_is_found_by_words_of_its_neighbors() {
     let index = index_of([
-        said(1, "a", "Ada", "Which instrument do you play?"),
-        said(2, "a", "Bob", "The cello, since I was six."),
-        said(3, "b", "Ada", "Lunch was good."),
-        said(4, "b", "Bob", "Indeed."),
+        message(1, "a", "Ada", "Which instrument do you play?"),
+        message(2, "a", "Bob", "The cello, since I was six."),
+        message(3, "b", "Ada", "Lunch was good."),
+        message(4, "b", "Bob", "Indeed."),
     ]);
-    let hits = ask(&index, "instrument");
+    let hits = search(&index, "instrument");
     assert_eq!(hits[0].seq, 1);
     assert_eq!(hits[1].seq, 2);
     assert_eq!(hits[0].explanation.words[0].place, MatchPlace::Own);
     assert_eq!(hits[1].explanation.words[0].place, MatchPlace::Near);
-    assert_eq!(hits.len(), 2, "other conversations are not neighbors");
+    assert_eq!(
+        hits.len(),
+        2,
+        "messages of other sessions are not neighbors"
+    );
 }
 
 #[test]
@@ -57,51 +61,51 @@ fn neighbor_weight_falls_with_distance() {
         } else {
             "and so on it went"
         };
-        said(seq, "a", &format!("person {seq}"), text)
+        message(seq, "a", &format!("person {seq}"), text)
     }));
-    // Three neighbors after the match and two before it are found: an answer follows its question.
-    assert_eq!(found(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
+    // Three memories after the match and two before it are hits, because answers follow questions.
+    assert_eq!(hit_seqs(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
 }
 
 #[test]
 fn long_text_does_not_rank_higher_for_its_length() {
     let long = "word ".repeat(400) + "cello and much more";
     let index = index_of([note(1, &long), note(2, "I play the cello.")]);
-    assert_eq!(found(&index, "cello"), [2, 1]);
-    // Among short texts, a few more words hardly change the score.
-    let scores: Vec<f32> = ask(&index, "cello").iter().map(|it| it.score).collect();
-    let nearly = index_of([
+    assert_eq!(hit_seqs(&index, "cello"), [2, 1]);
+    // A few more words hardly change the score of a short text.
+    let scores: Vec<f32> = search(&index, "cello").iter().map(|it| it.score).collect();
+    let short = index_of([
         note(1, "cello"),
         note(2, "I play the cello at home, sometimes"),
     ]);
-    let close: Vec<f32> = ask(&nearly, "cello").iter().map(|it| it.score).collect();
+    let close: Vec<f32> = search(&short, "cello").iter().map(|it| it.score).collect();
     assert!(close[0] - close[1] < 0.1 && scores[0] - scores[1] > 0.3);
 }
 
 #[test]
 fn author_and_date_words_boost_but_do_not_filter() {
-    let mut march = said(1, "a", "Ada", "I adopted a dog.");
+    let mut march = message(1, "a", "Ada", "I adopted a dog.");
     march.timestamp = A_MONDAY - 60.0 * DAY;
     let index = index_of([
         march,
-        said(2, "b", "Bob", "I adopted a dog too."),
-        said(3, "c", "Cid", "Nothing new."),
+        message(2, "b", "Bob", "I adopted a dog too."),
+        message(3, "c", "Cid", "Nothing new."),
     ]);
-    let by_ada = ask(&index, "Did Ada adopt a dog?");
+    let by_ada = search(&index, "Did Ada adopt a dog?");
     assert_eq!(by_ada.iter().map(|it| it.seq).collect::<Vec<_>>(), [1, 2]);
     assert!(by_ada[0].explanation.author > 0.0);
-    let place_of = |hit: &Hit, word: &str| {
+    let match_place = |hit: &Hit, word: &str| {
         let words = &hit.explanation.words;
         words.iter().find(|it| it.word == word).map(|it| it.place)
     };
-    assert_eq!(place_of(&by_ada[0], "Ada"), Some(MatchPlace::Author));
-    assert_eq!(found(&index, "dog adopted by Bob")[0], 2);
+    assert_eq!(match_place(&by_ada[0], "Ada"), Some(MatchPlace::Author));
+    assert_eq!(hit_seqs(&index, "dog adopted by Bob")[0], 2);
 
-    let in_march = ask(&index, "the dog in March");
+    let in_march = search(&index, "the dog in March");
     assert_eq!(in_march[0].seq, 1);
-    assert_eq!(place_of(&in_march[0], "March"), Some(MatchPlace::Date));
+    assert_eq!(match_place(&in_march[0], "March"), Some(MatchPlace::Date));
     assert!(in_march[0].explanation.time > 0.0);
-    assert_eq!(in_march[1].seq, 2, "no filter");
+    assert_eq!(in_march[1].seq, 2, "the date is not a filter");
 }
 
 #[test]
@@ -115,11 +119,15 @@ fn relative_times_use_the_reference_time() {
         at(2, 30.0, "We had pizza there."),
         at(3, 1.0, "Yesterday was dull, said the book."),
     ]);
-    assert_eq!(found(&index, "pizza yesterday")[0], 1);
-    assert_eq!(found(&index, "pizza last month")[0], 2);
-    let mut all = found(&index, "What did I do yesterday?");
+    assert_eq!(hit_seqs(&index, "pizza yesterday")[0], 1);
+    assert_eq!(hit_seqs(&index, "pizza last month")[0], 2);
+    let mut all = hit_seqs(&index, "What did I do yesterday?");
     all.sort_unstable();
-    assert_eq!(all, [1, 3], "by the time alone, not by the word");
+    assert_eq!(
+        all,
+        [1, 3],
+        "the time matches; the word \"yesterday\" does not"
+    );
 }
 
 #[test]
@@ -145,7 +153,7 @@ fn scripts_without_spaces_emoji_and_names_are_found() {
         ("بالعالم", 8),
         ("ＰＡＲＴＹ", 5),
     ] {
-        assert_eq!(found(&index, text).first(), Some(&expected), "{text}");
+        assert_eq!(hit_seqs(&index, text).first(), Some(&expected), "{text}");
     }
 }
 
@@ -153,38 +161,38 @@ fn scripts_without_spaces_emoji_and_names_are_found() {
 fn memory_is_found_by_meaning_without_a_common_word() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
-    let index = with_groups(others.chain([note(1, "a kitten"), note(2, "the engine")]));
-    let hits = ask(&index, "pet");
+    let index = index_with_groups(others.chain([note(1, "a kitten"), note(2, "the engine")]));
+    let hits = search(&index, "pet");
     assert_eq!(hits.iter().map(|it| it.seq).collect::<Vec<_>>(), [1]);
     assert!(hits[0].explanation.meaning > 0.0 && hits[0].explanation.words.is_empty());
-    assert!(found(&index, "xylophone").is_empty());
+    assert!(hit_seqs(&index, "xylophone").is_empty());
 }
 
 #[test]
-fn given_vector_is_used_instead_of_embedding_the_text() {
+fn precomputed_vector_is_used_instead_of_embedding_the_text() {
     let others =
         (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
-    let known = |seq, text: &str, meaning: Vec<i8>| Document {
+    let with_vector = |seq, text: &str, meaning: Vec<i8>| Document {
         meaning: Some(meaning),
         ..note(seq, text)
     };
     let pet = Groups.embed("pet").0;
-    let own = known(1, "the engine", pet.clone());
-    let too_short = known(2, "the lorry", pet[..39].to_vec());
-    let index = with_groups(others.chain([own, too_short]));
-    assert_eq!(found(&index, "kitten"), [1]);
+    let matching = with_vector(1, "the engine", pet.clone());
+    let too_short = with_vector(2, "the lorry", pet[..39].to_vec());
+    let index = index_with_groups(others.chain([matching, too_short]));
+    assert_eq!(hit_seqs(&index, "kitten"), [1]);
 }
 
 #[test]
 fn neighbors_contribute_to_the_meaning_score() {
     let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
-    let index = with_groups(others.chain([
-        said(1, "a", "", "puppy puppy puppy"),
-        said(2, "a", "", "It is walnut."),
-        said(3, "b", "", "engine engine engine"),
-        said(4, "b", "", "It is walnut."),
+    let index = index_with_groups(others.chain([
+        message(1, "a", "", "puppy puppy puppy"),
+        message(2, "a", "", "It is walnut."),
+        message(3, "b", "", "engine engine engine"),
+        message(4, "b", "", "It is walnut."),
     ]));
-    let hits = ask(&index, "walnut pet");
+    let hits = search(&index, "walnut pet");
     let of = |seq: u64| {
         hits.iter()
             .find(|it| it.seq == seq)
@@ -213,7 +221,11 @@ fn embedding_similarity_contributes_to_the_score() {
         },
     ]);
     let hits = index.search(&query("red"), &[0.1, 0.9], &|_| true);
-    assert_eq!(hits.len(), 5, "who has no such vector is found by words");
+    assert_eq!(
+        hits.len(),
+        5,
+        "a document without a comparable vector is found by words"
+    );
     assert_eq!(hits[0].seq, 2);
     assert!(hits[0].explanation.embedding > 0.0);
     assert!(hits.iter().all(|it| it.score.is_finite()));
@@ -223,21 +235,21 @@ fn embedding_similarity_contributes_to_the_score() {
 fn signals_add_up_to_the_score() {
     let documents = (1..80).map(|seq| {
         let text = format!("Ada has a {} and {}", GROUPS[seq as usize % 4][0], seq % 9);
-        said(
+        message(
             seq,
             &format!("s{}", seq % 6),
             if seq % 2 == 0 { "Ada" } else { "Bob" },
             &text,
         )
     });
-    let index = with_groups(documents);
+    let index = index_with_groups(documents);
     for text in [
         "Which pet has Ada?",
         "storm on 8 May 2023",
         "music last week",
         "7",
     ] {
-        let hits = ask(&index, text);
+        let hits = search(&index, text);
         assert!(!hits.is_empty(), "{text}");
         for hit in hits {
             assert!((0.0..=1.0).contains(&hit.score));
@@ -248,7 +260,10 @@ fn signals_add_up_to_the_score() {
             let words: f32 = hit.explanation.words.iter().map(|it| it.weight).sum();
             assert!((words - hit.explanation.lexical).abs() < 1e-5, "{hit:?}");
             let weights: Vec<f32> = hit.explanation.words.iter().map(|it| it.weight).collect();
-            assert!(weights.is_sorted_by(|a, b| a >= b), "the weightiest first");
+            assert!(
+                weights.is_sorted_by(|a, b| a >= b),
+                "words are in descending order of weight"
+            );
         }
     }
 }
@@ -267,18 +282,18 @@ fn hostile_texts_are_indexed_as_text() {
         String::new(),
     ];
     let documents = texts.iter().zip(1..).map(|(text, seq)| note(seq, text));
-    let mut index = with_groups(documents);
+    let mut index = index_with_groups(documents);
     for text in &texts {
-        ask(&index, text);
+        search(&index, text);
     }
-    assert_eq!(found(&index, "strong"), [4]);
+    assert_eq!(hit_seqs(&index, "strong"), [4]);
     let odd = [f64::NAN, f64::INFINITY, f64::MIN, 1e300];
     for (timestamp, seq) in odd.into_iter().zip(20..) {
         index.insert(Document {
             timestamp,
             ..note(seq, "odd time")
         });
-        ask(&index, "odd time yesterday in May");
+        search(&index, "odd time yesterday in May");
     }
-    assert_eq!(ask(&index, "odd").len(), 1, "near-duplicates");
+    assert_eq!(search(&index, "odd").len(), 1, "near-duplicates");
 }

@@ -1,8 +1,8 @@
 //! Splits a text into words as BERT's uncased tokenizer does: the first half of tokenization.
 //!
 //! The tokenizer cleans the text, separates ideographs, removes accents, converts to lower case and
-//! splits off punctuation. The classes of code points are pinned to the reference (`tables.rs`), so
-//! that a newer Unicode version does not change stored vectors.
+//! splits off punctuation. `tables.rs` lists the classes of code points as the reference has them,
+//! so that a newer Unicode version does not change the vectors of texts.
 
 mod tables;
 
@@ -18,10 +18,9 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     while !rest.is_empty() {
         let (plain, after) = split_where(rest, |byte| !is_plain(byte));
         plain.bytes().for_each(|byte| words.add_plain(byte));
-        // Decomposition reorders marks, so everything between plain characters is processed
-        // together.
+        // Decomposition reorders marks, so a whole run of other characters is processed at once.
         let (other, after) = split_where(after, is_plain);
-        let cleaned = other.chars().filter_map(clean).flat_map(set_apart);
+        let cleaned = other.chars().filter_map(clean).flat_map(with_spaces);
         let bare = cleaned.nfd().filter(|c| !is_in(tables::ACCENT, *c));
         bare.flat_map(char::to_lowercase).for_each(|c| words.add(c));
         rest = after;
@@ -29,18 +28,18 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     words.end_word();
 }
 
-/// Splits the text before the first byte for which `cut` is true. `cut` must tell plain bytes from
-/// all others, so that the split is between characters.
+/// Splits the text before the first byte for which `cut` is true. `cut` must depend only on whether
+/// the byte is plain, so that the split is between characters.
 fn split_where(text: &str, cut: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(cut).unwrap_or(text.len()))
 }
 
-/// Whether a byte is a character that only needs converting to lower case.
+/// Whether a byte is an ASCII character that needs no cleaning, only conversion to lower case.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')
 }
 
-/// Splits at spaces and around every punctuation character.
+/// Collects words: splits at spaces and around every punctuation character.
 struct Words<F> {
     word: String,
     take: F,
@@ -52,13 +51,13 @@ impl<F: FnMut(&str)> Words<F> {
             b'a'..=b'z' | b'0'..=b'9' => self.word.push(char::from(byte)),
             b'A'..=b'Z' => self.word.push(char::from(byte.to_ascii_lowercase())),
             b' ' | b'\t' | b'\n' | b'\r' => self.end_word(),
-            _ => self.take_alone(char::from(byte)),
+            _ => self.take_punctuation(char::from(byte)),
         }
     }
 
     fn add(&mut self, c: char) {
         if is_punctuation(c) {
-            self.take_alone(c);
+            self.take_punctuation(c);
         } else if c.is_whitespace() {
             self.end_word();
         } else {
@@ -66,7 +65,7 @@ impl<F: FnMut(&str)> Words<F> {
         }
     }
 
-    fn take_alone(&mut self, c: char) {
+    fn take_punctuation(&mut self, c: char) {
         self.end_word();
         (self.take)(c.encode_utf8(&mut [0; 4]));
     }
@@ -79,8 +78,8 @@ impl<F: FnMut(&str)> Words<F> {
     }
 }
 
-/// Removes control, format and private-use characters, and turns separators into spaces. ASCII
-/// arrives here only if it is not plain.
+/// Removes control, format and private-use characters, and turns separators into spaces. The only
+/// ASCII characters here are those that are not plain: control characters.
 fn clean(c: char) -> Option<char> {
     match c {
         '\0'..='\u{7f}' => None,
@@ -90,8 +89,8 @@ fn clean(c: char) -> Option<char> {
     }
 }
 
-/// Puts spaces around ideographs, because each is a word.
-fn set_apart(c: char) -> impl Iterator<Item = char> {
+/// Puts spaces around an ideograph, because each ideograph is a word.
+fn with_spaces(c: char) -> impl Iterator<Item = char> {
     let space = is_in(tables::IDEOGRAPH, c).then_some(' ');
     space.into_iter().chain([c]).chain(space)
 }
@@ -110,7 +109,7 @@ fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
     if ranges.first().is_none_or(|(first, _)| code < *first) {
         return false;
     }
-    let place = |(first, last): &(u32, u32)| {
+    let compare = |(first, last): &(u32, u32)| {
         if *last < code {
             Ordering::Less
         } else if *first > code {
@@ -119,5 +118,5 @@ fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
             Ordering::Equal
         }
     };
-    ranges.binary_search_by(place).is_ok()
+    ranges.binary_search_by(compare).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Runs the same random operations on Retain's service and on Google's ADK; the results must be
-//! equal, byte for byte.
+//! Runs random operations on Retain's `InMemoryMemoryService` and on that of google-adk: the
+//! results must be equal, byte for byte.
 //!
 //! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs that script
 //! alone.
@@ -31,50 +31,51 @@ async fn search_results_match_adk() {
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
-    let mut seen = Seen::default();
+    let mut statistics = SearchStatistics::default();
     for seed in seed..seed + count {
         let script = Script::generate(seed);
         let theirs = run_on_adk(&mut adk, &script);
-        compare(&script, &theirs, &mut seen).await;
+        compare(&script, &theirs, &mut statistics).await;
     }
     adk.stop();
-    println!("{seen:?}");
+    println!("{statistics:?}");
     if count >= SCRIPTS {
-        seen.must_be_telling();
+        statistics.assert_searches_are_representative();
     }
 }
 
-/// Statistics of the searches, because scripts that find nothing would prove nothing.
+/// Statistics of the searches, to assert that enough of them have hits: a search without hits proves
+/// little.
 #[derive(Debug, Default)]
-struct Seen {
+struct SearchStatistics {
     searches: u64,
-    with_finds: u64,
-    with_all_ten: u64,
+    with_hits: u64,
+    with_ten_hits: u64,
 }
 
-impl Seen {
-    fn count(&mut self, found: usize) {
+impl SearchStatistics {
+    fn count(&mut self, hits: usize) {
         self.searches += 1;
-        self.with_finds += u64::from(found > 0);
-        self.with_all_ten += u64::from(found == 10);
+        self.with_hits += u64::from(hits > 0);
+        self.with_ten_hits += u64::from(hits == 10);
     }
 
-    fn must_be_telling(&self) {
+    fn assert_searches_are_representative(&self) {
         assert!(self.searches > 3000, "{self:?}");
-        assert!(self.with_finds > self.searches / 4, "{self:?}");
-        assert!(self.with_finds < self.searches * 19 / 20, "{self:?}");
-        assert!(self.with_all_ten > self.searches / 50, "{self:?}");
+        assert!(self.with_hits > self.searches / 4, "{self:?}");
+        assert!(self.with_hits < self.searches * 19 / 20, "{self:?}");
+        assert!(self.with_ten_hits > self.searches / 50, "{self:?}");
     }
 }
 
 /// Runs the script on Retain's service and fails at the first result that differs from ADK's.
-async fn compare(script: &Script, theirs: &[Json], seen: &mut Seen) {
+async fn compare(script: &Script, theirs: &[Json], statistics: &mut SearchStatistics) {
     let memory = InMemoryMemoryService::new();
     assert_eq!(theirs.len(), script.ops.len());
     for (number, (op, theirs)) in script.ops.iter().zip(theirs).enumerate() {
-        let ours = play(&memory, op, seen)
+        let ours = play(&memory, op, statistics)
             .await
-            .expect("nothing can fail here");
+            .expect("an in-memory operation succeeds");
         let theirs = theirs.as_str();
         if ours.as_deref() != theirs {
             for op in &script.ops[..=number] {
@@ -91,7 +92,7 @@ async fn compare(script: &Script, theirs: &[Json], seen: &mut Seen) {
 async fn play(
     memory: &InMemoryMemoryService,
     op: &Op,
-    seen: &mut Seen,
+    statistics: &mut SearchStatistics,
 ) -> Result<Option<String>, MemoryError> {
     match op {
         Op::AddSession(session) => memory.add_session_to_memory(session).await?,
@@ -110,10 +111,8 @@ async fn play(
         Op::Delete { app, user, id } => memory.delete_memory(app, user, id.as_deref()).await?,
         Op::Search { app, user, query } => {
             let found = memory.search_memory(app, user, query).await?;
-            seen.count(found.memories.len());
-            return Ok(Some(
-                found.to_json().expect("what was found can be written"),
-            ));
+            statistics.count(found.memories.len());
+            return Ok(Some(found.to_json().expect("a response can be written")));
         }
     }
     Ok(None)

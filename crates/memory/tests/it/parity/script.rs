@@ -45,8 +45,8 @@ pub(crate) struct Script {
     pub(crate) ops: Vec<Op>,
 }
 
-/// The generator of a script, with everything it has used so far.
-struct Author {
+/// Generates the operations of a script, from what the earlier ones used.
+struct Generator {
     random: Random,
     vocabulary: Vocabulary,
     names: Vec<(String, String)>,
@@ -61,7 +61,7 @@ impl Script {
         let vocabulary = Vocabulary::random(&mut random);
         let mut name = || random.pick(NAMES).to_owned();
         let names = (0..2).map(|_| (name(), name())).collect();
-        let mut author = Author {
+        let mut generator = Generator {
             random,
             vocabulary,
             names,
@@ -69,12 +69,12 @@ impl Script {
             texts: Vec::new(),
             ids: Vec::new(),
         };
-        let ops = (0..45).map(|_| author.op()).collect();
+        let ops = (0..45).map(|_| generator.op()).collect();
         Script { seed, ops }
     }
 }
 
-impl Author {
+impl Generator {
     fn op(&mut self) -> Op {
         let (app, user) = self.random.pick(&self.names);
         match self.random.below(100) {
@@ -101,16 +101,16 @@ impl Author {
                 Op::Delete { app, user, id }
             }
             _ => {
-                let query = self.vocabulary.question(&self.texts, &mut self.random);
+                let query = self.vocabulary.query(&self.texts, &mut self.random);
                 Op::Search { app, user, query }
             }
         }
     }
 
-    /// Returns a new session, or one that has changed since it was last added.
+    /// Returns a new session, or a changed version of an earlier one.
     fn session(&mut self, app: &str, user: &str) -> Session {
-        let known = self.random.below(1 + self.sessions.len() as u64) as usize;
-        let mut session = match self.sessions.get(known) {
+        let index = self.random.below(1 + self.sessions.len() as u64) as usize;
+        let mut session = match self.sessions.get(index) {
             Some(session) => session.clone(),
             None => Session::new(app, user, self.random.pick(SESSIONS)),
         };
@@ -181,7 +181,7 @@ impl Author {
         }
     }
 
-    /// Returns a time with all digits of a float, sometimes at an edge of the calendar.
+    /// Returns a time that needs all digits of a float, sometimes at a limit of the calendar.
     fn time(&mut self) -> f64 {
         match self.random.below(12) {
             0 => self
@@ -230,7 +230,7 @@ impl Op {
 fn events_json<'a>(events: impl Iterator<Item = &'a Event>) -> Json {
     let json = |event: &Event| {
         let text = event.to_json().expect("an event can be written");
-        Json::parse(&text).expect("what was written can be read")
+        Json::parse(&text).expect("a written event can be read")
     };
     events.map(json).collect::<Vec<Json>>().into()
 }

@@ -1,11 +1,11 @@
 //! Random texts in many scripts, and queries for them.
 //!
-//! All characters were assigned long before Unicode 14, so every current Python supports them.
+//! All characters are older than Unicode 14, so every current Python supports them.
 
 use retain_testkit::random::Random;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Letters, marks and digits that are written together.
+/// Alphabets: letters, marks and digits that occur together in words.
 const ALPHABETS: &[&str] = &[
     "abcdefgxyzABCXYZ",
     "aeiouAEIOUéèêüößẞÅåñøæŒœłŁ",
@@ -36,7 +36,7 @@ const SEPARATORS: &[&str] = &[
     "\u{200b}", "\0", "…", "¿", "",
 ];
 
-/// A small set of words, so that texts and queries have words in common.
+/// A small set of random words, so that texts and queries have words in common.
 pub(crate) struct Vocabulary(Vec<String>);
 
 impl Vocabulary {
@@ -55,9 +55,9 @@ impl Vocabulary {
         text
     }
 
-    /// Returns some words, or pieces of an existing text, in a different form.
-    pub(crate) fn question(&self, texts: &[String], random: &mut Random) -> String {
-        let mut question = String::new();
+    /// Returns a query of words and of pieces of existing texts, each in a random form.
+    pub(crate) fn query(&self, texts: &[String], random: &mut Random) -> String {
+        let mut query = String::new();
         for _ in 0..1 + random.below(5) {
             let piece = match random.below(4) {
                 0 if !texts.is_empty() => piece_of(&random.pick(texts), random),
@@ -68,10 +68,10 @@ impl Vocabulary {
                 2 if random.chance(30) => word(random),
                 _ => random.pick(&self.0),
             };
-            question += &reshaped(piece, random);
-            question += random.pick(SEPARATORS);
+            query += &reshaped(piece, random);
+            query += random.pick(SEPARATORS);
         }
-        question
+        query
     }
 }
 
@@ -97,6 +97,7 @@ fn piece_of(text: &str, random: &mut Random) -> String {
     letters.iter().skip(from).take(len).collect()
 }
 
+/// Changes the case or the Unicode normalization of a text, or nothing.
 fn reshaped(text: String, random: &mut Random) -> String {
     match random.below(8) {
         0 => text.to_uppercase(),

@@ -3,40 +3,40 @@
 use retain_core::{MemoryService as _, Part};
 use retain_memory::InMemoryMemoryService;
 
-use super::{event, found, session, text};
+use super::{event, hit_ids, session, text};
 
-/// Whether a query finds a memory with this text.
-async fn finds(text: &str, query: &str) -> bool {
+/// Whether a memory with this text matches the query.
+async fn matches(text: &str, query: &str) -> bool {
     let memory = InMemoryMemoryService::new();
     let session = session("a", "u", "s", vec![super::text("1", text)]);
     memory
         .add_session_to_memory(&session)
         .await
-        .expect("memory takes it");
-    !found(&memory, query).await.is_empty()
+        .expect("a session is ingested");
+    !hit_ids(&memory, query).await.is_empty()
 }
 
-async fn all_find(pairs: &[(&str, &str)]) {
+async fn assert_all_match(pairs: &[(&str, &str)]) {
     for (text, query) in pairs {
-        assert!(finds(text, query).await, "{query:?} in {text:?}");
+        assert!(matches(text, query).await, "{query:?} in {text:?}");
     }
 }
 
-async fn none_find(pairs: &[(&str, &str)]) {
+async fn assert_none_match(pairs: &[(&str, &str)]) {
     for (text, query) in pairs {
-        assert!(!finds(text, query).await, "{query:?} in {text:?}");
+        assert!(!matches(text, query).await, "{query:?} in {text:?}");
     }
 }
 
 #[tokio::test]
 async fn one_common_word_matches_in_any_case() {
-    all_find(&[
+    assert_all_match(&[
         ("I prefer high FLOORS.", "which floors?"),
         ("snake_case2", "SNAKE_CASE2"),
         ("room 12", "12"),
     ])
     .await;
-    none_find(&[
+    assert_none_match(&[
         ("I prefer high floors.", "floor"),
         ("snake_case", "snake"),
         ("anything", ""),
@@ -48,30 +48,30 @@ async fn one_common_word_matches_in_any_case() {
 
 #[tokio::test]
 async fn non_ascii_word_matches_inside_another() {
-    all_find(&[
+    assert_all_match(&[
         ("我喜欢高楼层", "高楼"),
         ("Fußböden", "ßbö"),
         ("ДОМАШНИЙ", "маш"),
         ("ห้องพัก", "ห้อง"),
     ])
     .await;
-    none_find(&[("Fußboden", "boden"), ("foo", "öö")]).await;
+    assert_none_match(&[("Fußboden", "boden"), ("foo", "öö")]).await;
 }
 
 #[tokio::test]
 async fn latin_word_next_to_another_script_is_a_separate_word() {
-    all_find(&[
+    assert_all_match(&[
         ("私はPythonを使う", "python"),
         ("私はPythonを使う", "使う"),
         ("éaя_b2", "_b2"),
         ("éaя_b2", "éa"),
     ])
     .await;
-    none_find(&[
+    assert_none_match(&[
         ("私はPythonを使う", "thon"),
         // ADK treats full-width letters as another script.
         ("ａbｃ", "ab"),
-        // Only the text is split, never the query.
+        // A text is split between scripts, a query is not.
         ("python", "私はpython"),
     ])
     .await;
@@ -79,13 +79,13 @@ async fn latin_word_next_to_another_script_is_a_separate_word() {
 
 #[tokio::test]
 async fn composed_and_decomposed_letters_match() {
-    all_find(&[
+    assert_all_match(&[
         ("cafe\u{301}", "café"),
         ("café", "CAFE\u{301}"),
         ("\u{1112}\u{1161}\u{11ab}", "한"),
     ])
     .await;
-    none_find(&[
+    assert_none_match(&[
         ("cafe", "café"),
         ("café", "cafe"),
         ("ﬁn", "fin"),
@@ -96,22 +96,22 @@ async fn composed_and_decomposed_letters_match() {
 
 #[tokio::test]
 async fn lower_casing_matches_python() {
-    all_find(&[
+    assert_all_match(&[
         ("ΟΔΟΣ", "οδος"),
         ("οδος", "ΟΔΟΣ"),
         ("STRAẞE", "straße"),
         ("İstanbul", "i\u{307}stanbul"),
-        // The combining dot forms its own run.
+        // The combining dot after the i separates the rest of the word from it.
         ("İstanbul", "stanbul"),
     ])
     .await;
-    none_find(&[("ΟΔΟΣ", "οδοσ"), ("strasse", "straße")]).await;
+    assert_none_match(&[("ΟΔΟΣ", "οδοσ"), ("strasse", "straße")]).await;
 }
 
 #[tokio::test]
 async fn combining_marks_end_a_word() {
-    // Python does not count a Thai vowel sign as a letter, so the query has two words.
-    all_find(&[("ข", "ก\u{e31}ข"), ("x\u{301}y", "y")]).await;
+    // Python does not count a Thai vowel sign as a letter, so the first query has two words.
+    assert_all_match(&[("ข", "ก\u{e31}ข"), ("x\u{301}y", "y")]).await;
 }
 
 #[tokio::test]
@@ -131,9 +131,9 @@ async fn only_text_parts_of_an_event_are_searched() {
     let parts = vec![Part::text("one"), call, Part::text(""), thought];
     let session = session("a", "u", "s", vec![event("1", parts)]);
     memory.add_session_to_memory(&session).await.unwrap();
-    assert_eq!(found(&memory, "one").await, ["1"]);
-    assert_eq!(found(&memory, "quietly").await, ["1"]);
-    assert!(found(&memory, "lookup onequietly").await.is_empty());
+    assert_eq!(hit_ids(&memory, "one").await, ["1"]);
+    assert_eq!(hit_ids(&memory, "quietly").await, ["1"]);
+    assert!(hit_ids(&memory, "lookup onequietly").await.is_empty());
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn hits_are_ordered_by_matched_words_then_arrival() {
         let session = session("a", "u", id, events);
         memory.add_session_to_memory(&session).await.unwrap();
     }
-    let ids = found(&memory, "Red, green, blue! RED").await;
+    let ids = hit_ids(&memory, "Red, green, blue! RED").await;
     assert_eq!(ids, ["4", "2", "5", "1", "3"]);
 }
 
@@ -160,6 +160,6 @@ async fn search_returns_at_most_ten_hits() {
     events.push(text("best", "red blue"));
     let session = session("a", "u", "s", events);
     memory.add_session_to_memory(&session).await.unwrap();
-    let ids = found(&memory, "red blue").await;
+    let ids = hit_ids(&memory, "red blue").await;
     assert_eq!(ids, ["best", "0", "1", "2", "3", "4", "5", "6", "7", "8"]);
 }

@@ -1,8 +1,8 @@
-//! The rules of the memory service that searches by words, one test per rule. The parity test shows
-//! that they are ADK's; these tests make them readable.
+//! The rules of `InMemoryMemoryService`, which are ADK's, with a readable test for each. `parity`
+//! compares them with google-adk on random operations.
 
-mod keeping;
 mod matching;
+mod storage;
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ fn event(id: &str, parts: Vec<Part>) -> Event {
     }
 }
 
+/// Creates an event with one text.
 fn text(id: &str, text: &str) -> Event {
     event(id, vec![Part::text(text)])
 }
@@ -36,8 +37,8 @@ fn shared(events: Vec<Event>) -> Vec<Arc<Event>> {
     events.into_iter().map(Arc::new).collect()
 }
 
-/// Returns the ids that a search finds for the user `u` of the app `a`.
-async fn found(memory: &InMemoryMemoryService, query: &str) -> Vec<String> {
+/// Returns the ids of the hits of a search by user `u` of app `a`.
+async fn hit_ids(memory: &InMemoryMemoryService, query: &str) -> Vec<String> {
     let found = memory.search_memory("a", "u", query).await;
     let memories = found.expect("a search succeeds").memories.into_iter();
     memories.filter_map(|memory| memory.id).collect()

@@ -1,8 +1,6 @@
-//! Which events are stored as memories, how scopes are separated, and what a deletion does.
+//! Which events are stored as memories, the isolation of users and apps, and deletion.
 
-use std::sync::Arc;
-
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Clock as _, Content, Event, LlmResponse, MemoryEntry, MemoryError, MemoryService as _, Part,
@@ -10,7 +8,7 @@ use retain_core::{
 use retain_memory::InMemoryMemoryService;
 use retain_testkit::{TestClock, TestIds};
 
-use super::{event, found, session, shared, text};
+use super::{event, hit_ids, session, shared, text};
 
 #[tokio::test]
 async fn found_memory_has_content_author_and_time() {
@@ -46,8 +44,8 @@ async fn search_does_not_cross_users_or_apps() {
             .collect();
         assert_eq!(ids, [format!("{app} {user}")]);
     }
-    let nobody = memory.search_memory("a", "x", "red").await.unwrap();
-    assert!(nobody.memories.is_empty());
+    let unknown_user = memory.search_memory("a", "x", "red").await.unwrap();
+    assert!(unknown_user.memories.is_empty());
 }
 
 #[tokio::test]
@@ -58,17 +56,17 @@ async fn session_added_again_is_replaced_in_place() {
     memory.add_session_to_memory(&first).await.unwrap();
     let second = session("a", "u", "s2", vec![text("3", "red")]);
     memory.add_session_to_memory(&second).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["1", "2", "3"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "2", "3"]);
 
     first.events.push(3, text("4", "red"));
     memory.add_session_to_memory(&first).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["1", "2", "4", "3"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "2", "4", "3"]);
 
-    // The same ids with other text: the new content replaces the old.
+    // An event with a known id and other text replaces the stored event.
     let rewritten = session("a", "u", "s1", vec![text("1", "blue")]);
     memory.add_session_to_memory(&rewritten).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["3"]);
-    assert_eq!(found(&memory, "blue").await, ["1"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["3"]);
+    assert_eq!(hit_ids(&memory, "blue").await, ["1"]);
 }
 
 #[tokio::test]
@@ -85,12 +83,12 @@ async fn repeated_events_are_added_once_per_session() {
         let add = memory.add_events_to_memory("a", "u", &more, session, None);
         add.await.unwrap();
     }
-    // Without a session id the events form a session of their own, in which the ids are new.
-    assert_eq!(found(&memory, "red").await, ["1", "2", "1", "2"]);
-    assert!(found(&memory, "blue").await.is_empty());
+    // Events without a session id belong to a session of their own, which does not have these ids.
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "2", "1", "2"]);
+    assert!(hit_ids(&memory, "blue").await.is_empty());
     // Adding a whole session replaces events that were added separately.
     memory.add_session_to_memory(&whole).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["1", "1", "2"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "1", "2"]);
 }
 
 #[tokio::test]
@@ -98,7 +96,7 @@ async fn events_with_the_same_id_in_a_session_are_all_stored() {
     let memory = InMemoryMemoryService::new();
     let twice = session("a", "u", "s", vec![text("1", "red"), text("1", "red")]);
     memory.add_session_to_memory(&twice).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["1", "1"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "1"]);
 }
 
 #[tokio::test]
@@ -115,11 +113,11 @@ async fn event_without_parts_is_not_stored() {
     let events = shared(vec![bare, empty, event("3", vec![])]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);
     add.await.unwrap();
-    // Nothing was stored under these ids, so they can be used.
+    // Nothing was stored, so events with these ids are new.
     let events = shared(vec![text("1", "red"), text("2", "red"), text("3", "red")]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);
     add.await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["1", "2", "3"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1", "2", "3"]);
 }
 
 #[tokio::test]
@@ -132,11 +130,11 @@ async fn deleted_event_is_not_ingested_again() {
     add.await.unwrap();
 
     memory.delete_memory("a", "u", Some("1")).await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["2", "3"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["2", "3"]);
     memory.add_session_to_memory(&whole).await.unwrap();
     let add = memory.add_events_to_memory("a", "u", &other, Some("t"), None);
     add.await.unwrap();
-    assert_eq!(found(&memory, "red").await, ["2", "3", "3"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["2", "3", "3"]);
 }
 
 #[tokio::test]
@@ -152,7 +150,7 @@ async fn deleting_an_unknown_id_leaves_no_tombstone() {
     for (user, id) in [("u", None), ("u", Some("")), ("v", Some("1"))] {
         memory.delete_memory("a", user, id).await.unwrap();
     }
-    assert_eq!(found(&memory, "red").await, ["1"]);
+    assert_eq!(hit_ids(&memory, "red").await, ["1"]);
 }
 
 #[tokio::test]
@@ -174,7 +172,7 @@ async fn ingested_event_without_id_and_time_gets_both() {
     let clock = TestClock::default();
     let memory = InMemoryMemoryService::new()
         .with_clock(Arc::new(clock.clone()))
-        .with_ids(Arc::new(TestIds::new("made")));
+        .with_ids(Arc::new(TestIds::new("new")));
     clock.tick(Duration::from_secs(60));
     let events = shared(vec![Event::user_text("red"), Event::user_text("red wine")]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);
@@ -182,7 +180,7 @@ async fn ingested_event_without_id_and_time_gets_both() {
     let found = memory.search_memory("a", "u", "red").await.unwrap();
     assert_eq!(found.memories.len(), 2);
     let (first, second) = (&found.memories[0], &found.memories[1]);
-    assert!(first.id.as_deref().is_some_and(|id| id.starts_with("made")));
+    assert!(first.id.as_deref().is_some_and(|id| id.starts_with("new")));
     assert_ne!(first.id, second.id);
     assert_eq!(first.timestamp_seconds(), Some(clock.now()));
     assert!(events[0].id.is_empty());

@@ -1,5 +1,5 @@
-//! Random scripts: two services on one database, each with its own index, always agree with a newly
-//! opened one, and no forgotten memory comes back.
+//! Two services on one database, each with its own index, run random operations: after each, their
+//! results equal those of a newly opened service, and no forgotten memory is found.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::session_with;
 
 const WORDS: [&str; 6] = ["apples", "pears", "plums", "figs", "melons", "grapes"];
 
-/// A memory service and its session service, as one process would have them.
+/// The memory service and the session service of one simulated process.
 struct Process<S> {
     sessions: Arc<dyn SessionLog>,
     memory: StoreMemoryService<S>,
@@ -36,21 +36,15 @@ fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestCloc
     }
 }
 
-/// Returns what a service lists, and what it finds for each word.
-async fn seen<S: MemoryStore>(
+/// Returns the ids and texts of all listed memories, and the ids of the hits for each word.
+async fn visible_memories<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
 ) -> (Vec<(String, String)>, Vec<BTreeSet<String>>) {
-    let list = ListMemories {
-        limit: 7,
-        ..ListMemories::default()
-    };
+    let mut list = ListMemories::default().with_limit(7);
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = ListMemories {
-            after,
-            ..list.clone()
-        };
-        let page = memory.list("app", "ada", page).await.unwrap();
+        list.after = after;
+        let page = memory.list("app", "ada", list.clone()).await.unwrap();
         let memories = page.memories.into_iter();
         listed.extend(memories.map(|it| (it.info.id, it.content.text_concat())));
         after = page.next;
@@ -58,21 +52,21 @@ async fn seen<S: MemoryStore>(
             break;
         }
     }
-    let mut found = Vec::new();
+    let mut hits_by_word = Vec::new();
     for word in WORDS {
         let search = MemoryQuery::new(word).with_limit(1000);
         let hits = memory.search_memory_with("app", "ada", search).await;
-        found.push(hits.unwrap().into_iter().map(|it| it.info.id).collect());
+        hits_by_word.push(hits.unwrap().into_iter().map(|it| it.info.id).collect());
     }
-    (listed, found)
+    (listed, hits_by_word)
 }
 
 fn text(random: &mut Random) -> String {
     format!("{} and {}", random.pick(&WORDS), random.pick(&WORDS))
 }
 
-/// Runs a random operation; `forgotten` are the ids that must not be visible any more.
-async fn step<S: MemoryStore>(
+/// Runs a random operation. Adds the ids that must no longer be visible to `forgotten`.
+async fn run_operation<S: MemoryStore>(
     random: &mut Random,
     process: &Process<S>,
     clock: &TestClock,
@@ -86,10 +80,8 @@ async fn step<S: MemoryStore>(
             let count = 1 + random.below(5);
             let events = (0..count).map(|_| Event::user_text(text(random)));
             let session = session_with(&session, events.collect());
-            let options = IngestOptions {
-                ttl: random.chance(30).then_some(Duration::from_secs(20)),
-                ..IngestOptions::default()
-            };
+            let mut options = IngestOptions::default();
+            options.ttl = random.chance(30).then_some(Duration::from_secs(20));
             memory.add_session_with(&session, &options).await.unwrap();
         }
         40..55 => {
@@ -102,10 +94,7 @@ async fn step<S: MemoryStore>(
             added.unwrap();
         }
         55..70 => {
-            let update = MemoryUpdate {
-                content: Some(Content::user(text(random))),
-                ..MemoryUpdate::default()
-            };
+            let update = MemoryUpdate::default().with_content(Content::user(text(random)));
             memory.update("app", "ada", &id, update).await.unwrap();
         }
         70..85 => {
@@ -127,8 +116,9 @@ async fn step<S: MemoryStore>(
     }
 }
 
-/// Checks that two processes on the same store agree after each step. `open` opens the store.
-async fn agree<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
+/// Checks that two processes on one store have equal results after each operation. `open` opens the
+/// store as another process would.
+async fn assert_consistent<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
 where
     F: Future<Output = Process<S>>,
 {
@@ -137,39 +127,38 @@ where
     let mut forgotten = BTreeSet::new();
     for number in 0..60 {
         let process = &processes[random.below(2) as usize];
-        step(&mut random, process, clock, &mut forgotten).await;
-        let place = format!("seed {seed}, step {number}");
+        run_operation(&mut random, process, clock, &mut forgotten).await;
+        let step = format!("seed {seed}, step {number}");
         let fresh = open().await;
-        let expected = seen(&fresh.memory).await;
+        let expected = visible_memories(&fresh.memory).await;
         for process in &processes {
-            assert_eq!(seen(&process.memory).await, expected, "{place}");
+            assert_eq!(visible_memories(&process.memory).await, expected, "{step}");
         }
-        let (listed, found) = expected;
+        let (listed, hits_by_word) = expected;
         let ids: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
-        assert_eq!(ids.len(), listed.len(), "{place}: {listed:?}");
-        assert!(ids.is_disjoint(&forgotten), "{place}: {ids:?}");
-        for (word, found) in WORDS.iter().zip(found) {
-            let said = listed.iter().filter(|(_, text)| text.contains(word));
-            let said: BTreeSet<String> = said.map(|(id, _)| id.clone()).collect();
-            // Copies of a text are one hit, and a neighbor's words also match. Every hit must be
-            // listed, and expired memories match nothing.
-            assert!(found.is_subset(&ids), "{place}: {word}");
-            assert_eq!(found.is_empty(), said.is_empty(), "{place}: {word}");
+        assert_eq!(ids.len(), listed.len(), "{step}: {listed:?}");
+        assert!(ids.is_disjoint(&forgotten), "{step}: {ids:?}");
+        for (word, hits) in WORDS.iter().zip(hits_by_word) {
+            let is_in_a_text = listed.iter().any(|(_, text)| text.contains(word));
+            // Duplicates are one hit, and neighbors of a match are hits too. So hits and memories
+            // with the word differ, but every hit is listed.
+            assert!(hits.is_subset(&ids), "{step}: {word}");
+            assert_eq!(hits.is_empty(), !is_in_a_text, "{step}: {word}");
         }
         let counted = fresh.memory.statistics("app", "ada").await.unwrap();
-        assert_eq!(counted.entries, ids.len() as u64, "{place}");
+        assert_eq!(counted.entries, ids.len() as u64, "{step}");
     }
     let problems = processes[0].sessions.check().await.unwrap();
     assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_on_one_sqlite_file_agree_after_each_step() {
+async fn services_on_one_sqlite_file_have_equal_results_after_each_step() {
     for seed in [1, 2, 3] {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("m.db").display());
         let clock = TestClock::default();
-        agree(seed, &clock, || async {
+        assert_consistent(seed, &clock, || async {
             let sessions = SqliteSessionService::connect(&uri).await.unwrap();
             let store = sessions.store().memory();
             process(sessions, store, &clock)
@@ -179,13 +168,13 @@ async fn services_on_one_sqlite_file_agree_after_each_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_on_one_postgres_agree_after_each_step() {
+async fn services_on_one_postgres_database_have_equal_results_after_each_step() {
     if !is_there() {
         return;
     }
     for seed in [4, 5] {
         let (database, clock) = (TestDatabase::new().await, TestClock::default());
-        agree(seed, &clock, || async {
+        assert_consistent(seed, &clock, || async {
             let sessions = PostgresSessionService::connect(&database.uri()).await;
             let sessions = sessions.unwrap();
             let store = sessions.store().memory();

@@ -1,5 +1,5 @@
-//! A store that counts reads, to verify that an index is built once and then only refreshed. It can
-//! also fail or change data at the worst moment.
+//! A store that counts reads, to check that an index is built once and then only refreshed. It can
+//! also fail, or change a memory during a search.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,38 +17,40 @@ use retain_stores::InMemoryMemoryStore;
 
 use super::session_with;
 
-type Answer<T> = Result<T, MemoryError>;
+type StoreResult<T> = Result<T, MemoryError>;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counting {
+pub(super) struct CountingStore {
     pub(super) store: InMemoryMemoryStore,
-    /// Number of pages read for an index.
+    /// Number of pages that indexes have read.
     pages: Arc<AtomicUsize>,
-    /// The last page that can be read; 0 for no limit.
+    /// The number of the last page that can be read; 0 means no limit.
     last_page: Arc<AtomicUsize>,
-    /// An edit to apply once, right before memories are read by number.
-    change: Arc<Mutex<Option<(String, MemoryEdit)>>>,
+    /// The id of a memory, and an edit to apply to it before the next read of hits.
+    pending_edit: Arc<Mutex<Option<(String, MemoryEdit)>>>,
 }
 
-impl Counting {
-    /// Fails all reads after this many more pages.
-    pub(super) fn fails_after(&self, pages: usize) {
+impl CountingStore {
+    /// After this many more pages, all reads of pages fail.
+    pub(super) fn fail_after(&self, pages: usize) {
         let last = self.pages.load(Ordering::SeqCst) + pages;
         self.last_page.store(last, Ordering::SeqCst);
     }
 
-    pub(super) fn works_again(&self) {
+    /// Reads of pages succeed again.
+    pub(super) fn recover(&self) {
         self.last_page.store(0, Ordering::SeqCst);
     }
 
-    pub(super) fn change_before_reading(&self, id: &str, edit: MemoryEdit) {
-        *self.change.lock().unwrap() = Some((id.to_owned(), edit));
+    /// Applies an edit before the next read of hits.
+    pub(super) fn edit_before_next_read(&self, id: &str, edit: MemoryEdit) {
+        *self.pending_edit.lock().unwrap() = Some((id.to_owned(), edit));
     }
 }
 
 #[async_trait]
-impl MemoryStore for Counting {
-    async fn add(&self, batch: Arc<MemoryBatch>) -> Answer<IngestReceipt> {
+impl MemoryStore for CountingStore {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> StoreResult<IngestReceipt> {
         self.store.add(batch).await
     }
 
@@ -57,15 +59,15 @@ impl MemoryStore for Counting {
         scope: &MemoryScope,
         session: Option<&str>,
         ids: &[String],
-    ) -> Answer<Vec<Option<u64>>> {
+    ) -> StoreResult<Vec<Option<u64>>> {
         self.store.body_hashes(scope, session, ids).await
     }
 
-    async fn mark(&self, scope: &MemoryScope) -> Answer<MemoryMark> {
+    async fn mark(&self, scope: &MemoryScope) -> StoreResult<MemoryMark> {
         self.store.mark(scope).await
     }
 
-    async fn changes(&self, scope: &MemoryScope, since: MemoryMark) -> Answer<MemoryChanges> {
+    async fn changes(&self, scope: &MemoryScope, since: MemoryMark) -> StoreResult<MemoryChanges> {
         self.store.changes(scope, since).await
     }
 
@@ -74,39 +76,44 @@ impl MemoryStore for Counting {
         scope: &MemoryScope,
         rows: MemoryRows,
         with_vectors: bool,
-    ) -> Answer<Vec<MemoryRecord>> {
+    ) -> StoreResult<Vec<MemoryRecord>> {
         if matches!(rows, MemoryRows::After { .. }) {
             let page = self.pages.fetch_add(1, Ordering::SeqCst) + 1;
             let last = self.last_page.load(Ordering::SeqCst);
             if last > 0 && page > last {
-                return Err(MemoryError::backend("the disk is on fire"));
+                return Err(MemoryError::backend("the store fails in this test"));
             }
             // Let other tasks run during the read.
             tokio::task::yield_now().await;
         }
-        let change = match rows {
-            MemoryRows::Numbered(_) => self.change.lock().unwrap().take(),
+        let edit = match rows {
+            MemoryRows::Numbered(_) => self.pending_edit.lock().unwrap().take(),
             _ => None,
         };
-        if let Some((id, edit)) = change {
+        if let Some((id, edit)) = edit {
             self.store.update(scope, &id, Arc::new(edit)).await?;
         }
         self.store.rows(scope, rows, with_vectors).await
     }
 
-    async fn update(&self, scope: &MemoryScope, id: &str, edit: Arc<MemoryEdit>) -> Answer<bool> {
+    async fn update(
+        &self,
+        scope: &MemoryScope,
+        id: &str,
+        edit: Arc<MemoryEdit>,
+    ) -> StoreResult<bool> {
         self.store.update(scope, id, edit).await
     }
 
-    async fn forget(&self, scope: &MemoryScope, what: Arc<Forget>) -> Answer<ForgetReceipt> {
+    async fn forget(&self, scope: &MemoryScope, what: Arc<Forget>) -> StoreResult<ForgetReceipt> {
         self.store.forget(scope, what).await
     }
 
-    async fn expire(&self, now_us: i64, limit: usize) -> Answer<u64> {
+    async fn expire(&self, now_us: i64, limit: usize) -> StoreResult<u64> {
         self.store.expire(now_us, limit).await
     }
 
-    async fn statistics(&self, scope: &MemoryScope, now_us: i64) -> Answer<MemoryStatistics> {
+    async fn statistics(&self, scope: &MemoryScope, now_us: i64) -> StoreResult<MemoryStatistics> {
         self.store.statistics(scope, now_us).await
     }
 
@@ -117,7 +124,7 @@ impl MemoryStore for Counting {
         dims: usize,
         after: u64,
         limit: usize,
-    ) -> Answer<Vec<MemoryRecord>> {
+    ) -> StoreResult<Vec<MemoryRecord>> {
         self.store
             .without_embedding(scope, model, dims, after, limit)
             .await
@@ -128,12 +135,16 @@ impl MemoryStore for Counting {
         scope: &MemoryScope,
         generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
-    ) -> Answer<()> {
+    ) -> StoreResult<()> {
         let set = self.store.set_embeddings(scope, generation, embeddings);
         set.await
     }
 
-    async fn scopes(&self, after: Option<&MemoryScope>, limit: usize) -> Answer<Vec<MemoryScope>> {
+    async fn scopes(
+        &self,
+        after: Option<&MemoryScope>,
+        limit: usize,
+    ) -> StoreResult<Vec<MemoryScope>> {
         self.store.scopes(after, limit).await
     }
 
@@ -142,18 +153,18 @@ impl MemoryStore for Counting {
         scope: &MemoryScope,
         after: Option<Tombstone>,
         limit: usize,
-    ) -> Answer<Vec<Tombstone>> {
+    ) -> StoreResult<Vec<Tombstone>> {
         self.store.tombstones(scope, after, limit).await
     }
 
-    async fn restore(&self, restore: Arc<MemoryRestore>) -> Answer<()> {
+    async fn restore(&self, restore: Arc<MemoryRestore>) -> StoreResult<()> {
         self.store.restore(restore).await
     }
 }
 
 #[tokio::test]
 async fn index_is_built_once_and_then_refreshed() {
-    let store = Counting::default();
+    let store = CountingStore::default();
     let memory = StoreMemoryService::over(store.clone());
     let texts = (0..2500).map(|n| Event::user_text(format!("apples {n}")));
     let mut session = session_with("s1", texts.collect());
@@ -166,7 +177,7 @@ async fn index_is_built_once_and_then_refreshed() {
     while let Some(found) = searches.join_next().await {
         assert_eq!(found.unwrap().unwrap().memories.len(), 10);
     }
-    // Three pages of a thousand, shared by all eight searches.
+    // One of the searches has read three pages of a thousand memories; the others waited for it.
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);
     memory.search_memory("app", "ada", "pears").await.unwrap();
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);

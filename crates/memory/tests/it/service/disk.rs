@@ -1,4 +1,4 @@
-//! The size of memories on disk, and what remains after a user is erased.
+//! Memories on disk: their size, erasure, and changes by another process.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,10 +10,10 @@ use retain_core::{
 use retain_memory::{ListMemories, StoreMemoryService};
 use retain_stores::{SqliteSessionService, SqliteStore};
 
-use super::{found, session_with, sqlite};
+use super::{found_texts, session_with, sqlite};
 
-/// Whether any file of the folder contains the bytes.
-fn stands_in(folder: &Path, bytes: &[u8]) -> bool {
+/// Whether a file of the folder contains the bytes.
+fn is_in_a_file(folder: &Path, bytes: &[u8]) -> bool {
     let files = std::fs::read_dir(folder).unwrap();
     let mut contents = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
     contents.any(|content| content.windows(bytes.len()).any(|window| window == bytes))
@@ -56,43 +56,43 @@ async fn erased_user_leaves_no_bytes_on_disk() {
     let fixed = last[0].vectors.fixed.clone().map(|it| it.bytes);
     let mut bytes = vec![hash.0.to_vec(), vector.bytes];
     bytes.extend(fixed);
-    for there in &bytes {
-        assert!(stands_in(folder.path(), there));
+    for stored in &bytes {
+        assert!(is_in_a_file(folder.path(), stored));
     }
     let before = memory
         .search_memory("app", "adalovelace", "swordfish")
         .await
         .unwrap();
     assert!(!before.memories.is_empty());
-    assert!(stands_in(folder.path(), b"swordfish"));
+    assert!(is_in_a_file(folder.path(), b"swordfish"));
 
     let receipt = sessions.erase_user("app", "adalovelace").await.unwrap();
     assert_eq!(receipt.memories, 299);
-    for gone in ["swordfish", "secretsession", "adalovelace"] {
+    for erased in ["swordfish", "secretsession", "adalovelace"] {
         assert!(
-            !stands_in(folder.path(), gone.as_bytes()),
-            "{gone} is still there"
+            !is_in_a_file(folder.path(), erased.as_bytes()),
+            "{erased} is still there"
         );
     }
-    for gone in &bytes {
-        assert!(!stands_in(folder.path(), gone), "{gone:?} is still there");
+    for erased in &bytes {
+        assert!(
+            !is_in_a_file(folder.path(), erased),
+            "{erased:?} is still there"
+        );
     }
     let after = memory
         .search_memory("app", "adalovelace", "swordfish")
         .await
         .unwrap();
     assert!(after.memories.is_empty());
-    let kept = memory
+    let of_grace = memory
         .search_memory("app", "grace", "sharks")
         .await
         .unwrap();
-    assert_eq!(kept.memories.len(), 1);
-    // An erased user starts anew: the tombstones are gone too.
+    assert_eq!(of_grace.memories.len(), 1);
+    // The hashes of forgotten memories are erased too, so all memories can be ingested again.
     memory.add_session_to_memory(&session).await.unwrap();
-    let page = ListMemories {
-        limit: 1000,
-        ..ListMemories::default()
-    };
+    let page = ListMemories::default().with_limit(1000);
     let page = memory.list("app", "adalovelace", page).await.unwrap();
     assert_eq!(page.memories.len(), 300);
 }
@@ -111,7 +111,7 @@ async fn deleting_a_session_keeps_its_memories() {
     sessions.append_event(&mut session, event).await.unwrap();
     memory.add_session_to_memory(&session).await.unwrap();
     sessions.delete_session("app", "ada", "s1").await.unwrap();
-    assert_eq!(found(&memory, "tea").await, ["I like tea."]);
+    assert_eq!(found_texts(&memory, "tea").await, ["I like tea."]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +127,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
             dims: 256,
             bytes: vec![n as u8; 256],
         };
-        // Ids as long as in production: 36 characters.
+        // Ids usually have 36 characters, like these.
         PreparedMemory::new(NewMemory {
             id: format!("{n:036}"),
             session: Some(format!("{:036}", n / 20)),
@@ -152,11 +152,11 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
     };
     store.add(Arc::new(batch)).await.unwrap();
     drop(store);
-    // Closing the store moves all data into one file.
+    // When the store is closed, the data of the WAL moves into the database file.
     let full = std::fs::metadata(&path).unwrap().len();
     let each = (full - empty) / entries;
-    println!("{each} bytes on the disk for each memory");
-    assert!(each > 400 && each <= 1500, "{each} bytes for each memory");
+    println!("{each} bytes on disk per memory");
+    assert!(each > 400 && each <= 1500, "{each} bytes per memory");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,18 +167,18 @@ async fn in_memory_sqlite_stores_memories() {
     let memory = StoreMemoryService::over(store.memory());
     let session = session_with("s1", vec![Event::user_text("I like tea.")]);
     memory.add_session_to_memory(&session).await.unwrap();
-    assert_eq!(found(&memory, "tea").await, ["I like tea."]);
+    assert_eq!(found_texts(&memory, "tea").await, ["I like tea."]);
 }
 
-/// Passes the database path to the second process, which runs this same test.
-const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
+/// The variable with the path of the database. If it is set, the test is the second process.
+const PATH_FOR_SECOND_PROCESS: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_by_another_process_are_visible_at_once() {
     let violin = session_with("s1", vec![Event::user_text("I play the violin.")]);
-    if let Some(path) = std::env::var_os(SECOND) {
+    if let Some(path) = std::env::var_os(PATH_FOR_SECOND_PROCESS) {
         let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
-        assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
+        assert_eq!(found_texts(&memory, "coffee").await, ["I like coffee."]);
         memory.add_session_to_memory(&violin).await.unwrap();
         memory
             .delete_memory("app", "ada", Some("s0-1"))
@@ -191,22 +191,22 @@ async fn changes_by_another_process_are_visible_at_once() {
     let memory = StoreMemoryService::over(sqlite(&path).await);
     let coffee = session_with("s0", vec![Event::user_text("I like coffee.")]);
     memory.add_session_to_memory(&coffee).await.unwrap();
-    assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
-    assert!(found(&memory, "violin").await.is_empty());
+    assert_eq!(found_texts(&memory, "coffee").await, ["I like coffee."]);
+    assert!(found_texts(&memory, "violin").await.is_empty());
     let second = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
             "service::disk::changes_by_another_process_are_visible_at_once",
         ])
-        .env(SECOND, &path)
+        .env(PATH_FOR_SECOND_PROCESS, &path)
         .output()
         .await
         .unwrap();
-    let said = String::from_utf8_lossy(&second.stdout);
+    let output = String::from_utf8_lossy(&second.stdout);
     assert!(
-        second.status.success() && said.contains("1 passed"),
-        "{said}"
+        second.status.success() && output.contains("1 passed"),
+        "{output}"
     );
-    assert_eq!(found(&memory, "violin").await, ["I play the violin."]);
-    assert!(found(&memory, "coffee").await.is_empty());
+    assert_eq!(found_texts(&memory, "violin").await, ["I play the violin."]);
+    assert!(found_texts(&memory, "coffee").await.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Embedders for tests, and memories whose embedder fails or changes.
+//! A fake embedder, and tests of embedders that fail, change or return invalid vectors.
 
 use std::sync::{
     Arc,
@@ -12,15 +12,16 @@ use retain_core::{
 use retain_memory::{StoreMemoryService, VectorMemoryService};
 use retain_stores::InMemoryMemoryStore;
 
-use super::{found, session_with};
+use super::{found_texts, session_with};
 
 const DIMS: usize = 2048;
 
-/// An embedder for which texts with common words are similar.
+/// An embedder whose vectors of two texts are similar if the texts have words in common.
 #[derive(Debug)]
 pub(super) struct WordEmbedder {
     id: String,
-    is_broken: AtomicBool,
+    is_failing: AtomicBool,
+    /// Number of texts embedded so far.
     texts: AtomicUsize,
 }
 
@@ -28,7 +29,7 @@ impl WordEmbedder {
     pub(super) fn new(id: &str) -> WordEmbedder {
         WordEmbedder {
             id: id.to_owned(),
-            is_broken: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             texts: AtomicUsize::new(0),
         }
     }
@@ -37,8 +38,8 @@ impl WordEmbedder {
         let mut vector = vec![0.0; DIMS];
         let text = text.to_lowercase();
         let words = text.split(|c: char| !c.is_alphanumeric());
-        let signs = text.split("").filter(|sign| !sign.is_ascii());
-        for word in words.chain(signs).filter(|word| !word.is_empty()) {
+        let letters = text.split("").filter(|letter| !letter.is_ascii());
+        for word in words.chain(letters).filter(|word| !word.is_empty()) {
             let hash = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
@@ -59,8 +60,8 @@ impl Embedder for WordEmbedder {
     }
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
-        if self.is_broken.load(Ordering::SeqCst) {
-            return Err("out of service".into());
+        if self.is_failing.load(Ordering::SeqCst) {
+            return Err("the embedder fails in this test".into());
         }
         self.texts.fetch_add(texts.len(), Ordering::SeqCst);
         Ok(texts
@@ -80,22 +81,22 @@ async fn failing_embedder_does_not_block_ingest_or_search() {
     let store = InMemoryMemoryStore::default();
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = StoreMemoryService::over(store).with_embedder(embedder.clone());
-    embedder.is_broken.store(true, Ordering::SeqCst);
+    embedder.is_failing.store(true, Ordering::SeqCst);
     memory
         .add_session_to_memory(&apples_and_pears())
         .await
         .unwrap();
-    assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
+    assert_eq!(found_texts(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
-    let counted = memory.statistics("app", "ada").await.unwrap();
-    assert_eq!((counted.entries, counted.embedded), (2, 0));
+    let statistics = memory.statistics("app", "ada").await.unwrap();
+    assert_eq!((statistics.entries, statistics.embedded), (2, 0));
     // When the embedder works again, the next ingest also embeds the memories without a vector.
-    embedder.is_broken.store(false, Ordering::SeqCst);
+    embedder.is_failing.store(false, Ordering::SeqCst);
     let more = session_with("s2", vec![Event::user_text("Plums are blue.")]);
     memory.add_session_to_memory(&more).await.unwrap();
     memory.flush().await;
-    let counted = memory.statistics("app", "ada").await.unwrap();
-    assert_eq!((counted.entries, counted.embedded), (3, 3));
+    let statistics = memory.statistics("app", "ada").await.unwrap();
+    assert_eq!((statistics.entries, statistics.embedded), (3, 3));
     assert_eq!(embedder.texts.load(Ordering::SeqCst), 3);
 }
 
@@ -110,21 +111,21 @@ async fn new_embedding_model_recomputes_all_vectors() {
         .await
         .unwrap();
     memory.flush().await;
-    let lacking = store
+    let unembedded = store
         .without_embedding(&scope, "m1", DIMS, 0, 10)
         .await
         .unwrap();
-    assert!(lacking.is_empty());
+    assert!(unembedded.is_empty());
     let second = Arc::new(WordEmbedder::new("m2"));
     let memory = StoreMemoryService::over(store.clone()).with_embedder(second);
-    // The first search detects vectors of another model and starts a new embedding.
-    assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
+    // The first search finds vectors of another model and starts to embed the memories again.
+    assert_eq!(found_texts(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
-    let lacking = store
+    let unembedded = store
         .without_embedding(&scope, "m2", DIMS, 0, 10)
         .await
         .unwrap();
-    assert!(lacking.is_empty());
+    assert!(unembedded.is_empty());
     assert_eq!(memory.statistics("app", "ada").await.unwrap().embedded, 2);
 }
 
@@ -139,26 +140,26 @@ async fn vector_search_returns_the_nearest_and_embeds_each_text_once() {
     memory.add_session_to_memory(&session).await.unwrap();
     memory.add_session_to_memory(&session).await.unwrap();
     assert_eq!(embedder.texts.load(Ordering::SeqCst), 9);
-    assert_eq!(found(&memory, "tree 4").await.len(), 2);
-    assert_eq!(found(&memory, "tree 4").await[0], "tree 4");
+    assert_eq!(found_texts(&memory, "tree 4").await.len(), 2);
+    assert_eq!(found_texts(&memory, "tree 4").await[0], "tree 4");
     let strict = VectorMemoryService::new(embedder.clone()).with_min_score(0.9);
     strict.add_session_to_memory(&session).await.unwrap();
-    assert_eq!(found(&strict, "tree 4").await, ["tree 4"]);
-    let given = MemoryEntry {
+    assert_eq!(found_texts(&strict, "tree 4").await, ["tree 4"]);
+    let house = MemoryEntry {
         content: retain_core::Content::user("house 1"),
         ..MemoryEntry::default()
     };
     strict
-        .add_memory("app", "ada", &[given], None)
+        .add_memory("app", "ada", &[house], None)
         .await
         .unwrap();
-    assert_eq!(found(&strict, "house 1").await, ["house 1"]);
-    embedder.is_broken.store(true, Ordering::SeqCst);
+    assert_eq!(found_texts(&strict, "house 1").await, ["house 1"]);
+    embedder.is_failing.store(true, Ordering::SeqCst);
     assert!(strict.search_memory("app", "ada", "tree").await.is_err());
 }
 
 #[tokio::test]
-async fn same_event_id_in_two_sessions_is_one_memory_only_if_the_text_is_equal() {
+async fn event_id_in_two_sessions_is_one_memory_only_if_the_texts_are_equal() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
     let session_with_e1 = |id: &str, text: &str| {
@@ -176,15 +177,14 @@ async fn same_event_id_in_two_sessions_is_one_memory_only_if_the_text_is_equal()
         let session = session_with_e1(id, text);
         memory.add_session_to_memory(&session).await.unwrap();
     }
-    assert_eq!(found(&memory, "red apples").await, ["red apples"]);
-    assert_eq!(found(&memory, "sour pears").await, ["sour pears"]);
-    // New content replaces the content of the memory in this session.
+    assert_eq!(found_texts(&memory, "red apples").await, ["red apples"]);
+    assert_eq!(found_texts(&memory, "sour pears").await, ["sour pears"]);
+    // New content replaces the memory of this session.
     let session = session_with_e1("s1", "dry plums");
     memory.add_session_to_memory(&session).await.unwrap();
-    assert!(found(&memory, "red apples").await.is_empty());
-    assert_eq!(found(&memory, "dry plums").await, ["dry plums"]);
-    // A deletion removes the memory from all sessions permanently and leaves other memories
-    // unchanged.
+    assert!(found_texts(&memory, "red apples").await.is_empty());
+    assert_eq!(found_texts(&memory, "dry plums").await, ["dry plums"]);
+    // A deletion permanently removes the memories with this id in all sessions, and no others.
     let other = session_with("s3", vec![Event::user_text("green tea")]);
     memory.add_session_to_memory(&other).await.unwrap();
     memory
@@ -193,42 +193,45 @@ async fn same_event_id_in_two_sessions_is_one_memory_only_if_the_text_is_equal()
         .unwrap();
     memory.add_session_to_memory(&session).await.unwrap();
     memory.add_session_to_memory(&other).await.unwrap();
-    for gone in ["dry plums", "sour pears"] {
-        assert!(found(&memory, gone).await.is_empty(), "{gone}");
+    for deleted in ["dry plums", "sour pears"] {
+        assert!(found_texts(&memory, deleted).await.is_empty(), "{deleted}");
     }
-    assert_eq!(found(&memory, "green tea").await, ["green tea"]);
+    assert_eq!(found_texts(&memory, "green tea").await, ["green tea"]);
 }
 
 #[tokio::test]
 async fn direct_entries_without_an_id_are_stored_separately() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
-    let given = |text: &str, id: Option<&str>| MemoryEntry {
+    let entry = |text: &str, id: Option<&str>| MemoryEntry {
         content: retain_core::Content::user(text),
         id: id.map(str::to_owned),
         ..MemoryEntry::default()
     };
     let all = [
-        given("red apples", Some("")),
-        given("sour pears", Some("")),
-        given("tea", None),
+        entry("red apples", Some("")),
+        entry("sour pears", Some("")),
+        entry("tea", None),
     ];
     memory.add_memory("app", "ada", &all, None).await.unwrap();
     for text in ["red apples", "sour pears", "tea"] {
-        assert_eq!(found(&memory, text).await, [text]);
+        assert_eq!(found_texts(&memory, text).await, [text]);
     }
-    let mute = memory
-        .add_memory("app", "ada", &[given("", None)], None)
+    let without_text = memory
+        .add_memory("app", "ada", &[entry("", None)], None)
         .await;
-    assert!(matches!(mute, Err(MemoryError::InvalidInput { .. })));
+    assert!(matches!(
+        without_text,
+        Err(MemoryError::InvalidInput { .. })
+    ));
 }
 
 /// An embedder that returns NaN for one text and huge values for another.
 #[derive(Debug)]
-struct Odd;
+struct InvalidEmbedder;
 
 #[async_trait]
-impl Embedder for Odd {
+impl Embedder for InvalidEmbedder {
     fn id(&self) -> &str {
         "odd"
     }
@@ -240,7 +243,7 @@ impl Embedder for Odd {
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
         assert!(
             texts.len() <= 64,
-            "no model takes all of a long session at once"
+            "a call has more texts than the batch size"
         );
         let vector = |text: &String| match text.as_str() {
             "odd" => vec![f32::NAN, 1.0],
@@ -253,7 +256,7 @@ impl Embedder for Odd {
 
 #[tokio::test]
 async fn overflowing_vectors_rank_last_and_texts_are_batched() {
-    let memory = VectorMemoryService::new(Arc::new(Odd)).with_top_k(200);
+    let memory = VectorMemoryService::new(Arc::new(InvalidEmbedder)).with_top_k(200);
     let mut texts = vec!["huge".to_owned()];
     texts.extend((0..150).map(|n| format!("plain {n}")));
     let texts = texts.into_iter().map(Event::user_text).collect();
@@ -261,18 +264,18 @@ async fn overflowing_vectors_rank_last_and_texts_are_batched() {
         .add_session_to_memory(&session_with("s1", texts))
         .await
         .unwrap();
-    let found = found(&memory, "plain").await;
+    let found = found_texts(&memory, "plain").await;
     assert_eq!(found.len(), 151);
     assert_eq!(found[150..], ["huge"]);
 }
 
 #[tokio::test]
 async fn nan_vector_is_an_error() {
-    let memory = VectorMemoryService::new(Arc::new(Odd));
+    let memory = VectorMemoryService::new(Arc::new(InvalidEmbedder));
     let texts = ["plain", "odd"].map(Event::user_text).to_vec();
     let added = memory
         .add_session_to_memory(&session_with("s1", texts))
         .await;
     assert!(matches!(added, Err(MemoryError::Backend(_))), "{added:?}");
-    assert!(found(&memory, "plain").await.is_empty());
+    assert!(found_texts(&memory, "plain").await.is_empty());
 }

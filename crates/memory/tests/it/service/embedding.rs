@@ -1,4 +1,5 @@
-//! Embeddings that are computed after an ingest: rejected texts, changes of model and erasures.
+//! Embedding in the background after an ingest: rejected texts, retries, changes of dimensions, and
+//! memories that change meanwhile.
 
 use std::{
     sync::{
@@ -18,28 +19,28 @@ use retain_stores::{InMemoryMemoryStore, SqliteSessionService};
 use retain_testkit::TestClock;
 use tokio::sync::Semaphore;
 
-use super::{found, session_with};
+use super::{found_texts, session_with};
 
-/// Embeds a text as its length, with a configurable number of dimensions.
+/// An embedder whose vectors consist of the length of the text.
 #[derive(Debug)]
-struct Lengths {
+struct LengthEmbedder {
     dims: usize,
-    /// Each call needs a permit before it returns.
-    open: Semaphore,
-    /// All requested texts.
-    asked: Mutex<Vec<String>>,
+    /// A call takes a permit before it returns.
+    permits: Semaphore,
+    /// The texts of all calls.
+    requested: Mutex<Vec<String>>,
     calls: AtomicUsize,
-    is_broken: AtomicBool,
+    is_failing: AtomicBool,
 }
 
-impl Lengths {
-    fn new(dims: usize) -> Arc<Lengths> {
-        Arc::new(Lengths {
+impl LengthEmbedder {
+    fn new(dims: usize) -> Arc<LengthEmbedder> {
+        Arc::new(LengthEmbedder {
             dims,
-            open: Semaphore::new(Semaphore::MAX_PERMITS),
-            asked: Mutex::default(),
+            permits: Semaphore::new(Semaphore::MAX_PERMITS),
+            requested: Mutex::default(),
             calls: AtomicUsize::new(0),
-            is_broken: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
         })
     }
 
@@ -49,7 +50,7 @@ impl Lengths {
 }
 
 #[async_trait]
-impl Embedder for Lengths {
+impl Embedder for LengthEmbedder {
     fn id(&self) -> &str {
         "lengths"
     }
@@ -60,11 +61,11 @@ impl Embedder for Lengths {
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.asked.lock().unwrap().extend_from_slice(texts);
-        self.open.acquire().await?.forget();
-        let is_refused = texts.iter().any(|text| text.contains("unspeakable"));
-        if is_refused || self.is_broken.load(Ordering::SeqCst) {
-            return Err("no".into());
+        self.requested.lock().unwrap().extend_from_slice(texts);
+        self.permits.acquire().await?.forget();
+        let is_rejected = texts.iter().any(|text| text.contains("rejected"));
+        if is_rejected || self.is_failing.load(Ordering::SeqCst) {
+            return Err("the embedder fails in this test".into());
         }
         let number = |text: &String| match text.contains("zero divided") {
             true => f32::NAN,
@@ -83,7 +84,8 @@ async fn rows(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
     store.rows(&scope, all, true).await.unwrap()
 }
 
-fn lengths_of(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
+/// Returns the length in the embedding of each memory, if it has an embedding.
+fn embedded_lengths(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
     let vectors = rows.iter().map(|row| row.vectors.embedding.as_ref());
     vectors.map(|it| Some(it?.floats()[0])).collect()
 }
@@ -91,17 +93,17 @@ fn lengths_of(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
 #[tokio::test]
 async fn rejected_text_does_not_block_other_embeddings() {
     let store = InMemoryMemoryStore::default();
-    let embedder = Lengths::new(1);
+    let embedder = LengthEmbedder::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
     let texts = (0..200).map(|n| match n {
-        3 => "unspeakable".to_owned(),
+        3 => "rejected".to_owned(),
         130 => "zero divided by zero".to_owned(),
         n => format!("text {n}"),
     });
     let session = session_with("s1", texts.map(Event::user_text).collect());
     memory.add_session_to_memory(&session).await.unwrap();
     memory.flush().await;
-    let lengths = lengths_of(&rows(&store).await);
+    let lengths = embedded_lengths(&rows(&store).await);
     let without: Vec<usize> = (0..200).filter(|n| lengths[*n].is_none()).collect();
     assert_eq!(without, [3, 130]);
     assert!(embedder.calls() < 40, "{} calls", embedder.calls());
@@ -110,28 +112,32 @@ async fn rejected_text_does_not_block_other_embeddings() {
 #[tokio::test]
 async fn failing_embedder_is_retried_after_a_minute() {
     let (store, clock) = (InMemoryMemoryStore::default(), TestClock::default());
-    let embedder = Lengths::new(1);
+    let embedder = LengthEmbedder::new(1);
     let memory = StoreMemoryService::over(store.clone())
         .with_clock(Arc::new(clock.clone()))
         .with_embedder(embedder.clone());
-    embedder.is_broken.store(true, Ordering::SeqCst);
+    embedder.is_failing.store(true, Ordering::SeqCst);
     let texts = (0..500).map(|n| Event::user_text(format!("text {n}")));
     let session = session_with("s1", texts.collect());
     memory.add_session_to_memory(&session).await.unwrap();
     memory.flush().await;
     assert_eq!(embedder.calls(), 10);
     // Each search embeds its query and nothing else.
-    assert!(!found(&memory, "text").await.is_empty());
+    assert!(!found_texts(&memory, "text").await.is_empty());
     memory.flush().await;
     assert_eq!(embedder.calls(), 11);
-    // After a minute a search retries the remaining memories, without a new ingest.
-    embedder.is_broken.store(false, Ordering::SeqCst);
+    // After a minute, a search starts to embed the remaining memories, without a new ingest.
+    embedder.is_failing.store(false, Ordering::SeqCst);
     clock.tick(Duration::from_secs(60));
-    found(&memory, "text").await;
+    found_texts(&memory, "text").await;
     memory.flush().await;
-    assert!(lengths_of(&rows(&store).await).iter().all(Option::is_some));
+    assert!(
+        embedded_lengths(&rows(&store).await)
+            .iter()
+            .all(Option::is_some)
+    );
     let calls = embedder.calls();
-    found(&memory, "text").await;
+    found_texts(&memory, "text").await;
     memory.flush().await;
     assert_eq!(embedder.calls(), calls + 1);
 }
@@ -140,13 +146,13 @@ async fn failing_embedder_is_retried_after_a_minute() {
 async fn vectors_of_another_size_are_recomputed() {
     let store = InMemoryMemoryStore::default();
     let session = session_with("s1", vec![Event::user_text("I like tea.")]);
-    let one = StoreMemoryService::over(store.clone()).with_embedder(Lengths::new(2));
+    let one = StoreMemoryService::over(store.clone()).with_embedder(LengthEmbedder::new(2));
     one.add_session_to_memory(&session).await.unwrap();
     one.flush().await;
-    // A clone shares everything but the embedder.
-    let two = one.clone().with_embedder(Lengths::new(3));
+    // `two` shares everything with `one` except the embedder.
+    let two = one.clone().with_embedder(LengthEmbedder::new(3));
     for _ in 0..2 {
-        assert_eq!(found(&two, "tea").await, ["I like tea."]);
+        assert_eq!(found_texts(&two, "tea").await, ["I like tea."]);
         two.flush().await;
     }
     let vector = rows(&store).await.remove(0).vectors.embedding.unwrap();
@@ -158,51 +164,52 @@ async fn late_vectors_of_an_erased_user_are_dropped() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
-    let embedder = Lengths::new(1);
+    let embedder = LengthEmbedder::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
-    // Block all calls for now.
-    embedder.open.forget_permits(Semaphore::MAX_PERMITS);
+    // Block all calls of the embedder for now.
+    embedder.permits.forget_permits(Semaphore::MAX_PERMITS);
     let old = session_with("s1", vec![Event::user_text("a long and secret text")]);
     memory.add_session_to_memory(&old).await.unwrap();
-    while embedder.asked.lock().unwrap().is_empty() {
+    while embedder.requested.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     sessions.erase_user("app", "ada").await.unwrap();
-    // Memories with the same numbers and revisions as before.
+    // The new memory has the number and the revision of the erased one.
     let new = session_with("s2", vec![Event::user_text("short")]);
     memory.add_session_to_memory(&new).await.unwrap();
-    embedder.open.add_permits(1);
-    // The embedder is called for the new memory, unless the old vector was applied to it.
-    while embedder.asked.lock().unwrap().len() < 2 {
-        assert_eq!(lengths_of(&rows(&store).await), [None]);
+    embedder.permits.add_permits(1);
+    // The embedder is called for the new memory only if the old vector was not stored for it.
+    while embedder.requested.lock().unwrap().len() < 2 {
+        assert_eq!(embedded_lengths(&rows(&store).await), [None]);
         tokio::task::yield_now().await;
     }
-    assert_eq!(lengths_of(&rows(&store).await), [None]);
-    embedder.open.add_permits(100);
+    assert_eq!(embedded_lengths(&rows(&store).await), [None]);
+    embedder.permits.add_permits(100);
     memory.flush().await;
-    assert_eq!(lengths_of(&rows(&store).await), [Some(5.0)]);
+    assert_eq!(embedded_lengths(&rows(&store).await), [Some(5.0)]);
 }
 
 #[tokio::test]
 async fn late_vectors_of_forgotten_or_edited_memories_are_dropped() {
     let store = InMemoryMemoryStore::default();
-    let embedder = Lengths::new(1);
+    let embedder = LengthEmbedder::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
-    embedder.open.forget_permits(Semaphore::MAX_PERMITS);
-    let texts = ["forgotten", "changed", "kept"].map(Event::user_text);
+    embedder.permits.forget_permits(Semaphore::MAX_PERMITS);
+    let texts = ["forgotten", "edited", "same"].map(Event::user_text);
     let session = session_with("s1", texts.to_vec());
     memory.add_session_to_memory(&session).await.unwrap();
-    while embedder.asked.lock().unwrap().is_empty() {
+    while embedder.requested.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     let forget = memory.delete_memory("app", "ada", Some("s1-1")).await;
     forget.unwrap();
-    let update = retain_core::MemoryUpdate {
-        content: Some(retain_core::Content::user("new")),
-        ..retain_core::MemoryUpdate::default()
-    };
+    let update =
+        retain_core::MemoryUpdate::default().with_content(retain_core::Content::user("new"));
     assert!(memory.update("app", "ada", "s1-2", update).await.unwrap());
-    embedder.open.add_permits(100);
+    embedder.permits.add_permits(100);
     memory.flush().await;
-    assert_eq!(lengths_of(&rows(&store).await), [Some(3.0), Some(4.0)]);
+    assert_eq!(
+        embedded_lengths(&rows(&store).await),
+        [Some(3.0), Some(4.0)]
+    );
 }

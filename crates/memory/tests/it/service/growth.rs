@@ -1,5 +1,5 @@
-//! A session that grows with every kind of event and is added again after each: only new content is
-//! ingested, and nothing twice.
+//! A session gets events of every kind and is ingested again after each: only new events become
+//! memories.
 
 use retain_core::{
     Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse,
@@ -8,14 +8,14 @@ use retain_core::{
 use retain_memory::{IngestOptions, ListMemories, StoreMemoryService};
 use retain_stores::SqliteSessionService;
 
-fn answer(parts: Vec<Part>) -> Event {
+fn model_event(parts: Vec<Part>) -> Event {
     let mut event = Event::model_text("bot", "");
     event.response.content = Some(Content::new("model", parts));
     event
 }
 
-/// Returns the events, and the number of memories that each must become.
-fn growth() -> Vec<(Event, u64)> {
+/// Returns events, each with the number of memories that it must become.
+fn events_with_counts() -> Vec<(Event, u64)> {
     let mut partial = Event::model_text("bot", "half");
     partial.response.partial = Some(true);
     let call = Part {
@@ -47,10 +47,13 @@ fn growth() -> Vec<(Event, u64)> {
     vec![
         (Event::user_text("one"), 1),
         (partial, 0),
-        (answer(vec![call.clone()]), 0),
-        (answer(vec![response]), 1),
-        (answer(vec![Part::text("two"), call, picture.clone()]), 1),
-        (answer(vec![picture]), 0),
+        (model_event(vec![call.clone()]), 0),
+        (model_event(vec![response]), 1),
+        (
+            model_event(vec![Part::text("two"), call, picture.clone()]),
+            1,
+        ),
+        (model_event(vec![picture]), 0),
         (summary, 0),
         (Event::user_text("three"), 1),
     ]
@@ -61,14 +64,11 @@ async fn only_new_events_of_a_growing_session_are_ingested() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let memory = StoreMemoryService::over(sessions.store().memory());
-    let options = IngestOptions {
-        tool_responses: Some(true),
-        ..IngestOptions::default()
-    };
+    let options = IngestOptions::default().with_tool_responses(true);
     let created = sessions.create_session("app", "ada", None, Some("s1"));
     let mut live = created.await.unwrap();
     let mut all = 0;
-    for (number, (mut event, new)) in growth().into_iter().enumerate() {
+    for (number, (mut event, new)) in events_with_counts().into_iter().enumerate() {
         event.invocation_id = format!("i{number}");
         sessions.append_event(&mut live, event).await.unwrap();
         let stored = sessions
@@ -86,7 +86,7 @@ async fn only_new_events_of_a_growing_session_are_ingested() {
             all += new;
         }
     }
-    // A rewind forgets nothing: the events are still in the log.
+    // A rewind deletes no memories, because the events stay in the log.
     let key = SessionKey::new("app", "ada", "s1");
     sessions.rewind(&key, "i4").await.unwrap();
     let stored = sessions

@@ -1,4 +1,4 @@
-//! Limits, TTLs and repeated ids: what counts against a limit, and how.
+//! Limits of a user's memories, TTLs and repeated ids.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,9 +8,10 @@ use retain_core::{
 };
 use retain_memory::IngestOptions;
 
-use super::{InMemory, found, in_memory, session_with};
+use super::{InMemory, found_texts, in_memory, session_with};
 
-fn given(id: &str, text: &str) -> MemoryEntry {
+/// Creates a direct entry.
+fn entry(id: &str, text: &str) -> MemoryEntry {
     MemoryEntry {
         content: Content::user(text),
         id: Some(id.to_owned()),
@@ -18,34 +19,32 @@ fn given(id: &str, text: &str) -> MemoryEntry {
     }
 }
 
-fn said(id: &str, text: &str) -> Arc<Event> {
+fn event(id: &str, text: &str) -> Arc<Event> {
     let mut event = Event::user_text(text);
     event.id = id.to_owned();
     Arc::new(event)
 }
 
-fn turns(id: &str, count: usize) -> Session {
+fn session_of_messages(id: &str, count: usize) -> Session {
     let texts = (0..count).map(|n| Event::user_text(format!("{id} says {n}")));
     session_with(id, texts.collect())
 }
 
-fn seconds(seconds: u64) -> IngestOptions {
-    IngestOptions {
-        ttl: Some(Duration::from_secs(seconds)),
-        ..IngestOptions::default()
-    }
+/// Creates options with a TTL.
+fn with_ttl(seconds: u64) -> IngestOptions {
+    IngestOptions::default().with_ttl(Duration::from_secs(seconds))
 }
 
-async fn entries(memory: &InMemory) -> u64 {
+async fn count_entries(memory: &InMemory) -> u64 {
     memory.statistics("app", "ada").await.unwrap().entries
 }
 
 #[tokio::test]
-async fn repeated_id_in_a_call_is_applied_in_order() {
+async fn entries_with_one_id_in_a_call_are_applied_in_order() {
     let (memory, _) = in_memory();
-    let any = IngestOptions::default();
-    let events = [said("e", "pears"), said("e", "plums"), said("f", "figs")];
-    let added = memory.add_events_with("app", "ada", &events, Some("s1"), &any);
+    let options = IngestOptions::default();
+    let events = [event("e", "pears"), event("e", "plums"), event("f", "figs")];
+    let added = memory.add_events_with("app", "ada", &events, Some("s1"), &options);
     let expected = IngestReceipt {
         added: 2,
         known: 1,
@@ -56,8 +55,8 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
     assert_eq!(record.content.text_concat(), "pears");
 
     let entries = [
-        given("fact", "Ada is a pilot."),
-        given("fact", "Ada is a captain."),
+        entry("fact", "Ada is a pilot."),
+        entry("fact", "Ada is a captain."),
     ];
     for expected in [
         IngestReceipt {
@@ -65,25 +64,27 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
             replaced: 1,
             ..IngestReceipt::default()
         },
-        // Each entry differs from the one stored before it, so both replace it.
+        // Each entry differs from the memory that is stored at that moment, so both replace it.
         IngestReceipt {
             replaced: 2,
             ..IngestReceipt::default()
         },
     ] {
-        let added = memory.add_memory_with("app", "ada", &entries, &any).await;
+        let added = memory
+            .add_memory_with("app", "ada", &entries, &options)
+            .await;
         assert_eq!(added.unwrap(), expected);
-        assert_eq!(found(&memory, "captain").await, ["Ada is a captain."]);
-        assert!(found(&memory, "pilot").await.is_empty());
+        assert_eq!(found_texts(&memory, "captain").await, ["Ada is a captain."]);
+        assert!(found_texts(&memory, "pilot").await.is_empty());
     }
-    // Like the first case, but in one call. The last event equals the stored memory, but must not
-    // be skipped, because the second event changes the memory in between.
+    // The last event equals the stored memory in the second round. It must not be skipped, because
+    // the second event replaces the memory before it.
     let mut session = Session::new("app", "ada", "s2");
     for (position, text) in [(1, "apples"), (2, "melons"), (3, "apples")] {
-        session.events.push(position, said("g", text));
+        session.events.push(position, event("g", text));
     }
     for _ in 0..2 {
-        memory.add_session_with(&session, &any).await.unwrap();
+        memory.add_session_with(&session, &options).await.unwrap();
         let record = memory.get("app", "ada", "g").await.unwrap().unwrap();
         assert_eq!(record.content.text_concat(), "apples");
     }
@@ -92,67 +93,55 @@ async fn repeated_id_in_a_call_is_applied_in_order() {
 #[tokio::test]
 async fn edit_is_rejected_over_the_limit() {
     let (memory, _) = in_memory();
-    let memory = memory.with_limits(MemoryLimits {
-        bytes: 300,
-        ..MemoryLimits::default()
-    });
-    memory.add_session_to_memory(&turns("s1", 3)).await.unwrap();
-    let long = MemoryUpdate {
-        content: Some(Content::user("x".repeat(200))),
-        ..MemoryUpdate::default()
-    };
-    let refused = memory.update("app", "ada", "s1-1", long).await;
-    let error = refused.unwrap_err().to_string();
+    let memory = memory.with_limits(MemoryLimits::default().with_bytes(300));
+    memory
+        .add_session_to_memory(&session_of_messages("s1", 3))
+        .await
+        .unwrap();
+    let long = MemoryUpdate::default().with_content(Content::user("x".repeat(200)));
+    let rejected = memory.update("app", "ada", "s1-1", long).await;
+    let error = rejected.unwrap_err().to_string();
     assert!(error.contains("bytes of a user's memories"), "{error}");
-    let silent = MemoryUpdate {
-        content: Some(Content::user(" ")),
-        ..MemoryUpdate::default()
-    };
-    let refused = memory.update("app", "ada", "s1-1", silent).await;
-    assert!(matches!(refused, Err(MemoryError::InvalidInput { .. })));
-    assert_eq!(found(&memory, "s1 says 0").await[0], "s1 says 0");
+    let without_text = MemoryUpdate::default().with_content(Content::user(" "));
+    let rejected = memory.update("app", "ada", "s1-1", without_text).await;
+    assert!(matches!(rejected, Err(MemoryError::InvalidInput { .. })));
+    assert_eq!(found_texts(&memory, "s1 says 0").await[0], "s1 says 0");
 }
 
 #[tokio::test]
 async fn author_names_count_against_the_byte_limit() {
     let (memory, _) = in_memory();
-    let memory = memory.with_limits(MemoryLimits {
-        bytes: 1000,
-        ..MemoryLimits::default()
-    });
-    let loud = Event::model_text("b".repeat(2000), "hello");
-    let session = session_with("s1", vec![loud]);
-    let refused = memory.add_session_to_memory(&session).await;
-    assert!(matches!(refused, Err(MemoryError::LimitExceeded { .. })));
+    let memory = memory.with_limits(MemoryLimits::default().with_bytes(1000));
+    let long_author = Event::model_text("b".repeat(2000), "hello");
+    let session = session_with("s1", vec![long_author]);
+    let rejected = memory.add_session_to_memory(&session).await;
+    assert!(matches!(rejected, Err(MemoryError::LimitExceeded { .. })));
 }
 
 #[tokio::test]
 async fn ingest_over_the_rate_limit_resumes_later() {
     let (memory, clock) = in_memory();
-    let memory = memory.with_limits(MemoryLimits {
-        entries_per_minute: 600,
-        ..MemoryLimits::default()
-    });
-    let session = turns("s1", 1200);
-    let refused = memory.add_session_to_memory(&session).await;
-    let error = refused.unwrap_err().to_string();
+    let memory = memory.with_limits(MemoryLimits::default().with_entries_per_minute(600));
+    let session = session_of_messages("s1", 1200);
+    let rejected = memory.add_session_to_memory(&session).await;
+    let error = rejected.unwrap_err().to_string();
     assert!(error.contains("within a minute"), "{error}");
-    assert_eq!(entries(&memory).await, 500);
+    assert_eq!(count_entries(&memory).await, 500);
     clock.tick(Duration::from_secs(60));
-    let any = IngestOptions::default();
-    let refused = memory.add_session_with(&session, &any).await;
-    assert!(refused.is_err());
+    let options = IngestOptions::default();
+    let rejected = memory.add_session_with(&session, &options).await;
+    assert!(rejected.is_err());
     clock.tick(Duration::from_secs(60));
-    let added = memory.add_session_with(&session, &any).await.unwrap();
+    let added = memory.add_session_with(&session, &options).await.unwrap();
     assert_eq!((added.known, added.added), (1000, 200));
-    assert_eq!(entries(&memory).await, 1200);
+    assert_eq!(count_entries(&memory).await, 1200);
 }
 
 #[tokio::test]
 async fn default_rate_limit_allows_an_import_and_limits_a_flood() {
     let limits = MemoryLimits::default();
-    // One minute admits 100 messages a day for five years; filling the memory takes at least five
-    // minutes.
+    // In one minute, an import can add the messages of five years with 100 a day. A flood needs at
+    // least five minutes to reach the maximum number of entries.
     assert!(limits.entries_per_minute >= 100 * 365 * 5);
     assert!(limits.entries_per_minute * 5 <= limits.entries);
 }
@@ -160,26 +149,24 @@ async fn default_rate_limit_allows_an_import_and_limits_a_flood() {
 #[tokio::test]
 async fn expired_memories_do_not_count_against_limits() {
     let (memory, clock) = in_memory();
-    let memory = memory.with_limits(MemoryLimits {
-        entries: 2,
-        bytes: 200,
-        ..MemoryLimits::default()
-    });
-    let any = IngestOptions::default();
+    let memory = memory.with_limits(MemoryLimits::default().with_entries(2).with_bytes(200));
+    let options = IngestOptions::default();
     memory
-        .add_session_with(&turns("s1", 2), &seconds(10))
+        .add_session_with(&session_of_messages("s1", 2), &with_ttl(10))
         .await
         .unwrap();
     assert!(
         memory
-            .add_session_with(&turns("s2", 1), &any)
+            .add_session_with(&session_of_messages("s2", 1), &options)
             .await
             .is_err()
     );
-    // Within the same minute, so that no sweep has run.
+    // No sweep has run yet, because a minute has not passed.
     clock.tick(Duration::from_secs(10));
-    assert_eq!(entries(&memory).await, 0);
-    let added = memory.add_session_with(&turns("s2", 2), &any).await;
+    assert_eq!(count_entries(&memory).await, 0);
+    let added = memory
+        .add_session_with(&session_of_messages("s2", 2), &options)
+        .await;
     assert_eq!(added.unwrap().added, 2);
 }
 
@@ -187,37 +174,40 @@ async fn expired_memories_do_not_count_against_limits() {
 async fn ingest_deletes_expired_memories_as_fast_as_they_expire() {
     let (memory, clock) = in_memory();
     memory
-        .add_session_with(&turns("s1", 3500), &seconds(10))
+        .add_session_with(&session_of_messages("s1", 3500), &with_ttl(10))
         .await
         .unwrap();
     clock.tick(Duration::from_secs(60));
     for n in 0..4 {
-        let more = turns(&format!("more{n}"), 1);
+        let more = session_of_messages(&format!("more{n}"), 1);
         memory.add_session_to_memory(&more).await.unwrap();
     }
-    // No expired memory is left to delete.
+    // The ingests have deleted all expired memories.
     assert_eq!(memory.expire().await.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn expired_direct_entry_can_be_added_again() {
     let (memory, clock) = in_memory();
-    let ttl = seconds(10);
-    let away = [given("away", "Ada is on holiday.")];
+    let ttl = with_ttl(10);
+    let away = [entry("away", "Ada is on holiday.")];
     for is_swept in [false, true] {
         let added = memory.add_memory_with("app", "ada", &away, &ttl);
         let added = added.await.unwrap();
         assert_eq!(added.known + added.forgotten, 0, "{added:?}");
-        assert_eq!(found(&memory, "holiday").await, ["Ada is on holiday."]);
+        assert_eq!(
+            found_texts(&memory, "holiday").await,
+            ["Ada is on holiday."]
+        );
         clock.tick(Duration::from_secs(10));
-        assert!(found(&memory, "holiday").await.is_empty());
+        assert!(found_texts(&memory, "holiday").await.is_empty());
         if is_swept {
             assert_eq!(memory.expire().await.unwrap(), 1);
         }
     }
     let added = memory.add_memory_with("app", "ada", &away, &ttl);
     assert_eq!(added.await.unwrap().added, 1);
-    // A memory that was forgotten explicitly stays forgotten and is counted as such.
+    // A forgotten memory is not added again, unlike an expired one.
     let ids = Forget::Ids(vec!["away".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
     let added = memory.add_memory_with("app", "ada", &away, &ttl);

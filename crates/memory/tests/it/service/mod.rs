@@ -1,19 +1,30 @@
-//! The memory services on their stores: the contract of all services, the behavior of this one, and
-//! its data on disk.
+//! The memory services on their stores.
+//!
+//! - `consistency`: two services on one database give equal results
+//! - `counting_store`: a store that counts reads, and how often an index is read
+//! - `disk`: sizes of files, and their contents after an erasure
+//! - `embedders`, `embedding`: failing and changing embedders, embeddings in the background
+//! - `explanation`, `search`: search options, filters, and the explanation of each hit
+//! - `growth`: repeated ingestion of a growing session
+//! - `limits`: limits, TTLs and repeated ids
+//! - `promises`: the contract tests of `retain_testkit`, for each service and store
+//! - `rebuild`, `refresh`: how an index follows its store
+//! - `rules`: what is ingested, edited and forgotten
+//! - `word_vectors`: searches by meaning
 
-mod agreeing;
-mod counting;
+mod consistency;
+mod counting_store;
 mod disk;
 mod embedders;
 mod embedding;
-mod explaining;
-mod finding;
-mod following;
-mod growing;
-mod limiting;
+mod explanation;
+mod growth;
+mod limits;
 mod promises;
-mod rebuilt;
+mod rebuild;
+mod refresh;
 mod rules;
+mod search;
 mod word_vectors;
 
 use std::sync::Arc;
@@ -57,7 +68,8 @@ fn session_with(id: &str, events: Vec<Event>) -> Session {
     session
 }
 
-async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
+/// Returns the texts that a search by `ada` in `app` finds, best first.
+async fn found_texts(memory: &dyn MemoryService, query: &str) -> Vec<String> {
     let found = memory.search_memory("app", "ada", query).await.unwrap();
     let texts = found.memories.iter();
     texts.map(|memory| memory.content.text_concat()).collect()

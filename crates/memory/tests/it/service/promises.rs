@@ -1,4 +1,4 @@
-//! Runs the contract tests on every implementation.
+//! Runs the contract tests of `retain_testkit` on every service and store.
 
 use std::sync::Arc;
 

@@ -1,9 +1,6 @@
-//! An index that has followed any sequence of changes gives the same results as one that is
-//! rebuilt.
+//! After any sequence of changes, the results of a refreshed index equal those of a rebuilt one.
 
-use std::sync::Arc;
-
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate,
@@ -44,7 +41,7 @@ fn text(random: &mut Random) -> String {
 }
 
 /// Returns the id, the score and the duplicates of each hit.
-async fn answers<S: MemoryStore>(
+async fn search<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     query: &str,
 ) -> Vec<(String, u32, Vec<u64>)> {
@@ -56,43 +53,41 @@ async fn answers<S: MemoryStore>(
         .collect()
 }
 
-async fn any_id<S: MemoryStore>(
+/// Returns the id of a random memory, if there is one.
+async fn random_id<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     random: &mut Random,
 ) -> Option<String> {
-    let list = ListMemories {
-        limit: 200,
-        ..ListMemories::default()
-    };
+    let list = ListMemories::default().with_limit(200);
     let page = memory.list("app", "ada", list).await.unwrap();
     let ids: Vec<String> = page.memories.into_iter().map(|it| it.info.id).collect();
     (!ids.is_empty()).then(|| random.pick(&ids))
 }
 
-/// Adds a session, which may have been added before with another length. Some memories expire.
-async fn talk<S: MemoryStore>(memory: &StoreMemoryService<S>, random: &mut Random) {
+/// Adds a session, which may have been added before with fewer or more events. Its memories may
+/// expire.
+async fn add_session<S: MemoryStore>(memory: &StoreMemoryService<S>, random: &mut Random) {
     let name = random.pick(&["a", "b", "c", "d"]);
     let turns = 1 + random.below(12);
-    let mut said = Random::new(name.len() as u64 + u64::from(name.as_bytes()[0]));
+    let mut texts = Random::new(name.len() as u64 + u64::from(name.as_bytes()[0]));
     let events =
-        (0..turns).map(|_| Event::model_text(random.pick(&["Ada", "bot"]), text(&mut said)));
+        (0..turns).map(|_| Event::model_text(random.pick(&["Ada", "bot"]), text(&mut texts)));
     let session = session_with(name, events.collect());
-    let options = IngestOptions {
-        ttl: random
-            .chance(30)
-            .then(|| Duration::from_secs(random.below(40))),
-        ..IngestOptions::default()
-    };
+    let mut options = IngestOptions::default();
+    options.ttl = random
+        .chance(30)
+        .then(|| Duration::from_secs(random.below(40)));
     memory.add_session_with(&session, &options).await.unwrap();
 }
 
-async fn change<S: MemoryStore>(
+/// Runs a random operation.
+async fn run_operation<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     clock: &TestClock,
     random: &mut Random,
 ) {
     match random.below(10) {
-        0..=3 => talk(memory, random).await,
+        0..=3 => add_session(memory, random).await,
         4 => {
             let entry = MemoryEntry {
                 content: Content::user(text(random)),
@@ -104,16 +99,13 @@ async fn change<S: MemoryStore>(
                 .unwrap();
         }
         5 | 6 => {
-            if let Some(id) = any_id(memory, random).await {
-                let update = MemoryUpdate {
-                    content: Some(Content::user(text(random))),
-                    ..MemoryUpdate::default()
-                };
+            if let Some(id) = random_id(memory, random).await {
+                let update = MemoryUpdate::default().with_content(Content::user(text(random)));
                 memory.update("app", "ada", &id, update).await.unwrap();
             }
         }
         7 => {
-            let id = any_id(memory, random).await;
+            let id = random_id(memory, random).await;
             memory
                 .delete_memory("app", "ada", id.as_deref())
                 .await
@@ -132,28 +124,28 @@ async fn change<S: MemoryStore>(
     }
 }
 
-/// Changes the data of `store`; after each change the refreshed index must give the same results as
-/// a new one.
-async fn follows<S: MemoryStore + Clone>(store: S, seed: u64) {
+/// Runs random operations on `store` and asserts after each that the refreshed index gives the
+/// results of a new one.
+async fn assert_refresh_equals_rebuild<S: MemoryStore + Clone>(store: S, seed: u64) {
     let mut random = Random::new(seed);
     let clock = TestClock::default();
     let service = || StoreMemoryService::over(store.clone()).with_clock(Arc::new(clock.clone()));
     let memory = service().with_ids(Arc::new(TestIds::new("m")));
     for step in 0..25 {
-        change(&memory, &clock, &mut random).await;
+        run_operation(&memory, &clock, &mut random).await;
         let query = text(&mut random);
-        let (followed, anew) = (
-            answers(&memory, &query).await,
-            answers(&service(), &query).await,
+        let (refreshed, rebuilt) = (
+            search(&memory, &query).await,
+            search(&service(), &query).await,
         );
-        assert_eq!(followed, anew, "seed {seed}, step {step}, {query:?}");
+        assert_eq!(refreshed, rebuilt, "seed {seed}, step {step}, {query:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refreshed_index_equals_a_rebuilt_one() {
     for seed in 0..12 {
-        follows(InMemoryMemoryStore::default(), seed).await;
+        assert_refresh_equals_rebuild(InMemoryMemoryStore::default(), seed).await;
     }
 }
 
@@ -164,6 +156,6 @@ async fn refreshed_index_equals_a_rebuilt_one_on_postgres() {
     }
     for seed in 12..15 {
         let database = TestDatabase::new().await;
-        follows(postgres(&database).await, seed).await;
+        assert_refresh_equals_rebuild(postgres(&database).await, seed).await;
     }
 }

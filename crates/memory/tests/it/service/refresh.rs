@@ -1,8 +1,6 @@
 //! How an index follows its store: after failures, concurrent changes, erasures and unknown users.
 
-use std::sync::Arc;
-
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Event, Forget, Json, JsonMap, MemoryEdit, MemoryFilter, MemoryLimits, MemoryService as _,
@@ -15,7 +13,7 @@ use retain_testkit::{
     postgres::{TestDatabase, is_there},
 };
 
-use super::{counting::Counting, found, in_memory, session_with};
+use super::{counting_store::CountingStore, found_texts, in_memory, session_with};
 
 /// A session with this many messages; only the first is about apples.
 fn apples(id: &str, count: usize) -> retain_core::Session {
@@ -28,23 +26,24 @@ fn apples(id: &str, count: usize) -> retain_core::Session {
 
 #[tokio::test]
 async fn interrupted_refresh_leaves_no_stale_entries() {
-    let store = Counting::default();
+    let store = CountingStore::default();
     let memory = StoreMemoryService::over(store.clone());
     let first = session_with("s0", vec![Event::user_text("hello there")]);
     memory.add_session_to_memory(&first).await.unwrap();
-    assert_eq!(found(&memory, "hello").await, ["hello there"]);
-    // The second of two pages fails: the index has the first page, but still its old mark.
+    assert_eq!(found_texts(&memory, "hello").await, ["hello there"]);
+    // The second of two pages fails: the index has the first page, and still its old mark.
     memory
         .add_session_to_memory(&apples("s1", 1500))
         .await
         .unwrap();
-    store.fails_after(1);
+    store.fail_after(1);
     let broken = memory.search_memory("app", "ada", "golden apples").await;
     assert!(broken.is_err());
-    store.works_again();
+    store.recover();
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
-    // A stale entry would be the best hit and would be missing in the store.
+    // If the index still had the forgotten entry, it would be the best and only hit, without a row
+    // in the store.
     let search = MemoryQuery::new("golden apples").with_limit(1);
     let hits = memory
         .search_memory_with("app", "ada", search)
@@ -56,56 +55,47 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
 
 #[tokio::test]
 async fn forget_succeeds_even_if_the_index_fails_to_refresh() {
-    let store = Counting::default();
+    let store = CountingStore::default();
     let memory = StoreMemoryService::over(store.clone());
     memory
         .add_session_to_memory(&apples("s1", 3))
         .await
         .unwrap();
-    assert_eq!(found(&memory, "apples").await[0], "golden apples");
+    assert_eq!(found_texts(&memory, "apples").await[0], "golden apples");
     assert_eq!(memory.cache_size().0, 1);
-    store.fails_after(0);
+    store.fail_after(0);
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     let receipt = memory.forget("app", "ada", ids).await.unwrap();
     assert_eq!(receipt.memories, 1);
     assert_eq!(memory.cache_size().0, 0);
-    store.works_again();
-    let found = found(&memory, "golden apples").await;
+    store.recover();
+    let found = found_texts(&memory, "golden apples").await;
     assert!(!found.is_empty() && !found.contains(&"golden apples".to_owned()));
 }
 
 #[tokio::test]
 async fn filter_is_applied_to_an_entry_edited_during_the_search() {
-    let store = Counting::default();
+    let store = CountingStore::default();
     let memory = StoreMemoryService::over(store.clone());
-    let notes = |team: &str| -> JsonMap {
+    let metadata = |team: &str| -> JsonMap {
         [("team".to_owned(), Json::from(team))]
             .into_iter()
             .collect()
     };
-    let options = IngestOptions {
-        custom_metadata: notes("red"),
-        ..IngestOptions::default()
-    };
+    let options = IngestOptions::default().with_custom_metadata(metadata("red"));
     let session = session_with("s1", vec![Event::user_text("I like tea.")]);
     memory.add_session_with(&session, &options).await.unwrap();
-    let filter = MemoryFilter {
-        metadata: notes("red"),
-        ..MemoryFilter::default()
-    };
+    let filter = MemoryFilter::default().with_metadata(metadata("red"));
     let search = || MemoryQuery::new("tea").with_filter(filter.clone());
     let before = memory.search_memory_with("app", "ada", search()).await;
     assert_eq!(before.unwrap().len(), 1);
-    let update = MemoryUpdate {
-        custom_metadata: Some(notes("blue")),
-        ..MemoryUpdate::default()
-    };
+    let update = MemoryUpdate::default().with_custom_metadata(metadata("blue"));
     let edit = MemoryEdit {
         update,
         limits: MemoryLimits::default(),
         now_us: 1,
     };
-    store.change_before_reading("s1-1", edit);
+    store.edit_before_next_read("s1-1", edit);
     let after = memory.search_memory_with("app", "ada", search()).await;
     assert!(after.unwrap().is_empty());
 }
@@ -129,18 +119,15 @@ async fn edited_text_is_removed_from_the_index_at_once() {
     let secret = secret.join(" ");
     let session = session_with("s1", vec![Event::user_text(format!("code {secret}"))]);
     memory.add_session_to_memory(&session).await.unwrap();
-    assert_eq!(found(&memory, "code").await.len(), 1);
+    assert_eq!(found_texts(&memory, "code").await.len(), 1);
     let with_secret = memory.cache_size().1;
-    let update = MemoryUpdate {
-        content: Some(retain_core::Content::user("code")),
-        ..MemoryUpdate::default()
-    };
+    let update = MemoryUpdate::default().with_content(retain_core::Content::user("code"));
     assert!(memory.update("app", "ada", "s1-1", update).await.unwrap());
     assert!(memory.cache_size().1 + 5000 < with_secret);
 }
 
-/// After `sessions` erases a user, the cache holds no index of that user's memories in `store`.
-async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
+/// Asserts that the cache has no index of a user whom `sessions` has erased.
+async fn assert_erased_user_is_evicted(sessions: impl SessionLog, store: impl MemoryStore) {
     let clock = TestClock::default();
     let memory = StoreMemoryService::over(store).with_clock(Arc::new(clock.clone()));
     let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
@@ -148,19 +135,19 @@ async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
     let mut other = session_with("s2", vec![Event::user_text("Grace likes tea.")]);
     other.user_id = "grace".to_owned();
     memory.add_session_to_memory(&other).await.unwrap();
-    assert_eq!(found(&memory, "tea").await.len(), 1);
-    let by_grace = || memory.search_memory("app", "grace", "tea");
-    assert_eq!(by_grace().await.unwrap().memories.len(), 1);
+    assert_eq!(found_texts(&memory, "tea").await.len(), 1);
+    let search_of_grace = || memory.search_memory("app", "grace", "tea");
+    assert_eq!(search_of_grace().await.unwrap().memories.len(), 1);
     assert_eq!(memory.cache_size().0, 2);
     sessions.erase_user("app", "ada").await.unwrap();
-    // Another user searches a minute later.
+    // A minute later, the search of another user evicts the index.
     clock.tick(Duration::from_secs(60));
-    by_grace().await.unwrap();
+    search_of_grace().await.unwrap();
     assert_eq!(memory.cache_size().0, 1);
     memory.add_session_to_memory(&tea).await.unwrap();
-    assert_eq!(found(&memory, "tea").await.len(), 1);
+    assert_eq!(found_texts(&memory, "tea").await.len(), 1);
     sessions.erase_user("app", "ada").await.unwrap();
-    assert!(found(&memory, "tea").await.is_empty());
+    assert!(found_texts(&memory, "tea").await.is_empty());
     assert_eq!(memory.cache_size().0, 1);
 }
 
@@ -169,7 +156,7 @@ async fn erased_user_is_removed_from_the_cache() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
-    leaves_the_cache(sessions, store).await;
+    assert_erased_user_is_evicted(sessions, store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,5 +168,5 @@ async fn erased_user_is_removed_from_the_cache_on_postgres() {
     let sessions = PostgresSessionService::connect(&database.uri()).await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
-    leaves_the_cache(sessions, store).await;
+    assert_erased_user_is_evicted(sessions, store).await;
 }

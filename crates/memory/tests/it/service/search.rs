@@ -1,4 +1,4 @@
-//! Searches with all options, and the indexes behind them.
+//! Searches and lists with all options, and the cache of indexes.
 
 use retain_core::{
     Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
@@ -8,11 +8,12 @@ use retain_memory::{
 };
 use retain_stores::InMemoryMemoryStore;
 
-use super::{InMemory, found, in_memory, session_with};
+use super::{InMemory, found_texts, in_memory, session_with};
 
-async fn ids(memory: &InMemory, search: MemoryQuery) -> Vec<String> {
+/// Returns the sorted ids of the hits.
+async fn hit_ids(memory: &InMemory, query: MemoryQuery) -> Vec<String> {
     let found = memory
-        .search_memory_with("app", "ada", search)
+        .search_memory_with("app", "ada", query)
         .await
         .unwrap();
     let mut ids: Vec<String> = found.into_iter().map(|it| it.info.id).collect();
@@ -27,7 +28,7 @@ async fn search_and_list_apply_each_filter() {
         event.timestamp = seconds;
         event
     };
-    let notes: JsonMap = [("team".to_owned(), Json::from("red"))]
+    let metadata: JsonMap = [("team".to_owned(), Json::from("red"))]
         .into_iter()
         .collect();
     let first = vec![
@@ -38,72 +39,26 @@ async fn search_and_list_apply_each_filter() {
         .add_session_to_memory(&session_with("s1", first))
         .await
         .unwrap();
-    let options = IngestOptions {
-        custom_metadata: notes.clone(),
-        ..IngestOptions::default()
-    };
+    let options = IngestOptions::default().with_custom_metadata(metadata.clone());
     let second = session_with("s2", vec![at(Event::user_text("apples three"), 300.0)]);
     memory.add_session_with(&second, &options).await.unwrap();
     let any = MemoryFilter::default();
-    let text = |text: &str| Some(text.to_owned());
     for (filter, expected) in [
         (any.clone(), vec!["s1-1", "s1-2", "s2-1"]),
+        (any.clone().with_since(200.0), vec!["s1-2", "s2-1"]),
+        (any.clone().with_until(200.0), vec!["s1-1"]),
+        (any.clone().with_author("bot"), vec!["s1-2"]),
+        (any.clone().with_session("s2"), vec!["s2-1"]),
+        (any.clone().with_kind(MemoryKind::Direct), vec![]),
         (
-            MemoryFilter {
-                since: Some(200.0),
-                ..any.clone()
-            },
-            vec!["s1-2", "s2-1"],
-        ),
-        (
-            MemoryFilter {
-                until: Some(200.0),
-                ..any.clone()
-            },
-            vec!["s1-1"],
-        ),
-        (
-            MemoryFilter {
-                author: text("bot"),
-                ..any.clone()
-            },
-            vec!["s1-2"],
-        ),
-        (
-            MemoryFilter {
-                session: text("s2"),
-                ..any.clone()
-            },
-            vec!["s2-1"],
-        ),
-        (
-            MemoryFilter {
-                kind: Some(MemoryKind::Direct),
-                ..any.clone()
-            },
-            vec![],
-        ),
-        (
-            MemoryFilter {
-                origins: vec![OriginKind::Person],
-                ..any.clone()
-            },
+            any.clone().with_origins([OriginKind::Person]),
             vec!["s1-1", "s2-1"],
         ),
-        (
-            MemoryFilter {
-                metadata: notes,
-                ..any.clone()
-            },
-            vec!["s2-1"],
-        ),
+        (any.clone().with_metadata(metadata), vec!["s2-1"]),
     ] {
         let search = MemoryQuery::new("apples").with_filter(filter.clone());
-        assert_eq!(ids(&memory, search).await, expected, "{filter:?}");
-        let list = ListMemories {
-            filter,
-            ..ListMemories::default()
-        };
+        assert_eq!(hit_ids(&memory, search).await, expected, "{filter:?}");
+        let list = ListMemories::default().with_filter(filter);
         let page = memory.list("app", "ada", list).await.unwrap();
         let mut listed: Vec<&str> = page.memories.iter().map(|it| it.info.id.as_str()).collect();
         listed.sort_unstable();
@@ -122,15 +77,19 @@ async fn search_respects_limit_and_token_budget() {
         .await
         .unwrap();
     let search = || MemoryQuery::new("apples");
-    assert!(ids(&memory, search().with_limit(2)).await.len() <= 2);
-    assert!(ids(&memory, search().with_limit(0)).await.is_empty());
-    // A budget that is too small for the long message still admits short ones.
-    let fits = ids(&memory, search().with_token_budget(4)).await;
+    assert!(hit_ids(&memory, search().with_limit(2)).await.len() <= 2);
+    assert!(hit_ids(&memory, search().with_limit(0)).await.is_empty());
+    // A budget that is too small for the long message still suffices for short ones.
+    let fits = hit_ids(&memory, search().with_token_budget(4)).await;
     assert!(
         !fits.is_empty() && !fits.contains(&"s1-2".to_owned()),
         "{fits:?}"
     );
-    assert!(ids(&memory, search().with_token_budget(1)).await.is_empty());
+    assert!(
+        hit_ids(&memory, search().with_token_budget(1))
+            .await
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -146,11 +105,8 @@ async fn list_pages_cover_all_memories_in_order() {
     for limit in [1203, 100, 401, 2000] {
         let (mut after, mut seen) = (None, Vec::new());
         loop {
-            let list = ListMemories {
-                limit,
-                after,
-                ..ListMemories::default()
-            };
+            let mut list = ListMemories::default().with_limit(limit);
+            list.after = after;
             let page = memory.list("app", "ada", list).await.unwrap();
             assert!(page.memories.len() <= limit);
             seen.extend(page.memories.into_iter().map(|it| it.info.position));
@@ -173,13 +129,13 @@ async fn forgotten_memory_is_removed_from_the_index_at_once() {
         .add_session_to_memory(&session_with("s1", texts))
         .await
         .unwrap();
-    assert_eq!(found(&memory, "apples").await.len(), 10);
+    assert_eq!(found_texts(&memory, "apples").await.len(), 10);
     let (_, full) = memory.cache_size();
     let receipt = memory.forget("app", "ada", Forget::session("s1")).await;
     assert_eq!(receipt.unwrap().memories, 50);
     let (_, empty) = memory.cache_size();
     assert!(empty < full, "{empty} of {full} bytes are left");
-    assert!(found(&memory, "apples").await.is_empty());
+    assert!(found_texts(&memory, "apples").await.is_empty());
 }
 
 #[tokio::test]
@@ -205,18 +161,18 @@ async fn index_follows_changes_by_another_service() {
     for round in 0..30 {
         one.add_session_to_memory(&session(round)).await.unwrap();
         let list = || ListMemories::default();
-        let there = one.list("app", "ada", list()).await.unwrap().memories.len();
+        let stored = one.list("app", "ada", list()).await.unwrap().memories.len();
         let search = MemoryQuery::new("apples").with_limit(100);
         let found = two
             .search_memory_with("app", "ada", search.clone())
             .await
             .unwrap();
-        // A hit represents its near-duplicates.
-        let stood_for: usize = found
+        // A hit also represents its near-duplicates.
+        let represented: usize = found
             .iter()
             .map(|it| 1 + it.explanation.duplicates.len())
             .sum();
-        assert_eq!(stood_for, there, "round {round}");
+        assert_eq!(represented, stored, "round {round}");
         if round % 3 == 2 {
             let forget = Forget::session(format!("s{}", round - 1));
             assert_eq!(one.forget("app", "ada", forget).await.unwrap().memories, 1);
@@ -230,9 +186,9 @@ async fn word_forms_match_in_the_configured_language() {
     let memory = memory.with_static_vectors(false);
     let session = session_with("s1", vec![Event::user_text("Die Katzen schliefen lange.")]);
     memory.add_session_to_memory(&session).await.unwrap();
-    assert!(found(&memory, "Katze").await.is_empty());
+    assert!(found_texts(&memory, "Katze").await.is_empty());
     let german = memory.with_language(Language::German);
-    assert_eq!(found(&german, "Katze").await.len(), 1);
+    assert_eq!(found_texts(&german, "Katze").await.len(), 1);
     let none = german.with_language(Language::None);
-    assert!(found(&none, "Katze").await.is_empty());
+    assert!(found_texts(&none, "Katze").await.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Searches by meaning, with the vectors that are stored with memories.
+//! Searches by meaning, with the compiled-in word vectors.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use retain_core::{
 use retain_memory::{MemoryQuery, StoreMemoryService, static_vectors::StaticVectors};
 use retain_stores::SqliteMemoryStore;
 
-use super::{found, session_with, sqlite};
+use super::{found_texts, session_with, sqlite};
 
 const CAR: &str = "I bought a new car.";
 const KITTENS: &str = "We have two kittens.";
-/// A question that shares no word with the memories.
+/// A query that has no word in common with the memories.
 const AUTOMOBILE: &str = "Do I own an automobile?";
 
 fn table() -> &'static StaticVectors {
@@ -53,12 +53,12 @@ async fn synonym_is_found_without_a_common_word() {
     }
 }
 
-/// No query has a word in common with its answer, and there are few memories to compare with.
+/// No query has a word in common with its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn matching_memory_among_a_few_is_found_by_meaning() {
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
-    let said = [
+    let texts = [
         "I drive a blue Toyota.",
         "My birthday is on 3 June.",
         "I prefer window seats on planes.",
@@ -66,27 +66,27 @@ async fn matching_memory_among_a_few_is_found_by_meaning() {
         "I don't eat meat.",
         "We adopted a kitten last week.",
     ];
-    for (number, text) in said.into_iter().enumerate() {
+    for (number, text) in texts.into_iter().enumerate() {
         let session = session_with(&format!("s{number}"), vec![Event::user_text(text)]);
         memory.add_session_to_memory(&session).await.unwrap();
     }
-    for (question, expected) in [
-        ("What car do I own?", said[0]),
-        ("When was I born?", said[1]),
-        ("Where do I like to sit when flying?", said[2]),
-        ("Any injuries?", said[3]),
-        ("Which foods must I avoid?", said[4]),
+    for (query, expected) in [
+        ("What car do I own?", texts[0]),
+        ("When was I born?", texts[1]),
+        ("Where do I like to sit when flying?", texts[2]),
+        ("Any injuries?", texts[3]),
+        ("Which foods must I avoid?", texts[4]),
     ] {
-        let hits = found(&memory, question).await;
+        let hits = found_texts(&memory, query).await;
         assert_eq!(
             hits.first().map(String::as_str),
             Some(expected),
-            "{question}: {hits:?}"
+            "{query}: {hits:?}"
         );
     }
-    for question in ["What is the capital of France?", "Thank you!"] {
-        let hits = found(&memory, question).await;
-        assert!(hits.is_empty(), "{question}: {hits:?}");
+    for query in ["What is the capital of France?", "Thank you!"] {
+        let hits = found_texts(&memory, query).await;
+        assert!(hits.is_empty(), "{query}: {hits:?}");
     }
 }
 
@@ -98,23 +98,23 @@ async fn without_static_vectors_only_words_match() {
     let session = session_with("s1", vec![Event::user_text(CAR)]);
     memory.add_session_to_memory(&session).await.unwrap();
     assert!(rows(&store).await[0].vectors.fixed.is_none());
-    assert!(found(&memory, AUTOMOBILE).await.is_empty());
-    assert_eq!(found(&memory, "cars?").await, [CAR]);
-    // A service with the table computes the vector of a memory that was ingested without one.
+    assert!(found_texts(&memory, AUTOMOBILE).await.is_empty());
+    assert_eq!(found_texts(&memory, "cars?").await, [CAR]);
+    // With word vectors, the service computes the missing vector of the stored memory.
     let memory = memory.with_static_vectors(true);
-    assert_eq!(found(&memory, AUTOMOBILE).await, [CAR]);
+    assert_eq!(found_texts(&memory, AUTOMOBILE).await, [CAR]);
 }
 
-/// Writes a memory with the vector of another text and this model id.
-async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: &str, model: &str) {
+/// Writes a memory of `text` with the vector of another text and this model id.
+async fn write_with_vector_of(store: &SqliteMemoryStore, text: &str, vector_of: &str, model: &str) {
     let fixed = MemoryVector {
         model: model.to_owned(),
         dims: 256,
         bytes: table().embed(vector_of).to_bytes().to_vec(),
     };
     let memory = PreparedMemory::new(NewMemory {
-        id: said.to_owned(),
-        content: Content::user(said),
+        id: text.to_owned(),
+        content: Content::user(text),
         vectors: MemoryVectors {
             fixed: Some(fixed),
             embedding: None,
@@ -137,11 +137,16 @@ async fn stored_vector_is_used_if_its_model_matches() {
     for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
         let folder = retain_testkit::scratch::folder();
         let store = sqlite(&folder.path().join("memory.db")).await;
-        // Each memory has the vector of the other, so the hit tells which vector was used.
+        // Each memory has the stored vector of the other text. The hit shows whether the stored
+        // vectors were used or new ones computed.
         write_with_vector_of(&store, CAR, KITTENS, model).await;
         write_with_vector_of(&store, KITTENS, CAR, model).await;
         let memory = StoreMemoryService::over(store);
-        assert_eq!(found(&memory, AUTOMOBILE).await, [expected], "{model}");
+        assert_eq!(
+            found_texts(&memory, AUTOMOBILE).await,
+            [expected],
+            "{model}"
+        );
     }
 }
 
@@ -151,23 +156,20 @@ async fn updated_memory_is_found_by_its_new_meaning() {
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let session = session_with("s1", vec![Event::user_text(KITTENS)]);
     memory.add_session_to_memory(&session).await.unwrap();
-    assert!(found(&memory, AUTOMOBILE).await.is_empty());
-    let update = MemoryUpdate {
-        content: Some(Content::user(CAR)),
-        ..MemoryUpdate::default()
-    };
+    assert!(found_texts(&memory, AUTOMOBILE).await.is_empty());
+    let update = MemoryUpdate::default().with_content(Content::user(CAR));
     let changed = memory.update("app", "ada", "s1-1", update).await;
     assert!(changed.unwrap());
-    assert_eq!(found(&memory, AUTOMOBILE).await, [CAR]);
-    assert!(found(&memory, "kittens").await.is_empty());
+    assert_eq!(found_texts(&memory, AUTOMOBILE).await, [CAR]);
+    assert!(found_texts(&memory, "kittens").await.is_empty());
 }
 
 #[tokio::test]
 async fn long_ingest_yields_to_other_tasks() {
     let store = retain_stores::InMemoryMemoryStore::default();
     let memory = StoreMemoryService::over(store);
-    // Load the table first, so that loading does not count.
-    assert!(found(&memory, "kitten").await.is_empty());
+    // Load the table first, because loading it takes time.
+    assert!(found_texts(&memory, "kitten").await.is_empty());
     let long = "kitten basket adopted ".repeat(20_000);
     let session = session_with("s1", vec![Event::user_text(long)]);
     let ingest = tokio::spawn({
@@ -176,12 +178,12 @@ async fn long_ingest_yields_to_other_tasks() {
     });
     // Other tasks make progress during the ingest: this task is polled many times before it
     // finishes.
-    let mut turns = 0_u32;
+    let mut polls = 0_u32;
     while !ingest.is_finished() {
         tokio::task::yield_now().await;
-        turns += 1;
+        polls += 1;
     }
     ingest.await.unwrap().unwrap();
-    assert!(turns > 20, "{turns} turns");
-    assert_eq!(found(&memory, "kitten").await.len(), 1);
+    assert!(polls > 20, "{polls} polls");
+    assert_eq!(found_texts(&memory, "kitten").await.len(), 1);
 }

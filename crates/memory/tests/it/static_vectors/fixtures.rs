@@ -1,4 +1,4 @@
-//! Recorded results of the reference, compared on every machine.
+//! Compares word pieces with recorded ones of the reference, so that no Python is needed.
 
 use retain_core::Json;
 

@@ -1,4 +1,5 @@
-//! Vectors of texts: similar for similar meanings, equal on every machine, zero for unknown words.
+//! Vectors of texts are similar for similar meanings, equal on every machine, and zero without
+//! known words.
 
 use retain_memory::static_vectors::{DIMS, StaticVector};
 
@@ -6,7 +7,7 @@ use super::vectors;
 
 #[test]
 fn similar_text_is_nearer_than_unrelated_text() {
-    let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
+    let cosine = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
     let triples = [
         ("I bought a dog", "my new puppy", "the tax return"),
         (
@@ -26,28 +27,28 @@ fn similar_text_is_nearer_than_unrelated_text() {
             "our meeting was in June",
         ),
     ];
-    for (text, alike, unlike) in triples {
-        let (alike_is, unlike_is) = (near(text, alike), near(text, unlike));
+    for (text, similar, unrelated) in triples {
+        let (to_similar, to_unrelated) = (cosine(text, similar), cosine(text, unrelated));
         assert!(
-            alike_is > unlike_is + 0.05,
-            "{text}: {alike_is} {unlike_is}"
+            to_similar > to_unrelated + 0.05,
+            "{text}: {to_similar} {to_unrelated}"
         );
     }
 }
 
 #[test]
 fn frequent_words_and_punctuation_weigh_less() {
-    let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
+    let cosine = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
     for (frequent, rare) in [("the", "violin"), ("and", "hospital"), ("was", "kitten")] {
         let both = format!("{frequent} {rare}");
-        let (to_rare, to_frequent) = (near(&both, rare), near(&both, frequent));
+        let (to_rare, to_frequent) = (cosine(&both, rare), cosine(&both, frequent));
         assert!(
             to_rare > to_frequent + 0.1,
             "{both}: {to_rare} {to_frequent}"
         );
     }
-    let marked = near("violin, concert...?!", "Concert VIOLIN");
-    assert!(marked > 0.95, "{marked}");
+    let with_punctuation = cosine("violin, concert...?!", "Concert VIOLIN");
+    assert!(with_punctuation > 0.95, "{with_punctuation}");
 }
 
 #[test]

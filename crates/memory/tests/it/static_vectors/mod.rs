@@ -1,4 +1,5 @@
-//! The compiled-in word vectors: tokens equal to the reference, and meaningful vectors.
+//! The compiled-in word vectors: word pieces equal to those of the reference, and the vectors of
+//! texts.
 
 mod fixtures;
 mod meaning;
@@ -9,7 +10,7 @@ use retain_core::Json;
 use retain_memory::static_vectors::StaticVectors;
 
 fn vectors() -> &'static StaticVectors {
-    StaticVectors::get().expect("the table is whole")
+    StaticVectors::get().expect("the table is not corrupt")
 }
 
 fn ids(json: &Json) -> Vec<u16> {

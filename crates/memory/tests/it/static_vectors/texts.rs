@@ -1,4 +1,4 @@
-//! Random texts: typical messages in many scripts, and character sequences that nobody writes.
+//! Random texts: typical messages in many scripts, and meaningless sequences of characters.
 
 use retain_testkit::random::Random;
 
@@ -95,7 +95,7 @@ fn word(random: &mut Random) -> String {
             letters(random, length)
         }
         16 => {
-            // Around the length at which words become unknown.
+            // Words with more than 100 characters are unknown.
             let length = 97 + random.below(8);
             letters(random, length)
         }

@@ -1,4 +1,4 @@
-//! However an answer is split into deltas, the complete answer is the same.
+//! The complete answer does not depend on how it is split into deltas.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, JsonMap, LlmResponse};
@@ -14,7 +14,7 @@ use crate::{
 enum Block {
     Text(String),
     Thought(String, String),
-    Sealed(String),
+    Redacted(String),
     Call(String, String),
 }
 
@@ -22,7 +22,7 @@ fn block() -> impl Strategy<Value = Block> {
     prop_oneof![
         "\\PC{0,24}".prop_map(Block::Text),
         ("\\PC{0,24}", "[a-zA-Z0-9+/]{0,40}").prop_map(|(text, sign)| Block::Thought(text, sign)),
-        "[a-zA-Z0-9+/]{1,40}".prop_map(Block::Sealed),
+        "[a-zA-Z0-9+/]{1,40}".prop_map(Block::Redacted),
         ("[a-z_]{1,8}", "[a-zé世🌍\"\\\\\n{}]{0,12}")
             .prop_map(|(name, argument)| Block::Call(name, argument)),
     ]
@@ -43,8 +43,8 @@ impl Block {
         map([("x", argument)])
     }
 
-    /// The complete block.
-    fn read_answer(&self, at: usize) -> Json {
+    /// The block as in a complete response.
+    fn complete(&self, at: usize) -> Json {
         match self {
             Block::Text(text) => map([("type", "text"), ("text", text)]),
             Block::Thought(text, sign) => map([
@@ -52,7 +52,7 @@ impl Block {
                 ("thinking", text),
                 ("signature", sign),
             ]),
-            Block::Sealed(data) => map([("type", "redacted_thinking"), ("data", data)]),
+            Block::Redacted(data) => map([("type", "redacted_thinking"), ("data", data)]),
             Block::Call(name, argument) => {
                 let id = format!("toolu_{at}");
                 let call = map([("type", "tool_use"), ("id", &id), ("name", name)]);
@@ -61,7 +61,7 @@ impl Block {
         }
     }
 
-    /// The start of the block, and its deltas of a few characters each.
+    /// The start of the block, and its deltas of `step` characters each.
     fn pieces(&self, at: usize, step: usize) -> (Json, Vec<Json>) {
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Json> {
             let chars: Vec<char> = text.chars().collect();
@@ -80,10 +80,10 @@ impl Block {
                 all.extend(deltas("signature_delta", "signature", sign));
                 (map([("type", "thinking"), ("thinking", "")]), all)
             }
-            Block::Sealed(_) => (self.read_answer(at), Vec::new()),
+            Block::Redacted(_) => (self.complete(at), Vec::new()),
             Block::Call(_, argument) => {
                 let input = Block::input(argument).to_string();
-                let begin = with(self.read_answer(at), "input", JsonMap::new().into());
+                let begin = with(self.complete(at), "input", JsonMap::new().into());
                 (begin, deltas("input_json_delta", "partial_json", &input))
             }
         }
@@ -93,7 +93,7 @@ impl Block {
 const USAGE: &str = r#"{"input_tokens":3,"output_tokens":9}"#;
 
 fn message(blocks: &[Block], reason: &str) -> String {
-    let content = blocks.iter().enumerate().map(|(at, it)| it.read_answer(at));
+    let content = blocks.iter().enumerate().map(|(at, it)| it.complete(at));
     let content = Json::from(content.collect::<Vec<_>>());
     format!(
         r#"{{"type":"message","model":"m","content":{content},"stop_reason":"{reason}","usage":{USAGE}}}"#
@@ -122,7 +122,7 @@ fn events(blocks: &[Block], reason: &str, step: usize) -> Vec<String> {
     events
 }
 
-/// The complete answer that the events give, and all text of the partial answers before it.
+/// The complete answer that results from the events, and the text of all chunks before it.
 fn streamed(events: Vec<String>) -> (LlmResponse, String) {
     let mut reader = Reader::default();
     let mut text = String::new();
@@ -130,8 +130,8 @@ fn streamed(events: Vec<String>) -> (LlmResponse, String) {
         let event = SseEvent { event: None, data };
         for piece in reader.push(&event).expect("an event") {
             let content = piece.content.expect("a content");
-            let said = content.parts().iter().filter_map(|it| it.text.as_deref());
-            text.extend(said);
+            let texts = content.parts().iter().filter_map(|it| it.text.as_deref());
+            text.extend(texts);
         }
     }
     let mut last = reader.finish().expect("an answer");
@@ -159,10 +159,10 @@ proptest! {
         let whole = provider().read_answer(&message(&blocks, reason)).expect("an answer");
         let (streamed, pieces) = streamed(events(&blocks, reason, step));
         prop_assert_eq!(LlmResponse { partial: None, ..streamed }, whole);
-        let said = blocks.iter().filter_map(|it| match it {
+        let texts = blocks.iter().filter_map(|it| match it {
             Block::Text(text) | Block::Thought(text, _) => Some(text.as_str()),
-            Block::Sealed(_) | Block::Call(..) => None,
+            Block::Redacted(_) | Block::Call(..) => None,
         });
-        prop_assert_eq!(pieces, said.collect::<String>());
+        prop_assert_eq!(pieces, texts.collect::<String>());
     }
 }

@@ -5,8 +5,9 @@ use retain_core::Json;
 use super::provider;
 use crate::{differential::Comparison, provider::Provider as _};
 
-/// Requests that differ from ADK's, each with the row of the table "Claude" that explains it.
-const KNOWN: [(&str, &str); 11] = [
+/// Requests that differ from ADK's, each with the start of the row of the table "Claude" that
+/// explains it.
+const KNOWN_DIFFERENCES: [(&str, &str); 11] = [
     ("two turns of the user", "Messages of one role may follow"),
     ("nothing said", "Messages of one role may follow"),
     ("the model spoke last", "Messages of one role may follow"),
@@ -33,7 +34,7 @@ const KNOWN: [(&str, &str); 11] = [
 ];
 
 /// Replaces the name of Retain's tool for structured output, a difference that the table documents.
-fn alike(ours: &mut Json, _theirs: &mut Json) {
+fn normalize(ours: &mut Json, _theirs: &mut Json) {
     let text = ours.to_string();
     let text = text.replace("retain_structured_output", "structured_output");
     let text = text.replace("retain_structured_value", "structured_output");
@@ -50,8 +51,8 @@ fn claude_request_matches_adk() {
         provider: "claude",
         model: "claude-test",
         ours: &ours,
-        alike: &alike,
-        known: &KNOWN,
+        normalize: &normalize,
+        known_differences: &KNOWN_DIFFERENCES,
     };
     comparison.run();
 }

@@ -1,9 +1,9 @@
-//! Anthropic's errors, by error code: <https://platform.claude.com/docs/en/api/errors>.
+//! Errors, as documented on <https://platform.claude.com/docs/en/api/errors>.
 
 use super::{ask, provider, recorded};
 use crate::{
     provider::Provider as _,
-    testing::{event_stream, refusal},
+    testing::{answer_with_status, event_stream},
 };
 
 const DOCUMENTED: [(&str, &str); 9] = [
@@ -25,7 +25,7 @@ async fn error_code_is_taken_from_anthropics_response() {
             let body = format!(
                 r#"{{"type":"error","error":{{"type":"{code}","message":"No: {code}"}},"request_id":"req_1"}}"#
             );
-            let (answers, _) = ask(refusal(status, &[], &body), stream).await;
+            let (answers, _) = ask(answer_with_status(status, &[], &body), stream).await;
             let [Err(error)] = &answers[..] else {
                 panic!("{answers:?}");
             };

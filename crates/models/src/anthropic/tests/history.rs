@@ -1,10 +1,10 @@
-//! A history with every kind of part, as sent over the wire.
+//! A history with every kind of part, as sent to Claude.
 
 use retain_core::{Bytes, Content, Json, Part};
 
 use super::{body_of, request_with};
 
-/// One part of each kind per line, with its role: `u` the user, `m` the model.
+/// One part per line, after its role: `u` for the user, `m` for the model.
 const PARTS: [&str; 36] = [
     r#"u {"text":"Look at these."}"#,
     r#"u {"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}"#,
@@ -60,11 +60,11 @@ fn every_kind_of_part_is_sent_in_anthropics_format() {
         }
     }
     let expected = include_str!("history.txt");
-    assert_eq!(lines, expected, "the wire form has changed to\n{lines}");
+    assert_eq!(lines, expected, "the messages have changed to\n{lines}");
 }
 
 #[test]
-fn call_without_a_name_is_refused() {
+fn call_without_a_name_is_an_invalid_request() {
     use crate::provider::Provider as _;
     let part = Part::from_json(r#"{"functionCall":{"args":{}}}"#).unwrap();
     let request = request_with([Content::new("model", vec![part])]);

@@ -43,14 +43,14 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Send a request to a server that plays these acts. Return the answers and the request that the
-/// server received.
+/// Send a request to a server that answers with these acts. Return the answers and the request that
+/// the server received.
 async fn ask(
     acts: Vec<Act>,
     stream: bool,
 ) -> (
     Vec<Result<LlmResponse, ModelError>>,
-    crate::testing::Received,
+    crate::testing::ReceivedRequest,
 ) {
     let server = Server::playing([acts]).await;
     let mut settings = HttpSettings::default();

@@ -111,7 +111,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// A structured answer: the call of the tool that carries it.
+/// A structured answer: a call of the tool whose arguments are the answer.
 pub(super) const STRUCTURED: &str = r#"event: message_start
 data: {"type":"message_start","message":{"model":"claude-test","usage":{"input_tokens":9,"output_tokens":1}}}
 

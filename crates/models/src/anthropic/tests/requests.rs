@@ -45,7 +45,8 @@ fn settings_are_sent_under_anthropics_names() {
     assert_eq!(body, expected);
 }
 
-/// A session that began with another provider, with other signatures, may continue with Claude.
+/// A session that began with another provider may continue with Claude, which rejects foreign
+/// signatures.
 #[test]
 fn thought_signed_by_another_provider_is_not_sent() {
     for (signature, is_sent) in [("[{\"id\":\"rs_1\"}]", false), ("EqQBCgIY", true)] {
@@ -55,10 +56,10 @@ fn thought_signed_by_another_provider_is_not_sent() {
             thought_signature: Some(signature.as_bytes().to_vec().into()),
             ..Part::default()
         };
-        let said = Content::new("model", vec![thought, Part::text("Yes.")]);
+        let answer = Content::new("model", vec![thought, Part::text("Yes.")]);
         let body = body_of(&request_with([
             Content::user("Is it?"),
-            said,
+            answer,
             Content::user("Why?"),
         ]));
         let body = body.to_string();
@@ -89,7 +90,8 @@ fn thinking_mode_is_chosen_by_the_budget() {
     assert!(body["top_p"].is_null());
 }
 
-/// Thoughts count as output tokens, so a thinking budget above the token limit is rejected.
+/// Thoughts count as output tokens, and Claude rejects a thinking budget above the limit of output
+/// tokens.
 #[test]
 fn thinking_budget_leaves_room_for_the_answer() {
     let thinking = r#""thinkingConfig":{"thinkingBudget":9000}"#;
@@ -104,9 +106,10 @@ fn thinking_budget_leaves_room_for_the_answer() {
     }
 }
 
-/// Arguments are declared as an object even if the schema has no type. An existing type stays.
+/// Claude requires the type `object`: it is added to a schema without a type, and replaces other
+/// types.
 #[test]
-fn tool_parameters_without_a_type_are_declared_as_an_object() {
+fn tool_parameters_are_declared_as_an_object() {
     let declared = |schema: &str| {
         let tools = format!(
             r#""tools":[{{"functionDeclarations":[{{"name":"a","parametersJsonSchema":{schema}}}]}}]"#
@@ -114,12 +117,12 @@ fn tool_parameters_without_a_type_are_declared_as_an_object() {
         body_with(&tools)["tools"][0]["input_schema"].clone()
     };
     let whole = json(r#"{"properties":{"x":{"type":"string"}},"required":["x"],"type":"object"}"#);
-    for given in [
+    for schema in [
         r#"{"properties":{"x":{"type":"string"}},"required":["x"]}"#,
         r#"{"properties":{"x":{"type":"string"}},"required":["x"],"type":["object","null"]}"#,
         r#"{"properties":{"x":{"type":"string"}},"required":["x"],"anyOf":[{"required":["x"]}]}"#,
     ] {
-        assert_eq!(declared(given), whole, "{given}");
+        assert_eq!(declared(schema), whole, "{schema}");
     }
     let none = json(r#"{"type":"object","properties":{}}"#);
     assert_eq!(declared(r#"{"type":"string"}"#), none);
@@ -217,7 +220,7 @@ fn model_of_the_request_overrides_the_default() {
 }
 
 #[test]
-fn unsupported_requests_are_refused() {
+fn unsupported_requests_are_rejected() {
     for config in [
         r#"{"candidateCount":2}"#,
         r#"{"tools":[{"functionDeclarations":[{"name":"retain_structured_output"}]}]}"#,
@@ -244,30 +247,30 @@ fn result(id: Option<&str>, name: &str) -> Part {
     .into()
 }
 
-/// For each message its role, and the kind and id of each block.
-fn turns(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
+/// For each message sent: its role, and the type and the id or text of each block.
+fn summaries(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
     let body = body_of(&request_with(contents));
     let messages = body["messages"].as_array().unwrap();
-    let turn = |message: &Json| {
+    let summary = |message: &Json| {
         let blocks = message["content"].as_array().unwrap().iter();
         let blocks = blocks.map(|block| {
             let keys = ["id", "tool_use_id", "text"];
-            let about = keys.iter().find_map(|key| block[*key].as_str());
+            let detail = keys.iter().find_map(|key| block[*key].as_str());
             format!(
                 "{} {}",
                 block["type"].as_str().unwrap(),
-                about.unwrap_or_default()
+                detail.unwrap_or_default()
             )
         });
         let blocks = blocks.collect::<Vec<_>>().join(", ");
         format!("{}: {blocks}", message["role"].as_str().unwrap())
     };
-    messages.iter().map(turn).collect()
+    messages.iter().map(summary).collect()
 }
 
 #[test]
 fn tool_results_follow_their_calls_in_one_message() {
-    let messages = turns([
+    let messages = summaries([
         Content::user("Go"),
         Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
         Content::new("user", vec![result(Some("t1"), "a")]),
@@ -283,7 +286,7 @@ fn tool_results_follow_their_calls_in_one_message() {
 
 #[test]
 fn call_without_a_result_gets_a_placeholder() {
-    let messages = turns([
+    let messages = summaries([
         Content::user("Go"),
         Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
         Content::new(
@@ -304,7 +307,7 @@ fn call_without_a_result_gets_a_placeholder() {
 
 #[test]
 fn invalid_call_ids_are_replaced() {
-    let messages = turns([
+    let messages = summaries([
         Content::user("Go"),
         Content::new(
             "model",
@@ -335,10 +338,10 @@ fn invalid_call_ids_are_replaced() {
     assert_eq!(messages[2], format!("user: {}", results.join(", ")));
 }
 
-/// Some servers restart call ids in every turn; Claude rejects a repeated id.
+/// Some servers restart call ids in every message; Claude rejects a repeated id.
 #[test]
 fn repeated_call_id_is_replaced() {
-    let messages = turns([
+    let messages = summaries([
         Content::user("Go"),
         Content::new(
             "model",
@@ -373,29 +376,33 @@ fn repeated_call_id_is_replaced() {
 
 #[test]
 fn request_ends_with_a_user_message() {
-    let nothing = "user: text Handle the requests as specified in the System Instruction.";
-    assert_eq!(turns([]), [nothing]);
-    let go_on = "user: text Continue processing previous requests as instructed. Exit or provide \
-                 a summary if no more outputs are needed.";
-    let messages = turns([Content::user("Hi"), Content::model("Ho")]);
-    assert_eq!(messages, ["user: text Hi", "assistant: text Ho", go_on]);
-    // A user turn with an empty text stays; one of the model is omitted.
-    assert_eq!(turns([Content::user("")]), ["user: text ."]);
-    // White space alone is rejected like an empty text.
-    assert_eq!(turns([Content::user(" \n\t")]), ["user: text ."]);
-    let messages = turns([
+    let empty_prompt = "user: text Handle the requests as specified in the System Instruction.";
+    assert_eq!(summaries([]), [empty_prompt]);
+    let continue_prompt = "user: text Continue processing previous requests as instructed. Exit or \
+                           provide a summary if no more outputs are needed.";
+    let messages = summaries([Content::user("Hi"), Content::model("Ho")]);
+    assert_eq!(
+        messages,
+        ["user: text Hi", "assistant: text Ho", continue_prompt]
+    );
+    // A blank user message is sent with a placeholder text; a blank message of the model is
+    // dropped.
+    assert_eq!(summaries([Content::user("")]), ["user: text ."]);
+    // A text of white space alone counts as empty.
+    assert_eq!(summaries([Content::user(" \n\t")]), ["user: text ."]);
+    let messages = summaries([
         Content::user("a"),
         Content::model("\n\n"),
         Content::user(" b "),
     ]);
     assert_eq!(messages, ["user: text a, text  b "]);
     assert!(body_with(r#""systemInstruction":" \n""#)["system"].is_null());
-    let messages = turns([Content::user("a"), Content::model(""), Content::user("b")]);
+    let messages = summaries([Content::user("a"), Content::model(""), Content::user("b")]);
     assert_eq!(messages, ["user: text a, text b"]);
 }
 
 #[test]
-fn vertex_request_has_the_model_in_its_address() {
+fn vertex_request_has_the_model_in_its_url() {
     let name = "projects/p/locations/l/publishers/anthropic/models/claude-x@1";
     let base_url = "https://h/v1/projects/p/locations/l".to_owned();
     let provider = Messages::new(

@@ -1,4 +1,4 @@
-//! Streamed answers, which do not depend on how their bytes are split.
+//! Streamed responses, split into chunks in many ways.
 
 use futures_util::StreamExt as _;
 use proptest::prelude::*;
@@ -21,12 +21,13 @@ const ALL: [&str; 6] = [
     recorded::OVERLOADED,
 ];
 
-/// Read a stream in these chunks: partial answers, then the complete one or the error.
+/// Read a stream in these chunks: return all answers before an error, and the result of the whole
+/// stream.
 fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
     let mut sse = Sse::default();
     let mut reader = Reader::default();
     let mut answers = Vec::new();
-    let mut take = || {
+    let mut read_all = || {
         for chunk in chunks {
             for event in sse.push(chunk) {
                 answers.extend(reader.push(&event)?);
@@ -38,7 +39,7 @@ fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
         answers.extend(reader.finish()?);
         Ok(())
     };
-    let result = take();
+    let result = read_all();
     (answers, result)
 }
 
@@ -91,13 +92,13 @@ fn truncated_response_is_an_error() {
     }
 }
 
-/// The text of the partial answers, and the complete answer.
-fn answered(stream: &str) -> (String, LlmResponse) {
+/// The text of all chunks of a stream, and its complete answer.
+fn chunks_and_answer(stream: &str) -> (String, LlmResponse) {
     let (mut answers, result) = read(&[stream.as_bytes()]);
     result.unwrap();
     let whole = answers.pop().unwrap();
-    assert!(answers.iter().all(|piece| piece.partial == Some(true)));
-    let parts = answers.iter().flat_map(|piece| piece.content.iter());
+    assert!(answers.iter().all(|chunk| chunk.partial == Some(true)));
+    let parts = answers.iter().flat_map(|chunk| chunk.content.iter());
     let parts = parts.flat_map(|content| content.parts());
     let text = parts.filter_map(|part| part.text.clone()).collect();
     (text, whole)
@@ -105,8 +106,8 @@ fn answered(stream: &str) -> (String, LlmResponse) {
 
 #[test]
 fn streamed_text_ends_with_the_complete_response() {
-    let (pieces, whole) = answered(recorded::TEXT);
-    assert_eq!(pieces, "Grüße, Ada 🙂");
+    let (chunks, whole) = chunks_and_answer(recorded::TEXT);
+    assert_eq!(chunks, "Grüße, Ada 🙂");
     let expected = json(
         r#"{"modelVersion":"claude-test-20260101",
             "content":{"parts":[{"text":"Grüße, Ada 🙂"}],"role":"model"},
@@ -119,17 +120,17 @@ fn streamed_text_ends_with_the_complete_response() {
 
 #[test]
 fn streamed_thoughts_have_signatures_and_calls_have_ids() {
-    let (pieces, whole) = answered(recorded::THOUGHTS_AND_CALLS);
-    assert_eq!(pieces, "Two cities, two calls.");
+    let (chunks, whole) = chunks_and_answer(recorded::THOUGHTS_AND_CALLS);
+    assert_eq!(chunks, "Two cities, two calls.");
     let content = whole.content.as_ref().unwrap();
-    let [thought, sealed, first, second] = content.parts() else {
+    let [thought, redacted, first, second] = content.parts() else {
         panic!("{content:?}");
     };
     assert_eq!(thought.text.as_deref(), Some("Two cities, two calls."));
     let signature = |part: &Part| part.thought_signature.clone().unwrap().to_vec();
     assert_eq!(signature(thought), b"EqQBCgIYAhIM1gbcDa9GJwZA2b3h");
-    assert_eq!((sealed.thought, &sealed.text), (Some(true), &None));
-    assert_eq!(signature(sealed), b"EmwKAhgBEgy3va3pzix/LafPsn4a");
+    assert_eq!((redacted.thought, &redacted.text), (Some(true), &None));
+    assert_eq!(signature(redacted), b"EmwKAhgBEgy3va3pzix/LafPsn4a");
     let first = first.function_call.as_ref().unwrap();
     assert_eq!(first.id.as_deref(), Some("toolu_1"));
     let args = json(r#"{"city":"München","days":3}"#);
@@ -148,7 +149,7 @@ fn streamed_thoughts_have_signatures_and_calls_have_ids() {
 
 #[test]
 fn stored_response_is_sent_back_unchanged() {
-    let (_, whole) = answered(recorded::THOUGHTS_AND_CALLS);
+    let (_, whole) = chunks_and_answer(recorded::THOUGHTS_AND_CALLS);
     let stored = LlmResponse::from_json(&whole.to_json().unwrap()).unwrap();
     let body = super::body_of(&super::request_with([
         retain_core::Content::user("Weather?"),
@@ -167,7 +168,7 @@ fn stored_response_is_sent_back_unchanged() {
 
 #[test]
 fn citation_offsets_are_byte_offsets() {
-    let (_, whole) = answered(recorded::CITED);
+    let (_, whole) = chunks_and_answer(recorded::CITED);
     let expected = json(
         r#"{"citations":[
             {"startIndex":4,"endIndex":9,"title":"On grass"},
@@ -178,8 +179,8 @@ fn citation_offsets_are_byte_offsets() {
 
 #[test]
 fn structured_response_is_returned_as_text() {
-    let (pieces, whole) = answered(recorded::STRUCTURED);
-    assert_eq!(pieces, r#"Here it is.{"tea":"Earl Grey"}"#);
+    let (chunks, whole) = chunks_and_answer(recorded::STRUCTURED);
+    assert_eq!(chunks, r#"Here it is.{"tea":"Earl Grey"}"#);
     let content = whole.content.unwrap();
     assert_eq!(content.parts(), [Part::text(r#"{"tea": "Earl Grey"}"#)]);
 }
@@ -196,7 +197,7 @@ fn wrapped_structured_value_is_returned_as_text() {
 
 #[test]
 fn refusal_by_the_model_has_finish_reason_safety() {
-    let (_, whole) = answered(recorded::EMPTY);
+    let (_, whole) = chunks_and_answer(recorded::EMPTY);
     assert_eq!(whole.finish_reason.as_deref(), Some("SAFETY"));
     assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
     assert!(whole.error_message.unwrap().contains("refus"));
@@ -215,7 +216,7 @@ fn call_truncated_by_max_tokens_is_dropped() {
             r#""stop_reason":"tool_use""#,
             r#""stop_reason":"max_tokens""#,
         );
-    let (_, whole) = answered(&cut);
+    let (_, whole) = chunks_and_answer(&cut);
     assert_eq!(whole.finish_reason.as_deref(), Some("MAX_TOKENS"));
     let content = whole.content.unwrap();
     assert_eq!(content.function_calls().count(), 0);
@@ -227,20 +228,20 @@ fn call_truncated_by_max_tokens_is_dropped() {
     );
 }
 
-/// A call that is truncated before its arguments looks as if it had none.
+/// A call that is truncated before its arguments looks like a call without arguments.
 #[test]
 fn call_truncated_at_its_start_is_dropped() {
     let cut = recorded::THOUGHTS_AND_CALLS.replace(
         r#""stop_reason":"tool_use""#,
         r#""stop_reason":"max_tokens""#,
     );
-    let (_, whole) = answered(&cut);
+    let (_, whole) = chunks_and_answer(&cut);
     let content = whole.content.unwrap();
     let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
     assert_eq!(calls, [&Some("get_weather".to_owned())]);
 }
 
-/// The token limit was reached during the last call, so it may be incomplete even if it parses.
+/// The token limit may have truncated the last call even if its arguments parse.
 #[test]
 fn last_call_of_a_truncated_response_is_dropped() {
     for reason in ["max_tokens", "model_context_window_exceeded"] {
@@ -260,7 +261,7 @@ fn last_call_of_a_truncated_response_is_dropped() {
                 r#""name":"get_time","input":{}"#,
                 r#""name":"get_time","input":{"at":"a"}"#,
             );
-        let (_, streamed) = answered(&stream);
+        let (_, streamed) = chunks_and_answer(&stream);
         for (answer, called) in [(whole, "look"), (streamed, "get_weather")] {
             assert_eq!(
                 answer.finish_reason.as_deref(),
@@ -296,7 +297,7 @@ fn extreme_token_counts_are_accepted() {
     }
 }
 
-/// Anthropic often reports an overload only after it has sent a successful status.
+/// Anthropic often reports an overload only after a successful status.
 #[tokio::test]
 async fn overload_before_the_first_chunk_is_retried() {
     let begin = recorded::OVERLOADED
@@ -336,7 +337,7 @@ fn streamed_response_equals_the_unstreamed_one() {
         "stop_reason":"tool_use","unheard_of":1,
         "usage":{"input_tokens":472,"output_tokens":89,"output_tokens_details":{"thinking_tokens":40}}}"#;
     let whole = provider().read_answer(whole).unwrap();
-    let (_, streamed) = answered(recorded::THOUGHTS_AND_CALLS);
+    let (_, streamed) = chunks_and_answer(recorded::THOUGHTS_AND_CALLS);
     assert_eq!(
         LlmResponse {
             partial: None,
@@ -347,7 +348,7 @@ fn streamed_response_equals_the_unstreamed_one() {
 }
 
 #[tokio::test]
-async fn streamed_call_sends_path_and_key() {
+async fn streamed_call_is_sent_with_path_key_and_version() {
     let bytes = recorded::TEXT.as_bytes();
     let cuts: Vec<usize> = (1..bytes.len()).step_by(7).collect();
     let (answers, sent) = ask(event_stream(bytes, &cuts), true).await;

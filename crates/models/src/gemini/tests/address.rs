@@ -64,12 +64,12 @@ fn base_url_and_version_are_configurable() {
         "https://x.googleapis.com/v1alpha/models/m:generateContent"
     );
     let options = r#"{"http_options":{"base_url":"http://h","api_version":"v9"}}"#;
-    let asked = url(&own, "m", options, false).expect("an address");
-    assert_eq!(asked, "http://h/v9/models/m:generateContent");
+    let overridden = url(&own, "m", options, false).expect("an address");
+    assert_eq!(overridden, "http://h/v9/models/m:generateContent");
 }
 
 #[test]
-fn model_name_with_path_traversal_is_refused() {
+fn model_name_with_url_characters_is_rejected() {
     for name in ["../x", "a?b", "a&b", "a b", "a#b", "a%2e", "ü"] {
         assert!(url(&api(), name, "{}", false).is_err(), "{name}");
     }
@@ -115,8 +115,8 @@ fn from_env(model: &str, env: &[(&str, &str)]) -> Result<GeminiSettings, String>
     GeminiSettings::from_env(model, &find).map_err(|error| error.to_string())
 }
 
-/// A short form of the credentials.
-fn credentials_of(model: &str, env: &[(&str, &str)]) -> String {
+/// The credentials as a short text, or the error.
+fn describe_credentials(model: &str, env: &[(&str, &str)]) -> String {
     match from_env(model, env) {
         Ok(settings) => match settings.access {
             GeminiAccess::ApiKey(key) => format!("key {}", key.expose()),
@@ -126,11 +126,11 @@ fn credentials_of(model: &str, env: &[(&str, &str)]) -> String {
                 location,
                 credentials,
             } => {
-                let how = match credentials {
+                let credentials = match credentials {
                     GoogleCredentials::MetadataServer { host } => host,
                     other => format!("{other:?}"),
                 };
-                format!("vertex {project} {location} {how}")
+                format!("vertex {project} {location} {credentials}")
             }
         },
         Err(error) => error,
@@ -141,37 +141,37 @@ fn credentials_of(model: &str, env: &[(&str, &str)]) -> String {
 fn environment_variables_select_the_credentials() {
     const ON: (&str, &str) = ("GOOGLE_GENAI_USE_VERTEXAI", "TRUE");
     const KEY: (&str, &str) = ("GOOGLE_API_KEY", "k1");
-    const OTHER: (&str, &str) = ("GEMINI_API_KEY", "k2");
+    const SECOND_KEY: (&str, &str) = ("GEMINI_API_KEY", "k2");
     const PROJECT: (&str, &str) = ("GOOGLE_CLOUD_PROJECT", "p");
     let metadata = "metadata.google.internal";
-    assert_eq!(credentials_of("m", &[KEY, OTHER]), "key k1");
+    assert_eq!(describe_credentials("m", &[KEY, SECOND_KEY]), "key k1");
     assert_eq!(
-        credentials_of("m", &[("GOOGLE_API_KEY", " "), OTHER]),
+        describe_credentials("m", &[("GOOGLE_API_KEY", " "), SECOND_KEY]),
         "key k2"
     );
-    assert_eq!(credentials_of("m", &[KEY, PROJECT]), "key k1");
-    assert_eq!(credentials_of("m", &[ON, KEY]), "vertex key k1");
+    assert_eq!(describe_credentials("m", &[KEY, PROJECT]), "key k1");
+    assert_eq!(describe_credentials("m", &[ON, KEY]), "vertex key k1");
     assert_eq!(
-        credentials_of("m", &[ON, KEY, PROJECT]),
+        describe_credentials("m", &[ON, KEY, PROJECT]),
         format!("vertex p global {metadata}")
     );
     let place = ("GOOGLE_CLOUD_LOCATION", "us-east1");
     let host = ("GCE_METADATA_HOST", "h:1");
     assert_eq!(
-        credentials_of("m", &[ON, PROJECT, place, host]),
+        describe_credentials("m", &[ON, PROJECT, place, host]),
         "vertex p us-east1 h:1"
     );
     let off = ("GOOGLE_GENAI_USE_ENTERPRISE", "0");
-    assert_eq!(credentials_of("m", &[ON, off, KEY]), "key k1");
+    assert_eq!(describe_credentials("m", &[ON, off, KEY]), "key k1");
     let path = "projects/q/locations/l/publishers/google/models/gemini-x";
     assert_eq!(
-        credentials_of(path, &[]),
+        describe_credentials(path, &[]),
         format!("vertex q global {metadata}")
     );
-    assert!(credentials_of("m", &[]).contains("GOOGLE_API_KEY or GEMINI_API_KEY"));
-    assert!(credentials_of("m", &[ON]).contains("GOOGLE_CLOUD_PROJECT"));
+    assert!(describe_credentials("m", &[]).contains("GOOGLE_API_KEY or GEMINI_API_KEY"));
+    assert!(describe_credentials("m", &[ON]).contains("GOOGLE_CLOUD_PROJECT"));
     let missing = ("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file.json");
-    assert!(credentials_of("m", &[ON, missing]).contains("/no/such/file.json"));
+    assert!(describe_credentials("m", &[ON, missing]).contains("/no/such/file.json"));
 }
 
 #[test]
@@ -190,11 +190,11 @@ fn credentials_are_read_from_files() {
     );
     let config = ("CLOUDSDK_CONFIG", folder.path().to_str().expect("a path"));
     assert_eq!(
-        credentials_of("m", &[on, file, config]),
+        describe_credentials("m", &[on, file, config]),
         "vertex of-account global ServiceAccount(ServiceAccount(\"a@b\"))"
     );
     assert_eq!(
-        credentials_of("m", &[on, config]),
+        describe_credentials("m", &[on, config]),
         "vertex of-user global User(UserCredentials)"
     );
     for (text, word) in [

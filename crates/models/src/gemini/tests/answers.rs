@@ -1,4 +1,4 @@
-//! Complete answers, and errors.
+//! Complete responses, and errors.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ fn response_is_parsed_as_in_adk() {
                 "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]},
                 "usageMetadata":{"cachedContentTokenCount":1,"promptTokenCount":1,"thoughtsTokenCount":2}}"#,
         ),
-        // A truncated text is not an error by itself.
+        // A text that the token limit truncated is not an error.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}]}"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}"#,
         ),
-        // Stopped without content.
+        // A finish reason without content becomes an error.
         (
             r#"{"candidates":[{"content":{"role":"model"},"finishReason":"RECITATION","finishMessage":"found elsewhere"}]}"#,
             r#"{"finishReason":"RECITATION","errorCode":"RECITATION","errorMessage":"found elsewhere"}"#,
         ),
-        // Without content, a normal end is not an error.
+        // The finish reason `STOP` without content is not an error.
         (
             r#"{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}"#,
             r#"{"content":{"role":"model"},"finishReason":"STOP"}"#,
@@ -52,12 +52,12 @@ fn response_is_parsed_as_in_adk() {
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}]}"#,
             r#"{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}"#,
         ),
-        // Only the invalid metadata of an answer is dropped.
+        // Invalid metadata is dropped, and the rest is kept.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
             r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
         ),
-        // A stream that a proxy has collected.
+        // A stream that a proxy has collected into a list.
         (
             r#"[{"candidates":[{"content":{"parts":[{"text":"H"}]}}]},{"candidates":[{"content":{"parts":[{"text":"i"}]},"finishReason":"STOP"}]}]"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"partial":false,"finishReason":"STOP"}"#,
@@ -96,10 +96,10 @@ fn malformed_response_is_an_error() {
 #[test]
 fn error_code_and_message_are_taken_from_googles_response() {
     let failure = |status, body: &str| api().failure(status, body);
-    let asked = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}"#;
-    let output = Failure::new("INVALID_ARGUMENT", "API key not valid.");
-    assert_eq!(failure(400, asked), output);
-    assert_eq!(failure(400, &format!("[{asked}]")), output);
+    let error = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}"#;
+    let expected = Failure::new("INVALID_ARGUMENT", "API key not valid.");
+    assert_eq!(failure(400, error), expected);
+    assert_eq!(failure(400, &format!("[{error}]")), expected);
     assert_eq!(failure(404, r#"{"error":{"code":404}}"#).code, "404");
     assert_eq!(failure(502, "<html>Bad gateway</html>").code, "502");
     assert_eq!(
@@ -123,14 +123,14 @@ fn retry_delay_is_taken_from_googles_response() {
     assert_eq!(failure.code, "RESOURCE_EXHAUSTED");
     assert_eq!(failure.retry_after, Some(Duration::from_millis(34_500)));
     assert!(!failure.is_final);
-    let for_today = body.replace("PerMinute", "PerDay");
-    assert!(api().failure(429, &for_today).is_final);
-    let for_ever = body.replace("34.5s", "1e30s");
+    let daily = body.replace("PerMinute", "PerDay");
+    assert!(api().failure(429, &daily).is_final);
+    let forever = body.replace("34.5s", "1e30s");
     assert_eq!(
-        api().failure(429, &for_ever).retry_after,
+        api().failure(429, &forever).retry_after,
         Some(Duration::MAX)
     );
-    // The same holds for an error in a successful response.
-    let error = api().read_answer(&for_today).unwrap_err();
+    // An error in a response with a successful status is final too, and has the delay.
+    let error = api().read_answer(&daily).unwrap_err();
     assert!(error.is_final && error.after == Some(Duration::from_millis(34_500)));
 }

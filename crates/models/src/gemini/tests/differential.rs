@@ -1,4 +1,5 @@
-//! Retain sends the same request bodies as Google's ADK, and reads responses into the same answers.
+//! Compares Retain's requests to Gemini with those of ADK, and the answers that both parse from the
+//! same responses.
 
 use retain_core::JsonMap;
 use retain_testkit::oracle::{Oracle, Reference};
@@ -14,14 +15,14 @@ fn ask(test: &str, cases: &[Json]) -> Option<Vec<Json>> {
     Some(answers)
 }
 
-fn of(is_vertex: bool) -> GeminiWire {
+fn gemini_on(is_vertex: bool) -> GeminiWire {
     match is_vertex {
         true => vertex(),
         false => api(),
     }
 }
 
-/// Every case for both services.
+/// Every case in `requests.json`, for both services.
 fn cases() -> Vec<Json> {
     let cases = json(include_str!("requests.json"));
     let mut out = Vec::new();
@@ -67,12 +68,12 @@ fn gemini_request_matches_adk() {
     let Some(answers) = ask("requests", &cases) else {
         return;
     };
-    let mut refused = 0;
+    let mut rejected = 0;
     let mut differences = Vec::new();
     for (case, theirs) in cases.iter().zip(&answers) {
         let mut request = request(&case["contents"], &case["config"]);
         request.model = case["model"].as_str().unwrap_or_default().to_owned();
-        let gemini = of(case["vertex"] == true);
+        let gemini = gemini_on(case["vertex"] == true);
         let name = format!(
             "{} on {}",
             case["name"],
@@ -105,18 +106,23 @@ fn gemini_request_matches_adk() {
                     differences.push(format!("{name}\nours   {ours}\ntheirs {theirs}"));
                 }
             }
-            (Err(_), Some(_)) => refused += 1,
+            (Err(_), Some(_)) => rejected += 1,
             (Ok(call), Some(error)) => {
                 let body = call.body;
-                differences.push(format!("{name}: ADK refuses ({error}), we send {body}"));
+                differences.push(format!("{name}: ADK rejects it ({error}), we send {body}"));
             }
             (Err(error), None) => {
-                differences.push(format!("{name}: we refuse ({error}), ADK sends {theirs}"));
+                differences.push(format!(
+                    "{name}: we reject it ({error}), ADK sends {theirs}"
+                ));
             }
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
-    assert!(refused > 20, "only {refused} refusals were tried");
+    assert!(
+        rejected > 20,
+        "only {rejected} rejected requests were compared"
+    );
 }
 
 #[test]
@@ -151,7 +157,7 @@ fn gemini_response_matches_adk() {
         return;
     };
     for (case, theirs) in cases.iter().zip(&answers) {
-        let gemini = of(case["vertex"] == true);
+        let gemini = gemini_on(case["vertex"] == true);
         let ours: Vec<String> = match case["kind"].as_str() {
             Some("stream") => {
                 let events = case["responses"].as_array().unwrap_or_default().iter();
@@ -165,9 +171,11 @@ fn gemini_response_matches_adk() {
             )],
         };
         let mut ours: Vec<Json> = ours.iter().map(|it| json(it)).collect();
-        // Google's library drops the reason why the Gemini API stopped; Retain keeps it.
-        let reason = case.to_string().contains("finishMessage") && case["vertex"] == false;
-        for answer in ours.iter_mut().filter(|_| reason) {
+        // Google's library drops the finish message of the Gemini API. Retain keeps it as the error
+        // message.
+        let has_finish_message =
+            case.to_string().contains("finishMessage") && case["vertex"] == false;
+        for answer in ours.iter_mut().filter(|_| has_finish_message) {
             answer
                 .as_object_mut()
                 .expect("an object")

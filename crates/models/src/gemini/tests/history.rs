@@ -10,8 +10,8 @@ fn sent(gemini: &GeminiWire, history: &Json) -> Result<Json, ModelError> {
     Ok(json(&call.body)["contents"].clone())
 }
 
-/// Whether only the other service accepts the part.
-fn is_refused(part: &Json, is_vertex: bool) -> bool {
+/// Whether the service rejects the part, because only the other service supports it.
+fn is_rejected(part: &Json, is_vertex: bool) -> bool {
     let has = |field: &str| part.get(field).is_some();
     match is_vertex {
         true => has("toolCall") || has("toolResponse") || has("partMetadata"),
@@ -19,40 +19,40 @@ fn is_refused(part: &Json, is_vertex: bool) -> bool {
     }
 }
 
-/// The history without the parts that the service rejects, and each of these parts.
+/// The history without the parts that the service rejects, and a list of the rejected parts.
 fn split(is_vertex: bool) -> (Json, Vec<Json>) {
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     let mut contents = Vec::new();
     for content in json(HISTORY).as_array().expect("a list") {
         let mut content = content.clone();
         let parts = content["parts"].as_array().expect("parts").to_vec();
-        let (no, yes) = parts
+        let (no, yes): (Vec<Json>, Vec<Json>) = parts
             .into_iter()
-            .partition(|part| is_refused(part, is_vertex));
-        refused.extend::<Vec<Json>>(no);
-        let kept: Vec<Json> = yes;
+            .partition(|part| is_rejected(part, is_vertex));
+        rejected.extend(no);
         content
             .as_object_mut()
             .expect("an object")
-            .insert("parts", kept);
+            .insert("parts", yes);
         contents.push(content);
     }
-    (contents.into(), refused)
+    (contents.into(), rejected)
 }
 
 #[test]
-fn history_is_sent_unchanged() {
+fn supported_history_is_sent_as_recorded() {
     for (gemini, is_vertex, file) in [
         (api(), false, include_str!("history-api.json")),
         (vertex(), true, include_str!("history-vertex.json")),
     ] {
-        let (taken, _) = split(is_vertex);
-        let sent = sent(&gemini, &taken).expect("sent");
+        let (accepted, _) = split(is_vertex);
+        let sent = sent(&gemini, &accepted).expect("sent");
         assert_eq!(sent, json(file), "sent: {sent}");
     }
 }
 
-/// A session that began with another provider, with other signatures, may continue with Gemini.
+/// A session that began with another provider may continue with Gemini, which rejects foreign
+/// signatures.
 #[test]
 fn thought_signed_by_another_provider_is_not_sent() {
     let claudes = "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA==";
@@ -81,11 +81,11 @@ fn thought_signed_by_another_provider_is_not_sent() {
 #[test]
 fn field_that_the_service_does_not_support_is_named_in_the_error() {
     for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {
-        let (_, refused) = split(is_vertex);
-        assert!(!refused.is_empty());
-        for part in refused {
+        let (_, rejected) = split(is_vertex);
+        assert!(!rejected.is_empty());
+        for part in rejected {
             let history = json(&format!(r#"[{{"role":"user","parts":[{part}]}}]"#));
-            let error = sent(&gemini, &history).expect_err("refused");
+            let error = sent(&gemini, &history).expect_err("rejected");
             assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
             let names = part.to_string();
             let field = error.message.split(' ').next().unwrap_or_default();
@@ -94,9 +94,9 @@ fn field_that_the_service_does_not_support_is_named_in_the_error() {
     }
 }
 
-/// The history has every field that a part can have. If this fails, add the new field to it.
+/// If this fails, add the missing field to `history.json`.
 #[test]
-fn test_history_has_every_field_of_a_part() {
+fn history_file_has_every_field_of_a_part() {
     let fields = [
         "mediaResolution",
         "codeExecutionResult",

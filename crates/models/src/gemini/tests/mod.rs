@@ -32,7 +32,7 @@ fn gemini(backend: Backend) -> GeminiWire {
         backend,
         base_url: None,
         api_version: None,
-        payer: None,
+        quota_project: None,
     }
 }
 
@@ -53,7 +53,7 @@ fn request(contents: &Json, config: &Json) -> LlmRequest {
     request
 }
 
-/// Read a stream split at `cuts`; return all answers, the complete one last.
+/// Read a stream that is split at `cuts`; return its chunks and then the complete answer.
 fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
     let mut sse = Sse::default();
     let mut reader = gemini.reader();

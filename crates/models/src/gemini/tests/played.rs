@@ -1,4 +1,4 @@
-//! Gemini behind a local server, from request to answer.
+//! Gemini on a local server, from request to answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use retain_runtime::Model as _;
 use super::*;
 use crate::{
     Gemini, GeminiAccess, GeminiSettings, Http, HttpSettings, Retries,
-    testing::{Act, Server, event_stream, refusal},
+    testing::{Act, Server, answer_with_status, event_stream},
 };
 
 const KEY: &str = "canary-8f2e";
@@ -38,7 +38,7 @@ async fn ask(server: &Server, stream: bool) -> Vec<String> {
     let contents = json(r#"[{"role":"user","parts":[{"text":"Hi"}]}]"#);
     let request = Arc::new(request(&contents, &json("{}")));
     let answers = model(server).generate(request, stream);
-    let said = answers.map(|answer| match answer {
+    let texts = answers.map(|answer| match answer {
         Ok(answer) => answer.content.unwrap_or_default().text_concat(),
         Err(error) => format!(
             "!{} {}",
@@ -46,7 +46,7 @@ async fn ask(server: &Server, stream: bool) -> Vec<String> {
             error.message
         ),
     });
-    said.collect().await
+    texts.collect().await
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn error_has_googles_message_without_the_key() {
     let body =
         r#"{"error":{"code":403,"message":"canary-8f2e may not","status":"PERMISSION_DENIED"}}"#;
     for stream in [false, true] {
-        let server = Server::playing([refusal("403 Forbidden", &[], body)]).await;
+        let server = Server::playing([answer_with_status("403 Forbidden", &[], body)]).await;
         assert_eq!(
             ask(&server, stream).await,
             ["!PERMISSION_DENIED [secret] may not"]
@@ -84,11 +84,11 @@ async fn error_has_googles_message_without_the_key() {
     }
 }
 
-/// Google requires a longer wait than the budget: the call fails at once.
+/// If Google requests a longer delay than the retry budget, the call fails at once.
 #[tokio::test]
 async fn retry_delay_beyond_the_budget_fails_at_once() {
     let body = r#"{"error":{"code":429,"message":"later","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"3600s"}]}}"#;
-    let refused = refusal("429 Too Many Requests", &[], body);
+    let refused = answer_with_status("429 Too Many Requests", &[], body);
     let server = Server::playing([refused.clone(), refused]).await;
     assert_eq!(ask(&server, true).await, ["!RESOURCE_EXHAUSTED later"]);
     assert_eq!(server.received().len(), 1);
@@ -121,8 +121,8 @@ async fn truncated_stream_is_an_error() {
     script.truncate(2);
     script.extend([Act::Pause(Duration::from_millis(20)), Act::Close]);
     let server = Server::playing([script]).await;
-    let said = ask(&server, true).await;
-    assert_eq!(said.first().map(String::as_str), Some("Grü"));
-    assert!(said[1].starts_with("!ConnectionError "), "{said:?}");
-    assert_eq!(said.len(), 2);
+    let answers = ask(&server, true).await;
+    assert_eq!(answers.first().map(String::as_str), Some("Grü"));
+    assert!(answers[1].starts_with("!ConnectionError "), "{answers:?}");
+    assert_eq!(answers.len(), 2);
 }

@@ -1,7 +1,7 @@
-//! Schemas of answers and functions.
+//! Response schemas and schemas of functions.
 
 use super::*;
-use crate::gemini::schema::{of_answer, spelled};
+use crate::gemini::schema::{convert_function_schema, convert_response_schema};
 
 #[test]
 fn response_schema_is_sent_in_geminis_format() {
@@ -21,7 +21,7 @@ fn response_schema_is_sent_in_geminis_format() {
             r##"{"type":"object","properties":{"a":{"anyOf":[{"type":"integer"},{"type":"null"}],"default":null,"title":"A"}}}"##,
             r#"{"type":"OBJECT","properties":{"a":{"type":"INTEGER","nullable":true,"title":"A"}}}"#,
         ),
-        // As Google writes it, and in the other spelling.
+        // In Google's own format, with keywords in snake case.
         (
             r#"{"type":"ARRAY","items":{"any_of":[{"type":"STRING"},{"type":"NUMBER"}]},"min_items":1,"max_items":3}"#,
             r#"{"type":"ARRAY","items":{"anyOf":[{"type":"STRING"},{"type":"NUMBER"}]},"minItems":1,"maxItems":3}"#,
@@ -46,7 +46,7 @@ fn response_schema_is_sent_in_geminis_format() {
         ),
     ];
     for (schema, expected) in cases {
-        let sent = of_answer(&json(schema), false).expect("a schema");
+        let sent = convert_response_schema(&json(schema), false).expect("a schema");
         assert_eq!(sent, json(expected), "{schema}");
     }
 }
@@ -54,21 +54,21 @@ fn response_schema_is_sent_in_geminis_format() {
 #[test]
 fn schemas_without_an_equivalent_are_rejected() {
     let open = json(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
-    assert!(of_answer(&open, false).is_err());
-    let sent = of_answer(&open, true).expect("a schema");
+    assert!(convert_response_schema(&open, false).is_err());
+    let sent = convert_response_schema(&open, true).expect("a schema");
     assert_eq!(
         sent,
         json(r#"{"type":"OBJECT","additionalProperties":{"type":"STRING"}}"#)
     );
     let closed = json(r#"{"type":"object","additionalProperties":false}"#);
-    assert!(of_answer(&closed, false).is_ok());
+    assert!(convert_response_schema(&closed, false).is_ok());
     let missing = json(r##"{"$ref":"#/$defs/Missing"}"##);
-    assert!(of_answer(&missing, true).is_err());
+    assert!(convert_response_schema(&missing, true).is_err());
 }
 
 #[test]
 fn function_schema_is_converted_to_camel_case() {
     let schema = r#"{"type":"object","properties":{"a_b":{"type":"array","items":{"type":"string","max_length":3}}},"property_ordering":["a_b"],"title":null}"#;
     let expected = r#"{"type":"OBJECT","properties":{"a_b":{"type":"ARRAY","items":{"type":"STRING","maxLength":3}}},"propertyOrdering":["a_b"]}"#;
-    assert_eq!(spelled(&json(schema)), json(expected));
+    assert_eq!(convert_function_schema(&json(schema)), json(expected));
 }

@@ -1,10 +1,10 @@
-//! Streams as Gemini sends them, split at every byte.
+//! Streams in Gemini's format, split at every byte.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A stream and its complete answer. `Err` is the code of the error.
+/// A stream, the number of its chunks, and its complete answer. `Err` is the code of an error.
 struct Stream {
     name: &'static str,
     bytes: &'static str,
@@ -87,8 +87,8 @@ const ARGUMENTS: Stream = Stream {
 
 /// A call whose streamed arguments are truncated, in a stream that ends properly. The call is
 /// incomplete and must not be executed.
-const HALF_A_CALL: Stream = Stream {
-    name: "half a call",
+const TRUNCATED_CALL: Stream = Stream {
+    name: "truncated call",
     bytes: concat!(
         "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCall\":{\"name\":\"send\",\"id\":\"s1\",\"willContinue\":true}}]}}]}\n\n",
         "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCall\":{\"partialArgs\":[{\"jsonPath\":\"$.to\",\"stringValue\":\"An\",\"willContinue\":true}],\"willContinue\":true}}]}}]}\n\n",
@@ -98,8 +98,8 @@ const HALF_A_CALL: Stream = Stream {
 };
 
 /// Text without a finish reason, in a stream that ends properly: it was truncated in transit.
-const CUT_OFF: Stream = Stream {
-    name: "cut off",
+const NO_FINISH_REASON: Stream = Stream {
+    name: "no finish reason",
     bytes: concat!(
         "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Do not\"}]}}]}\n\n",
         "data: {\"usageMetadata\":{\"totalTokenCount\":3}}\n\n",
@@ -140,8 +140,8 @@ const CODE_AND_SOURCES: Stream = Stream {
     )),
 };
 
-/// Stopped by the token limit: the text stays, and the answer has an error.
-/// Written from <https://ai.google.dev/api/generate-content#FinishReason>.
+/// An answer that the token limit truncated: it has both its text and an error. Written from
+/// <https://ai.google.dev/api/generate-content#FinishReason>.
 const TOO_LONG: Stream = Stream {
     name: "too long",
     bytes: concat!(
@@ -155,9 +155,9 @@ const TOO_LONG: Stream = Stream {
     )),
 };
 
-/// Stopped by a filter, without content.
-/// Written from <https://ai.google.dev/api/generate-content#FinishReason>.
-const UNSAFE_ANSWER: Stream = Stream {
+/// An answer that a safety filter blocked, without content. Written from
+/// <https://ai.google.dev/api/generate-content#FinishReason>.
+const BLOCKED_ANSWER: Stream = Stream {
     name: "an answer that is blocked",
     bytes: "data: {\"candidates\":[{\"finishReason\":\"SAFETY\",\"index\":0,\"safetyRatings\":[{\"category\":\"HARM_CATEGORY_HARASSMENT\",\"probability\":\"HIGH\"}]}]}\n\n",
     pieces: 1,
@@ -166,7 +166,7 @@ const UNSAFE_ANSWER: Stream = Stream {
 
 /// A blocked prompt.
 /// Written from <https://ai.google.dev/api/generate-content#PromptFeedback>.
-const UNSAFE_PROMPT: Stream = Stream {
+const BLOCKED_PROMPT: Stream = Stream {
     name: "a prompt that is blocked",
     bytes: "data: {\"promptFeedback\":{\"blockReason\":\"PROHIBITED_CONTENT\",\"blockReasonMessage\":\"no\"},\"usageMetadata\":{\"promptTokenCount\":7},\"modelVersion\":\"m\"}\n\n",
     pieces: 1,
@@ -177,7 +177,7 @@ const UNSAFE_PROMPT: Stream = Stream {
 
 /// An error in the middle of a stream.
 /// Written from <https://cloud.google.com/apis/design/errors> (`google.rpc.Status` in JSON).
-const BROKEN_OFF: Stream = Stream {
+const ERROR_IN_THE_MIDDLE: Stream = Stream {
     name: "an error in the middle",
     bytes: concat!(
         "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Once\"}],\"role\":\"model\"}}]}\n\n",
@@ -225,20 +225,20 @@ const STREAMS: [&Stream; 15] = [
     &THOUGHTS,
     &CALLS,
     &ARGUMENTS,
-    &HALF_A_CALL,
-    &CUT_OFF,
+    &TRUNCATED_CALL,
+    &NO_FINISH_REASON,
     &DONE,
     &CODE_AND_SOURCES,
     &TOO_LONG,
-    &UNSAFE_ANSWER,
-    &UNSAFE_PROMPT,
-    &BROKEN_OFF,
+    &BLOCKED_ANSWER,
+    &BLOCKED_PROMPT,
+    &ERROR_IN_THE_MIDDLE,
     &TWO_ANSWERS,
     &EMPTY,
     &NOTHING,
 ];
 
-/// The responses of each stream that gives an answer and that ADK can read.
+/// The responses of each stream that has an answer and that ADK can parse.
 pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
     let with_answer = STREAMS.iter().filter(|stream| stream.whole.is_ok());
     // ADK fails on unknown fields.
@@ -301,7 +301,7 @@ fn stream_that_ends_inside_an_event_is_an_error() {
     for end in second + "data: ".len() + 1..bytes.len() - "\r\n\r\n".len() {
         assert!(read(&api(), &bytes[..end], &[]).is_err(), "up to {end}");
     }
-    // The empty line may be missing.
+    // The empty line after the last event may be missing.
     let all = bytes.len() - "\r\n\r\n".len();
     check(
         &TEXT,
@@ -327,7 +327,7 @@ fn part() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Events with these parts, and an end.
+/// A stream with one event per list of parts, and a last event with the finish reason.
 fn stream_of(events: &[Vec<String>]) -> String {
     let mut stream = String::new();
     for parts in events {
@@ -353,8 +353,7 @@ proptest! {
         check(STREAMS[which], &read(&api(), bytes, &cuts), &format!("cut at {cuts:?}"));
     }
 
-    /// However the parts of an answer are split into events, the answer is the same as from one
-    /// event.
+    /// The answer is the same whether its parts arrive in one event or in several.
     #[test]
     fn streamed_response_does_not_depend_on_the_split_into_events(
         parts in proptest::collection::vec(part(), 1..12),
@@ -374,7 +373,7 @@ proptest! {
         prop_assert_eq!(split.last(), whole.last());
     }
 
-    /// However a text is split into events, the answer is one text.
+    /// A text that arrives in several events becomes one part.
     #[test]
     fn adjacent_texts_are_merged(texts in proptest::collection::vec("[a-zü🎈\\\\\"]{1,6}", 1..10)) {
         let mut stream = String::new();

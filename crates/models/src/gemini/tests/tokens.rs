@@ -13,7 +13,7 @@ use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey}
 use super::*;
 use crate::{
     Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings, Retries,
-    testing::{Act, Received, Server, answer, refusal},
+    testing::{Act, ReceivedRequest, Server, answer, answer_with_status},
 };
 
 /// A private key that was generated for these tests and gives access to nothing.
@@ -71,7 +71,7 @@ async fn ask(model: &Gemini) -> String {
 }
 
 fn bearers(server: &Server) -> Vec<String> {
-    let bearer = |it: &Received| it.header("authorization").unwrap_or_default().to_owned();
+    let bearer = |it: &ReceivedRequest| it.header("authorization").unwrap_or_default().to_owned();
     server.received().iter().map(bearer).collect()
 }
 
@@ -87,13 +87,13 @@ async fn service_account_signs_its_token_request() {
         models.received()[0].path(),
         "/v1beta1/projects/p/locations/global/publishers/google/models/gemini-2.5-flash:generateContent"
     );
-    let asked = &tokens.received()[0];
+    let request = &tokens.received()[0];
     assert_eq!(
-        asked.header("content-type"),
+        request.header("content-type"),
         Some("application/x-www-form-urlencoded")
     );
     let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
-    let assertion = asked.body.strip_prefix(form).expect("a form");
+    let assertion = request.body.strip_prefix(form).expect("a form");
     let (claim, signature) = assertion.rsplit_once('.').expect("three parts");
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("base64");
     let text = |part: &str| String::from_utf8(decode(part)).expect("text");
@@ -128,7 +128,7 @@ async fn token_is_cached_and_renewed_before_expiry() {
     ask(&model).await;
     clock.tick(Duration::from_secs(3300));
     ask(&model.clone()).await;
-    // Less than four minutes are left.
+    // The token is valid for another 220 seconds, which is less than the renewal margin.
     clock.tick(Duration::from_secs(80));
     ask(&model).await;
     ask(&model).await;
@@ -152,14 +152,14 @@ async fn concurrent_requests_share_one_token_fetch() {
     let model = model(&models, account(&tokens.url()), &clock);
     let all = (0..8).map(|_| ask(&model));
     let all = futures_util::future::join_all(all).await;
-    assert!(all.iter().all(|said| said == "Hi"), "{all:?}");
+    assert!(all.iter().all(|answer| answer == "Hi"), "{all:?}");
     assert_eq!(tokens.received().len(), 1);
 }
 
 #[tokio::test]
 async fn revoked_token_is_renewed() {
     let tokens = Server::playing([token("t1", 3600), token("t2", 3600)]).await;
-    let refused = refusal(
+    let refused = answer_with_status(
         "401 Unauthorized",
         &[],
         r#"{"error":{"status":"UNAUTHENTICATED"}}"#,
@@ -173,13 +173,17 @@ async fn revoked_token_is_renewed() {
 
 #[tokio::test]
 async fn token_request_error_has_googles_message() {
-    let said = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
-    let tokens = Server::playing([refusal("400 Bad Request", &[], said), answer("{}")]).await;
+    let body = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
+    let tokens = Server::playing([
+        answer_with_status("400 Bad Request", &[], body),
+        answer("{}"),
+    ])
+    .await;
     let models = Server::playing([]).await;
     let clock = Arc::new(TestClock::default());
     let model = model(&models, account(&tokens.url()), &clock);
     let refused =
-        "UNAUTHENTICATED: Google refused the token request: invalid_grant: Invalid JWT Signature.";
+        "UNAUTHENTICATED: Google rejected the token request: invalid_grant: Invalid JWT Signature.";
     assert_eq!(ask(&model).await, refused);
     assert!(ask(&model).await.starts_with("UNAUTHENTICATED: "));
     assert!(models.received().is_empty());
@@ -196,7 +200,7 @@ async fn token_request_error_contains_no_secrets() {
         );
         GoogleCredentials::from_json(&text).expect("credentials")
     };
-    for said in [
+    for body in [
         "canary/1 canary/2 client_secret=canary%2F1&refresh_token=canary%2F2".to_owned(),
         format!(
             r#"{{"error":"x","error_description":"{} canary/2"}}"#,
@@ -204,19 +208,20 @@ async fn token_request_error_contains_no_secrets() {
         ),
         format!("{}canary%2F2", "x".repeat(494)),
     ] {
-        let tokens = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
+        let tokens = Server::playing([answer_with_status("400 Bad Request", &[], &body)]).await;
         let output = ask(&model(&models, user(&tokens.url()), &clock)).await;
         assert!(
             output.contains("UNAUTHENTICATED") && !output.contains("canar"),
             "{output}"
         );
     }
-    // While the clock is stopped, an account's signature is always the same.
+    // The assertion depends only on the time, so with a stopped clock the second request repeats
+    // the first.
     let tokens = Server::playing([]).await;
     let model = model(&models, account(&tokens.url()), &clock);
     ask(&model).await;
     let sent = tokens.received()[0].body.clone();
-    tokens.play(refusal("400 Bad Request", &[], &sent));
+    tokens.play(answer_with_status("400 Bad Request", &[], &sent));
     let output = ask(&model).await;
     assert!(output.contains("assertion=[secret]"), "{output}");
 }
@@ -233,12 +238,15 @@ async fn invalid_private_key_is_reported_without_printing_it() {
             r#"{{"type":"service_account","client_email":"me@p.iam","private_key":"{key}"}}"#
         );
         let credentials = GoogleCredentials::from_json(&text).expect("credentials");
-        let said = ask(&model(&models, credentials, &clock)).await;
+        let error = ask(&model(&models, credentials, &clock)).await;
         assert!(
-            said.contains("the private key of me@p.iam cannot be used"),
-            "{said}"
+            error.contains("the private key of me@p.iam cannot be used"),
+            "{error}"
         );
-        assert!(!said.contains("canary") && !said.contains("Y2Fu"), "{said}");
+        assert!(
+            !error.contains("canary") && !error.contains("Y2Fu"),
+            "{error}"
+        );
     }
 }
 
@@ -251,16 +259,16 @@ async fn metadata_server_provides_the_machines_token() {
     let credentials = GoogleCredentials::MetadataServer { host };
     assert_eq!(ask(&model(&models, credentials, &clock)).await, "Hi");
     assert_eq!(bearers(&models), ["Bearer m1"]);
-    let asked = &metadata.received()[0];
+    let request = &metadata.received()[0];
     assert!(
-        asked
+        request
             .line
             .starts_with("GET /computeMetadata/v1/instance/service-accounts/default/token ")
     );
-    assert_eq!(asked.header("metadata-flavor"), Some("Google"));
+    assert_eq!(request.header("metadata-flavor"), Some("Google"));
 }
 
-/// Only this machine reaches its metadata server. A proxy would reach another one, or none.
+/// Every machine has its own metadata server: a proxy would reach another one, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn metadata_server_is_called_without_a_proxy() {
     const CHILD: &str = "RETAIN_TEST_METADATA_CHILD";

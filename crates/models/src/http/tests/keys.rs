@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     Secret,
     http::TokenSource,
-    testing::{answer, refusal},
+    testing::{answer, answer_with_status},
 };
 
 const KEY: &str = "canary-5b1c9f";
@@ -44,7 +44,7 @@ async fn key_is_sent_in_the_providers_header() {
 async fn key_is_never_printed() {
     let auth = Auth::Bearer(KEY.into());
     let echo = format!("Incorrect API key provided: {KEY}.");
-    let server = Server::playing([refusal("401 Unauthorized", &[], &echo)]).await;
+    let server = Server::playing([answer_with_status("401 Unauthorized", &[], &echo)]).await;
     let model = model_at(server.url(), fast_retries(), auth.clone());
     let answers = model.generate(Arc::new(LlmRequest::default()), false);
     let answers: Vec<_> = answers.collect().await;
@@ -57,7 +57,7 @@ async fn key_is_never_printed() {
     assert!(!printed.contains(KEY), "{printed}");
 }
 
-/// API keys are removed from a reader's error in the middle of a stream too.
+/// API keys are also redacted from errors in the middle of a stream.
 #[tokio::test]
 async fn stream_error_never_contains_the_key() {
     let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
@@ -75,7 +75,7 @@ async fn stream_error_never_contains_the_key() {
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
 }
 
-/// Everything that a call returns, complete and streamed, as text and as debug output.
+/// The debug output of everything that a call returns, and of the model.
 async fn answers_as_text(
     model: &HttpModel<PlainProvider>,
     request: &Arc<LlmRequest>,
@@ -96,7 +96,7 @@ async fn fetched_token_is_never_printed() {
         async fn token(&self, _http: &Http) -> Result<Secret, ModelError> {
             Ok(KEY.into())
         }
-        fn refused(&self, _token: &Secret) {}
+        fn invalidate(&self, _token: &Secret) {}
     }
     let echo = format!("data: broken {KEY}\n\n");
     let late = format!("data: Hel\n\n{echo}");
@@ -104,8 +104,8 @@ async fn fetched_token_is_never_printed() {
         (true, crate::testing::event_stream(echo.as_bytes(), &[])),
         (true, crate::testing::event_stream(late.as_bytes(), &[])),
         (true, crate::testing::event_stream(late.as_bytes(), &[11])),
-        (false, answer(&format!("wrong {KEY}"))),
-        (true, answer(&format!("wrong {KEY}"))),
+        (false, answer(&format!("malformed {KEY}"))),
+        (true, answer(&format!("malformed {KEY}"))),
     ];
     for (stream, script) in scripts {
         let server = Server::playing([script]).await;
@@ -120,31 +120,32 @@ async fn fetched_token_is_never_printed() {
     }
 }
 
-/// A key file may end with a newline, and an error page is truncated before it is reported.
+/// The first key ends with a newline, as in a key file. The second is cut in two where the error
+/// page is truncated.
 #[tokio::test]
 async fn truncated_text_contains_no_part_of_a_key() {
     let page = format!("{}{KEY} and more", "x".repeat(495));
-    for (auth, said) in [
+    for (auth, body) in [
         (
             Auth::Bearer(format!(" {KEY}\n").into()),
             format!("no {KEY}"),
         ),
         (Auth::Bearer(KEY.into()), page),
     ] {
-        let server = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
+        let server = Server::playing([answer_with_status("400 Bad Request", &[], &body)]).await;
         let model = model_at(server.url(), fast_retries(), auth);
         let output = answers_as_text(&model, &Arc::default(), false).await;
         assert!(!output.contains(&KEY[..5]), "{output}");
     }
 }
 
-/// Headers of a request may hold API keys, and replace the model's own.
+/// The headers of a request may contain an API key, which replaces the model's own.
 #[tokio::test]
 async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
     let mut request = LlmRequest::default();
     let options = r#"{"headers":{"API-Key":"canary-of-the-request"}}"#;
     request.config.http_options = Some(retain_core::Json::parse(options).expect("JSON"));
-    let echo = refusal("401 Unauthorized", &[], "no canary-of-the-request");
+    let echo = answer_with_status("401 Unauthorized", &[], "no canary-of-the-request");
     let server = Server::playing([echo]).await;
     let model = model_at(
         server.url(),
@@ -159,12 +160,12 @@ async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
     assert_eq!(sent, ["canary-of-the-request"]);
 }
 
-/// A URL may hold a password.
+/// A URL may contain a password.
 #[tokio::test]
-async fn password_of_an_address_is_never_printed() {
+async fn password_of_a_url_is_never_printed() {
     let basic = "dXNlcjpjYW5hcnktNWIxYzlm";
     let echo = format!("I was sent {KEY} as {basic}");
-    let server = Server::playing([refusal("401 Unauthorized", &[], &echo)]).await;
+    let server = Server::playing([answer_with_status("401 Unauthorized", &[], &echo)]).await;
     let address = server
         .url()
         .replace("http://", &format!("http://user:{KEY}@"));
@@ -182,7 +183,7 @@ async fn password_of_an_address_is_never_printed() {
 }
 
 #[tokio::test]
-async fn invalid_header_key_is_refused_without_printing_it() {
+async fn key_with_a_line_break_is_refused_before_sending() {
     let server = Server::playing([answer("Hello")]).await;
     let auth = Auth::Bearer(format!("{KEY}\n{KEY}").into());
     let model = model_at(server.url(), fast_retries(), auth);
@@ -190,23 +191,23 @@ async fn invalid_header_key_is_refused_without_printing_it() {
     assert!(server.received().is_empty());
 }
 
-/// Return `first`, and `second` once the first was rejected.
+/// A source of two tokens: `first`, and `second` after a token was rejected.
 #[derive(Debug, Default)]
-struct RenewedToken {
-    refused: Mutex<Vec<String>>,
+struct TwoTokens {
+    rejected: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl TokenSource for RenewedToken {
+impl TokenSource for TwoTokens {
     async fn token(&self, _http: &Http) -> Result<Secret, ModelError> {
-        match self.refused.lock().expect("lock").len() {
+        match self.rejected.lock().expect("lock").len() {
             0 => Ok("first".into()),
             _ => Ok("second".into()),
         }
     }
 
-    fn refused(&self, token: &Secret) {
-        self.refused
+    fn invalidate(&self, token: &Secret) {
+        self.rejected
             .lock()
             .expect("lock")
             .push(token.expose().to_owned());
@@ -214,13 +215,13 @@ impl TokenSource for RenewedToken {
 }
 
 #[tokio::test]
-async fn rejected_token_is_renewed_once() {
-    let refused = refusal("401 Unauthorized", &[], "");
+async fn rejected_token_is_replaced_once() {
+    let refused = answer_with_status("401 Unauthorized", &[], "");
     let server = Server::playing([refused.clone(), answer("Hello")]).await;
     let model = model_at(
         server.url(),
         fast_retries(),
-        Auth::Tokens(Arc::new(RenewedToken::default())),
+        Auth::Tokens(Arc::new(TwoTokens::default())),
     );
     assert_eq!(ask(&model, false).await, ["Hello"]);
     let sent: Vec<_> = server.received();
@@ -230,7 +231,7 @@ async fn rejected_token_is_renewed_once() {
     let model = model_at(
         server.url(),
         fast_retries(),
-        Auth::Tokens(Arc::new(RenewedToken::default())),
+        Auth::Tokens(Arc::new(TwoTokens::default())),
     );
     assert_eq!(ask(&model, false).await, ["!plain-401"]);
     assert_eq!(server.received().len(), 2);

@@ -1,4 +1,4 @@
-//! Parses events from bytes, however they are split.
+//! Tests of the parser of server-sent events.
 
 use proptest::prelude::*;
 
@@ -85,13 +85,13 @@ fn event_stream_can_be_split_at_every_byte() {
 }
 
 #[test]
-fn invalid_utf8_is_refused() {
+fn invalid_utf8_is_an_error() {
     assert_eq!(read(b"data: \xff\n\n", &[]), Err(SseError::NotUtf8));
     assert_eq!(read(b"data: \xc3", &[]), Err(SseError::NotUtf8));
 }
 
 #[test]
-fn oversized_event_is_refused() {
+fn oversized_event_is_an_error() {
     let mut sse = Sse::default();
     let mebibyte = [b'x'; 1 << 20];
     let refused = (0..200).find_map(|_| {

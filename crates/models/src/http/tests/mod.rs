@@ -1,4 +1,5 @@
-//! The HTTP connection to a provider, with all its failures.
+//! Tests of the HTTP client with a fake provider: responses, errors, retries, API keys, proxies and
+//! TLS.
 
 mod keys;
 mod lines;
@@ -42,7 +43,7 @@ impl Provider for PlainProvider {
         match body {
             "" => Err(malformed("the answer is empty").into()),
             "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
-            wrong if wrong.starts_with("wrong") => Err(malformed(wrong).into()),
+            body if body.starts_with("malformed") => Err(malformed(body).into()),
             body => Ok(LlmResponse::of(Content::model(body))),
         }
     }
@@ -83,7 +84,7 @@ impl StreamReader for PlainReader {
                 Ok(Vec::new())
             }
             "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
-            "busy for good" => Err(Failure {
+            "permanently busy" => Err(Failure {
                 is_final: true,
                 ..Failure::new("plain-busy", "busy")
             }
@@ -114,7 +115,7 @@ impl StreamReader for PlainReader {
     }
 }
 
-/// Settings with short waits and no timeout.
+/// Settings with short retry delays and the default timeouts.
 fn fast_retries() -> HttpSettings {
     HttpSettings {
         retries: Retries {
@@ -126,7 +127,7 @@ fn fast_retries() -> HttpSettings {
     }
 }
 
-/// Settings for servers that stop responding.
+/// Settings with a short idle timeout, for servers that stop responding.
 fn short_timeouts() -> HttpSettings {
     HttpSettings {
         idle_timeout: Duration::from_millis(700),
@@ -157,8 +158,8 @@ fn text_or_code(answer: Result<LlmResponse, ModelError>) -> String {
     }
 }
 
-/// Run a test of this binary again, in its own process with these variables, because a process
-/// reads some variables only once.
+/// Run a test of this binary again, in a child process with these environment variables, because a
+/// process reads some of them only once.
 pub(crate) async fn run_in_child_process(
     test: &'static str,
     variables: Vec<(&'static str, String)>,
@@ -172,7 +173,7 @@ pub(crate) async fn run_in_child_process(
         let child = child.envs(variables).output().expect("a child");
         let output = String::from_utf8_lossy(&child.stdout).into_owned();
         assert!(child.status.success(), "{output}");
-        // An unknown test name would pass too.
+        // If no test has this name, the child succeeds too.
         assert!(output.contains("1 passed"), "{output}");
     };
     tokio::task::spawn_blocking(run).await.expect("a child");
@@ -182,7 +183,7 @@ fn send(text: &str) -> Act {
     Act::Send(text.as_bytes().to_vec())
 }
 
-/// The head of a stream, and chunks of it.
+/// The response headers of a stream.
 fn head() -> Act {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }

@@ -1,11 +1,11 @@
 //! Proxies from the usual environment variables.
 
 use super::*;
-use crate::testing::{answer, refusal};
+use crate::testing::{answer, answer_with_status};
 
 const CHILD: &str = "RETAIN_TEST_PROXY_CHILD";
 
-/// Plain HTTP requests go to the proxy.
+/// Plain HTTP requests go to the proxy in `HTTP_PROXY`.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_of_the_environment_is_used() {
     if std::env::var_os(CHILD).is_some() {
@@ -48,9 +48,9 @@ async fn no_proxy_hosts_bypass_the_proxy() {
     assert!(proxy.received().is_empty());
 }
 
-/// A rejection by the proxy is reported as such, without its password.
+/// If the proxy rejects the tunnel, the error does not contain the proxy's password.
 #[tokio::test(flavor = "multi_thread")]
-async fn refusing_proxy_is_reported_without_its_password() {
+async fn proxy_error_does_not_contain_the_proxys_password() {
     if std::env::var_os(CHILD).is_some() {
         let address = "https://models.invalid".to_owned();
         let model = model_at(address, fast_retries(), Auth::Bearer("key-123".into()));
@@ -60,21 +60,21 @@ async fn refusing_proxy_is_reported_without_its_password() {
         assert!(!output.contains("canary"), "{output}");
         return;
     }
-    let no = refusal(
+    let rejection = answer_with_status(
         "407 Proxy Authentication Required",
         &[],
         "not canary-5b1c9f",
     );
-    let proxy = Server::playing(vec![no; 3]).await;
+    let proxy = Server::playing(vec![rejection; 3]).await;
     let address = proxy.url().replace("http://", "http://me:canary-5b1c9f@");
     let variables = vec![("HTTPS_PROXY", address), (CHILD, String::new())];
-    let test = "http::tests::proxy::refusing_proxy_is_reported_without_its_password";
+    let test = "http::tests::proxy::proxy_error_does_not_contain_the_proxys_password";
     run_in_child_process(test, variables).await;
     let received = proxy.received();
     assert_eq!(received[0].line, "CONNECT models.invalid:443 HTTP/1.1");
     let basic = received[0].header("proxy-authorization");
     assert_eq!(basic, Some("Basic bWU6Y2FuYXJ5LTViMWM5Zg=="));
-    // The API key is only for the model.
+    // The API key is not sent to the proxy.
     assert_eq!(received[0].header("authorization"), None);
 }
 
@@ -87,7 +87,7 @@ async fn tls_is_tunneled_through_the_proxy() {
     if let Ok(url) = std::env::var(CHILD) {
         return tls::ask_three_times(url).await;
     }
-    let (port, seen) = tls::provider().await;
+    let (port, log) = tls::provider().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let proxy = listener.local_addr().expect("an address");
     let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -104,7 +104,7 @@ async fn tls_is_tunneled_through_the_proxy() {
             client.write_all(ok).await.expect("sent");
             let mut server = TcpStream::connect(("localhost", port))
                 .await
-                .expect("there");
+                .expect("the server");
             tokio::spawn(async move {
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             });
@@ -112,7 +112,7 @@ async fn tls_is_tunneled_through_the_proxy() {
     });
     let variables = vec![
         ("HTTPS_PROXY", format!("http://{proxy}")),
-        ("SSL_CERT_FILE", tls::AUTHORITY.to_owned()),
+        ("SSL_CERT_FILE", tls::CA_FILE.to_owned()),
         (CHILD, format!("https://localhost:{port}")),
     ];
     run_in_child_process(
@@ -120,7 +120,7 @@ async fn tls_is_tunneled_through_the_proxy() {
         variables,
     )
     .await;
-    tls::check(&seen);
+    tls::check(&log);
     let asked = asked.lock().expect("lock").concat();
     let line = format!("CONNECT localhost:{port} HTTP/1.1\r\n");
     assert!(asked.starts_with(&line), "{asked}");

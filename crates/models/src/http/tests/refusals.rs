@@ -1,7 +1,7 @@
-//! Errors of providers: which ones are retried, and what is reported.
+//! Error responses of providers: which are retried, and what the error contains.
 
 use super::*;
-use crate::testing::{answer, refusal};
+use crate::testing::{answer, answer_with_status};
 
 /// A status, and the number of calls that it causes if three attempts are allowed.
 const STATUSES: [(&str, usize); 18] = [
@@ -29,7 +29,7 @@ const STATUSES: [(&str, usize); 18] = [
 async fn error_has_the_providers_code_and_is_retried_by_status() {
     for (status, attempts) in STATUSES {
         for stream in [false, true] {
-            let script = refusal(status, &[], "why");
+            let script = answer_with_status(status, &[], "why");
             let server = Server::playing(vec![script; 3]).await;
             let code = format!("!plain-{}", &status[..3]);
             let model = model(&server, fast_retries());
@@ -41,7 +41,7 @@ async fn error_has_the_providers_code_and_is_retried_by_status() {
 
 #[tokio::test]
 async fn error_before_a_successful_retry_is_not_reported() {
-    let refused = refusal("503 Service Unavailable", &[("retry-after", "0")], "");
+    let refused = answer_with_status("503 Service Unavailable", &[("retry-after", "0")], "");
     let server = Server::playing([refused.clone(), refused.clone(), answer("Hello")]).await;
     assert_eq!(ask(&model(&server, fast_retries()), false).await, ["Hello"]);
     let server = Server::playing([refused.clone(), refused, good_stream()]).await;
@@ -64,7 +64,7 @@ async fn provider_decides_whether_to_retry() {
             "",
             1,
         ),
-        // Longer than any clock can represent.
+        // Longer than a `Duration` can represent.
         (
             "429 Too Many Requests",
             "retry-after",
@@ -92,7 +92,7 @@ async fn provider_decides_whether_to_retry() {
         ("429 Too Many Requests", "x-none", "", "never", 1),
     ];
     for (status, name, value, body, attempts) in cases {
-        let script = refusal(status, &[(name, value)], body);
+        let script = answer_with_status(status, &[(name, value)], body);
         let server = Server::playing(vec![script; 3]).await;
         ask(&model(&server, fast_retries()), false).await;
         assert_eq!(
@@ -124,7 +124,7 @@ async fn truncated_error_response_is_reported_with_its_received_text() {
 async fn redirect_is_an_error_and_is_not_followed() {
     let elsewhere = Server::playing([answer("from elsewhere")]).await;
     let location = format!("{}/ask", elsewhere.url());
-    let moved = refusal("307 Temporary Redirect", &[("location", &location)], "");
+    let moved = answer_with_status("307 Temporary Redirect", &[("location", &location)], "");
     let server = Server::playing([moved]).await;
     assert_eq!(
         ask(&model(&server, fast_retries()), false).await,

@@ -1,7 +1,7 @@
 //! TLS and HTTP/2, which all real providers use.
 //!
-//! The trusted authorities come from the environment, so the test runs itself in another process.
-//! Certificate and keys were made for it and have no other use.
+//! Trusted CAs are read from environment variables, so a test that sets them runs itself again in a
+//! child process. The certificates and keys in `tls/` are used only here.
 
 use std::{future::poll_fn, sync::Mutex};
 
@@ -17,21 +17,20 @@ use super::*;
 const CHILD: &str = "RETAIN_TEST_TLS_CHILD";
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server-key.pem");
-/// The signer of the certificate.
-pub(super) const AUTHORITY: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
+/// The CA certificate that signed the server's certificate.
+pub(super) const CA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 
-/// The requests that the server has received.
+/// What the server has received: connections, requests, and the reset of a stream.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ServerLog {
     connections: Mutex<usize>,
     requests: Mutex<Vec<String>>,
     reset: Mutex<Option<Reason>>,
     was_reset: Notify,
 }
 
-/// Send three requests: a stream read to its end, one that is dropped, and a complete answer that
-/// the server returns once it has seen the second one cancelled.
+/// Send three requests: a stream that is read to its end, a stream that is dropped, and a call
+/// whose answer the server sends only after the second request was cancelled.
 pub(super) async fn ask_three_times(url: String) {
     let model = model_at(url, fast_retries(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, true).await, ["Hel", "lo", "Hello"]);
@@ -41,7 +40,7 @@ pub(super) async fn ask_three_times(url: String) {
     assert_eq!(ask(&model, false).await, ["whole"]);
 }
 
-async fn serve(listener: TcpListener, seen: Arc<Seen>) {
+async fn serve(listener: TcpListener, log: Arc<ServerLog>) {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -54,14 +53,14 @@ async fn serve(listener: TcpListener, seen: Arc<Seen>) {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(config));
     while let Ok((stream, _)) = listener.accept().await {
-        *seen.connections.lock().expect("lock") += 1;
+        *log.connections.lock().expect("lock") += 1;
         let stream = acceptor.accept(stream).await.expect("TLS");
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
-        let seen = Arc::clone(&seen);
+        let log = Arc::clone(&log);
         tokio::spawn(async move {
             while let Some(Ok((request, respond))) = connection.accept().await {
-                tokio::spawn(answer(request, respond, Arc::clone(&seen)));
+                tokio::spawn(answer(request, respond, Arc::clone(&log)));
             }
         });
     }
@@ -70,12 +69,12 @@ async fn serve(listener: TcpListener, seen: Arc<Seen>) {
 async fn answer(
     request: Request<h2::RecvStream>,
     mut respond: SendResponse<Bytes>,
-    seen: Arc<Seen>,
+    log: Arc<ServerLog>,
 ) {
     let key = request.headers().get("authorization");
     let key = key.and_then(|key| key.to_str().ok()).unwrap_or_default();
     let number = {
-        let mut requests = seen.requests.lock().expect("lock");
+        let mut requests = log.requests.lock().expect("lock");
         requests.push(format!("{} {key}", request.uri().path()));
         requests.len()
     };
@@ -83,8 +82,8 @@ async fn answer(
         3 => "application/json",
         _ => "text/event-stream",
     };
-    if number == 3 && seen.reset.lock().expect("lock").is_none() {
-        seen.was_reset.notified().await;
+    if number == 3 && log.reset.lock().expect("lock").is_none() {
+        log.was_reset.notified().await;
     }
     let head = Response::builder().header("content-type", kind).body(());
     let mut body = respond
@@ -102,52 +101,53 @@ async fn answer(
         2 => {
             send("data: Hel\n\n", false);
             let reason = poll_fn(|context| body.poll_reset(context)).await;
-            *seen.reset.lock().expect("lock") = reason.ok();
-            seen.was_reset.notify_one();
+            *log.reset.lock().expect("lock") = reason.ok();
+            log.was_reset.notify_one();
         }
         _ => send("whole", true),
     }
 }
 
-/// Start the server; return its port and the record of its requests.
-pub(super) async fn provider() -> (u16, Arc<Seen>) {
+/// Start the server; return its port and its log.
+pub(super) async fn provider() -> (u16, Arc<ServerLog>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let seen = Arc::new(Seen::default());
-    tokio::spawn(serve(listener, Arc::clone(&seen)));
-    (port, seen)
+    let log = Arc::new(ServerLog::default());
+    tokio::spawn(serve(listener, Arc::clone(&log)));
+    (port, log)
 }
 
-/// Check that the server has seen all of `ask_three_times`, over one connection.
-pub(super) fn check(seen: &Seen) {
-    assert_eq!(*seen.connections.lock().expect("lock"), 1);
-    let requests = seen.requests.lock().expect("lock").clone();
+/// Check that the server received the requests of `ask_three_times` over one connection, and the
+/// cancellation.
+pub(super) fn check(log: &ServerLog) {
+    assert_eq!(*log.connections.lock().expect("lock"), 1);
+    let requests = log.requests.lock().expect("lock").clone();
     assert_eq!(requests, ["/ask Bearer key-123"; 3]);
-    assert_eq!(*seen.reset.lock().expect("lock"), Some(Reason::CANCEL));
+    assert_eq!(*log.reset.lock().expect("lock"), Some(Reason::CANCEL));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_providers_answer_over_tls_with_http_2() {
+async fn model_uses_http_2_over_tls() {
     if let Ok(url) = std::env::var(CHILD) {
         return ask_three_times(url).await;
     }
-    let (port, seen) = provider().await;
+    let (port, log) = provider().await;
     let variables = vec![
         (CHILD, format!("https://localhost:{port}")),
-        ("SSL_CERT_FILE", AUTHORITY.to_owned()),
+        ("SSL_CERT_FILE", CA_FILE.to_owned()),
     ];
-    let test = "http::tests::tls::real_providers_answer_over_tls_with_http_2";
+    let test = "http::tests::tls::model_uses_http_2_over_tls";
     run_in_child_process(test, variables).await;
-    check(&seen);
+    check(&log);
 }
 
-/// A machine without certificate authorities still reaches a plain HTTP server.
+/// Without trusted CAs, a model on a plain HTTP server still works.
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_certificate_authorities_do_not_block_plain_http() {
+async fn plain_http_works_without_trusted_cas() {
     const CHILD: &str = "RETAIN_TEST_NO_AUTHORITIES_CHILD";
     if let Ok(url) = std::env::var(CHILD) {
-        let here = model_at(url, fast_retries(), Auth::None);
-        assert_eq!(ask(&here, false).await, ["Hello"]);
+        let model = model_at(url, fast_retries(), Auth::None);
+        assert_eq!(ask(&model, false).await, ["Hello"]);
         return;
     }
     let server = Server::playing([crate::testing::answer("Hello")]).await;
@@ -156,14 +156,14 @@ async fn missing_certificate_authorities_do_not_block_plain_http() {
         ("SSL_CERT_FILE", "/no/such/file".to_owned()),
         ("SSL_CERT_DIR", "/no/such/folder".to_owned()),
     ];
-    let test = "http::tests::tls::missing_certificate_authorities_do_not_block_plain_http";
+    let test = "http::tests::tls::plain_http_works_without_trusted_cas";
     run_in_child_process(test, variables).await;
     assert_eq!(server.received().len(), 1);
 }
 
-/// A certificate from an unknown authority is not trusted.
+/// The client rejects the certificate of an unknown CA.
 #[tokio::test]
-async fn unknown_certificate_authority_is_not_trusted() {
+async fn certificate_of_an_unknown_ca_is_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     tokio::spawn(async move {
@@ -179,7 +179,10 @@ async fn unknown_certificate_authority_is_not_trusted() {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         while let Ok((stream, _)) = listener.accept().await {
             let accepted = acceptor.accept(stream).await;
-            assert!(accepted.is_err(), "the client trusts a stranger");
+            assert!(
+                accepted.is_err(),
+                "the client accepted a certificate of an unknown CA"
+            );
         }
     });
     let url = format!("https://localhost:{port}");

@@ -1,4 +1,4 @@
-//! Failures of the connection: silence, resets, half-closed sockets, invalid bytes.
+//! Responses on the wire: complete ones, and those that stall, are reset, truncated or malformed.
 
 use super::*;
 use crate::testing::{answer, event_stream};
@@ -59,7 +59,7 @@ async fn compressed_response_is_decoded() {
     assert_eq!(received[0].header("accept-encoding"), Some("gzip"));
 }
 
-/// A timeout before the head leads to a retry, until no attempts are left.
+/// A timeout before the response headers is retried until no attempts are left.
 #[tokio::test]
 async fn request_without_a_response_times_out_and_is_retried() {
     let server = Server::playing([vec![Act::Stall], good_stream()]).await;
@@ -102,31 +102,35 @@ async fn idle_timeout_before_the_first_chunk_is_retried() {
     assert_eq!(output, ["Hel", "lo", "Hello"]);
 }
 
-/// A forwarded chunk cannot be taken back, so any later failure ends the call.
+/// A forwarded chunk cannot be withdrawn, so any later failure ends the call.
 #[tokio::test]
 async fn failure_after_the_first_chunk_is_not_retried() {
     let cases: [(&str, Vec<Act>, &str); 8] = [
-        ("silence", vec![Act::Stall], "!TimeoutError"),
+        ("a stall", vec![Act::Stall], "!TimeoutError"),
         ("a reset", vec![Act::Reset], "!ConnectionError"),
         (
             "a half-closed socket",
             vec![Act::HalfClose],
             "!ConnectionError",
         ),
-        ("an end", vec![], "!ConnectionError"),
+        ("a closed connection", vec![], "!ConnectionError"),
         (
-            "an end of the stream",
+            "an end without the last event",
             vec![last_chunk()],
             "!MalformedResponse",
         ),
-        ("no chunk", vec![send("zzz\r\n")], "!ConnectionError"),
         (
-            "an event that cannot be read",
+            "an invalid chunk size",
+            vec![send("zzz\r\n")],
+            "!ConnectionError",
+        ),
+        (
+            "a malformed event",
             vec![chunk("data: broken\n\n"), last_chunk()],
             "!MalformedResponse",
         ),
         (
-            "no UTF-8",
+            "invalid UTF-8",
             vec![Act::Send(b"9\r\ndata: \xff\n\n\r\n".to_vec()), Act::Stall],
             "!MalformedResponse",
         ),
@@ -141,7 +145,7 @@ async fn failure_after_the_first_chunk_is_not_retried() {
     }
 }
 
-/// Chunks before an error are forwarded, however the bytes were split.
+/// Chunks before an error are forwarded, however the network splits the bytes.
 #[tokio::test]
 async fn chunks_before_an_error_are_returned_first() {
     for cuts in [&[][..], &[11], &[3, 14]] {
@@ -153,13 +157,13 @@ async fn chunks_before_an_error_are_returned_first() {
     }
 }
 
-/// Chunks before invalid UTF-8 are forwarded too, and data after the end is ignored.
+/// Chunks before invalid UTF-8 are forwarded, and data after the last event is ignored.
 #[tokio::test]
-async fn malformed_stream_keeps_its_earlier_chunks() {
-    let not_text = b"data: Hel\n\ndata: \xff\n\n";
+async fn chunks_before_invalid_utf8_are_returned_and_data_after_the_end_is_ignored() {
+    let invalid_utf8 = b"data: Hel\n\ndata: \xff\n\n";
     let after_the_end = b"data: Hel\n\ndata: end\n\ndata: broken\n\n";
     for cuts in [&[][..], &[11], &[3, 17]] {
-        let server = Server::playing([event_stream(not_text, cuts)]).await;
+        let server = Server::playing([event_stream(invalid_utf8, cuts)]).await;
         let output = ask(&model(&server, fast_retries()), true).await;
         assert_eq!(output, ["Hel", "!MalformedResponse"], "{cuts:?}");
         let server = Server::playing([event_stream(after_the_end, cuts)]).await;
@@ -181,8 +185,8 @@ async fn transient_error_is_retried_only_before_the_first_chunk() {
         ["!plain-busy"]
     );
     assert_eq!(server.received().len(), 3);
-    let for_good = vec![head(), chunk("data: busy for good\n\n"), last_chunk()];
-    let server = Server::playing([for_good, good_stream()]).await;
+    let permanent = vec![head(), chunk("data: permanently busy\n\n"), last_chunk()];
+    let server = Server::playing([permanent, good_stream()]).await;
     assert_eq!(
         ask(&model(&server, fast_retries()), true).await,
         ["!plain-busy"]
@@ -207,11 +211,17 @@ fn pause() -> Act {
 #[tokio::test]
 async fn failure_before_the_first_chunk_is_retried() {
     let cases: [(&str, Vec<Act>); 5] = [
-        ("a reset before the head", vec![Act::Reset]),
-        ("an end before the head", vec![Act::Close]),
+        ("a reset before the headers", vec![Act::Reset]),
+        ("a close before the headers", vec![Act::Close]),
         ("a half-closed socket", vec![Act::HalfClose]),
-        ("a reset after the head", vec![head(), pause(), Act::Reset]),
-        ("an end after the head", vec![head(), pause(), Act::Close]),
+        (
+            "a reset after the headers",
+            vec![head(), pause(), Act::Reset],
+        ),
+        (
+            "a close after the headers",
+            vec![head(), pause(), Act::Close],
+        ),
     ];
     for (name, script) in cases {
         let server = Server::playing([script.clone(), good_stream()]).await;
@@ -241,7 +251,8 @@ async fn truncated_response_is_retried() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// The read timeout applies to streamed and complete answers.
+/// The idle timeout applies to the body of a complete response, whether or not a stream was
+/// requested.
 #[tokio::test]
 async fn stalled_response_is_retried() {
     for kind in ["text/plain", "application/json"] {
@@ -256,7 +267,7 @@ async fn stalled_response_is_retried() {
     }
 }
 
-/// An empty stream counts as a broken connection, which may be retried.
+/// A stream without data counts as truncated, which is a transient failure.
 #[tokio::test]
 async fn empty_stream_is_retried() {
     let empty = vec![head(), chunk(": hold on\n\n"), last_chunk()];
@@ -269,7 +280,7 @@ async fn empty_stream_is_retried() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// An error with status 200 is still an error.
+/// A body with status 200 may report an error.
 #[tokio::test]
 async fn transient_error_in_an_unstreamed_response_is_retried() {
     for stream in [false, true] {
@@ -293,7 +304,7 @@ async fn malformed_response_is_not_retried() {
 }
 
 #[tokio::test]
-async fn refused_connection_is_reported() {
+async fn refused_connection_error_names_only_the_host() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port");
@@ -306,7 +317,7 @@ async fn refused_connection_is_reported() {
     );
     let answers = model.generate(Arc::new(LlmRequest::default()), false);
     let answers: Vec<_> = answers.collect().await;
-    let error = answers[0].as_ref().expect_err("nobody");
+    let error = answers[0].as_ref().expect_err("no server");
     assert_eq!(error.code.as_deref(), Some("ConnectionError"));
     assert!(error.message.contains("127.0.0.1"), "{}", error.message);
     for hidden in ["pass", "/ask"] {
@@ -315,7 +326,7 @@ async fn refused_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn invalid_address_is_reported() {
+async fn invalid_url_is_an_invalid_request() {
     let model = model_at("not an address".to_owned(), fast_retries(), Auth::None);
     assert_eq!(ask(&model, false).await, ["!InvalidRequest"]);
     assert_eq!(ask(&model, true).await, ["!InvalidRequest"]);
@@ -328,12 +339,12 @@ async fn dropping_the_stream_cancels_the_call() {
         vec![Act::Stall],
         vec![head(), chunk("data: Hel\n\n"), Act::Stall],
     ] {
-        let takes = script.len() > 1;
+        let reads_chunk = script.len() > 1;
         let server = Server::playing([script]).await;
         let model = model(&server, fast_retries());
         let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
-        if takes {
-            assert_eq!(text_or_code(answers.next().await.expect("a piece")), "Hel");
+        if reads_chunk {
+            assert_eq!(text_or_code(answers.next().await.expect("a chunk")), "Hel");
         } else {
             // Wait until the request has arrived.
             while server.received().is_empty() {
@@ -353,7 +364,7 @@ async fn dropping_the_stream_cancels_the_call() {
     server.connections_ended(1).await;
 }
 
-/// The time that the caller keeps a chunk does not count toward the provider's timeout.
+/// The time until the caller requests the next chunk does not count toward the total timeout.
 #[tokio::test]
 async fn slow_caller_does_not_cause_a_timeout() {
     let settings = HttpSettings {
@@ -366,11 +377,11 @@ async fn slow_caller_does_not_cause_a_timeout() {
     let server = Server::playing([[script, rest].concat()]).await;
     let model = model(&server, settings);
     let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
-    assert_eq!(text_or_code(answers.next().await.expect("a piece")), "Hel");
+    assert_eq!(text_or_code(answers.next().await.expect("a chunk")), "Hel");
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert_eq!(text_or_code(answers.next().await.expect("a piece")), "lo");
+    assert_eq!(text_or_code(answers.next().await.expect("a chunk")), "lo");
     assert_eq!(
-        text_or_code(answers.next().await.expect("a piece")),
+        text_or_code(answers.next().await.expect("a chunk")),
         "Hello"
     );
     assert!(answers.next().await.is_none());

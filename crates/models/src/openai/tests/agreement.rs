@@ -1,4 +1,4 @@
-//! However an answer is split into chunks and bytes, the complete answer is the same.
+//! The complete answer does not depend on how it is split into chunks, or these into bytes.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, LlmResponse};
@@ -15,19 +15,19 @@ use crate::{
 
 /// An answer of a model.
 #[derive(Debug, Clone)]
-struct Said {
+struct ModelAnswer {
     thoughts: String,
     text: String,
     calls: Vec<(String, String)>,
     reason: &'static str,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn model_answer() -> impl Strategy<Value = ModelAnswer> {
     let argument = "[a-zé世🌍\"\\\\\n{}]{0,12}";
     let call = ("[a-z_]{1,8}", argument);
     let reason = prop::sample::select(vec!["stop", "length", "tool_calls", "content_filter"]);
     ("\\PC{0,24}", "\\PC{0,24}", vec(call, 0..4), reason).prop_map(
-        |(thoughts, text, calls, reason)| Said {
+        |(thoughts, text, calls, reason)| ModelAnswer {
             thoughts,
             text,
             calls,
@@ -36,17 +36,17 @@ fn said() -> impl Strategy<Value = Said> {
     )
 }
 
-impl Said {
+impl ModelAnswer {
     fn arguments(text: &str) -> String {
         object([("x", text.into())]).to_string()
     }
 
-    /// As one complete answer.
+    /// The answer as a complete response.
     fn message(&self) -> Json {
         let calls = self.calls.iter().zip(0..).map(|((name, text), at)| {
             let function = object([
                 ("name", name.as_str().into()),
-                ("arguments", Said::arguments(text).into()),
+                ("arguments", ModelAnswer::arguments(text).into()),
             ]);
             let id = Json::from(format!("call_{at}"));
             object([("id", id), ("function", function)])
@@ -60,7 +60,7 @@ impl Said {
         object([("model", "m".into()), ("choices", list([choice]))])
     }
 
-    /// In chunks: a few characters of text each, calls interleaved.
+    /// The answer in chunks of `step` characters each, with the arguments of all calls interleaved.
     fn chunks(&self, step: usize) -> Vec<Json> {
         let mut deltas: Vec<Json> = Vec::new();
         let of = |field: &str, text: &str| object([(field, text.into())]);
@@ -76,7 +76,7 @@ impl Said {
             let id = Json::from(format!("call_{at}"));
             let begin = object([("name", name.as_str().into()), ("arguments", "".into())]);
             deltas.push(call(at, [("id", id), ("function", begin)]));
-            let more = pieces(&Said::arguments(text), step).map(|piece| {
+            let more = pieces(&ModelAnswer::arguments(text), step).map(|piece| {
                 let function = object([("arguments", piece.into())]);
                 call(at, [("id", Json::Null), ("function", function)])
             });
@@ -105,7 +105,8 @@ fn pieces(text: &str, step: usize) -> std::vec::IntoIter<String> {
     pieces.into_iter()
 }
 
-/// Read bytes split into lengths that are used in rotation; return the complete answer.
+/// Read bytes in parts whose lengths are taken from `lengths` in rotation; return the complete
+/// answer.
 fn streamed(bytes: &[u8], lengths: &[usize]) -> LlmResponse {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());
     let (mut rest, mut lengths) = (bytes, lengths.iter().cycle());
@@ -134,11 +135,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn streamed_response_equals_the_unstreamed_one_for_any_content(said in said(), step in 1usize..6, lengths in vec(1usize..40, 1..6)) {
+    fn streamed_response_equals_the_unstreamed_one_for_any_content(model_answer in model_answer(), step in 1usize..6, lengths in vec(1usize..40, 1..6)) {
         let mut whole = Answer::default();
-        whole.push(&said.message());
+        whole.push(&model_answer.message());
         let whole = whole.finish();
-        let events = said.chunks(step).iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>();
+        let events = model_answer.chunks(step).iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>();
         let bytes = events + "data: [DONE]\n\n";
         prop_assert_eq!(streamed(bytes.as_bytes(), &lengths), whole);
     }

@@ -2,12 +2,12 @@
 
 use retain_core::Json;
 
-use super::body;
+use super::request_body;
 use crate::differential::Comparison;
 
-/// Requests that differ from ADK's, each with the row of the table "OpenAI-compatible models" that
-/// explains it.
-const KNOWN: [(&str, &str); 11] = [
+/// Requests that differ from ADK's, each with the start of the row of the table "OpenAI-compatible
+/// models" that explains it.
+const KNOWN_DIFFERENCES: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
     ("an empty turn of the model", "A model turn without content"),
     ("top k", "`top_k` is sent to OpenAI"),
@@ -30,7 +30,7 @@ const KNOWN: [(&str, &str); 11] = [
     ),
 ];
 
-/// Settings that reasoning models reject. ADK sends them and Retain does not; the table documents
+/// Settings that reasoning models reject. ADK sends them, Retain does not; `SAMPLING_ROW` documents
 /// this.
 const SAMPLING: [&str; 4] = [
     "temperature",
@@ -40,8 +40,8 @@ const SAMPLING: [&str; 4] = [
 ];
 const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's reasoning models.";
 
-/// Ignore LiteLLM's prefix of the model name, null fields, and the order of required properties.
-fn alike(ours: &mut Json, theirs: &mut Json) {
+/// Ignore the model name, sampling settings, null fields, and the order of required properties.
+fn normalize(ours: &mut Json, theirs: &mut Json) {
     if let Some(theirs) = theirs.as_object_mut() {
         theirs.insert("model", ours["model"].clone());
         for setting in SAMPLING {
@@ -50,22 +50,22 @@ fn alike(ours: &mut Json, theirs: &mut Json) {
         }
     }
     for side in [ours, theirs] {
-        *side = plain("", side);
+        *side = simplify("", side);
     }
 }
 
-fn plain(field: &str, value: &Json) -> Json {
+fn simplify(field: &str, value: &Json) -> Json {
     match value {
         Json::Object(map) => {
-            let said = map.iter().filter(|(_, value)| !value.is_null());
-            let said = said.map(|(key, value)| (key, plain(key, value)));
-            said.collect::<retain_core::JsonMap>().into()
+            let fields = map.iter().filter(|(_, value)| !value.is_null());
+            let fields = fields.map(|(key, value)| (key, simplify(key, value)));
+            fields.collect::<retain_core::JsonMap>().into()
         }
         Json::Array(items) => {
-            let mut items: Vec<Json> = items.iter().map(|item| plain("", item)).collect();
+            let mut items: Vec<Json> = items.iter().map(|item| simplify("", item)).collect();
             match field {
                 "required" => items.sort_by_key(Json::to_string),
-                // A message with one text may be sent as a plain string.
+                // A message with one text may be sent as a string instead of a list.
                 "content" if items.len() == 1 && items[0]["type"] == "text" => {
                     return items[0]["text"].clone();
                 }
@@ -84,14 +84,14 @@ fn openai_request_matches_adk() {
     let ours = |request: &retain_runtime::LlmRequest| {
         let mut request = request.clone();
         request.model = "gpt-5".to_owned();
-        body("openai", &request)
+        request_body("openai", &request)
     };
     let comparison = Comparison {
         provider: "openai",
         model: "openai/gpt-5",
         ours: &ours,
-        alike: &alike,
-        known: &KNOWN,
+        normalize: &normalize,
+        known_differences: &KNOWN_DIFFERENCES,
     };
     comparison.run();
 }

@@ -1,11 +1,11 @@
-//! Errors in all the formats that servers use.
+//! Errors in the formats of different servers.
 
 use super::{chat, read, read_answer, server};
 use crate::provider::Provider as _;
 
 #[test]
 fn error_code_and_message_are_taken_from_the_servers_response() {
-    let said = [
+    let cases = [
         // platform.openai.com/docs/guides/error-codes
         (
             401,
@@ -77,7 +77,7 @@ fn error_code_and_message_are_taken_from_the_servers_response() {
         (504, "", "504", "the provider returned HTTP status 504"),
     ];
     let chat = chat(server("openai"));
-    for (status, body, code, message) in said {
+    for (status, body, code, message) in cases {
         let failure = chat.failure(status, body);
         assert_eq!(
             (failure.code.as_str(), failure.message.as_str()),

@@ -12,7 +12,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The calls that result from these deltas.
+/// The calls of the answer that results from these deltas.
 fn calls_of(deltas: &[&str]) -> Vec<String> {
     let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
     events.push(end("tool_calls"));
@@ -23,7 +23,7 @@ fn calls_of(deltas: &[&str]) -> Vec<String> {
 #[test]
 fn streamed_calls_are_separated_by_index_or_id() {
     let two = ["1 a({})", "2 b({\"x\":1})"];
-    let ways: [&[&str]; 6] = [
+    let variants: [&[&str]; 6] = [
         // By index.
         &[
             r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}},
@@ -60,23 +60,23 @@ fn streamed_calls_are_separated_by_index_or_id() {
             r#"{"tool_calls":[{"index":1,"id":"3","function":{"name":null,"arguments":":1}"}}]}"#,
         ],
     ];
-    for way in ways {
-        assert_eq!(calls_of(way), two, "{way:?}");
+    for deltas in variants {
+        assert_eq!(calls_of(deltas), two, "{deltas:?}");
     }
 }
 
 #[test]
 fn calls_without_ids_are_returned_without_ids() {
-    let way = [
+    let deltas = [
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":1}"}}]}"#,
         r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":2}"}}]}"#,
     ];
-    assert_eq!(calls_of(&way), ["- a({\"x\":1})", "- a({\"x\":2})"]);
-    let way = [
+    assert_eq!(calls_of(&deltas), ["- a({\"x\":1})", "- a({\"x\":2})"]);
+    let deltas = [
         r#"{"function_call":{"name":"old","arguments":"{"}}"#,
         r#"{"function_call":{"arguments":"}"}}"#,
     ];
-    assert_eq!(calls_of(&way), ["- old({})"]);
+    assert_eq!(calls_of(&deltas), ["- old({})"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn content_is_parsed_from_text_or_blocks() {
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
     assert_eq!(parts(&answer)[0].thought, Some(true));
     assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
-    // Some servers send the thoughts under both names; only one of them counts.
+    // Some servers send the same thoughts in both fields; only one field counts.
     let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
     let answer = read_answer(both).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
@@ -210,10 +210,10 @@ fn malformed_response_is_reported() {
     }
 }
 
-/// A call that is truncated before its arguments looks as if it had none.
+/// A call that is truncated before its arguments looks like a call without arguments.
 #[test]
-fn call_truncated_at_its_start_is_dropped() {
-    let said = |reason: &str, calls: &str| {
+fn answer_with_a_call_truncated_at_its_start_has_no_calls() {
+    let answer = |reason: &str, calls: &str| {
         read_answer(&format!(
             r#"{{"choices":[{{"message":{{"tool_calls":[{calls}]}},"finish_reason":"{reason}"}}]}}"#
         ))
@@ -223,18 +223,18 @@ fn call_truncated_at_its_start_is_dropped() {
     let bare = r#"{"id":"b","function":{"name":"erase","arguments":""}}"#;
     let both = format!("{first},{bare}");
     assert_eq!(
-        call_texts(&said("tool_calls", &both)),
+        call_texts(&answer("tool_calls", &both)),
         ["a look({})", "b erase({})"]
     );
-    let cut = said("length", &both);
+    let cut = answer("length", &both);
     assert!(call_texts(&cut).is_empty());
     assert_eq!(cut.error_code.as_deref(), Some("MAX_TOKENS"));
     assert!(cut.error_message.unwrap().contains("erase"));
-    assert_eq!(call_texts(&said("length", first)), ["a look({})"]);
+    assert_eq!(call_texts(&answer("length", first)), ["a look({})"]);
 }
 
-/// Gemini's format counts thoughts apart from the answer. OpenAI includes them in it, and xAI, by
-/// its totals, does not.
+/// Gemini's format counts the tokens of thoughts separately. OpenAI includes them in the completion
+/// tokens; xAI does not, as its totals show.
 #[test]
 fn thought_tokens_are_counted_once() {
     for (completion, total, answer) in

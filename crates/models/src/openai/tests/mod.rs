@@ -1,4 +1,4 @@
-//! OpenAI's wire format: requests as sent, and answers as documented, split at every byte.
+//! OpenAI's wire format: requests as sent, and documented responses split at every byte.
 
 mod agreement;
 mod differential;
@@ -19,7 +19,7 @@ use crate::{
     provider::{Provider as _, StreamReader as _},
 };
 
-/// Servers of every kind.
+/// One server of each kind, with the name that the tests use for it.
 fn servers() -> [(&'static str, OpenAiServer); 8] {
     let key = || Secret::from("sk-canary-0123456789");
     let azure = "https://example.openai.azure.com";
@@ -61,20 +61,20 @@ fn chat(server: OpenAiServer) -> Chat {
     }
 }
 
-/// The body of a request.
-fn body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
+/// The JSON body that is sent for a request.
+fn request_body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
     let call = chat(server(server_name)).call(request, false)?;
     Ok(Json::parse(&call.body).expect("a body of JSON"))
 }
 
-/// Read a complete answer.
+/// Parse a complete response.
 fn read_answer(body: &str) -> Result<LlmResponse, ModelError> {
     chat(server("other"))
         .read_answer(body)
         .map_err(ModelError::from)
 }
 
-/// Read events into partial answers and the complete one.
+/// Read events; return their chunks and then the complete answer.
 fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>, ModelError> {
     let mut reader = super::stream::ChunkReader::default();
     let mut answers = Vec::new();

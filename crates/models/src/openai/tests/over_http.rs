@@ -9,7 +9,7 @@ use retain_runtime::{LlmRequest, Model as _, ModelError};
 use super::{call_texts, last, parts, recorded};
 use crate::{
     Http, HttpSettings, OpenAi, OpenAiServer, Retries, Secret,
-    testing::{Act, Server, answer, event_stream, refusal},
+    testing::{Act, Server, answer, answer_with_status, event_stream},
 };
 
 const KEY: &str = "sk-canary-0123456789";
@@ -113,24 +113,30 @@ async fn unstreamed_response_to_a_streamed_call_is_accepted() {
 }
 
 #[tokio::test]
-async fn error_has_the_servers_code_and_is_retried_if_transient() {
+async fn error_has_the_servers_code_and_is_retried_only_if_transient() {
     let busy = r#"{"error":{"message":"Slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
-    let poor = r#"{"error":{"message":"No money","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
-    let wrong = format!(
+    let out_of_quota = r#"{"error":{"message":"No money","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
+    let invalid_key = format!(
         r#"{{"error":{{"message":"Incorrect API key provided: {KEY}.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}}}"#
     );
     for stream in [false, true] {
-        let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
+        let busy = answer_with_status("429 Too Many Requests", &[("retry-after", "0")], busy);
         let server = Server::playing([busy.clone(), busy, answer(WHOLE)]).await;
         assert!(ask(&at(&server), stream).await.is_ok());
         assert_eq!(server.received().len(), 3);
 
-        let server = Server::playing([refusal("429 Too Many Requests", &[], poor)]).await;
+        let server = Server::playing([answer_with_status(
+            "429 Too Many Requests",
+            &[],
+            out_of_quota,
+        )])
+        .await;
         let error = ask(&at(&server), stream).await.unwrap_err();
         assert_eq!(error.code.as_deref(), Some("insufficient_quota"));
         assert_eq!(server.received().len(), 1);
 
-        let server = Server::playing([refusal("401 Unauthorized", &[], &wrong)]).await;
+        let server =
+            Server::playing([answer_with_status("401 Unauthorized", &[], &invalid_key)]).await;
         let error = ask(&at(&server), stream).await.unwrap_err();
         assert_eq!(error.code.as_deref(), Some("invalid_api_key"));
         assert!(!format!("{error:?} {error}").contains(KEY), "{error}");
@@ -138,7 +144,7 @@ async fn error_has_the_servers_code_and_is_retried_if_transient() {
 }
 
 #[tokio::test]
-async fn chunks_before_an_error_are_kept_and_the_call_is_not_retried() {
+async fn error_after_the_first_chunk_is_returned_and_the_call_is_not_retried() {
     let broken = event_stream(recorded::BROKEN.as_bytes(), &[]);
     let server = Server::playing([broken, answer(WHOLE)]).await;
     let model = at(&server);
@@ -167,7 +173,7 @@ async fn transient_error_as_first_event_is_retried() {
 }
 
 #[tokio::test]
-async fn thoughts_are_left_out_unless_requested() {
+async fn thoughts_are_left_out_if_the_request_excludes_them() {
     let stream = event_stream(recorded::THOUGHTS.as_bytes(), &[]);
     let server = Server::playing([stream]).await;
     let mut request = hello();
@@ -183,10 +189,11 @@ async fn thoughts_are_left_out_unless_requested() {
     assert_eq!(call_texts(last(&answers)).len(), 1);
 }
 
-/// Servers require an object as the answer, so a list is wrapped in an object.
+/// Servers require the answer to be an object, so a list is requested in an object and extracted
+/// from it.
 #[tokio::test]
 async fn response_wrapped_for_the_schema_is_unwrapped() {
-    let said = |text: &str| {
+    let response = |text: &str| {
         let text = Json::from(text);
         format!(
             r#"{{"choices":[{{"index":0,"message":{{"content":{text},"reasoning":"Hm."}},"finish_reason":"stop"}}]}}"#
@@ -206,7 +213,7 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
     let scripts = [
         (
             false,
-            answer(&said(r#"{"response": ["é", 1.50]}"#)),
+            answer(&response(r#"{"response": ["é", 1.50]}"#)),
             r#"["é",1.50]"#,
         ),
         (
@@ -214,8 +221,8 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
             event_stream(stream.join("\n\n").as_bytes(), &[]),
             r#"["é",1.50]"#,
         ),
-        // If a model ignores the wrapper, its answer is used unchanged.
-        (false, answer(&said(r#"["é"]"#)), r#"["é"]"#),
+        // An answer that is not wrapped, although it should be, is returned unchanged.
+        (false, answer(&response(r#"["é"]"#)), r#"["é"]"#),
     ];
     for (is_stream, script, expected) in scripts {
         let server = Server::playing([script]).await;
@@ -228,7 +235,7 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
         let (whole, pieces) = answers.split_last().unwrap();
         assert_eq!(parts(whole)[0].text.as_deref(), Some("Hm."));
         assert_eq!(parts(whole)[1].text.as_deref(), Some(expected));
-        // The thought came in its own chunk; the wrapper object did not appear in any.
+        // Only the thought was returned as a chunk: chunks of the wrapper object are dropped.
         assert_eq!(pieces.len(), usize::from(is_stream));
     }
 }

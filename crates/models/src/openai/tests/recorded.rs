@@ -1,4 +1,4 @@
-//! Byte streams written from the providers' documentation. Each names its source.
+//! Byte streams written from the documentation of providers, each with its source.
 
 /// Text with usage at the end.
 /// Source: platform.openai.com/docs/api-reference/chat-streaming, "The chat completion chunk object".
@@ -11,7 +11,7 @@ pub(super) const TEXT: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Two calls at once, their arguments in pieces, interleaved by index.
+/// Two parallel calls. The chunks of their arguments are interleaved, with the index of the call.
 /// Source: platform.openai.com/docs/guides/function-calling, "Streaming".
 pub(super) const PARALLEL_CALLS: &str = concat!(
     "data: {\"id\":\"c2\",\"model\":\"gpt-4.1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"index\":0,\"id\":\"call_DdmO9pD3xa9XTPNJ32zg2hcA\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":\"\"}}]},\"finish_reason\":null}]}\n\n",
@@ -36,7 +36,8 @@ pub(super) const THOUGHTS: &str = concat!(
 );
 
 /// Thoughts with signed blocks. Source: openrouter.ai/docs/use-cases/reasoning-tokens, "Preserving
-/// reasoning blocks"; comments while the model works: openrouter.ai/docs/api-reference/streaming.
+/// reasoning blocks"; the first line is a comment, which OpenRouter sends while the model works:
+/// openrouter.ai/docs/api-reference/streaming.
 pub(super) const SIGNED_THOUGHTS: &str = concat!(
     ": OPENROUTER PROCESSING\n\n",
     "data: {\"id\":\"gen-1\",\"provider\":\"Anthropic\",\"model\":\"anthropic/claude-sonnet-4\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"First, \",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"First, \",\"format\":\"anthropic-claude-v1\",\"index\":0}]},\"finish_reason\":null}]}\n\n",
@@ -89,8 +90,8 @@ pub(super) const BROKEN: &str = concat!(
     "data: {\"id\":\"gen-2\",\"object\":\"chat.completion.chunk\",\"model\":\"openai/gpt-4o\",\"error\":{\"code\":\"server_error\",\"message\":\"Provider disconnected unexpectedly\"},\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",
 );
 
-/// The limit is reached within the arguments of a call.
-/// Source: platform.openai.com/docs/api-reference/chat/object, "finish_reason".
+/// The token limit is reached within the arguments of a call. Source:
+/// platform.openai.com/docs/api-reference/chat/object, "finish_reason".
 pub(super) const TOO_LONG: &str = concat!(
     "data: {\"id\":\"c9\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"I shall \",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"write\",\"arguments\":\"{\\\"text\\\": \\\"Once\"}}]},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"c9\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n",

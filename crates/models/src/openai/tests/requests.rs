@@ -1,15 +1,15 @@
-//! Requests as sent: a history with every kind of part, for every server, compared with files.
-//! `RETAIN_UPDATE_SNAPSHOTS=1` rewrites them.
+//! Requests as sent to every kind of server. The request with every setting and every kind of part
+//! is compared with a snapshot per server; `RETAIN_UPDATE_SNAPSHOTS=1` rewrites the snapshots.
 
 use std::{fs, path::PathBuf};
 
 use retain_core::{Content, GenerateContentConfig, Json, Part};
 use retain_runtime::{LlmRequest, SharedContent};
 
-use super::{body, chat, server, servers};
+use super::{chat, request_body, server, servers};
 use crate::provider::Provider as _;
 
-/// A history with everything that chat completions accept or that can be converted for them.
+/// A history with every kind of part that can be sent to chat completions, converted if necessary.
 const HISTORY: &str = r#"[
     {"role": "user", "parts": [
         {"text": "What is in these?"},
@@ -39,7 +39,7 @@ const HISTORY: &str = r#"[
     {"role": "model", "parts": [{"functionCall": {"id": "call_lost", "name": "look", "args": {}}}]},
     {"role": "user", "parts": [{"text": "Never mind."}, {"text": "Go on."}]}]"#;
 
-/// Every setting.
+/// A config with every kind of setting that can be sent.
 const CONFIG: &str = r##"{
     "systemInstruction": "Be brief.", "temperature": 0.2, "topP": 0.9, "topK": 40,
     "maxOutputTokens": 256, "stopSequences": ["END"], "seed": 7, "presencePenalty": 0.1,
@@ -70,7 +70,7 @@ fn request(history: &str, config: &str) -> LlmRequest {
     request
 }
 
-fn said(text: &str, config: &str) -> LlmRequest {
+fn user_request(text: &str, config: &str) -> LlmRequest {
     let history = format!(r#"[{{"role": "user", "parts": [{{"text": "{text}"}}]}}]"#);
     request(&history, config)
 }
@@ -110,14 +110,14 @@ fn history_with_every_part_matches_its_snapshot() {
 
 #[test]
 fn minimal_request_has_only_required_fields() {
-    let body = body("openai", &said("Hi", "{}")).unwrap();
+    let body = request_body("openai", &user_request("Hi", "{}")).unwrap();
     let expected = r#"{"model":"model-1","messages":[{"role":"user","content":"Hi"}]}"#;
     assert_eq!(body.to_string(), expected);
 }
 
 #[test]
 fn model_of_the_request_overrides_the_default() {
-    let mut request = said("Hi", "{}");
+    let mut request = user_request("Hi", "{}");
     for (asked, sent) in [
         ("test/model-1", "model-1"),
         ("", "model-1"),
@@ -125,20 +125,25 @@ fn model_of_the_request_overrides_the_default() {
         ("model-3", "model-3"),
     ] {
         request.model = asked.to_owned();
-        assert_eq!(body("openai", &request).unwrap()["model"], sent, "{asked}");
+        assert_eq!(
+            request_body("openai", &request).unwrap()["model"],
+            sent,
+            "{asked}"
+        );
     }
 }
 
 #[test]
-fn request_without_messages_is_refused() {
-    let messages = |request: &LlmRequest| body("other", request).unwrap()["messages"].to_string();
-    let nothing = LlmRequest::default();
-    assert!(messages(&nothing).contains("Handle the requests as specified"));
-    let model = request(r#"[{"role": "model", "parts": [{"text": "Done."}]}]"#, "{}");
-    assert!(messages(&model).contains("Continue processing previous requests"));
-    let mute = request(r#"[{"role": "user", "parts": []}]"#, "{}");
-    assert!(messages(&mute).contains("Handle the requests as specified"));
-    assert!(!messages(&said("Hi", "{}")).contains("Handle the requests"));
+fn request_without_a_last_user_message_gets_adks_prompt() {
+    let messages =
+        |request: &LlmRequest| request_body("other", request).unwrap()["messages"].to_string();
+    let empty = LlmRequest::default();
+    assert!(messages(&empty).contains("Handle the requests as specified"));
+    let from_model = request(r#"[{"role": "model", "parts": [{"text": "Done."}]}]"#, "{}");
+    assert!(messages(&from_model).contains("Continue processing previous requests"));
+    let without_parts = request(r#"[{"role": "user", "parts": []}]"#, "{}");
+    assert!(messages(&without_parts).contains("Handle the requests as specified"));
+    assert!(!messages(&user_request("Hi", "{}")).contains("Handle the requests"));
 }
 
 #[test]
@@ -148,7 +153,7 @@ fn tool_choice_follows_the_config() {
             r#"{{"toolConfig": {{"functionCallingConfig": {calling}}},
                 "tools": [{{"functionDeclarations": [{{"name": "a"}}, {{"name": "b"}}]}}]}}"#
         );
-        let body = body("other", &said("Hi", &config)).unwrap();
+        let body = request_body("other", &user_request("Hi", &config)).unwrap();
         let tools = body["tools"].as_array().unwrap_or_default();
         let names = tools.iter().map(|tool| tool["function"]["name"].as_str());
         let names: Vec<&str> = names.map(Option::unwrap).collect();
@@ -171,9 +176,9 @@ fn tool_choice_follows_the_config() {
 fn thinking_is_sent_as_reasoning_effort() {
     let effort = |server: &str, model: &str, thinking: &str| {
         let config = format!(r#"{{"thinkingConfig": {thinking}}}"#);
-        let mut request = said("Hi", &config);
+        let mut request = user_request("Hi", &config);
         request.model = model.to_owned();
-        body(server, &request).unwrap()["reasoning_effort"].clone()
+        request_body(server, &request).unwrap()["reasoning_effort"].clone()
     };
     assert_eq!(
         effort("openai", "gpt-5", r#"{"thinkingLevel": "HIGH"}"#),
@@ -190,7 +195,7 @@ fn thinking_is_sent_as_reasoning_effort() {
     ] {
         assert!(effort("other", "m", thinking).is_null(), "{thinking}");
     }
-    // OpenAI's models up to gpt-5 do not allow disabling thoughts.
+    // OpenAI's models up to gpt-5 reject the effort `none`.
     let off = r#"{"thinkingBudget": 0}"#;
     for (model, word) in [
         ("gpt-5", Json::Null),
@@ -201,14 +206,15 @@ fn thinking_is_sent_as_reasoning_effort() {
     ] {
         assert_eq!(effort("openai", model, off), word, "{model}");
     }
-    // A model without reasoning gets no reasoning setting.
+    // A model that cannot think gets no effort.
     assert!(effort("openai", "gpt-4o", r#"{"thinkingLevel": "HIGH"}"#).is_null());
 }
 
 #[test]
 fn response_format_follows_the_schema() {
-    let format =
-        |config: &str| body("other", &said("Hi", config)).unwrap()["response_format"].clone();
+    let format = |config: &str| {
+        request_body("other", &user_request("Hi", config)).unwrap()["response_format"].clone()
+    };
     assert!(format("{}").is_null());
     assert!(format(r#"{"responseMimeType": "text/plain"}"#).is_null());
     let json = format(r#"{"responseMimeType": "application/json"}"#);
@@ -229,16 +235,17 @@ fn response_format_follows_the_schema() {
     assert_eq!(given.to_string(), own);
 }
 
-/// The named server rejects each of these, by its documentation or by reports of its users.
+/// Each server rejects the settings that are missing in its request, by its documentation or by
+/// reports of its users.
 #[test]
-fn settings_refused_by_a_host_are_not_sent() {
+fn settings_that_a_server_rejects_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
         let call = chat(server(name)).call(request, true).expect("a call");
         Json::parse(&call.body).expect("JSON")
     };
     let sampling = r#"{"seed": 7, "topK": 40, "responseLogprobs": true, "logprobs": 2,
         "thinkingConfig": {"thinkingLevel": "MINIMAL"}}"#;
-    let request = said("Hi", sampling);
+    let request = user_request("Hi", sampling);
     let mistral = streamed("mistral", &request);
     assert!(mistral["stream_options"].is_null());
     assert_eq!(mistral["random_seed"], 7);
@@ -263,7 +270,7 @@ fn settings_refused_by_a_host_are_not_sent() {
         assert_eq!(body["reasoning_effort"], word, "{name}");
     }
     let schema = r#"{"systemInstruction": "Be brief.", "responseSchema": {"type": "ARRAY", "items": {"type": "STRING"}}}"#;
-    let body = streamed("deepseek", &said("Hi", schema));
+    let body = streamed("deepseek", &user_request("Hi", schema));
     assert_eq!(
         body["response_format"].to_string(),
         r#"{"type":"json_object"}"#
@@ -279,8 +286,8 @@ fn settings_refused_by_a_host_are_not_sent() {
     );
 }
 
-/// OpenAI's reasoning models reject sampling parameters;
-/// https://platform.openai.com/docs/guides/latest-model.
+/// OpenAI's reasoning models reject sampling parameters:
+/// <https://platform.openai.com/docs/guides/latest-model>.
 #[test]
 fn reasoning_models_get_no_sampling_settings() {
     let fields = |server: &str, model: &str, thinking: &str| {
@@ -288,9 +295,9 @@ fn reasoning_models_get_no_sampling_settings() {
             r#"{{"temperature": 0.2, "topP": 0.9, "presencePenalty": 0.1, "frequencyPenalty": 0.1,
                 "responseLogprobs": true, "logprobs": 2, "seed": 1, "thinkingConfig": {thinking}}}"#
         );
-        let mut request = said("Hi", &config);
+        let mut request = user_request("Hi", &config);
         request.model = model.to_owned();
-        let body = body(server, &request).unwrap();
+        let body = request_body(server, &request).unwrap();
         assert_eq!(body["seed"], 1);
         let names = [
             "temperature",
@@ -326,7 +333,7 @@ fn reasoning_models_get_no_sampling_settings() {
     let off = r#"{"thinkingBudget": 0}"#;
     assert_eq!(fields("openai", "gpt-5.2", off), 6);
     assert_eq!(fields("openai", "gpt-5", off), 0);
-    // Another server may run any model under such a name.
+    // On another server, any model may have this name.
     assert_eq!(fields("other", "gpt-5", "null"), 6);
 }
 
@@ -338,7 +345,7 @@ fn mistral_gets_nine_character_call_ids() {
                                     {"functionCall": {"id": "D681PevKs", "name": "f"}}]},
         {"role": "user", "parts": [{"functionResponse": {"id": "D681PevKs", "name": "f", "response": {}}},
                                    {"functionResponse": {"id": "call_abc", "name": "f", "response": {}}}]}]"#;
-    let body = body("mistral", &request(history, "{}")).unwrap();
+    let body = request_body("mistral", &request(history, "{}")).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let calls = messages[1]["tool_calls"].as_array().unwrap().iter();
     let calls = calls.map(|it| it["id"].as_str().unwrap());
@@ -348,53 +355,53 @@ fn mistral_gets_nine_character_call_ids() {
 }
 
 #[test]
-fn unsupported_settings_are_refused_by_name() {
-    let refusals = [
+fn error_names_the_unsupported_setting() {
+    let cases = [
         (
-            said("Hi", r#"{"candidateCount": 2}"#),
+            user_request("Hi", r#"{"candidateCount": 2}"#),
             "other",
             "candidateCount",
         ),
         (
-            said("Hi", r#"{"cachedContent": "caches/1"}"#),
+            user_request("Hi", r#"{"cachedContent": "caches/1"}"#),
             "other",
             "cachedContent",
         ),
         (
-            said("Hi", r#"{"responseModalities": ["TEXT", "IMAGE"]}"#),
+            user_request("Hi", r#"{"responseModalities": ["TEXT", "IMAGE"]}"#),
             "other",
             "IMAGE",
         ),
         (
-            said("Hi", r#"{"tools": [{"googleSearch": {}}]}"#),
+            user_request("Hi", r#"{"tools": [{"googleSearch": {}}]}"#),
             "openai",
             "googleSearch",
         ),
         (
-            said("Hi", r#"{"tools": [{"exaAiSearch": {}}]}"#),
+            user_request("Hi", r#"{"tools": [{"exaAiSearch": {}}]}"#),
             "openai",
             "exaAiSearch",
         ),
         (
-            said("Hi", r#"{"tools": [{"newTool": {}}]}"#),
+            user_request("Hi", r#"{"tools": [{"newTool": {}}]}"#),
             "openai",
             "newTool",
         ),
         (
-            said("Hi", r#"{"tools": [{"functionDeclarations": [{}]}]}"#),
+            user_request("Hi", r#"{"tools": [{"functionDeclarations": [{}]}]}"#),
             "openai",
             "no name",
         ),
     ];
-    for (request, server, about) in refusals {
-        let error = body(server, &request).expect_err(about);
+    for (request, server, about) in cases {
+        let error = request_body(server, &request).expect_err(about);
         assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
         assert!(error.message.contains(about), "{}", error.message);
     }
 }
 
 #[test]
-fn unsupported_media_are_left_out() {
+fn unsupported_media_is_replaced_by_a_text() {
     let with_part = |part: &str| {
         let history = format!(r#"[{{"role": "user", "parts": [{part}]}}]"#);
         request(&history, "{}")
@@ -414,10 +421,10 @@ fn unsupported_media_are_left_out() {
     let svg =
         r#"{"fileData": {"mimeType": "image/svg+xml", "fileUri": "https://x.example/secret.svg"}}"#;
     let content = |part: &str, server: &str| {
-        let body = body(server, &with_part(part)).unwrap();
+        let body = request_body(server, &with_part(part)).unwrap();
         body["messages"][0]["content"].to_string()
     };
-    let taken = [
+    let supported = [
         (
             tiff,
             "other",
@@ -459,11 +466,11 @@ fn unsupported_media_are_left_out() {
             r#"[{"type":"file","file":{"file_id":"file-abc"}}]"#,
         ),
     ];
-    for (part, server, expected) in taken {
+    for (part, server, expected) in supported {
         assert_eq!(content(part, server), expected);
     }
-    // A line of text replaces media that cannot be sent, without revealing the URL.
-    let left_out = [
+    // The text that replaces media does not contain its URL, which may be secret.
+    let unsupported = [
         (tiff, "openai", "image/tiff"),
         (tiff, "azure", "image/tiff"),
         (tiff, "openrouter", "image/tiff"),
@@ -479,7 +486,7 @@ fn unsupported_media_are_left_out() {
         (signed, "openai", "application/pdf"),
         (uploaded, "other", "unknown"),
     ];
-    for (part, server, mime) in left_out {
+    for (part, server, mime) in unsupported {
         let line = content(part, server);
         assert!(
             line.contains(mime) && line.contains("was left out"),
@@ -495,16 +502,16 @@ fn thoughts_are_sent_back_in_the_field_that_each_server_accepts() {
         thought: Some(true),
         ..Part::text("Hm.")
     };
-    let mut request = said("Hi", "{}");
+    let mut request = user_request("Hi", "{}");
     let answer = Content::new("model", vec![thought, Part::text("Yes")]);
     request.contents.push(answer.into());
     request.contents.push(Content::user("And?").into());
-    let sent = |name: &str| body(name, &request).unwrap()["messages"][1].to_string();
+    let sent = |name: &str| request_body(name, &request).unwrap()["messages"][1].to_string();
     let plain = r#"{"role":"assistant","content":"Yes"}"#;
     let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
     assert_eq!(sent("openai"), plain);
     assert_eq!(sent("azure"), plain);
-    // These servers reject the fields of thoughts.
+    // Groq and Mistral reject the fields for thoughts.
     assert_eq!(sent("groq"), plain);
     assert_eq!(sent("mistral"), plain);
     assert_eq!(sent("deepseek"), named("reasoning_content"));
@@ -518,20 +525,20 @@ fn thoughts_are_sent_back_in_the_field_that_each_server_accepts() {
 }
 
 #[test]
-fn response_without_an_id_answers_the_pending_call() {
+fn result_without_an_id_answers_the_first_pending_call() {
     let history = r#"[
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"functionCall": {"id": "a", "name": "f"}},
                                     {"functionCall": {"id": "b", "name": "f"}}]},
         {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}},
                                    {"functionResponse": {"name": "f", "response": {}}}]}]"#;
-    let body = body("other", &request(history, "{}")).unwrap();
+    let body = request_body("other", &request(history, "{}")).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let ids = messages.iter().map(|it| it["tool_call_id"].as_str());
     assert_eq!(ids.flatten().collect::<Vec<_>>(), ["a", "b"]);
 }
 
-/// A session that began with Claude or Gemini may continue here.
+/// A session that began with Claude or Gemini may continue on an OpenAI-compatible server.
 #[test]
 fn thought_signed_by_another_provider_is_not_sent() {
     let history = r#"[{"role": "user", "parts": [{"text": "Is it?"}]},
@@ -540,7 +547,9 @@ fn thought_signed_by_another_provider_is_not_sent() {
             {"text": "Unsigned.", "thought": true}, {"text": "Yes."}]},
         {"role": "user", "parts": [{"text": "Why?"}]}]"#;
     for name in ["other", "ollama", "openrouter"] {
-        let body = body(name, &request(history, "{}")).unwrap().to_string();
+        let body = request_body(name, &request(history, "{}"))
+            .unwrap()
+            .to_string();
         assert!(
             body.contains("Unsigned.") && body.contains("Yes."),
             "{body}"

@@ -1,4 +1,4 @@
-//! Streamed answers as documented, split at every byte.
+//! Documented streams, split at every byte.
 
 use retain_core::{Json, LlmResponse};
 use retain_runtime::ModelError;
@@ -90,7 +90,7 @@ fn parallel_calls_are_separated_by_index() {
         call_texts(whole),
         [
             r#"call_DdmO9pD3xa9XTPNJ32zg2hcA get_weather({"city":"Paris"})"#,
-            // No digit is lost.
+            // All digits of a large integer are kept.
             r#"call_B get_time({"zone":9007199254740993})"#,
         ]
     );
@@ -102,12 +102,12 @@ fn parallel_calls_are_separated_by_index() {
 fn thoughts_precede_text_and_calls() {
     let answers = read(recorded::THOUGHTS);
     let whole = last(&answers);
-    let said: Vec<(Option<bool>, Option<&str>)> = parts(whole)
+    let thoughts_and_texts: Vec<(Option<bool>, Option<&str>)> = parts(whole)
         .iter()
         .map(|part| (part.thought, part.text.as_deref()))
         .collect();
     assert_eq!(
-        said,
+        thoughts_and_texts,
         [
             (Some(true), Some("The user asks.")),
             (None, Some("Let me look.")),
@@ -209,7 +209,7 @@ fn truncated_stream_is_an_error() {
         let outcome = read_bytes([&stream.as_bytes()[..end]]);
         let code = outcome.error.map(|(code, _)| code);
         match end > finish {
-            // The answer is complete.
+            // After the finish reason the answer is complete.
             true => assert_eq!(code, None, "{end}"),
             false => assert_eq!(code, Some(Some("CutOff".to_owned())), "{end}"),
         }

@@ -4,7 +4,7 @@
 //! <https://platform.openai.com/docs/api-reference/chat> (streams: the page "Streaming") and
 //! <https://platform.claude.com/docs/en/api/messages>, with our own text.
 
-use crate::support::{Act, answer, event_stream, refusal};
+use crate::support::{Act, answer, answer_with_status, event_stream};
 
 /// The provider that the agent runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Provider {
     Anthropic,
 }
 
-/// The answer to return.
+/// Which of the two answers the provider gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Calls,
@@ -62,7 +62,7 @@ impl Provider {
         self != Provider::Ollama
     }
 
-    /// The ids of its calls, if it sends any.
+    /// The ids of the calls, which Gemini does not send.
     pub(crate) fn ids(self) -> &'static [&'static str] {
         match self {
             Provider::Gemini => &[],
@@ -70,8 +70,8 @@ impl Provider {
         }
     }
 
-    /// The stored error code of a rejection.
-    pub(crate) fn refusal_code(self) -> &'static str {
+    /// The error code that is stored for `error_response`.
+    pub(crate) fn error_code(self) -> &'static str {
         match self {
             Provider::Gemini => "RESOURCE_EXHAUSTED",
             Provider::Anthropic => "rate_limit_error",
@@ -80,7 +80,7 @@ impl Provider {
     }
 
     /// An error that repeats the API key, as a careless gateway may.
-    pub(crate) fn refusal(self, key: &str) -> Vec<Act> {
+    pub(crate) fn error_response(self, key: &str) -> Vec<Act> {
         let message = format!("No quota is left for {key}");
         let body = match self {
             Provider::Gemini => format!(
@@ -93,7 +93,7 @@ impl Provider {
                 r#"{{"error":{{"message":"{message}","type":"requests","param":null,"code":"rate_limit_exceeded"}}}}"#
             ),
         };
-        refusal("429 Too Many Requests", &[], &body)
+        answer_with_status("429 Too Many Requests", &[], &body)
     }
 
     pub(crate) fn answer(self, step: Step, stream: bool) -> Vec<Act> {

@@ -1,4 +1,4 @@
-//! One agent with a tool gives the same events on every provider, streamed or not.
+//! An agent with a tool stores the same events on every provider, streamed or not.
 //!
 //! The providers are local servers that answer as documented; `answers` lists the pages.
 
@@ -13,8 +13,8 @@ use retain_models::{Http, HttpSettings, ModelSettings, Models};
 use retain_runtime::{FunctionTool, LlmAgent, ModelRegistry, RunConfig, RunRequest, Runner};
 use retain_stores::InMemorySessionService;
 
-/// An API key that must be sent and never printed.
-const KEY: &str = "canary-key-that-nobody-may-tell";
+/// An API key that must be sent but never printed.
+const KEY: &str = "canary-key-5b1c9f";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct City {
@@ -48,7 +48,8 @@ fn models(settings: Vec<(&'static str, String)>) -> Models {
     )
 }
 
-/// The compared parts of an event: author, content, finish reason. Ids are numbered.
+/// The compared parts of an event: author, content, finish reason and `partial`. Call ids are
+/// replaced by numbers.
 fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     let mut content = Json::parse(&event.content().unwrap().to_json().unwrap()).unwrap();
     let mut parts = content["parts"].as_array().unwrap().to_vec();
@@ -75,7 +76,7 @@ fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     )
 }
 
-/// Run the agent; return its complete events, and the text of the partial ones.
+/// Run the agent; return its complete events, the text of the partial ones, and the server.
 async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Server) {
     let steps = [Step::Calls, Step::Text];
     let server = Server::playing(steps.map(|step| provider.answer(step, stream))).await;
@@ -95,7 +96,7 @@ async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Serve
         .collect();
     let pieces = pieces.iter().filter_map(|event| event.content());
     let text = pieces.map(|content| content.text_concat()).collect();
-    assert_eq!(ids.len(), 2, "two calls with ids of their own");
+    assert_eq!(ids.len(), 2, "two calls with different ids");
     (whole, text, server)
 }
 
@@ -128,12 +129,12 @@ async fn agent_stores_the_same_events_on_all_providers() {
                 "{provider:?}"
             );
             assert!(first.body.contains("get_weather"), "{provider:?}");
-            // The tools' responses are sent with the provider's own ids.
-            for said in ["rain in Oslo", "rain in Bergen"]
+            // The tool results are sent back with the provider's own ids.
+            for text in ["rain in Oslo", "rain in Bergen"]
                 .into_iter()
                 .chain(provider.ids().iter().copied())
             {
-                assert!(second.body.contains(said), "{provider:?}: {}", second.body);
+                assert!(second.body.contains(text), "{provider:?}: {}", second.body);
             }
             let has_key = first.headers.iter().any(|(_, value)| value.contains(KEY));
             assert_eq!(has_key, provider.takes_key(), "{provider:?}");
@@ -149,7 +150,7 @@ async fn agent_stores_the_same_events_on_all_providers() {
 async fn provider_error_has_its_code_and_no_key() {
     for provider in Provider::ALL {
         for stream in [false, true] {
-            let server = Server::playing([provider.refusal(KEY)]).await;
+            let server = Server::playing([provider.error_response(KEY)]).await;
             let models = models(provider.settings(&server.url(), KEY));
             let runner = runner(models.registry(), provider.model());
             let mut request = RunRequest::new("Hi");
@@ -168,7 +169,7 @@ async fn provider_error_has_its_code_and_no_key() {
             let stored = stored.unwrap().unwrap();
             let stored = format!("{:?}", stored.events);
             assert!(
-                stored.contains(provider.refusal_code()),
+                stored.contains(provider.error_code()),
                 "{provider:?}: {stored}"
             );
             assert!(

@@ -1,4 +1,4 @@
-//! A local HTTP server that plays a script, byte by byte, and records its requests.
+//! A local HTTP server that follows a script and records the requests it receives.
 //!
 //! Shared by the unit tests (as `crate::testing`) and the tests in this folder (as `mod support`).
 
@@ -11,4 +11,4 @@
 
 mod server;
 
-pub use server::{Act, Received, Server, answer, event_stream, refusal};
+pub use server::{Act, ReceivedRequest, Server, answer, answer_with_status, event_stream};

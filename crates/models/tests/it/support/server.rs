@@ -1,4 +1,4 @@
-//! A server that answers each request with the next script, one script per connection.
+//! A server that answers each request with the next script.
 
 use std::{
     collections::VecDeque,
@@ -17,13 +17,13 @@ use tokio::{
 pub enum Act {
     /// Send these bytes, in one write.
     Send(Vec<u8>),
-    /// Wait this long on Tokio's clock.
+    /// Wait this long.
     Pause(Duration),
     /// Send nothing more and keep the connection open until the client disconnects.
     Stall,
     /// Reset the connection.
     Reset,
-    /// Shut down sending, and continue to read.
+    /// Close the sending half of the connection and continue to read.
     HalfClose,
     /// Close the connection.
     Close,
@@ -31,7 +31,7 @@ pub enum Act {
 
 /// A received request.
 #[derive(Debug, Clone, Default)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// E.g. `POST /v1beta/models/x:generateContent HTTP/1.1`.
     pub line: String,
     /// Names in lower case.
@@ -40,7 +40,7 @@ pub struct Received {
     pub body: String,
 }
 
-impl Received {
+impl ReceivedRequest {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
@@ -54,28 +54,29 @@ impl Received {
 }
 
 #[derive(Default)]
-struct Shared {
+struct ServerState {
     scripts: Mutex<VecDeque<Vec<Act>>>,
-    received: Mutex<Vec<Received>>,
-    gone: Mutex<usize>,
+    received: Mutex<Vec<ReceivedRequest>>,
+    connections_ended: Mutex<usize>,
     changed: Notify,
 }
 
 /// A server on a free port. It stops with the runtime of its test.
 #[derive(Clone)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     port: u16,
 }
 
 impl Server {
-    /// Answer the first request with the first script, and so on. After the last, close at once.
+    /// Start a server that answers the first request with the first script, and so on. After the
+    /// last script, it closes each connection once it has read a request.
     pub async fn playing(scripts: impl IntoIterator<Item = Vec<Act>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             scripts: Mutex::new(scripts.into_iter().collect()),
-            ..Shared::default()
+            ..ServerState::default()
         });
         let server = Server {
             shared: Arc::clone(&shared),
@@ -86,7 +87,7 @@ impl Server {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     serve(stream, &shared).await;
-                    *shared.gone.lock().expect("lock") += 1;
+                    *shared.connections_ended.lock().expect("lock") += 1;
                     shared.changed.notify_waiters();
                 });
             }
@@ -104,8 +105,8 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// All requests so far.
-    pub fn received(&self) -> Vec<Received> {
+    /// The requests received so far.
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.shared.received.lock().expect("lock").clone()
     }
 
@@ -113,7 +114,7 @@ impl Server {
     pub async fn connections_ended(&self, count: usize) {
         loop {
             let changed = self.shared.changed.notified();
-            if *self.shared.gone.lock().expect("lock") >= count {
+            if *self.shared.connections_ended.lock().expect("lock") >= count {
                 return;
             }
             changed.await;
@@ -121,7 +122,7 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: &Shared) {
+async fn serve(mut stream: TcpStream, shared: &ServerState) {
     let _ = stream.set_nodelay(true);
     while let Some(request) = read_request(&mut stream).await {
         shared.received.lock().expect("lock").push(request);
@@ -136,7 +137,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) {
                     let _ = stream.flush().await;
                 }
                 Act::Pause(time) => tokio::time::sleep(time).await,
-                Act::Stall => return until_gone(&mut stream).await,
+                Act::Stall => return wait_for_disconnect(&mut stream).await,
                 Act::Reset => {
                     let _ = stream.set_zero_linger();
                     return;
@@ -144,14 +145,14 @@ async fn serve(mut stream: TcpStream, shared: &Shared) {
                 Act::Close => return,
                 Act::HalfClose => {
                     let _ = stream.shutdown().await;
-                    return until_gone(&mut stream).await;
+                    return wait_for_disconnect(&mut stream).await;
                 }
             }
         }
     }
 }
 
-async fn until_gone(stream: &mut TcpStream) {
+async fn wait_for_disconnect(stream: &mut TcpStream) {
     let mut sink = [0; 1024];
     while let Ok(count) = stream.read(&mut sink).await {
         if count == 0 {
@@ -160,7 +161,7 @@ async fn until_gone(stream: &mut TcpStream) {
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<Received> {
+async fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -170,9 +171,9 @@ async fn read_request(stream: &mut TcpStream) -> Option<Received> {
     };
     let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
     let mut lines = text.lines();
-    let mut request = Received {
+    let mut request = ReceivedRequest {
         line: lines.next()?.to_owned(),
-        ..Received::default()
+        ..ReceivedRequest::default()
     };
     for line in lines {
         if let Some((name, value)) = line.split_once(':') {
@@ -196,13 +197,14 @@ async fn read_some(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
     (count > 0).then_some(())
 }
 
-/// A complete answer with status 200.
+/// A complete JSON answer with status 200.
 pub fn answer(body: &str) -> Vec<Act> {
-    refusal("200 OK", &[], body)
+    answer_with_status("200 OK", &[], body)
 }
 
-/// An answer with another status and further headers.
-pub fn refusal(status: &str, headers: &[(&str, &str)], body: &str) -> Vec<Act> {
+/// A complete JSON answer with this status, for example `503 Service Unavailable`, and these
+/// headers.
+pub fn answer_with_status(status: &str, headers: &[(&str, &str)], body: &str) -> Vec<Act> {
     let mut head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\n");
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use retain_core::{Json, JsonMap};
 
 use super::{
-    WorkflowFields, shell_agent, shell_builder,
+    WorkflowFields, impl_workflow_agent, impl_workflow_builder,
     steps::{self, Step},
 };
 use crate::{
@@ -21,7 +21,7 @@ const ROUNDS: &str = "times_looped";
 /// Runs its sub-agents repeatedly until one of them escalates or the iteration limit is reached.
 #[derive(Debug)]
 pub struct LoopAgent {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
     max_iterations: Option<u32>,
 }
 
@@ -29,17 +29,17 @@ pub struct LoopAgent {
 #[must_use]
 #[derive(Debug)]
 pub struct LoopAgentBuilder {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
     max_iterations: Option<u32>,
 }
 
-shell_builder!(LoopAgentBuilder);
+impl_workflow_builder!(LoopAgentBuilder);
 
 impl LoopAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LoopAgentBuilder {
         LoopAgentBuilder {
-            shell: WorkflowFields::new(name),
+            fields: WorkflowFields::new(name),
             max_iterations: None,
         }
     }
@@ -55,7 +55,7 @@ impl LoopAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<LoopAgent, BuildError> {
         Ok(LoopAgent {
-            shell: self.shell.validated()?,
+            fields: self.fields.validated()?,
             max_iterations: self.max_iterations,
         })
     }
@@ -67,10 +67,10 @@ impl Agent for LoopAgent {
         "LoopAgent"
     }
 
-    shell_agent!();
+    impl_workflow_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        let agents = &self.shell.sub_agents;
+        let agents = &self.fields.sub_agents;
         if agents.is_empty() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ pub use sequential::{SequentialAgent, SequentialAgentBuilder};
 use super::{Agent, AgentCallbacks, builder::check_name};
 use crate::error::BuildError;
 
-/// A type that can be added as a sub-agent.
+/// An agent or an `Arc` of one.
 pub trait IntoAgent {
     /// Converts the value to a shared agent.
     fn into_agent(self) -> Arc<dyn Agent>;
@@ -23,6 +23,12 @@ pub trait IntoAgent {
 impl<A: Agent> IntoAgent for A {
     fn into_agent(self) -> Arc<dyn Agent> {
         Arc::new(self)
+    }
+}
+
+impl<A: Agent> IntoAgent for Arc<A> {
+    fn into_agent(self) -> Arc<dyn Agent> {
+        self
     }
 }
 
@@ -60,49 +66,49 @@ impl WorkflowFields {
     }
 }
 
-/// Builder methods that all workflow agents share.
-macro_rules! shell_builder {
+/// Implements the builder methods that all workflow agents share.
+macro_rules! impl_workflow_builder {
     ($builder:ident) => {
         impl $builder {
             /// Describes the agent's purpose to other agents.
             pub fn description(mut self, description: impl Into<String>) -> Self {
-                self.shell.description = description.into();
+                self.fields.description = description.into();
                 self
             }
 
             /// Adds a sub-agent.
             pub fn sub_agent(mut self, agent: impl $crate::agents::IntoAgent) -> Self {
-                self.shell.sub_agents.push(agent.into_agent());
+                self.fields.sub_agents.push(agent.into_agent());
                 self
             }
 
             /// Sets the callbacks that run before and after the agent.
             pub fn callbacks(mut self, callbacks: $crate::agents::AgentCallbacks) -> Self {
-                self.shell.callbacks = callbacks;
+                self.fields.callbacks = callbacks;
                 self
             }
         }
     };
 }
-use shell_builder;
+use impl_workflow_builder;
 
-/// Methods of the `Agent` trait that all workflow agents share.
-macro_rules! shell_agent {
+/// Implements the methods of the `Agent` trait that all workflow agents share.
+macro_rules! impl_workflow_agent {
     () => {
         fn name(&self) -> &str {
-            &self.shell.name
+            &self.fields.name
         }
 
         fn description(&self) -> &str {
-            &self.shell.description
+            &self.fields.description
         }
 
         fn sub_agents(&self) -> &[Arc<dyn Agent>] {
-            &self.shell.sub_agents
+            &self.fields.sub_agents
         }
 
         fn callbacks(&self) -> Option<&AgentCallbacks> {
-            self.shell.callbacks()
+            self.fields.callbacks()
         }
 
         fn records_its_end(&self) -> bool {
@@ -110,4 +116,4 @@ macro_rules! shell_agent {
         }
     };
 }
-use shell_agent;
+use impl_workflow_agent;

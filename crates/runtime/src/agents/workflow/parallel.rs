@@ -6,35 +6,35 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use retain_core::JsonMap;
 
-use super::{WorkflowFields, shell_agent, shell_builder};
+use super::{WorkflowFields, impl_workflow_agent, impl_workflow_builder};
 use crate::{
     agents::{Agent, AgentCallbacks},
     context::{EventWatch, InvocationContext},
     error::{BuildError, Result},
 };
 
-/// Runs its sub-agents in parallel. Each sees the history before it and its own events, not those
-/// of its siblings; all of them share the state. A direct sub-agent that escalates cancels the
-/// others.
+/// Runs its sub-agents in parallel. Each sees the history before the start and its own events, but
+/// not the events of its siblings; all of them share the state. A direct sub-agent that escalates
+/// cancels the others.
 #[derive(Debug)]
 pub struct ParallelAgent {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
 }
 
 /// Builds a [`ParallelAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct ParallelAgentBuilder {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
 }
 
-shell_builder!(ParallelAgentBuilder);
+impl_workflow_builder!(ParallelAgentBuilder);
 
 impl ParallelAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> ParallelAgentBuilder {
         ParallelAgentBuilder {
-            shell: WorkflowFields::new(name),
+            fields: WorkflowFields::new(name),
         }
     }
 }
@@ -43,7 +43,7 @@ impl ParallelAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<ParallelAgent, BuildError> {
         Ok(ParallelAgent {
-            shell: self.shell.validated()?,
+            fields: self.fields.validated()?,
         })
     }
 }
@@ -54,15 +54,17 @@ impl Agent for ParallelAgent {
         "ParallelAgent"
     }
 
-    shell_agent!();
+    impl_workflow_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        let agents = &self.shell.sub_agents;
+        let agents = &self.fields.sub_agents;
         if agents.is_empty() {
             return Ok(());
         }
         let watch = EventWatch::for_authors(agents.iter().map(|it| it.name().to_owned()).collect());
-        let resumed = ctx.checkpoint().filter(|known| known.state.is_some());
+        let resumed = ctx
+            .checkpoint()
+            .filter(|checkpoint| checkpoint.state.is_some());
         let had_escalated = resumed.as_ref().is_some_and(|it| it.is_escalated_directly);
         if resumed.is_none() {
             for agent in agents {
@@ -87,10 +89,10 @@ impl ParallelAgent {
     async fn run_all(&self, ctx: &InvocationContext, watch: &EventWatch) -> Result<()> {
         let watched = ctx.with_watch(watch);
         let checkpoints = &ctx.shared.checkpoints;
-        let agents = self.shell.sub_agents.iter();
+        let agents = self.fields.sub_agents.iter();
         let agents = agents.filter(|agent| !checkpoints.is_ended(agent.name()));
         let runs = agents.map(|agent| {
-            let ctx = watched.on_branch(&format!("{}.{}", self.shell.name, agent.name()));
+            let ctx = watched.on_branch(&format!("{}.{}", self.fields.name, agent.name()));
             async move { ctx.run_agent(agent).await }
         });
         let mut runs: FuturesUnordered<_> = runs.collect();
@@ -99,8 +101,8 @@ impl ParallelAgent {
                 biased;
                 // Returning drops the futures of the other sub-agents, which cancels them.
                 () = watch.wait_for_escalation() => return Ok(()),
-                ran = runs.next() => match ran {
-                    Some(ran) => ran?,
+                result = runs.next() => match result {
+                    Some(result) => result?,
                     None => return Ok(()),
                 },
             }

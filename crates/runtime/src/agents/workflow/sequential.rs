@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use retain_core::JsonMap;
 
 use super::{
-    WorkflowFields, shell_agent, shell_builder,
+    WorkflowFields, impl_workflow_agent, impl_workflow_builder,
     steps::{self, Step},
 };
 use crate::{
@@ -19,23 +19,23 @@ use crate::{
 /// the answer resumes the sub-agent that made the call.
 #[derive(Debug)]
 pub struct SequentialAgent {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
 }
 
 /// Builds a [`SequentialAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct SequentialAgentBuilder {
-    shell: WorkflowFields,
+    fields: WorkflowFields,
 }
 
-shell_builder!(SequentialAgentBuilder);
+impl_workflow_builder!(SequentialAgentBuilder);
 
 impl SequentialAgent {
     /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> SequentialAgentBuilder {
         SequentialAgentBuilder {
-            shell: WorkflowFields::new(name),
+            fields: WorkflowFields::new(name),
         }
     }
 }
@@ -44,7 +44,7 @@ impl SequentialAgentBuilder {
     /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<SequentialAgent, BuildError> {
         Ok(SequentialAgent {
-            shell: self.shell.validated()?,
+            fields: self.fields.validated()?,
         })
     }
 }
@@ -55,10 +55,10 @@ impl Agent for SequentialAgent {
         "SequentialAgent"
     }
 
-    shell_agent!();
+    impl_workflow_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        let agents = &self.shell.sub_agents;
+        let agents = &self.fields.sub_agents;
         if agents.is_empty() {
             return Ok(());
         }

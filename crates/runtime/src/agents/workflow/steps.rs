@@ -1,4 +1,4 @@
-//! Steps that sequences and loops share. Each step writes a checkpoint before it starts, so that a
+//! Steps of sequential and loop agents. Each step writes a checkpoint before it starts, so that a
 //! resumed run continues at that step.
 
 use std::sync::Arc;
@@ -24,14 +24,15 @@ pub(super) enum Step {
 /// The state key that records the sub-agent of the current step.
 const CURRENT: &str = "current_sub_agent";
 
-/// The checkpoint of the agent of `ctx` in a resumed run.
+/// The step at which a workflow agent continues in a resumed run.
 pub(super) struct CurrentStep {
     /// Index of the current sub-agent, or `None` if that sub-agent no longer exists.
     pub(super) place: Option<usize>,
-    /// The whole checkpoint state.
+    /// The state that the agent's checkpoint stores.
     pub(super) state: JsonMap,
 }
 
+/// Reads the step from the checkpoint of the agent of `ctx`; `None` if it names no step.
 pub(super) fn current_step(
     ctx: &InvocationContext,
     agents: &[Arc<dyn Agent>],
@@ -49,7 +50,8 @@ pub(super) fn current_step(
     Some(CurrentStep { place, state })
 }
 
-/// Runs one step. `is_resumed` means that the step had started before the run was interrupted.
+/// Runs one step, whose checkpoint also stores `more`. `is_resumed` means that the step had started
+/// before the run was interrupted.
 pub(super) async fn run_step(
     ctx: &InvocationContext,
     agent: &Arc<dyn Agent>,
@@ -57,7 +59,7 @@ pub(super) async fn run_step(
     is_resumed: bool,
 ) -> Result<Step> {
     let checkpoints = &ctx.shared.checkpoints;
-    let had_escalated = is_resumed && ctx.checkpoint().is_some_and(|known| known.is_escalated);
+    let had_escalated = is_resumed && ctx.checkpoint().is_some_and(|it| it.is_escalated);
     let is_done = is_resumed && checkpoints.is_ended(agent.name());
     if !is_resumed {
         checkpoints.reset(&ctx.shared.tree, agent.name());

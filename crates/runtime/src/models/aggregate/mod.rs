@@ -181,7 +181,7 @@ impl StreamAggregator {
             self.close_text();
             self.close_call();
             if call.name.as_ref().is_some_and(|name| !name.is_empty()) {
-                self.name(call);
+                self.assign_id(call);
                 self.parts.push(Some(part.clone()));
             }
             return;
@@ -197,7 +197,7 @@ impl StreamAggregator {
         }
     }
 
-    /// Ensures that the open call is this one.
+    /// Opens the call of this chunk unless it is open. Closes a call with another name first.
     fn open_call(&mut self, call: &mut FunctionCall) {
         let open_name = self.call.as_ref().and_then(|open| open.name.as_deref());
         let name = call.name.as_deref().filter(|name| !name.is_empty());
@@ -211,7 +211,7 @@ impl StreamAggregator {
             return;
         }
         self.close_text();
-        self.name(call);
+        self.assign_id(call);
         self.call = Some(OpenCall {
             place: self.parts.len(),
             id: call.id.clone().unwrap_or_default(),
@@ -223,7 +223,8 @@ impl StreamAggregator {
         self.parts.push(None);
     }
 
-    fn name(&self, call: &mut FunctionCall) {
+    /// Generates an ID for a call without one.
+    fn assign_id(&self, call: &mut FunctionCall) {
         if call.id.as_ref().is_none_or(String::is_empty) {
             call.id = Some(format!("adk-{}", self.ids.new_id()));
         }
@@ -302,12 +303,12 @@ impl OpenCall {
             // An empty container has no representation here and is omitted.
             (None, None, None) => return,
         };
-        self.texts.retain(|(known, _)| known != path);
+        self.texts.retain(|(open, _)| open != path);
         path::set(&mut self.args, &path::parse(path), value);
     }
 
     fn push_text(&mut self, path: &str, text: &str) {
-        if let Some((_, open)) = self.texts.iter_mut().find(|(known, _)| known == path) {
+        if let Some((_, open)) = self.texts.iter_mut().find(|(open, _)| open == path) {
             open.push_str(text);
             return;
         }
@@ -323,7 +324,7 @@ impl OpenCall {
 /// Removes function calls that repeat an ID which the model assigned.
 fn without_repeats(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut seen = Vec::new();
-    let mut kept = Vec::new();
+    let mut unique = Vec::new();
     for part in parts {
         let id = part
             .function_call
@@ -335,7 +336,7 @@ fn without_repeats(parts: impl Iterator<Item = Part>) -> Vec<Part> {
             }
             seen.push(id.to_owned());
         }
-        kept.push(part);
+        unique.push(part);
     }
-    kept
+    unique
 }

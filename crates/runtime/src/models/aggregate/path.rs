@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_parse_in_every_spelling() {
+    fn path_parses_dots_brackets_quotes_and_escapes() {
         assert_eq!(parse("$.a.b"), [key("a"), key("b")]);
         assert_eq!(parse("a[3].b"), [key("a"), Step::Index(3), key("b")]);
         assert_eq!(parse(r"$['a b']['it\'s']"), [key("a b"), key("it's")]);

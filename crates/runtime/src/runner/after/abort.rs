@@ -13,7 +13,8 @@ use crate::interrupts::waiting_ids;
 pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
 const MESSAGE: &str = "Invocation was aborted by client.";
 
-/// The events that answer the open calls of the run, grouped by agent, branch and scope.
+/// The events that answer the open calls of the run with an error, one for each agent, branch and
+/// scope.
 pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec<Event> {
     let of_run = || {
         events
@@ -24,7 +25,7 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
         .flat_map(|event| event.function_responses())
         .filter_map(|response| response.id.as_deref())
         .collect();
-    let mut sealing: Vec<Event> = Vec::new();
+    let mut seal_events: Vec<Event> = Vec::new();
     for event in of_run() {
         for call in event.function_calls() {
             let Some(id) = call.id.as_deref().filter(|id| !answered.contains(id)) else {
@@ -36,10 +37,10 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
                 response: Some(JsonMap::from([("error", MESSAGE)])),
                 ..FunctionResponse::default()
             };
-            add_answer(&mut sealing, event, response.into());
+            add_answer(&mut seal_events, event, response.into());
         }
     }
-    sealing
+    seal_events
 }
 
 /// Whether the run has open calls and all of them wait for an answer from outside.
@@ -62,8 +63,8 @@ pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
     !open.is_empty() && open.iter().all(|id| waiting.contains(id))
 }
 
-/// Adds an answer to the event of the same agent, branch and scope.
-fn add_answer(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
+/// Adds an answer to the event of the same agent, branch and scope, or to a new event.
+fn add_answer(seal_events: &mut Vec<Event>, call_event: &Event, answer: Part) {
     let place = |event: &Event| {
         (
             event.author.clone(),
@@ -71,9 +72,9 @@ fn add_answer(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
             event.isolation_scope.clone(),
         )
     };
-    let together = sealing
+    let together = seal_events
         .iter_mut()
-        .find(|event| place(event) == place(asked));
+        .find(|event| place(event) == place(call_event));
     if let Some(event) = together {
         let parts = event
             .response
@@ -85,11 +86,11 @@ fn add_answer(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
         }
         return;
     }
-    sealing.push(Event {
-        author: asked.author.clone(),
-        branch: asked.branch.clone(),
-        isolation_scope: asked.isolation_scope.clone(),
-        invocation_id: asked.invocation_id.clone(),
+    seal_events.push(Event {
+        author: call_event.author.clone(),
+        branch: call_event.branch.clone(),
+        isolation_scope: call_event.isolation_scope.clone(),
+        invocation_id: call_event.invocation_id.clone(),
         response: LlmResponse {
             content: Some(Content::new("user", vec![answer])),
             ..aborted_response()

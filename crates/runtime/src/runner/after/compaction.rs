@@ -1,4 +1,4 @@
-//! Summaries that the runner makes after a run, in the background.
+//! Summarizes a session after a run, in the background.
 //!
 //! The caller has already received the end of its run, and the next run may begin. The task appends
 //! the summary outside any run, so it needs no lease. If the range was rewound or summarized
@@ -11,7 +11,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::{
     compaction::{
-        CompactionError, Compactor, overlay, sliding_window_range, token_threshold_range,
+        CompactionError, Compactor, sliding_window_range, summary_event, token_threshold_range,
     },
     contents::{ContentsOptions, valid_events},
     error::error_kind,
@@ -21,18 +21,18 @@ use crate::{
 
 type Result<T, E = CompactionError> = std::result::Result<T, E>;
 
-/// The maximum number of attempts to append a summary while others append.
+/// The maximum number of attempts to append a summary while other writers append.
 const TRIES: usize = 100;
 
 /// The work on one session. If the task is dropped, waiters no longer wait for it.
-struct Task {
+struct CompactionTask {
     inner: Arc<Inner>,
     compactor: Arc<Compactor>,
     key: SessionKey,
     is_done: bool,
 }
 
-impl Drop for Task {
+impl Drop for CompactionTask {
     fn drop(&mut self) {
         if !self.is_done {
             self.inner.after_runs.remove(&self.key);
@@ -41,8 +41,8 @@ impl Drop for Task {
 }
 
 impl Inner {
-    /// Starts a task that summarizes the session if a summary is due. `session` is as the run left
-    /// it, if the run had loaded all of it; `run` is the run's span.
+    /// Starts a task that summarizes the session if a summary is due. `session` is the session at
+    /// the end of the run, if the run had loaded all of it; `run` is the run's span.
     pub(crate) fn start_compaction(
         self: &Arc<Self>,
         key: &SessionKey,
@@ -55,7 +55,7 @@ impl Inner {
         if !self.after_runs.begin(key) {
             return;
         }
-        let task = Task {
+        let task = CompactionTask {
             inner: Arc::clone(self),
             compactor: Arc::clone(compactor),
             key: key.clone(),
@@ -69,7 +69,7 @@ impl Inner {
     }
 }
 
-impl Task {
+impl CompactionTask {
     async fn run(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.compact(session.take()).await {
@@ -89,7 +89,7 @@ impl Task {
     async fn compact(&self, session: Option<Session>) -> Result<()> {
         let mut session = match session {
             Some(session) if self.range(&session).is_none() => return Ok(()),
-            // A run knows its own events, but not those that others appended meanwhile.
+            // The session at the end of the run lacks events that other writers have appended.
             Some(mut session) => {
                 self.inner.log.refresh(&mut session).await?;
                 session
@@ -101,7 +101,7 @@ impl Task {
         };
         let compactor = &self.compactor;
         let span = telemetry::compaction(&self.key.id, trigger, compactor, range.len());
-        let summary = compactor.summary(&range).instrument(span.clone()).await;
+        let summary = compactor.summarize(&range).instrument(span.clone()).await;
         if let Err(error) = &summary {
             telemetry::mark_failed(&span, &error_kind(error));
         }
@@ -110,7 +110,7 @@ impl Task {
         };
         let seen = session.events.len();
         let inner = &self.inner;
-        let Some(event) = overlay(&range, summary, &*inner.clock, &*inner.ids) else {
+        let Some(event) = summary_event(&range, summary, &*inner.clock, &*inner.ids) else {
             return Ok(());
         };
         telemetry::record_compaction(&span, &event);
@@ -140,13 +140,14 @@ impl Task {
         Ok(())
     }
 
-    /// The events to summarize, and why. The token threshold comes before the sliding window.
+    /// The events to summarize, and the trigger. The token threshold is checked before the sliding
+    /// window.
     fn range(&self, session: &Session) -> Option<(&'static str, Vec<Arc<Event>>)> {
         let (threshold, window) = (&self.compactor.threshold, &self.compactor.window);
-        let anybody = ContentsOptions::default();
+        let any_agent = ContentsOptions::default();
         let threshold = threshold.as_ref();
         let too_long = threshold
-            .and_then(|threshold| token_threshold_range(&session.events, threshold, &anybody));
+            .and_then(|threshold| token_threshold_range(&session.events, threshold, &any_agent));
         match too_long {
             Some(range) => Some(("token_threshold", range)),
             None => {
@@ -173,8 +174,8 @@ fn is_still_valid(session: &Session, seen: usize, range: &[Arc<Event>], summary:
     let new = session.events.iter().skip(seen);
     let new = new.filter(|event| event.isolation_scope == summary.isolation_scope);
     let mut summaries = new.filter_map(|event| event.actions.compaction.as_ref());
-    let is_summed_up = summaries.any(|other| {
+    let is_summarized = summaries.any(|other| {
         other.start_timestamp <= span.end_timestamp && span.start_timestamp <= other.end_timestamp
     });
-    !is_rewound && !is_summed_up
+    !is_rewound && !is_summarized
 }

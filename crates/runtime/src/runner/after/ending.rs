@@ -1,5 +1,5 @@
-//! How a run ends: done, failed or cancelled. Each end is recorded in the log and releases the
-//! lease.
+//! The end of a run: records a failure or a cancellation in the log, releases the lease and caches
+//! the session.
 
 use std::{panic::AssertUnwindSafe, sync::PoisonError};
 
@@ -11,17 +11,18 @@ use crate::{
     agents::run_pending_after_callbacks,
     error::{Result, RunError, error_kind},
     plugins::ask_plugins,
-    runner::drive::{Driver, stop::StopReason, store::PATIENCE},
+    runner::drive::{Driver, stop::StopReason, store::END_TIME_LIMIT},
 };
 
 impl Driver {
-    /// Seals a cancelled run: runs pending `after_agent` callbacks and answers open calls.
+    /// Seals a cancelled run: runs pending `after_agent` callbacks and answers open calls with
+    /// errors.
     pub(crate) async fn seal(&mut self, reason: StopReason) -> Result<()> {
         self.pending_delivery = None;
         for ctx in self.ctx.take_agents_awaiting_after().into_iter().rev() {
-            let owed = AssertUnwindSafe(run_pending_after_callbacks(&ctx)).catch_unwind();
-            let called = tokio::time::timeout(PATIENCE, owed).await;
-            if !matches!(called, Ok(Ok(()))) {
+            let callbacks = AssertUnwindSafe(run_pending_after_callbacks(&ctx)).catch_unwind();
+            let result = tokio::time::timeout(END_TIME_LIMIT, callbacks).await;
+            if !matches!(result, Ok(Ok(()))) {
                 let agent = ctx.agent_name();
                 tracing::warn!(
                     agent,
@@ -31,31 +32,31 @@ impl Driver {
         }
         let events = self.session.update(|session| session.events.clone());
         let id = self.ctx.invocation_id();
-        let mut sealing = abort::answers_to_open_calls(&events, id);
+        let mut seal_events = abort::answers_to_open_calls(&events, id);
         if reason == StopReason::Abandoned && abort::is_waiting(&events, id) {
-            // A caller that disconnects at a question can still answer it.
-            sealing.clear();
+            // The run waits for its caller, who can disconnect now and answer later.
+            seal_events.clear();
         }
-        // A caller that disconnects after the answer has interrupted nothing, and a run whose last
-        // event ended it is complete.
+        // The run is complete if its last append ended it, or if the caller disconnected after the
+        // answer.
         let is_complete = self.is_released
             || (reason == StopReason::Abandoned && abort::is_answered(&events, id));
-        if sealing.is_empty() && !is_complete {
-            sealing.push(abort::abort_event(id, self.inner.tree.root().name()));
+        if seal_events.is_empty() && !is_complete {
+            seal_events.push(abort::abort_event(id, self.inner.tree.root().name()));
         }
-        let count = sealing.len();
-        for (number, mut event) in (1..).zip(sealing) {
+        let count = seal_events.len();
+        for (number, mut event) in (1..).zip(seal_events) {
             event.id = self.inner.ids.new_id();
             event.timestamp = self.inner.clock.now();
             self.store(event, number == count).await?;
         }
-        let after = tokio::time::timeout(PATIENCE, self.after_run());
+        let after = tokio::time::timeout(END_TIME_LIMIT, self.after_run());
         after.await.unwrap_or(Ok(()))
     }
 
-    /// Stores the error of the agent and sends it to the caller.
+    /// Stores an event with the error of the agent and sends it to the caller.
     pub(crate) async fn store_failure(&mut self, error: &RunError) {
-        let failed = self.ctx.failed();
+        let failed = self.ctx.take_failed_agent();
         let mut event = Event {
             response: LlmResponse {
                 error_code: Some(error.code().to_owned()),
@@ -77,6 +78,7 @@ impl Driver {
         }
     }
 
+    /// Calls the `after_run` hooks of the plugins.
     pub(crate) async fn after_run(&self) -> Result<()> {
         ask_plugins!(self.inner.plugins, after_run(&self.ctx));
         Ok(())

@@ -15,9 +15,10 @@ use crate::{error::error_kind, plugins::panic_text, runner::Inner};
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
-/// How many sessions are ingested concurrently. Queued sessions hold no resources.
-const AT_ONCE: usize = 8;
-/// The pauses before retries of a failure. After the last retry it is reported.
+/// The maximum number of sessions that are ingested concurrently. A queued task does not hold
+/// its session.
+const INGESTS_MAX: usize = 8;
+/// The pauses before the retries of a failed ingestion. A failure of the last retry is reported.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 /// The time limit for ingesting a session, so that waiters do not wait forever.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -26,27 +27,27 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Ingests {
     pub(crate) after_runs: AfterRuns<MemoryError>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for Ingests {
     fn default() -> Ingests {
         Ingests {
             after_runs: AfterRuns::default(),
-            places: Semaphore::new(AT_ONCE),
+            permits: Semaphore::new(INGESTS_MAX),
         }
     }
 }
 
 /// The work on one session. If the task is dropped, waiters no longer wait for it.
-struct Ingest {
+struct IngestTask {
     inner: Arc<Inner>,
     memory: Arc<dyn MemoryService>,
     key: SessionKey,
     is_done: bool,
 }
 
-impl Drop for Ingest {
+impl Drop for IngestTask {
     fn drop(&mut self) {
         if !self.is_done {
             self.inner.ingests.after_runs.remove(&self.key);
@@ -55,8 +56,8 @@ impl Drop for Ingest {
 }
 
 impl Inner {
-    /// Starts a task that ingests the session, if the runner ingests turns. `session` is as the run
-    /// left it, if the run had loaded all of it.
+    /// Starts a task that ingests the session, if the runner ingests turns. `session` is the
+    /// session at the end of the run, if the run had loaded all of it.
     pub(crate) fn start_ingestion(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {
             return;
@@ -64,7 +65,7 @@ impl Inner {
         if !self.ingests.after_runs.begin(key) {
             return;
         }
-        let ingest = Ingest {
+        let ingest = IngestTask {
             inner: Arc::clone(self),
             memory: Arc::clone(memory),
             key: key.clone(),
@@ -78,7 +79,7 @@ impl Inner {
     }
 }
 
-impl Ingest {
+impl IngestTask {
     async fn run(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.ingest_session(session.take()).await {
@@ -103,23 +104,23 @@ impl Ingest {
             .record_failure(&self.key, error);
     }
 
-    /// Ingests the session when a permit is free, within the time limit.
+    /// Waits for a permit, then ingests the session within the time limit.
     async fn ingest_session(&self, mut session: Option<Session>) -> Result<()> {
-        let places = &self.inner.ingests.places;
-        let place = match places.try_acquire() {
-            Ok(place) => Ok(place),
+        let permits = &self.inner.ingests.permits;
+        let permit = match permits.try_acquire() {
+            Ok(permit) => Ok(permit),
             Err(_) => {
-                // The wait may be long, so free the session; the log has it.
+                // The wait may be long, so free the session; it can be read from the log again.
                 session = None;
-                places.acquire().await
+                permits.acquire().await
             }
         };
-        let _place = place.map_err(MemoryError::backend)?;
+        let _permit = permit.map_err(MemoryError::backend)?;
         let tries = timeout(TIME_LIMIT, self.ingest_with_retries(session)).await;
         tries.map_err(MemoryError::backend)?
     }
 
-    /// Retries transient failures.
+    /// Ingests the session. Retries transient failures.
     async fn ingest_with_retries(&self, session: Option<Session>) -> Result<()> {
         for pause in PAUSES {
             match self.ingest_once(session.clone()).await {
@@ -130,7 +131,7 @@ impl Ingest {
         self.ingest_once(session).await
     }
 
-    /// One attempt. Turns a panic of the memory service into an error.
+    /// Makes one attempt. Converts a panic of the memory service to an error.
     async fn ingest_once(&self, session: Option<Session>) -> Result<()> {
         let add = AssertUnwindSafe(self.add_to_memory(session))
             .catch_unwind()
@@ -141,7 +142,7 @@ impl Ingest {
         })
     }
 
-    /// Skips a deleted session, for example after an erase of its user.
+    /// Adds the session to memory, unless it was deleted, for example by an erase of its user.
     async fn add_to_memory(&self, session: Option<Session>) -> Result<()> {
         let window = match &session {
             Some(_) => Window::NONE,

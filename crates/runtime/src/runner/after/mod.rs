@@ -1,4 +1,4 @@
-//! After a run: its end in the log, and background tasks for its session.
+//! The end of a run, and the background tasks for its session after that.
 
 pub(crate) mod abort;
 mod compaction;
@@ -13,13 +13,13 @@ use std::{
 use retain_core::SessionKey;
 use tokio::sync::Notify;
 
-/// The maximum number of recorded failures; a program may never read them.
-const FAILURES_KEPT: usize = 100;
+/// The maximum number of recorded failures, because a program might never read them.
+const FAILURES_MAX: usize = 100;
 
 /// The sessions that a background task handles after a run.
 #[derive(Debug)]
 pub(crate) struct AfterRuns<E> {
-    /// Whether another run has ended meanwhile, so that the task must repeat its work.
+    /// By session, whether another run has ended meanwhile, so that the task must repeat its work.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
     /// Failures that the caller has not read yet, oldest first.
@@ -41,7 +41,8 @@ impl<E> AfterRuns<E> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the caller must handle the session. If a task already does, it will repeat its work.
+    /// Registers a session whose run has ended. Returns whether the caller must start a task for
+    /// it; a task that is already active repeats its work instead.
     pub(crate) fn begin(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).map(|again| *again = true);
@@ -66,7 +67,7 @@ impl<E> AfterRuns<E> {
     pub(crate) fn record_failure(&self, key: &SessionKey, error: E) {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= FAILURES_KEPT {
+        if failures.len() >= FAILURES_MAX {
             failures.pop_front();
         }
         failures.push_back((key.clone(), error));

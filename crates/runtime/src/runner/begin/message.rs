@@ -42,7 +42,7 @@ pub(crate) fn check_message(mut message: Content) -> Result<Content> {
     Ok(message)
 }
 
-/// Where a call was made.
+/// The branch and the isolation scope of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CallScope {
     pub(crate) branch: Option<String>,
@@ -54,41 +54,41 @@ pub(crate) struct CallScope {
 pub(crate) struct AnsweredCalls {
     /// The run that the message continues.
     pub(crate) invocation_id: String,
-    /// Where the answered calls were made, by call id.
+    /// The scopes of the answered calls, by call id.
     scopes: HashMap<String, CallScope>,
     /// The message that began that run.
     pub(crate) user_content: Option<Content>,
 }
 
 impl AnsweredCalls {
-    /// Splits the message by where its calls were made: each agent sees its own answers. Other
-    /// parts go with the first answer.
+    /// Splits the message by the scopes of the answered calls, so that each agent sees its own
+    /// answers. Other parts go with the first answer.
     pub(crate) fn split_by_scope(&self, message: &Content) -> Vec<(CallScope, Content)> {
-        let mut divided: Vec<(CallScope, Content)> = Vec::new();
+        let mut split: Vec<(CallScope, Content)> = Vec::new();
         for part in message.parts() {
             let id = part
                 .function_response
                 .as_ref()
                 .and_then(|it| it.id.as_ref());
             let place = id.and_then(|id| self.scopes.get(id));
-            let known = divided.iter().position(|(known, _)| Some(known) == place);
+            let known = split.iter().position(|(scope, _)| Some(scope) == place);
             let at = match (known, place) {
                 (Some(at), _) => at,
-                (None, None) if !divided.is_empty() => 0,
+                (None, None) if !split.is_empty() => 0,
                 (None, place) => {
                     let content = Content {
                         parts: Some(Vec::new()),
                         ..message.clone()
                     };
-                    divided.push((place.cloned().unwrap_or_default(), content));
-                    divided.len() - 1
+                    split.push((place.cloned().unwrap_or_default(), content));
+                    split.len() - 1
                 }
             };
-            if let Some(parts) = &mut divided[at].1.parts {
+            if let Some(parts) = &mut split[at].1.parts {
                 parts.push(part.clone());
             }
         }
-        divided
+        split
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn find_answered_calls(
     if ids.is_empty() {
         return match message.function_responses().next() {
             Some(_) => Err(invalid_message(
-                "has a function response without the id of its call",
+                "has a function response without an id; set it to the id of the answered call",
             )),
             None => Ok(None),
         };
@@ -167,8 +167,8 @@ pub(crate) fn digest(content: &Content) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether the run that the message names has stored the message already, so that the request is a
-/// retry.
+/// Whether the run has already stored this message, so that the request is a retry. Fails if the
+/// run began with another message.
 pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
     let mut run = valid_events(events);
     run.retain(|event| event.invocation_id == invocation_id);
@@ -179,18 +179,20 @@ pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content)
                 answered.invocation_id
             )));
         }
-        let said = run.iter().filter(|event| event.author == "user");
-        let said: Vec<_> = said.flat_map(|event| event.function_responses()).collect();
+        let stored = run.iter().filter(|event| event.author == "user");
+        let stored: Vec<_> = stored
+            .flat_map(|event| event.function_responses())
+            .collect();
         let mut responses = message.function_responses();
-        return Ok(responses.all(|response| said.contains(&response)));
+        return Ok(responses.all(|response| stored.contains(&response)));
     }
     let Some(began) = first_event(&run) else {
         return Ok(false);
     };
-    let notes = began.response.custom_metadata.as_ref();
-    let known = notes.and_then(|notes| notes.get(DIGEST)?.as_str());
-    let is_same = match known {
-        Some(known) => known == digest(message),
+    let metadata = began.response.custom_metadata.as_ref();
+    let stored = metadata.and_then(|metadata| metadata.get(DIGEST)?.as_str());
+    let is_same = match stored {
+        Some(stored) => stored == digest(message),
         None => began.content() == Some(message),
     };
     match is_same {

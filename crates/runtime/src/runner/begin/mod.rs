@@ -37,12 +37,12 @@ pub(crate) struct StartedRun {
     pub(crate) start: StartPoint,
 }
 
-/// The message after plugins have seen it.
+/// The message after the plugins have handled it.
 pub(crate) struct IncomingMessage {
     pub(crate) content: Content,
     /// The calls that it answers.
     answered: Option<AnsweredCalls>,
-    /// The id of a new run, if plugins were told one.
+    /// The id of the new run, if plugins have received it.
     run_id: Option<String>,
     /// Versions of artifacts that plugins saved from the message.
     saved: JsonMap,
@@ -181,13 +181,14 @@ impl Inner {
         event
     }
 
-    /// The part of the session that the run loads. A resumed run must see its own events.
+    /// The part of the session that the run loads; `None` for all of it. A resumed run loads all,
+    /// because it must see its own events.
     fn window_for(&self, request: &RunRequest, message: &Message) -> Option<GetSessionConfig> {
-        let goes_on = self.is_resumable && message.began_with.is_some();
-        request.config.get_session_config.filter(|_| !goes_on)
+        let is_resumed = self.is_resumable && message.began_with.is_some();
+        request.config.get_session_config.filter(|_| !is_resumed)
     }
 
-    /// Appends the message and takes the lease in one write, then loads the new events.
+    /// Appends the message and takes the lease in one write, then loads the session.
     async fn begin_with(
         &self,
         key: &SessionKey,
@@ -272,7 +273,7 @@ impl Inner {
         }
     }
 
-    /// The run that began with these stored events.
+    /// Creates the run that began with these stored events.
     pub(crate) fn started_run(
         &self,
         session: Session,
@@ -284,7 +285,7 @@ impl Inner {
             let reason = "the session service did not return the events that it stored".to_owned();
             return Err(RunError::BrokenOff { reason });
         };
-        let start = resume::for_message(&self.tree, &session, first, self.is_resumable);
+        let start = resume::start_for_message(&self.tree, &session, first, self.is_resumable);
         let message = first.content().cloned().unwrap_or_default();
         Ok(StartedRun {
             invocation_id: first.invocation_id.clone(),
@@ -298,7 +299,7 @@ impl Inner {
     }
 }
 
-/// Replaces the `temp:` keys, which live for one run, by those of the message.
+/// Replaces the `temp:` keys, which live for one run, by those of the request.
 pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
     session.state.clear_temp_keys();
     let (_, _, _, temp) = State::partition_by_scope(delta);

@@ -1,7 +1,7 @@
-//! Begins or resumes a run that the request names.
+//! Begins or resumes a run whose id the request sets.
 //!
-//! It takes the lease first: of two equal requests one begins the run, and the other finds it
-//! started.
+//! It takes the lease before it reads the log, so that of two equal requests one begins the run and
+//! the other resumes it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Inner {
-    /// Begins or resumes the run that the request names.
+    /// Begins or resumes the run whose id the request sets.
     pub(crate) async fn begin_named(
         &self,
         key: &SessionKey,
@@ -27,8 +27,12 @@ impl Inner {
     ) -> Result<StartedRun> {
         let id = request.invocation_id.as_deref();
         let Some(id) = id.filter(|id| !id.is_empty()) else {
+            let reason = match request.message {
+                Some(_) => "has an empty run id; omit the id to start a new run",
+                None => "is missing; send a message, or the id of the run to resume",
+            };
             return Err(RunError::InvalidMessage {
-                reason: "or a run id is required".to_owned(),
+                reason: reason.to_owned(),
             });
         };
         let token = self.take_lease(key, request).await?;
@@ -84,21 +88,21 @@ impl Inner {
         }
     }
 
-    /// Stores a message under the run id that the request names.
+    /// Stores a message under the run id of the request.
     async fn begin_with_id(
         &self,
         token: Option<RunToken>,
         request: &RunRequest,
-        said: &Content,
+        original: &Content,
         incoming: IncomingMessage,
         mut session: Session,
     ) -> Result<StartedRun> {
-        let is_replaced = incoming.content != *said;
+        let is_replaced = incoming.content != *original;
         let mut message = self.message_event(request, incoming);
         if let Some(first) = message.events.first_mut().filter(|_| is_replaced) {
-            // So that a retry of the request is recognized.
-            let notes = first.response.custom_metadata.get_or_insert_default();
-            notes.insert(DIGEST, Json::from(message::digest(said)));
+            // A retry of the request has the original message, which this digest identifies.
+            let metadata = first.response.custom_metadata.get_or_insert_default();
+            metadata.insert(DIGEST, Json::from(message::digest(original)));
         }
         let append = Append::from(message.events);
         let append = match token {
@@ -115,8 +119,8 @@ impl Inner {
         self.started_run(session, stored, message.began_with)
     }
 
-    /// Resumes a run that has stored its message. State changes without a message are stored now
-    /// that the run is known to exist; those of a message are in the log already.
+    /// Resumes a run that has stored its message. Stores the state changes of a request without a
+    /// message, once the run is known to exist; those of a message are already in the log.
     async fn resume_run(
         &self,
         request: &RunRequest,
@@ -128,7 +132,7 @@ impl Inner {
             let invocation_id = id.to_owned();
             return Err(RunError::NotResumable { invocation_id });
         }
-        let (start, user_content) = resume::without_message(&self.tree, &session, id)?;
+        let (start, user_content) = resume::start_without_message(&self.tree, &session, id)?;
         apply_temp(&mut session, &request.state_delta);
         let mut user_events = Vec::new();
         if !request.state_delta.is_empty() && request.message.is_none() {

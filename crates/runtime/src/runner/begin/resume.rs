@@ -1,12 +1,12 @@
-//! Resumes a run after a crash, a failure or a pause. The events that the run has stored tell where
-//! it continues.
+//! Finds where a run begins, or where it continues after a crash, a failure or a pause, which the
+//! events in the log determine.
 
 use std::sync::Arc;
 
 use retain_core::{Content, Event, Session, SessionError, SessionKey};
 
 use crate::{
-    agents::{Agent, AgentTree, agent_to_run, branch_of},
+    agents::{Agent, AgentTree, agent_to_run, latest_branch},
     contents::valid_events,
     context::{Checkpoints, NodePaths, last_agent},
     error::Result,
@@ -39,8 +39,8 @@ impl StartPoint {
     }
 }
 
-/// Finds the agent that gets a message. That depends on the history before it.
-pub(crate) fn for_message(
+/// Finds where a run on a message begins, from the history before the message.
+pub(crate) fn start_for_message(
     tree: &AgentTree,
     session: &Session,
     message: &Event,
@@ -49,29 +49,29 @@ pub(crate) fn for_message(
     let content = message.content().cloned().unwrap_or_default();
     let answers = content.function_responses().next().is_some();
     let invocation_id = answers.then_some(message.invocation_id.as_str());
-    let found = || match tree.root().sub_agents().is_empty() {
+    let agent = || match tree.root().sub_agents().is_empty() {
         true => Arc::clone(tree.root()),
         false => agent_to_run(tree, &session.events, &content),
     };
     let mut start = match invocation_id.filter(|_| is_resumable) {
-        None => StartPoint::at(found()),
+        None => StartPoint::at(agent()),
         Some(id) => {
             let run = ResumedRun::new(tree, session, id);
             let start = run.continue_with_answer(&content);
             start.unwrap_or_else(|| StartPoint {
                 checkpoints: run.checkpoints(),
-                ..StartPoint::at(found())
+                ..StartPoint::at(agent())
             })
         }
     };
     if !Arc::ptr_eq(&start.agent, tree.root()) {
-        start.branch = branch_of(&session.events, start.agent.name(), invocation_id);
+        start.branch = latest_branch(&session.events, start.agent.name(), invocation_id);
     }
     start
 }
 
 /// Finds where a run resumes without a message. Also returns the message that began the run.
-pub(crate) fn without_message(
+pub(crate) fn start_without_message(
     tree: &AgentTree,
     session: &Session,
     invocation_id: &str,
@@ -87,22 +87,23 @@ pub(crate) fn without_message(
     };
     let mut start = run.continue_run(began_with);
     if !Arc::ptr_eq(&start.agent, tree.root()) {
-        start.branch = branch_of(&session.events, start.agent.name(), Some(invocation_id));
+        start.branch = latest_branch(&session.events, start.agent.name(), Some(invocation_id));
     }
     Ok((start, began_with.clone()))
 }
 
-/// The event that a run began with.
+/// The event with the message that began a run.
 pub(crate) fn first_event<'a>(run: &[&'a Event]) -> Option<&'a Event> {
-    let mut said = run.iter().filter(|event| event.author == "user");
+    let mut user_events = run.iter().filter(|event| event.author == "user");
     let is_message = |content: &Content| {
         !content.parts().is_empty() && content.function_responses().next().is_none()
     };
-    said.find(|event| event.content().is_some_and(is_message))
+    user_events
+        .find(|event| event.content().is_some_and(is_message))
         .copied()
 }
 
-/// The message that a run began with.
+/// The message that began a run.
 pub(crate) fn first_message<'a>(run: &[&'a Event]) -> Option<&'a Content> {
     first_event(run)?.content()
 }
@@ -132,21 +133,19 @@ impl<'a> ResumedRun<'a> {
         Checkpoints::of_run(self.tree, &self.events)
     }
 
-    /// Continues with a function response, at the agent under which the call was made, if that
-    /// agent runs others and has not ended. `None` continues with the calling agent alone.
+    /// Finds where the run continues with a function response: at the outermost agent that runs the
+    /// calling agent. `None` if only the calling agent continues.
     fn continue_with_answer(&self, answer: &Content) -> Option<StartPoint> {
         let id = answer.function_responses().next()?.id.as_deref()?;
-        let asked = interrupts::call_event(self.events.iter().copied(), id)?;
+        let call = interrupts::call_event(self.events.iter().copied(), id)?;
         let checkpoints = self.checkpoints();
         let top = match self.is_conversation {
-            true => self.tree.find(last_agent(node_path_of(asked)?))?,
+            true => self.tree.find(last_agent(node_path_of(call)?))?,
             false => self.tree.root(),
         };
-        let checkpoint = checkpoints
-            .get(top.name())
-            .filter(|known| !known.is_new())?;
+        let checkpoint = checkpoints.get(top.name()).filter(|it| !it.is_new())?;
         let is_over = checkpoint.is_ended;
-        if self.is_conversation && (is_over || top.name() == asked.author) {
+        if self.is_conversation && (is_over || top.name() == call.author) {
             return None;
         }
         Some(StartPoint {
@@ -156,7 +155,7 @@ impl<'a> ResumedRun<'a> {
         })
     }
 
-    /// Continues where the run stopped.
+    /// Finds where the run continues without a message.
     fn continue_run(&self, began_with: &Content) -> StartPoint {
         let checkpoints = self.checkpoints();
         if self.was_answered_by_plugin() {
@@ -165,8 +164,8 @@ impl<'a> ResumedRun<'a> {
                 ..StartPoint::at(Arc::clone(self.tree.root()))
             };
         }
-        let started_run = |name: &str| checkpoints.get(name).is_some_and(|known| !known.is_new());
-        if !self.is_conversation && started_run(self.tree.root().name()) {
+        let has_started = |name: &str| checkpoints.get(name).is_some_and(|it| !it.is_new());
+        if !self.is_conversation && has_started(self.tree.root().name()) {
             return StartPoint {
                 is_over: checkpoints.is_ended(self.tree.root().name()),
                 checkpoints,
@@ -216,7 +215,8 @@ impl<'a> ResumedRun<'a> {
         others.any(|event| event.author == "model" && event.content().is_some())
     }
 
-    /// The agent that a conversation's agent transferred to in its last event with content.
+    /// The agent that `agent` transferred to in its last event with content, if the transfer is
+    /// allowed and `agent` does not wait for an answer.
     fn transfer_target(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
         let name = agent.name();
         let own = self

@@ -51,8 +51,11 @@ impl SessionCache {
     /// only the caller has them.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, ContentsByAgent)> {
         let mut entries = self.lock();
-        let kept = entries.sessions.get_mut(key)?;
-        Some((kept.session.clone(), std::mem::take(&mut kept.assembled)))
+        let cached = entries.sessions.get_mut(key)?;
+        Some((
+            cached.session.clone(),
+            std::mem::take(&mut cached.assembled),
+        ))
     }
 
     /// Caches a session without its `temp:` keys, which live for one run. Evicts the least recently
@@ -66,12 +69,12 @@ impl SessionCache {
             return;
         }
         entries.bytes += bytes;
-        let kept = CachedSession {
+        let cached = CachedSession {
             session,
             assembled,
             bytes,
         };
-        entries.sessions.put(key, kept);
+        entries.sessions.put(key, cached);
         while (entries.sessions.len() > self.max_sessions || entries.bytes > self.max_bytes)
             && let Some((_, evicted)) = entries.sessions.pop_lru()
         {
@@ -92,16 +95,17 @@ impl SessionCache {
 impl CacheEntries {
     /// The approximate size of a session. Counts only events added since it was last cached.
     fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
-        let known = self.sessions.peek(key);
-        let known = known.filter(|kept| kept.session.events.len() <= session.events.len());
-        let (from, bytes) = known.map_or((0, 0), |kept| (kept.session.events.len(), kept.bytes));
+        let cached = self.sessions.peek(key);
+        let cached = cached.filter(|cached| cached.session.events.len() <= session.events.len());
+        let (from, bytes) =
+            cached.map_or((0, 0), |cached| (cached.session.events.len(), cached.bytes));
         let new = (from..session.events.len()).filter_map(|at| session.events.get(at));
         bytes + new.map(event_bytes).sum::<usize>()
     }
 
     fn remove(&mut self, key: &SessionKey) {
-        if let Some(kept) = self.sessions.pop(key) {
-            self.bytes -= kept.bytes;
+        if let Some(cached) = self.sessions.pop(key) {
+            self.bytes -= cached.bytes;
         }
     }
 }
@@ -157,41 +161,45 @@ mod tests {
 
     #[test]
     fn least_recently_used_session_is_evicted_first() {
-        let kept = SessionCache::new(2, usize::MAX);
+        let cache = SessionCache::new(2, usize::MAX);
         for id in ["a", "b", "a", "c"] {
-            kept.put(key(id), session(id, 1), ContentsByAgent::new());
+            cache.put(key(id), session(id, 1), ContentsByAgent::new());
         }
-        assert!(kept.get(&key("a")).is_some());
-        assert!(kept.get(&key("b")).is_none());
-        assert!(kept.get(&key("c")).is_some());
+        assert!(cache.get(&key("a")).is_some());
+        assert!(cache.get(&key("b")).is_none());
+        assert!(cache.get(&key("c")).is_some());
     }
 
     #[test]
     fn session_cache_is_bounded_by_bytes() {
         let one = event_bytes(&Event::user_text("x"));
-        let kept = SessionCache::new(10, 10 * one);
-        kept.put(key("a"), session("a", 6), ContentsByAgent::new());
-        kept.put(key("b"), session("b", 6), ContentsByAgent::new());
-        assert!(kept.get(&key("a")).is_none());
-        kept.put(key("b"), session("b", 10), ContentsByAgent::new());
-        assert_eq!(kept.lock().bytes, 10 * one, "what is new was added");
-        kept.put(key("b"), session("b", 11), ContentsByAgent::new());
-        assert!(kept.get(&key("b")).is_none());
-        assert_eq!(kept.lock().bytes, 0);
+        let cache = SessionCache::new(10, 10 * one);
+        cache.put(key("a"), session("a", 6), ContentsByAgent::new());
+        cache.put(key("b"), session("b", 6), ContentsByAgent::new());
+        assert!(cache.get(&key("a")).is_none());
+        cache.put(key("b"), session("b", 10), ContentsByAgent::new());
+        assert_eq!(
+            cache.lock().bytes,
+            10 * one,
+            "only the new events were added to the size"
+        );
+        cache.put(key("b"), session("b", 11), ContentsByAgent::new());
+        assert!(cache.get(&key("b")).is_none());
+        assert_eq!(cache.lock().bytes, 0);
         let mut big = session("c", 1);
         big.events.push(2, Event::user_text("x".repeat(20 * one)));
-        kept.put(key("c"), big, ContentsByAgent::new());
-        assert!(kept.get(&key("c")).is_none());
+        cache.put(key("c"), big, ContentsByAgent::new());
+        assert!(cache.get(&key("c")).is_none());
     }
 
     #[test]
     fn session_cache_does_not_keep_temp_keys() {
-        let kept = SessionCache::new(10, usize::MAX);
+        let cache = SessionCache::new(10, usize::MAX);
         let mut session = session("a", 1);
         session.state.set("temp:x", 1);
         session.state.set("x", 1);
-        kept.put(key("a"), session, ContentsByAgent::new());
-        let (session, _) = kept.get(&key("a")).unwrap();
+        cache.put(key("a"), session, ContentsByAgent::new());
+        let (session, _) = cache.get(&key("a")).unwrap();
         assert_eq!(session.state.len(), 1);
     }
 }

@@ -33,12 +33,12 @@ struct LeaseTable {
 pub(crate) struct IdleSince(Mutex<Option<Instant>>);
 
 impl IdleSince {
-    /// The caller has an event and has not asked for another, or the run is about to be polled.
+    /// Starts the idle time: the caller has received an event, or the run is about to be polled.
     pub(crate) fn begin(&self) {
         *self.lock() = Some(Instant::now());
     }
 
-    /// The caller has asked for an event, or the poll has returned.
+    /// Ends the idle time: the caller has asked for an event, or the poll has returned.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }
@@ -93,9 +93,9 @@ impl Leases {
         };
         if !was_renewing {
             let renewal = renew_until_empty(RenewalTask::new(self), self.period());
-            // On the runner's own threads: a tool that blocks its thread must not stop the
-            // renewals. A runtime that shuts down drops the task at once, so the lock must be free
-            // here.
+            // Spawn on the runner's own threads, so that a tool that blocks its thread does not
+            // stop the renewals. The lock is not held here: a runtime that shuts down drops the
+            // task at once, which takes the lock.
             match crate::runner::own_runtime() {
                 Ok(runtime) => drop(runtime.spawn(renewal)),
                 Err(_) => drop(tokio::spawn(renewal)),
@@ -140,7 +140,7 @@ impl Leases {
     }
 }
 
-/// The renewal task, while it lives.
+/// The state of the renewal task. Dropping it before the task is done starts a new task.
 struct RenewalTask {
     leases: Weak<Leases>,
     is_done: bool,

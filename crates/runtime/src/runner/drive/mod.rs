@@ -31,7 +31,7 @@ use crate::{
     agents::run_agent,
     context::{EmittedEvent, Invocation, InvocationContext},
     error::{Result, RunError, error_kind},
-    flow::related,
+    flow::find_transfer_target,
     plugins::ask_plugins,
     runner::{
         Inner, RunConfig, RunRequest,
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     caller: Caller,
     span: Span,
 ) {
-    let _going_on = inner.active_runs.enter();
+    let _active_run = inner.active_runs.enter();
     // The parts of a run are boxed: together they would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
@@ -73,18 +73,29 @@ pub(crate) async fn run(
     };
     telemetry::record_invocation(&span, inner.telemetry, &key, &begin.invocation_id);
     let _ = caller.started_run.send(Ok(begin.invocation_id.clone()));
-    // The caller learns that the run has started before an agent does anything.
-    tokio::task::yield_now().await;
+    return_to_caller().await;
     let (emitter, emitted) = mpsc::unbounded_channel();
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
     driver.out = Some(caller.out);
     Box::pin(driver.drive(emitted, caller.stop, span)).await;
 }
 
+/// Returns to the caller once, so that it learns that the run has started before an agent does
+/// anything. The caller polls again when it wants an event. Nothing wakes it before: in a nested
+/// run, a wake would count as a completion, at a place in the order that depends on the threads.
+async fn return_to_caller() {
+    let mut has_returned = false;
+    poll_fn(|_| match std::mem::replace(&mut has_returned, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
 /// How the agent's execution ended.
 enum AgentEnd {
     Done(Result<()>),
-    /// It was stopped before its agent was done.
+    /// The run was stopped before its agent was done.
     Stopped(StopReason),
 }
 
@@ -107,7 +118,7 @@ pub(crate) struct Driver {
     pub(crate) ctx: InvocationContext,
     pub(crate) session: SharedSession,
     user_events: Vec<Event>,
-    /// Whether there is nothing left to do.
+    /// Whether the resumed run had already ended, so that no agent runs.
     is_over: bool,
     /// The lease; `None` after its release, or if the service has no leases.
     pub(crate) lease: Option<HeldLease>,
@@ -117,12 +128,15 @@ pub(crate) struct Driver {
     out: Option<mpsc::UnboundedSender<StreamItem>>,
     /// The event that the caller must take before the next one is stored.
     pub(crate) pending_delivery: Option<PendingDelivery>,
+    /// Whether the run has loaded only a part of the session.
     pub(crate) is_windowed: bool,
-    /// For taking the lease again, also after a cancellation.
+    /// The options for taking a new lease if an event follows the one that released the lease. They
+    /// ignore a cancellation of the run, so that the events that seal the run can be stored.
     pub(crate) options: RunOptions,
 }
 
-/// Creates the shared part of a run. Takes the session, the ids and the checkpoints out of `begin`.
+/// Creates the state that all agents of a run share. Moves the session, the node paths, the
+/// checkpoints and the assembled contents out of `begin`.
 fn new_invocation(
     inner: &Inner,
     key: SessionKey,
@@ -231,10 +245,10 @@ impl Driver {
         if let Err(error) = &result {
             telemetry::mark_failed(&span, error.code());
             let plugins = &self.ctx.shared.plugins;
-            let tell = plugins.notify("on_run_error", |plugin| {
+            let notification = plugins.notify("on_run_error", |plugin| {
                 plugin.on_run_error(&self.ctx, error)
             });
-            tell.await;
+            notification.await;
         }
         if let Err(error) = self.release_lease().await {
             let invocation = self.ctx.invocation_id();
@@ -251,8 +265,11 @@ impl Driver {
                                                                                          expire");
         }
         self.cache_session();
-        // These contexts refer back to the run, a cycle that would leak it.
-        drop((self.ctx.failed(), self.ctx.take_agents_awaiting_after()));
+        // Drop these contexts: they refer back to the run, and the cycle would leak it.
+        drop((
+            self.ctx.take_failed_agent(),
+            self.ctx.take_agents_awaiting_after(),
+        ));
         if is_complete && result.is_ok() {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
             let key = &self.ctx.shared.key;
@@ -271,10 +288,10 @@ impl Driver {
         let ctx = self.ctx.clone();
         let (root, scheduler) = (ctx.clone(), Arc::clone(&ctx.shared.scheduler));
         let agents = scheduler.run_first(async move { run_root(&root).await });
-        let agents = AssertUnwindSafe(agents).catch_unwind().map(|ran| {
+        let agents = AssertUnwindSafe(agents).catch_unwind().map(|result| {
             let panicked =
                 |panic: Box<dyn Any + Send>| Err(RunError::panicked(ctx.agent_name(), &*panic));
-            ran.map_or_else(panicked, Result::flatten)
+            result.map_or_else(panicked, Result::flatten)
         });
         let mut agents = pin!(agents);
         let ended = loop {
@@ -294,8 +311,8 @@ impl Driver {
         ended
     }
 
-    /// Stores an event of the agent and sends it to the caller. Returns why the run must stop, if
-    /// the signal came while a plugin still handled the event.
+    /// Stores an event of an agent and sends it to the caller. Returns why the run must stop, if
+    /// the stop signal comes while a plugin handles the event.
     async fn store_and_send(
         &mut self,
         emitted: EmittedEvent,
@@ -304,14 +321,14 @@ impl Driver {
         let EmittedEvent {
             event,
             last,
-            is_overlay,
+            is_summary,
             done,
         } = emitted;
         if done.is_closed() {
             // Another agent cancelled the emitter before its event was stored.
             return None;
         }
-        if is_overlay {
+        if is_summary {
             let stored = self.append(event, false).await;
             self.report_stored(done, stored);
             return None;
@@ -327,10 +344,10 @@ impl Driver {
         };
         match stored {
             Err(error) => self.report_stored(done, Err(error)),
-            // Wait for the caller after a partial event too: the model is not read ahead.
+            // Wait for the caller after a partial event too, so that the model is not read ahead.
             Ok(event) => {
-                let (tell, taken) = oneshot::channel();
-                self.send_event(event.clone(), Some(tell));
+                let (taker, taken) = oneshot::channel();
+                self.send_event(event.clone(), Some(taker));
                 self.pending_delivery = Some(PendingDelivery { taken, event, done });
             }
         }
@@ -346,9 +363,10 @@ impl Driver {
         stop: &StopSignal,
     ) -> DriveStep {
         let scheduler = Arc::clone(&self.ctx.shared.scheduler);
+        let host = self.ctx.shared.host.clone();
         let mut stopped = pin!(stop.wait_for_stop());
         let next = poll_fn(|cx| {
-            scheduler.end_yield();
+            scheduler.begin_poll(host.as_deref());
             self.poll_taken(cx);
             // An event that was emitted before the run was stopped is stored.
             if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
@@ -358,8 +376,8 @@ impl Driver {
                 return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Stopped(reason)));
             }
             loop {
-                if let Poll::Ready(ran) = agents.as_mut().poll(cx) {
-                    return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Done(ran)));
+                if let Poll::Ready(result) = agents.as_mut().poll(cx) {
+                    return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Done(result)));
                 }
                 if scheduler.is_at_rest() && scheduler.enter_overdue() {
                     continue;
@@ -394,7 +412,7 @@ impl Driver {
         }
     }
 
-    /// Lets the agent continue whose event the caller has taken.
+    /// Lets the agent that emitted the pending event continue, if the caller has taken the event.
     fn poll_taken(&mut self, cx: &mut Context<'_>) {
         let Some(pending_delivery) = &mut self.pending_delivery else {
             return;
@@ -411,7 +429,7 @@ impl Driver {
 
     /// Tells an agent the result of storing its event.
     fn report_stored(&self, done: oneshot::Sender<Result<Box<Event>>>, stored: Result<Box<Event>>) {
-        // The agent may no longer wait.
+        // A cancelled agent no longer waits.
         let answer = || drop(done.send(stored));
         self.ctx.shared.scheduler.answer(answer);
     }
@@ -446,12 +464,12 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
 /// Runs an agent, then each agent that it transfers to in turn. An agent that transferred before a
 /// function response resumed this run does not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
-    let mut past = PriorRun::of(first);
+    let mut prior = PriorRun::of(first);
     let mut ctx = first.clone();
     loop {
-        let next = match past.status_of(&ctx) {
+        let next = match prior.status_of(&ctx) {
             PriorStatus::Waits => None,
-            PriorStatus::HandedTo(name) => Some(related(&ctx, &name)?),
+            PriorStatus::TransferredTo(name) => Some(find_transfer_target(&ctx, &name)?),
             PriorStatus::Open => {
                 run_agent(&ctx).await?;
                 ctx.take_transfer_target()

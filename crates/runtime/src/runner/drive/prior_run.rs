@@ -1,7 +1,8 @@
 //! Reads from the log what agents did in a run before a function response resumed it.
 //!
-//! As in ADK, only runs whose root is an LLM agent with sub-agents do this: an agent that has
-//! transferred does not run again, its target does; an agent that still waits keeps waiting.
+//! As in ADK, this matters only for runs whose root is an LLM agent with sub-agents: an agent that
+//! has transferred does not run again, but its target does; an agent that still waits keeps
+//! waiting.
 
 use std::collections::HashSet;
 
@@ -12,19 +13,20 @@ use crate::context::InvocationContext;
 /// What an agent did earlier in the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PriorStatus {
-    /// Nothing that prevents it from running.
+    /// It has done nothing that prevents it from running.
     Open,
     /// It has transferred to this agent.
-    HandedTo(String),
-    /// It must not run: it waits for an answer, or all its pending calls are answered.
+    TransferredTo(String),
+    /// It must not run: it waits for an answer, or, if it is not the first agent, its pending calls
+    /// are all answered.
     Waits,
 }
 
-/// The run so far; empty for a new run.
+/// The run before it was resumed; empty unless a function response resumed it.
 pub(crate) struct PriorRun {
     events: Option<Events>,
     /// The smallest number of ancestors among the agents so far.
-    highest: usize,
+    min_depth: usize,
     is_first: bool,
 }
 
@@ -34,12 +36,12 @@ impl PriorRun {
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());
         let answers = |events: &Events| {
-            let said = first.last_user_message(events);
-            said.is_some_and(|event| !event.function_responses().is_empty())
+            let message = first.last_user_message(events);
+            message.is_some_and(|event| !event.function_responses().is_empty())
         };
         PriorRun {
             events: events.filter(answers),
-            highest: usize::MAX,
+            min_depth: usize::MAX,
             is_first: true,
         }
     }
@@ -48,25 +50,26 @@ impl PriorRun {
     pub(crate) fn status_of(&mut self, ctx: &InvocationContext) -> PriorStatus {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
-        let is_highest = above <= self.highest;
-        self.highest = self.highest.min(above);
+        let is_top_so_far = above <= self.min_depth;
+        self.min_depth = self.min_depth.min(above);
         let (Some(events), Some(path)) = (&self.events, ctx.node_path()) else {
             return PriorStatus::Open;
         };
-        // ADK looks only at agents below one that it runs.
-        if is_highest && above > 0 {
+        // ADK checks only the root agent and agents that are deeper in the tree than an earlier
+        // one.
+        if is_top_so_far && above > 0 {
             return PriorStatus::Open;
         }
         let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
-        let mut known = PriorActivity::default();
+        let mut activity = PriorActivity::default();
         for event in events.iter().filter(is_of_run) {
-            known.record(event, path);
+            activity.record(event, path);
         }
-        known.status(is_first)
+        activity.status(is_first)
     }
 }
 
-/// What the log says about an agent at its node path, and about those below it.
+/// What the log says about an agent at its node path and about the agents below it.
 #[derive(Debug, Default)]
 struct PriorActivity<'a> {
     waiting: HashSet<&'a str>,
@@ -86,9 +89,9 @@ impl<'a> PriorActivity<'a> {
                 .extend(ids.filter(|id| self.waiting.contains(id)));
             return;
         }
-        let made_at = event.node_info.as_ref().and_then(|info| info.get("path"));
-        let made_at = made_at.and_then(Json::as_str).unwrap_or_default();
-        let below = made_at.strip_prefix(path);
+        let event_path = event.node_info.as_ref().and_then(|info| info.get("path"));
+        let event_path = event_path.and_then(Json::as_str).unwrap_or_default();
+        let below = event_path.strip_prefix(path);
         if !below.is_some_and(|below| below.is_empty() || below.starts_with('/')) {
             return;
         }
@@ -109,9 +112,9 @@ impl<'a> PriorActivity<'a> {
         let transfer_target = event.actions.transfer_to_agent.as_deref();
         let has_failed = event.response.error_code.is_some() && transfer_target.is_none();
         // The event of a failed transfer is specific to Retain, and not a failure of the agent.
-        let is_of_handing_over =
-            self.has_just_transferred || matches!(self.status(true), PriorStatus::HandedTo(_));
-        self.has_failed = has_failed && !is_of_handing_over;
+        let is_transfer_failure =
+            self.has_just_transferred || matches!(self.status(true), PriorStatus::TransferredTo(_));
+        self.has_failed = has_failed && !is_transfer_failure;
         self.has_just_transferred = transfer_target.is_some();
         self.transfer_target = transfer_target.or(self.transfer_target);
     }
@@ -122,7 +125,7 @@ impl<'a> PriorActivity<'a> {
             _ if still_waits && is_first && !self.answered.is_empty() => PriorStatus::Open,
             _ if still_waits => PriorStatus::Waits,
             _ if self.has_failed => PriorStatus::Open,
-            Some(name) => PriorStatus::HandedTo(name.to_owned()),
+            Some(name) => PriorStatus::TransferredTo(name.to_owned()),
             None if !self.waiting.is_empty() && !is_first => PriorStatus::Waits,
             None => PriorStatus::Open,
         }

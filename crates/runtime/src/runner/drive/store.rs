@@ -17,13 +17,13 @@ const INTERNAL_METADATA: &str = "__adk_internal_";
 
 /// The time limit of callbacks and plugins while a run ends: one that hangs must not hold the
 /// session's lease forever.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const END_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Driver {
     /// Stores an event of the run itself and sends it to the caller. Plugins have a time limit.
     pub(crate) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
-        let asked = Box::pin(self.apply_plugins(Box::new(event.clone())));
-        let event = match tokio::time::timeout(PATIENCE, asked).await {
+        let replaced = Box::pin(self.apply_plugins(Box::new(event.clone())));
+        let event = match tokio::time::timeout(END_TIME_LIMIT, replaced).await {
             Ok(Ok(event)) => event,
             // The log must say what happened to the run, even if a plugin fails.
             Ok(Err(error)) => {
@@ -98,7 +98,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Appends an event, unless it is partial.
+    /// Appends an event, unless it is partial. `last` ends the run, which releases its lease.
     pub(crate) async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
         if event.is_partial() {
             return Ok(event);
@@ -107,7 +107,7 @@ impl Driver {
         let append = match (&self.lease, last) {
             (Some(lease), true) => append.ending_run(lease.token),
             (Some(lease), false) => append.within_run(lease.token),
-            // The lease was released too early: an event followed the supposedly last one.
+            // The service has no leases, or an event follows the one that released the lease.
             (None, _) => append.beginning_run(self.options.clone()),
         };
         let appended = self.inner.log.append_live(&self.session, append).await?;
@@ -138,25 +138,25 @@ impl Driver {
     /// cannot change the event's id, run id or timestamp.
     fn apply_replacement(&self, original: &Event, mut replacement: Event) -> Result<Event> {
         add_metadata(&mut replacement, &self.ctx.run_config().custom_metadata);
-        let unwritable = |error: JsonError| RunError::Agent {
+        let to_run_error = |error: JsonError| RunError::Agent {
             agent: original.author.clone(),
             source: error.into(),
         };
         let fields = |event: &Event| Json::parse(&event.to_json()?);
-        let mut merged = fields(original).map_err(unwritable)?;
-        let said = fields(&replacement).map_err(unwritable)?;
-        for (name, value) in said.as_object().into_iter().flat_map(JsonMap::iter) {
-            let is_said = match name {
+        let mut merged = fields(original).map_err(to_run_error)?;
+        let replaced = fields(&replacement).map_err(to_run_error)?;
+        for (name, value) in replaced.as_object().into_iter().flat_map(JsonMap::iter) {
+            let is_set = match name {
                 "id" | "invocationId" | "timestamp" => false,
                 "author" => !replacement.author.is_empty(),
                 "actions" => replacement.actions != EventActions::default(),
                 _ => true,
             };
-            if let Some(fields) = merged.as_object_mut().filter(|_| is_said) {
+            if let Some(fields) = merged.as_object_mut().filter(|_| is_set) {
                 fields.insert(name, value.clone());
             }
         }
-        let mut merged = Event::from_json(&merged.to_string()).map_err(unwritable)?;
+        let mut merged = Event::from_json(&merged.to_string()).map_err(to_run_error)?;
         keep_internal_metadata(original, &mut merged);
         Ok(merged)
     }
@@ -164,26 +164,26 @@ impl Driver {
 
 /// Adds the run's metadata to an event; the event's own values win.
 pub(crate) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
-    let mut notes = metadata
+    let mut entries = metadata
         .iter()
         .filter(|(key, _)| !key.starts_with(INTERNAL_METADATA))
         .peekable();
-    if notes.peek().is_none() {
+    if entries.peek().is_none() {
         return;
     }
-    let mut all: JsonMap = notes.map(|(key, value)| (key, value.clone())).collect();
+    let mut all: JsonMap = entries.map(|(key, value)| (key, value.clone())).collect();
     all.extend(event.response.custom_metadata.take().into_iter().flatten());
     event.response.custom_metadata = Some(all);
 }
 
 /// Restores ADK's internal metadata, which a plugin must not drop.
 fn keep_internal_metadata(original: &Event, event: &mut Event) {
-    let notes = original.response.custom_metadata.iter();
-    let notes = notes.flat_map(JsonMap::iter);
-    let kept = notes.filter(|(key, _)| key.starts_with(INTERNAL_METADATA));
-    let kept: Vec<_> = kept.map(|(key, value)| (key, value.clone())).collect();
-    if !kept.is_empty() {
+    let entries = original.response.custom_metadata.iter();
+    let entries = entries.flat_map(JsonMap::iter);
+    let internal = entries.filter(|(key, _)| key.starts_with(INTERNAL_METADATA));
+    let internal: Vec<_> = internal.map(|(key, value)| (key, value.clone())).collect();
+    if !internal.is_empty() {
         let all = event.response.custom_metadata.get_or_insert_default();
-        all.extend(kept);
+        all.extend(internal);
     }
 }

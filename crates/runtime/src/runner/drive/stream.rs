@@ -41,7 +41,7 @@ impl RunHandle {
         }
     }
 
-    /// The id of the run, known before its first event.
+    /// The id of the run, available before its first event.
     pub fn invocation_id(&self) -> &str {
         &self.invocation_id
     }
@@ -107,10 +107,10 @@ impl RunStream {
             .iter()
             .rev()
             .filter(|event| event.is_final_response());
-        let said = answers.filter_map(text).find(|text| !text.is_empty());
-        match (said, events.last().and_then(error_of_event)) {
+        let answer = answers.filter_map(text).find(|text| !text.is_empty());
+        match (answer, events.last().and_then(error_of_event)) {
             (None, Some(error)) => Err(error),
-            (said, _) => Ok(said.unwrap_or_default()),
+            (answer, _) => Ok(answer.unwrap_or_default()),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Stream for RunStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.idle.end();
         if let Some(taken) = self.taken.take() {
-            // The run may be over already.
+            // Sending fails if the run is over.
             let _ = taken.send(());
         }
         if self.is_over {
@@ -250,8 +250,8 @@ pub struct BlockingRun {
 }
 
 impl BlockingRun {
-    /// Drives a run on its own thread, as the caller asks for events.
-    pub(crate) fn of(
+    /// Starts a thread that drives the run when the caller asks for events.
+    pub(crate) fn start(
         run: impl Future<Output = Result<RunStream>> + Send + 'static,
     ) -> Result<BlockingRun> {
         let (started_run, began) = std_mpsc::channel();
@@ -265,10 +265,10 @@ impl BlockingRun {
             };
             let about = (stream.session_id().to_owned(), stream.handle());
             // If the caller is gone, dropping the stream stops the run.
-            let mut is_heard = started_run.send(Ok(about)).is_ok();
-            while is_heard && wants.recv().is_ok() {
+            let mut has_caller = started_run.send(Ok(about)).is_ok();
+            while has_caller && wants.recv().is_ok() {
                 let event = runtime.block_on(futures_util::StreamExt::next(&mut stream));
-                is_heard = send.send(event).is_ok();
+                has_caller = send.send(event).is_ok();
             }
             let _inside = runtime.enter();
             drop(stream);

@@ -52,7 +52,7 @@ impl Agent for Greeter {
 }
 
 fn greeters() -> ConfigRegistry {
-    registry().agent_class("shop.agents.Greeter", |config| {
+    registry().with_agent_class("shop.agents.Greeter", |config| {
         let own: Greeting = config.parse()?;
         if own.times > 10 {
             return Err("greets too often".into());
@@ -79,7 +79,7 @@ async fn registered_class_builds_the_agent_of_its_file() {
     let folder = folder(&[("root_agent.yaml", GREETER), ("below.yaml", below)]);
     let noted = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&noted);
-    let registry = greeters().agent_callback("shop.noted", move |ctx| {
+    let registry = greeters().with_agent_callback("shop.noted", move |ctx| {
         seen.lock().unwrap().push(ctx.agent_name().to_owned());
         async { Ok(None) }
     });

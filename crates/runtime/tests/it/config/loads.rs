@@ -48,7 +48,7 @@ fn saying(text: &'static str) -> Arc<ScriptedModel> {
 /// A registry that resolves every model name to this model.
 fn asking(model: &Arc<ScriptedModel>) -> ConfigRegistry {
     let model: Arc<dyn Model> = Arc::clone(model) as _;
-    ConfigRegistry::new().model_of(move |_, _| Ok(Arc::clone(&model)))
+    ConfigRegistry::new().with_model_resolver(move |_, _| Ok(Arc::clone(&model)))
 }
 
 #[test]
@@ -131,8 +131,8 @@ tools:
         |name: &str| FunctionTool::untyped(name, "", None, |_, _| async { Ok(ToolOutput::none()) });
     let model = saying("Done.");
     let registry = asking(&model)
-        .tool("shop.tools.order_status", plain("order_status"))
-        .tool_from_args("shop.tools.make", move |args| {
+        .with_tool("shop.tools.order_status", plain("order_status"))
+        .with_tool_from_args("shop.tools.make", move |args| {
             *kept.lock().unwrap() = args;
             Ok(plain("made").into())
         });
@@ -181,7 +181,7 @@ async fn configured_examples_come_from_the_file_or_a_provider() {
     ] {
         let folder = folder(&[("root_agent.yaml", &agent(examples))]);
         let model = saying("Done.");
-        let registry = asking(&model).examples("my.fitting", Fitting);
+        let registry = asking(&model).with_examples("my.fitting", Arc::new(Fitting));
         ask(load(&folder, &registry).unwrap()).await;
         let system = model.requests()[0].config.system_instruction.clone();
         let system = system.unwrap();
@@ -221,27 +221,27 @@ after_tool_callbacks: [{name: my.after_tool}]
         ))
         .reply("Done.");
     let registry = asking(&Arc::new(model))
-        .agent_callback("my.agent", move |_| {
+        .with_agent_callback("my.agent", move |_| {
             agent();
             async { Ok(None) }
         })
-        .agent_callback("my.other", move |_| {
+        .with_agent_callback("my.other", move |_| {
             other();
             async { Ok(None) }
         })
-        .before_model("my.before_model", move |_, request| {
+        .with_before_model("my.before_model", move |_, request| {
             before_model();
             async { Ok(BeforeModel::from(request)) }
         })
-        .after_model("my.after_model", move |_, _| {
+        .with_after_model("my.after_model", move |_, _| {
             after_model();
             async { Ok(None) }
         })
-        .before_tool("my.before_tool", move |_, _| {
+        .with_before_tool("my.before_tool", move |_, _| {
             before_tool();
             async { Ok(BeforeTool::Answer("remembered".into())) }
         })
-        .after_tool("my.after_tool", move |_, _| {
+        .with_after_tool("my.after_tool", move |_, _| {
             after_tool();
             async { Ok(None) }
         });
@@ -285,8 +285,8 @@ sub_agents:
         .build()
         .unwrap();
     let registry = asking(&model)
-        .agent("my.agents.last", Arc::new(last))
-        .agent_callback("my.note", |ctx| async move {
+        .with_agent("my.agents.last", last)
+        .with_agent_callback("my.note", |ctx| async move {
             ctx.state().set("noted", ctx.agent_name());
             Ok(None)
         });
@@ -317,7 +317,7 @@ async fn configured_model_comes_from_the_registry_or_the_parent() {
         Json::parse(r#"{"agent_name":"below"}"#).unwrap(),
     );
     let model = Arc::new(ScriptedModel::new("big").reply(call).reply("Deep down."));
-    let registry = ConfigRegistry::new().model_code("my.models.big", Arc::clone(&model) as _);
+    let registry = ConfigRegistry::new().with_model_code("my.models.big", Arc::clone(&model));
     let events = ask(load(&folder, &registry).unwrap()).await;
     assert_eq!(events.last().unwrap().author, "below");
     assert_eq!(model.requests().len(), 2);

@@ -12,7 +12,7 @@ pub(crate) fn registry() -> ConfigRegistry {
     let mut models = ModelRegistry::default();
     models.register("scripted", |name| Ok(Arc::new(ScriptedModel::new(name))));
     models.register("gemini", |name| Ok(Arc::new(ScriptedModel::new(name))));
-    ConfigRegistry::new().models(models)
+    ConfigRegistry::new().with_models(models)
 }
 
 /// Create a folder with these files.

@@ -49,7 +49,7 @@ const TEXTS: [&str; 9] = [
 
 /// A call that was made.
 #[derive(Clone)]
-struct Made {
+struct CallRecord {
     id: Option<String>,
     name: Option<String>,
     author: String,
@@ -61,7 +61,7 @@ pub(crate) struct Generator<'r> {
     random: &'r mut Random,
     /// Events that must come next.
     next: VecDeque<Event>,
-    made: Vec<Made>,
+    made: Vec<CallRecord>,
     invocation: u64,
     time: f64,
     times: Vec<f64>,
@@ -387,7 +387,7 @@ impl<'r> Generator<'r> {
     }
 
     fn remember(&mut self, call: &FunctionCall, author: &str) {
-        self.made.push(Made {
+        self.made.push(CallRecord {
             id: call.id.clone(),
             name: call.name.clone(),
             author: author.to_owned(),
@@ -438,7 +438,7 @@ impl<'r> Generator<'r> {
     }
 
     /// Answer one of the newest calls, or sometimes any call or none.
-    fn response(&mut self) -> (FunctionResponse, Option<Made>) {
+    fn response(&mut self) -> (FunctionResponse, Option<CallRecord>) {
         let made = match (self.made.len(), self.random.below(20)) {
             (0, _) | (_, 0) => None,
             (count, 1..=3) => Some(self.made[self.random.below(count as u64) as usize].clone()),

@@ -62,20 +62,18 @@ impl History {
     }
 
     pub(crate) fn options(&self) -> ContentsOptions<'_> {
-        ContentsOptions {
-            agent_name: self.agent,
-            branch: self.branch,
-            isolation_scope: self.scope,
-            node_path: self.node,
-            include_contents: match self.is_current_turn_only {
-                true => IncludeContents::None,
-                false => IncludeContents::Default,
-            },
-            keep_call_ids: self.keeps_ids,
-            thoughts_of_other_agents: self.thoughts,
-            is_single_turn: self.is_single_turn,
-            user_content: self.user_content.as_ref(),
+        let mut options = ContentsOptions::of(self.agent);
+        options.branch = self.branch;
+        options.isolation_scope = self.scope;
+        options.node_path = self.node;
+        if self.is_current_turn_only {
+            options.include_contents = IncludeContents::None;
         }
+        options.keep_call_ids = self.keeps_ids;
+        options.thoughts_of_other_agents = self.thoughts;
+        options.is_single_turn = self.is_single_turn;
+        options.user_content = self.user_content.as_ref();
+        options
     }
 
     pub(crate) fn options_json(&self) -> Json {

@@ -35,12 +35,12 @@ pub(crate) struct Span {
 
 /// All spans, in the order of their start. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Collected(Arc<Mutex<Vec<Span>>>);
+pub(crate) struct SpanRecorder(Arc<Mutex<Vec<Span>>>);
 
-impl Collected {
+impl SpanRecorder {
     /// Listen on this thread until the guard is dropped.
-    pub(crate) fn listening() -> (Collected, DefaultGuard) {
-        let collected = Collected::default();
+    pub(crate) fn listening() -> (SpanRecorder, DefaultGuard) {
+        let collected = SpanRecorder::default();
         let is_ours = filter_fn(|about| about.target() == SPANS || about.target() == CONTENT);
         let layer = collected.clone().with_filter(is_ours);
         retain_testkit::callsites::enable_for_all_threads();
@@ -91,7 +91,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collected {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let span = ctx.span(id).expect("it is there");
         let mut new = Span {

@@ -165,10 +165,7 @@ async fn compare(content: bool) {
     let Some(adks) = adks(content) else {
         return;
     };
-    let telemetry = Telemetry {
-        content_in_spans: content,
-        ..Telemetry::default()
-    };
+    let telemetry = Telemetry::default().with_content_in_spans(content);
     for (agent, adks) in [desk(), line(), broken()].into_iter().zip(adks) {
         let (events, spans) = play(agent, telemetry).await;
         let ours = comparable(&tree(&spans), &events);

@@ -9,7 +9,7 @@ use retain_runtime::{
 };
 use retain_stores::InMemorySessionService;
 
-use crate::telemetry::collect::{Collected, Span};
+use crate::telemetry::collect::{SpanRecorder, Span};
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";
@@ -148,7 +148,7 @@ pub(crate) fn runner(agent: Arc<dyn Agent>, telemetry: Telemetry) -> Runner {
 
 /// Run the agent; return the ids of its events and its spans.
 pub(crate) async fn play(agent: Arc<dyn Agent>, telemetry: Telemetry) -> (Vec<String>, Vec<Span>) {
-    let (collected, _listening) = Collected::listening();
+    let (collected, _listening) = SpanRecorder::listening();
     let runner = runner(agent, telemetry);
     let request = RunRequest::new(MESSAGE);
     let run = runner.run_with(USER, Some(SESSION), request).await;

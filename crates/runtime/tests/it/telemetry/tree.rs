@@ -8,21 +8,16 @@ use retain_runtime::{
     CompactionConfig, FunctionTool, LlmAgent, RunConfig, RunRequest, StreamingMode, Telemetry,
     ToolContext, ToolError,
 };
+use tokio::sync::Notify;
 
 use crate::telemetry::{
-    collect::{Collected, Drawn, Span},
+    collect::{SpanRecorder, Drawn, Span},
     runs::{APP, MESSAGE, SESSION, USER, broken, calls, desk, line, model, play, runner, text},
 };
 
-const QUIET: Telemetry = Telemetry {
-    content_in_spans: false,
-    content_in_process: false,
-};
-
-const IN_PROCESS: Telemetry = Telemetry {
-    content_in_spans: false,
-    content_in_process: true,
-};
+fn in_process() -> Telemetry {
+    Telemetry::default().with_content_in_process(true)
+}
 
 /// Words that occur only in content.
 const SAID: [&str; 6] = [
@@ -36,7 +31,7 @@ const SAID: [&str; 6] = [
 
 #[tokio::test]
 async fn spans_nest_as_runs_agents_and_calls() {
-    let (_, spans) = play(desk(), QUIET).await;
+    let (_, spans) = play(desk(), Telemetry::default()).await;
     let expected = "\
 invocation
   invoke_agent desk
@@ -67,7 +62,7 @@ invocation
 #[tokio::test]
 async fn spans_have_no_content_unless_enabled() {
     for agent in [desk, line, broken] {
-        for telemetry in [QUIET, IN_PROCESS] {
+        for telemetry in [Telemetry::default(), in_process()] {
             let (_, spans) = play(agent(), telemetry).await;
             for span in &spans {
                 let written = format!("{:?}", span.attributes);
@@ -75,15 +70,12 @@ async fn spans_have_no_content_unless_enabled() {
                 assert_eq!(said, None, "{} has {written}", span.name);
                 assert_eq!(
                     span.content.is_empty(),
-                    telemetry == QUIET || !is_recorded(span)
+                    telemetry == Telemetry::default() || !is_recorded(span)
                 );
             }
         }
     }
-    let telemetry = Telemetry {
-        content_in_spans: true,
-        ..QUIET
-    };
+    let telemetry = Telemetry::default().with_content_in_spans(true);
     let (_, spans) = play(desk(), telemetry).await;
     let written = format!("{spans:?}");
     assert!(written.contains(MESSAGE) && written.contains("Helped."));
@@ -97,7 +89,7 @@ fn is_recorded(span: &Span) -> bool {
 
 #[tokio::test]
 async fn in_process_spans_have_content_and_session_key() {
-    let (_, spans) = play(desk(), IN_PROCESS).await;
+    let (_, spans) = play(desk(), in_process()).await;
     let run = &spans[0].content;
     let known = [("app", APP), ("user", USER), ("session", SESSION)];
     for (key, value) in known {
@@ -141,8 +133,8 @@ async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
         .candidates_token_count = Some(2);
     let replies = vec![vec![piece("Good "), piece("day!"), whole].into()];
     let agent = LlmAgent::builder("a").model(model("m", replies));
-    let (collected, _listening) = Collected::listening();
-    let runner = runner(Arc::new(agent.build().expect("an agent")), IN_PROCESS);
+    let (collected, _listening) = SpanRecorder::listening();
+    let runner = runner(Arc::new(agent.build().expect("an agent")), in_process());
     let config = RunConfig::default().with_streaming_mode(StreamingMode::Sse);
     let request = RunRequest::new(MESSAGE).with_config(config);
     let run = runner.run_with(USER, Some(SESSION), request).await;
@@ -176,22 +168,30 @@ async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
 
 #[tokio::test]
 async fn dropped_run_closes_its_spans() {
-    let hang = FunctionTool::new("hang", "Hangs.", |_: ToolContext, _: Nothing| async {
-        std::future::pending::<()>().await;
-        Ok::<_, ToolError>("never")
+    let started = Arc::new(Notify::new());
+    let starts = Arc::clone(&started);
+    let hang = FunctionTool::new("hang", "Hangs.", move |_: ToolContext, _: Nothing| {
+        starts.notify_one();
+        std::future::pending::<Result<(), ToolError>>()
     });
     let agent = LlmAgent::builder("a")
         .model(model("m", vec![calls(&[("c1", "hang", "{}")])]))
         .tool(hang);
-    let (collected, _listening) = Collected::listening();
-    let runner = runner(Arc::new(agent.build().expect("an agent")), QUIET);
+    let (collected, _listening) = SpanRecorder::listening();
+    let runner = runner(
+        Arc::new(agent.build().expect("an agent")),
+        Telemetry::default(),
+    );
     let mut run = runner
         .run(USER, Some(SESSION), MESSAGE)
         .await
         .expect("it begins");
     run.next().await.expect("the call").expect("it is stored");
-    let next = tokio::time::timeout(std::time::Duration::from_millis(20), run.next());
-    assert!(next.await.is_err(), "the tool hangs");
+    tokio::select! {
+        biased;
+        event = run.next() => panic!("expected a tool that hangs, found {event:?}"),
+        () = started.notified() => {}
+    }
     assert!(
         collected
             .spans()
@@ -222,7 +222,7 @@ async fn dropped_run_closes_its_spans() {
 
 #[tokio::test]
 async fn model_span_closes_before_tools_run() {
-    let (collected, _listening) = Collected::listening();
+    let (collected, _listening) = SpanRecorder::listening();
     let seen = collected.clone();
     let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: Nothing| {
         let spans = seen.spans();
@@ -244,7 +244,10 @@ async fn model_span_closes_before_tools_run() {
     let agent = LlmAgent::builder("a")
         .model(model("m", vec![asked.into(), text("Done.")]))
         .tool(look);
-    let runner = runner(Arc::new(agent.build().expect("an agent")), QUIET);
+    let runner = runner(
+        Arc::new(agent.build().expect("an agent")),
+        Telemetry::default(),
+    );
     let run = runner.run(USER, Some(SESSION), MESSAGE).await;
     let events = run
         .expect("it begins")
@@ -266,7 +269,7 @@ fn is_model(span: &Span) -> bool {
 
 #[tokio::test]
 async fn compaction_span_belongs_to_its_run() {
-    let (collected, _listening) = Collected::listening();
+    let (collected, _listening) = SpanRecorder::listening();
     let answers = vec![text("One."), text("A summary."), text("Two.")];
     let agent = LlmAgent::builder("a").model(model("m", answers));
     let runner = retain_runtime::Runner::builder()

@@ -4,9 +4,9 @@
 //! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
 //! scripts.
 
-mod beside;
 mod compare;
 mod oracle;
+mod parallel_agents;
 mod play;
 mod resuming;
 mod rules;
@@ -18,7 +18,7 @@ mod turns;
 use compare::{comparable, difference};
 use retain_core::Json;
 use retain_testkit::oracle::{is_long, setting};
-use rules::Needed;
+use rules::RuleUses;
 
 /// First seed of a normal run.
 const SEED: u64 = 20_261_101;
@@ -156,7 +156,7 @@ async fn all_alike(
     script: impl Fn(u64) -> Json,
     play: impl AsyncFn(&Json) -> Json,
     situations: &[(&str, &str)],
-) -> Needed {
+) -> RuleUses {
     let given = setting("RETAIN_SEED");
     if let Some(seed) = given {
         seeds = (seed..seed + setting("RETAIN_CASES").unwrap_or(1)).collect();
@@ -164,9 +164,9 @@ async fn all_alike(
     println!("{} scripts from seed {}", seeds.len(), seeds[0]);
     let scripts: Vec<Json> = seeds.iter().copied().map(script).collect();
     let Some(theirs) = oracle::play_all(&scripts) else {
-        return Needed::default();
+        return RuleUses::default();
     };
-    let mut needed = Needed::default();
+    let mut needed = RuleUses::default();
     let mut failures = Vec::new();
     let mut met = vec![0; situations.len()];
     for ((seed, script), theirs_told) in seeds.iter().zip(&scripts).zip(&theirs) {

@@ -1,4 +1,5 @@
-//! Finds the parallel agents of a script, and how far each got when one of them ended the others.
+//! Finds the parallel agents of a script, and the events of each up to the point where one of them
+//! ended the others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,51 +7,53 @@ use retain_core::{Json, JsonMap};
 
 /// The agents of a script that run in parallel with others.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ParallelAgents {
     /// Direct sub-agents of a parallel agent.
-    directly: HashSet<String>,
+    children: HashSet<String>,
     /// Agents anywhere below a parallel agent.
-    anywhere: HashSet<String>,
+    descendants: HashSet<String>,
 }
 
-impl Beside {
-    pub(crate) fn of(tree: &Json) -> Beside {
-        let mut beside = Beside::default();
-        beside.add(tree, false);
-        beside
+impl ParallelAgents {
+    pub(crate) fn from_tree(tree: &Json) -> ParallelAgents {
+        let mut agents = ParallelAgents::default();
+        agents.add(tree, false);
+        agents
     }
 
-    fn add(&mut self, node: &Json, is_beside: bool) {
+    fn add(&mut self, node: &Json, is_parallel: bool) {
         let name = |node: &Json| node["name"].as_str().unwrap_or_default().to_owned();
-        if is_beside {
-            self.anywhere.insert(name(node));
+        if is_parallel {
+            self.descendants.insert(name(node));
         }
         let below = node["below"].as_array().unwrap_or_default();
         let runs_several = node["kind"] == "parallel" && below.len() > 1;
         for node in below {
             if runs_several {
-                self.directly.insert(name(node));
+                self.children.insert(name(node));
             }
-            self.add(node, is_beside || runs_several);
+            self.add(node, is_parallel || runs_several);
         }
     }
 
-    fn is_beside(&self, event: &Json) -> bool {
-        self.anywhere
+    /// Whether the author of an event runs in parallel with others.
+    fn is_by_parallel_agent(&self, event: &Json) -> bool {
+        self.descendants
             .contains(event["author"].as_str().unwrap_or_default())
     }
 
-    /// Whether one of them ended the others in this turn by failing or escalating.
+    /// Whether a parallel agent ended the others in this turn by failing or escalating.
     pub(crate) fn ends_others(&self, turn: &Json) -> bool {
         let events = turn["events"].as_array().unwrap_or_default();
-        let leaves = |event: &Json| {
+        let escalates = |event: &Json| {
             let author = event["author"].as_str().unwrap_or_default();
-            event["actions"]["escalate"] == true && self.directly.contains(author)
+            event["actions"]["escalate"] == true && self.children.contains(author)
         };
-        // The first agent to fail may do so before any event exists.
-        let said = events.is_empty() || events.iter().any(|event| self.is_beside(event));
-        let failed = !turn["failed"].is_null() && !self.anywhere.is_empty() && said;
-        failed || events.iter().any(leaves)
+        // An agent may fail before the first event of the turn.
+        let may_be_parallel =
+            events.is_empty() || events.iter().any(|event| self.is_by_parallel_agent(event));
+        let failed = !turn["failed"].is_null() && !self.descendants.is_empty() && may_be_parallel;
+        failed || events.iter().any(escalates)
     }
 
     /// Return the number of events per branch that both sides have.
@@ -64,7 +67,10 @@ impl Beside {
 
     fn lengths(&self, events: &[Json]) -> HashMap<String, usize> {
         let mut lengths = HashMap::new();
-        for event in events.iter().filter(|event| self.is_beside(event)) {
+        for event in events
+            .iter()
+            .filter(|event| self.is_by_parallel_agent(event))
+        {
             *lengths.entry(branch(event)).or_default() += 1;
         }
         lengths
@@ -77,10 +83,10 @@ impl Beside {
         let mut has_begun = false;
         if let Some(events) = turn.get_mut("events").and_then(Json::as_array_mut) {
             events.retain(|event| {
-                let is_beside = self.is_beside(event);
-                has_begun |= is_beside;
+                let is_parallel = self.is_by_parallel_agent(event);
+                has_begun |= is_parallel;
                 let left = left.get_mut(&branch(event));
-                let is_common = is_beside && left.as_ref().is_some_and(|left| **left > 0);
+                let is_common = is_parallel && left.as_ref().is_some_and(|left| **left > 0);
                 if let Some(left) = left.filter(|_| is_common) {
                     *left -= 1;
                 }

@@ -28,15 +28,15 @@ struct Play {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Shared(Arc<Mutex<Play>>);
+pub(crate) struct SharedPlay(Arc<Mutex<Play>>);
 
-impl Shared {
-    pub(crate) fn of(script: &Json) -> Shared {
+impl SharedPlay {
+    pub(crate) fn of(script: &Json) -> SharedPlay {
         let hooks = map(&script["hooks"]);
         let hooks = hooks
             .iter()
             .map(|(hook, plan)| (hook.to_owned(), queue(plan)));
-        Shared(Arc::new(Mutex::new(Play {
+        SharedPlay(Arc::new(Mutex::new(Play {
             replies: queue(&script["replies"]),
             hooks: hooks.collect(),
             asked: Vec::new(),
@@ -99,9 +99,9 @@ fn response(value: &Json) -> Option<LlmResponse> {
 
 /// A model that replies as scripted and records its requests.
 #[derive(Debug)]
-pub(crate) struct Told(pub(crate) Shared);
+pub(crate) struct PlayModel(pub(crate) SharedPlay);
 
-impl Model for Told {
+impl Model for PlayModel {
     fn name(&self) -> &str {
         "gemini-told"
     }
@@ -143,10 +143,10 @@ fn asked(request: &LlmRequest) -> Json {
 
 /// A tool that does what its arguments say.
 #[derive(Debug)]
-pub(crate) struct Doing(pub(crate) &'static str);
+pub(crate) struct PlayTool(pub(crate) &'static str);
 
 #[async_trait]
-impl Tool for Doing {
+impl Tool for PlayTool {
     fn name(&self) -> &str {
         self.0
     }
@@ -200,12 +200,12 @@ impl Tool for Doing {
     }
 }
 
-fn agent(script: &Json, play: &Shared) -> LlmAgent {
+fn agent(script: &Json, play: &SharedPlay) -> LlmAgent {
     let mut agent = LlmAgent::builder("agent")
         .description("Acts.")
-        .model(Arc::new(Told(play.clone())))
+        .model(Arc::new(PlayModel(play.clone())))
         .instruction(script["instruction"].as_str().expect("an instruction"))
-        .tools(TOOLS.map(Doing));
+        .tools(TOOLS.map(PlayTool));
     if script["includeContents"] == "none" {
         agent = agent.include_contents(IncludeContents::None);
     }
@@ -232,7 +232,7 @@ fn agent(script: &Json, play: &Shared) -> LlmAgent {
 }
 
 fn before_model(
-    play: &Shared,
+    play: &SharedPlay,
     ctx: &CallbackContext,
     mut request: LlmRequest,
 ) -> Result<BeforeModel, BoxError> {
@@ -248,7 +248,7 @@ fn before_model(
 }
 
 fn before_tool(
-    play: &Shared,
+    play: &SharedPlay,
     ctx: &CallbackContext,
     mut args: JsonMap,
 ) -> Result<BeforeTool, BoxError> {
@@ -264,7 +264,7 @@ fn before_tool(
 
 /// Execute a script of one agent; return the result in the format of ADK's result.
 pub(crate) async fn play(script: &Json) -> Json {
-    let play = Shared::of(script);
+    let play = SharedPlay::of(script);
     let agent = agent(script, &play);
     turns(script, Arc::new(agent), || play.asked().into()).await
 }

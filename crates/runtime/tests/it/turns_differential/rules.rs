@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use retain_core::{Json, JsonMap};
 
-use crate::turns_differential::{beside::Beside, resuming};
+use crate::turns_differential::{parallel_agents::ParallelAgents, resuming};
 
 /// Number of uses of each rule.
 #[derive(Debug, Default)]
-pub(crate) struct Needed {
+pub(crate) struct RuleUses {
     /// Number of compared scripts.
     pub(crate) scripts: usize,
     /// In ADK an agent that fails to transfer, or fails below an agent without a model, leaves no
@@ -56,7 +56,7 @@ pub(crate) struct Needed {
     pub(crate) who_fails_is_not_done: usize,
 }
 
-impl Needed {
+impl RuleUses {
     /// Fail if a rule was not used.
     pub(crate) fn assert_all_were(&self) {
         let rules = [
@@ -94,8 +94,8 @@ impl Needed {
         }
         self.drop_failures(&mut ours, &theirs);
         self.name_failures(&ours, &mut theirs);
-        let beside = Beside::of(&script["tree"]);
-        self.cut(script, &beside, &mut ours, &mut theirs);
+        let agents = ParallelAgents::from_tree(&script["tree"]);
+        self.cut(script, &agents, &mut ours, &mut theirs);
         for told in [&mut ours, &mut theirs] {
             let mut moved = false;
             edit_turns(told, |_, turn| {
@@ -184,7 +184,7 @@ impl Needed {
     }
 
     /// Drop all turns from the first one whose behavior differs and is not comparable.
-    fn cut(&mut self, script: &Json, beside: &Beside, ours: &mut Json, theirs: &mut Json) {
+    fn cut(&mut self, script: &Json, agents: &ParallelAgents, ours: &mut Json, theirs: &mut Json) {
         let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
         for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
             let either = |is: fn(&Json, usize) -> bool| is(ours, at) || is(theirs, at);
@@ -209,16 +209,16 @@ impl Needed {
                 *rule += 1;
                 return [ours, theirs].into_iter().for_each(|told| keep(told, at));
             }
-            if beside.ends_others(one) || beside.ends_others(other) {
+            if agents.ends_others(one) || agents.ends_others(other) {
                 self.others_are_cut_short += 1;
                 let is_same_end = one["failed"] == other["failed"];
                 let kept = at + usize::from(is_same_end);
-                let lengths = beside.common(events(one), events(other));
+                let lengths = agents.common(events(one), events(other));
                 for told in [ours, theirs] {
                     keep(told, kept);
                     edit_turns(told, |number, turn| {
                         if number == at {
-                            beside.shorten(turn, &lengths);
+                            agents.shorten(turn, &lengths);
                         }
                     });
                 }

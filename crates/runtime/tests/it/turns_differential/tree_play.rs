@@ -9,7 +9,7 @@ use retain_runtime::{
 };
 
 use crate::turns_differential::{
-    play::{Doing, Shared, Told},
+    play::{PlayModel, PlayTool, SharedPlay},
     script::TOOLS,
     turns::turns,
 };
@@ -28,7 +28,7 @@ pub(crate) async fn play(script: &Json) -> Json {
 }
 
 /// The agents with their own model, each with the rest of the model's script.
-type Models = Vec<(String, Shared)>;
+type Models = Vec<(String, SharedPlay)>;
 
 fn name(node: &Json) -> &str {
     node["name"].as_str().expect("an agent has a name")
@@ -39,11 +39,11 @@ fn below(node: &Json, models: &mut Models) -> Vec<Arc<dyn Agent>> {
     nodes.map(|node| agent(node, models)).collect()
 }
 
-fn callbacks(play: &Shared) -> AgentCallbacks {
+fn callbacks(play: &SharedPlay) -> AgentCallbacks {
     let (before, after) = (play.clone(), play.clone());
     AgentCallbacks::default()
-        .before(move |ctx| ready(before.content("before_agent", &ctx)))
-        .after(move |ctx| ready(after.content("after_agent", &ctx)))
+        .with_before(move |ctx| ready(before.content("before_agent", &ctx)))
+        .with_after(move |ctx| ready(after.content("after_agent", &ctx)))
 }
 
 /// Build an agent that runs others.
@@ -51,7 +51,7 @@ macro_rules! workflow {
     ($builder:expr, $node:expr, $models:expr) => {{
         let described = $builder
             .description(format!("Is {}.", name($node)))
-            .callbacks(callbacks(&Shared::of($node)));
+            .callbacks(callbacks(&SharedPlay::of($node)));
         below($node, $models)
             .into_iter()
             .fold(described, |all, agent| all.sub_agent(agent))
@@ -79,14 +79,14 @@ fn agent(node: &Json, models: &mut Models) -> Arc<dyn Agent> {
 }
 
 fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
-    let play = Shared::of(node);
+    let play = SharedPlay::of(node);
     let (before, after) = (play.clone(), play.clone());
     let mut agent = LlmAgent::builder(name(node))
         .description(format!("Is {}.", name(node)))
         .instruction(node["instruction"].as_str().expect("an instruction"))
         .disallow_transfer_to_parent(node["notToParent"] == true)
         .disallow_transfer_to_peers(node["notToPeers"] == true)
-        .tools(TOOLS.map(Doing))
+        .tools(TOOLS.map(PlayTool))
         .tool(pay())
         .tool(exit_loop_tool())
         .tool(get_user_choice_tool())
@@ -95,7 +95,7 @@ fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
         .after_agent(move |ctx| ready(after.content("after_agent", &ctx)));
     if node["ownModel"] == true {
         models.push((name(node).to_owned(), play.clone()));
-        agent = agent.model(Arc::new(Told(play)));
+        agent = agent.model(Arc::new(PlayModel(play)));
     }
     if node["includeContents"] == "none" {
         agent = agent.include_contents(IncludeContents::None);
@@ -107,7 +107,7 @@ fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
         agent = agent.input_schema::<Order>();
     }
     if node["hasOutputSchema"] == true {
-        agent = agent.output_schema::<Titled>();
+        agent = agent.output_schema::<TitleOutput>();
     }
     if !node["helper"].is_null() {
         agent = agent.tool(AgentTool::new(self::agent(&node["helper"], models)));
@@ -126,7 +126,7 @@ struct Order {
 
 /// What it returns.
 #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
-struct Titled {
+struct TitleOutput {
     title: String,
 }
 

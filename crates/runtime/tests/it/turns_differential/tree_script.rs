@@ -23,12 +23,12 @@ const DEPTH: usize = 4;
 
 /// Return the script of a seed.
 pub(crate) fn script(seed: u64) -> Json {
-    let mut maker = Maker {
+    let mut maker = TreeGenerator {
         random: Random::new(seed),
         named: 0,
         names: 2 + (seed % 7) as usize,
     };
-    let tree = maker.agent(Place::default());
+    let tree = maker.agent(AgentPosition::default());
     let turns = 2 + maker.random.below(4);
     let turns: Vec<Value> = (0..turns).map(|_| maker.turn()).collect();
     Json::from(json!({"state": {"a": 1}, "turns": turns, "tree": tree}))
@@ -45,7 +45,7 @@ pub(crate) fn resumable(seed: u64) -> Json {
 
 /// The position of an agent in the tree.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct AgentPosition {
     depth: usize,
     /// It runs in parallel with others.
     beside: bool,
@@ -57,14 +57,14 @@ struct Place {
     in_helper: bool,
 }
 
-struct Maker {
+struct TreeGenerator {
     random: Random,
     named: usize,
     names: usize,
 }
 
-impl Maker {
-    fn agent(&mut self, place: Place) -> Value {
+impl TreeGenerator {
+    fn agent(&mut self, place: AgentPosition) -> Value {
         let name = NAMES[self.named];
         self.named += 1;
         let is_leaf = place.depth + 1 >= DEPTH || self.named >= self.names;
@@ -84,7 +84,7 @@ impl Maker {
             "parallel" if place.in_helper => 1,
             _ => 1 + self.random.below(3),
         };
-        let inside = Place {
+        let inside = AgentPosition {
             depth: place.depth + 1,
             beside: place.beside || (kind == "parallel" && wanted > 1),
             below_model: place.below_model || kind == "llm",
@@ -105,7 +105,7 @@ impl Maker {
         agent
     }
 
-    fn llm(&mut self, name: &str, place: Place) -> Value {
+    fn llm(&mut self, name: &str, place: AgentPosition) -> Value {
         let inherits = place.below_model && !place.beside && !place.is_helper;
         let helper = self.helper(place);
         let has_output_schema = place.is_helper && self.random.chance(25);
@@ -138,11 +138,11 @@ impl Maker {
     }
 
     /// Sometimes return an agent tool for another agent.
-    fn helper(&mut self, place: Place) -> Value {
+    fn helper(&mut self, place: AgentPosition) -> Value {
         if place.in_helper || self.named >= self.names || !self.random.chance(25) {
             return Value::Null;
         }
-        self.agent(Place {
+        self.agent(AgentPosition {
             is_helper: true,
             in_helper: true,
             below_model: false,
@@ -151,7 +151,7 @@ impl Maker {
     }
 
     /// The reply of an agent's model to one request.
-    fn reply(&mut self, name: &str, place: Place, helper: &Value) -> Value {
+    fn reply(&mut self, name: &str, place: AgentPosition, helper: &Value) -> Value {
         let mut parts = Vec::new();
         let calls = match self.random.below(100) {
             0..35 => 0,
@@ -185,7 +185,7 @@ impl Maker {
         json!({"responses": [piece, whole]})
     }
 
-    fn call(&mut self, name: &str, place: Place, helper: &Value) -> Value {
+    fn call(&mut self, name: &str, place: AgentPosition, helper: &Value) -> Value {
         if !helper.is_null() && self.random.chance(30) {
             let args = match helper["hasInputSchema"] == true {
                 true => {
@@ -229,7 +229,7 @@ impl Maker {
     }
 
     /// The steps of a callback, one per call.
-    fn plan(&mut self, name: &str, place: Place) -> Value {
+    fn plan(&mut self, name: &str, place: AgentPosition) -> Value {
         let key = match place.beside {
             true => format!("of_{name}"),
             false => "a".to_owned(),

@@ -1,4 +1,4 @@
-//! The YAML files of agents, for the web UI's builder. Read-only: an agent's file is code.
+//! The YAML files of agents, for the web UI's builder. Read-only, because these files are code.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use axum::{
 
 use super::{
     super::{apps::query_value, errors::AdkError},
-    CHANGES, DevOnly, json,
+    DevOnly, EDIT, json,
     local::LocalOnly,
     not_supported,
-    ui::contained,
+    ui::resolve_inside,
 };
 use crate::{routes::Routes, services::Shared};
 
@@ -24,20 +24,15 @@ const FILE_MAX: u64 = 1 << 20;
 
 pub(super) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Method::GET, "/dev/apps/{app}/builder", CHANGES, show)
-        .add(Method::POST, "/dev/apps/{app}/builder/save", CHANGES, save)
-        .add(
-            Method::POST,
-            "/dev/apps/{app}/builder/cancel",
-            CHANGES,
-            cancel,
-        )
-        .add(Method::GET, "/builder/app/{app}", CHANGES, show)
-        .add(Method::POST, "/builder/app/{app}/cancel", CHANGES, cancel)
-        .add(Method::POST, "/builder/save", CHANGES, save)
+        .add(Method::GET, "/dev/apps/{app}/builder", EDIT, show)
+        .add(Method::POST, "/dev/apps/{app}/builder/save", EDIT, save)
+        .add(Method::POST, "/dev/apps/{app}/builder/cancel", EDIT, cancel)
+        .add(Method::GET, "/builder/app/{app}", EDIT, show)
+        .add(Method::POST, "/builder/app/{app}/cancel", EDIT, cancel)
+        .add(Method::POST, "/builder/save", EDIT, save)
 }
 
-/// A YAML file of an app; empty if it does not exist.
+/// Return a YAML file of an app; an empty body if it does not exist.
 async fn show(
     _: DevOnly,
     _: LocalOnly,
@@ -45,14 +40,14 @@ async fn show(
     UrlPath(app): UrlPath<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, AdkError> {
-    let wanted = query_value(query.as_deref(), "file_path");
-    let wanted = wanted.filter(|name| !name.is_empty());
-    let wanted = wanted.unwrap_or_else(|| ROOT_AGENT.to_owned());
+    let file_name = query_value(query.as_deref(), "file_path");
+    let file_name = file_name.filter(|name| !name.is_empty());
+    let file_name = file_name.unwrap_or_else(|| ROOT_AGENT.to_owned());
     let folder = server.apps.folder_of(&app);
     let read = tokio::task::spawn_blocking(move || {
         let folder = folder?;
-        let file = yaml_inside(&folder, &wanted)?;
-        read(&contained(&folder, &file).ok()?)
+        let file = yaml_inside(&folder, &file_name)?;
+        read(&resolve_inside(&folder, &file).ok()?)
     });
     let text = read.await.map_err(|error| AdkError::internal(&error))?;
     let kind = match &text {
@@ -83,7 +78,7 @@ fn read(file: &Path) -> Option<String> {
 }
 
 async fn save(_: DevOnly, _: LocalOnly) -> AdkError {
-    not_supported("Writing agents")
+    not_supported("Writing agent files")
 }
 
 /// There are never unsaved changes to discard.

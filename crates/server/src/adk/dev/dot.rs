@@ -1,5 +1,5 @@
-//! Graphs of agents in Graphviz's language. The web UI finds nodes by the names of agents and
-//! tools.
+//! Graphs of agents in Graphviz's DOT language. The web UI identifies nodes by the names of agents
+//! and tools.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use retain_runtime::Agent;
 
 use super::graph::tool_names;
 
-/// The graph under construction. Writing to a string does not fail.
+/// Writes indented DOT text.
 #[derive(Default)]
 struct Drawing {
     lines: String,
@@ -17,6 +17,7 @@ struct Drawing {
 impl Drawing {
     fn line(&mut self, text: impl std::fmt::Display) {
         let indent = "\t".repeat(self.depth);
+        // Writing to a string does not fail.
         let _ = writeln!(self.lines, "{indent}{text}");
     }
 
@@ -32,7 +33,7 @@ impl Drawing {
 }
 
 /// Quote a string for Graphviz.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -47,12 +48,12 @@ fn quoted(text: &str) -> String {
 }
 
 /// Escape text inside an HTML label.
-fn in_html(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The colors of a tree.
+/// The color scheme of a tree.
 struct Colors {
     background: &'static str,
     node: &'static str,
@@ -77,7 +78,7 @@ const LIGHT: Colors = Colors {
     edge: "#64748B",
 };
 
-/// An agent, its sub-agents and their tools, from top to bottom.
+/// Draw an agent, its sub-agents and their tools as a tree, from top to bottom.
 pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
     let colors = if dark { DARK } else { LIGHT };
     let mut drawing = Drawing::default();
@@ -100,9 +101,9 @@ pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
         "edge [arrowhead=vee arrowsize=0.7 color=\"{edge}\"]"
     ));
     let mut tools = Vec::new();
-    branch(agent, &mut drawing, &mut tools);
+    draw_branch(agent, &mut drawing, &mut tools);
     for (agent, tool) in &tools {
-        let (from, to) = (quoted(agent), quoted(tool));
+        let (from, to) = (quote(agent), quote(tool));
         let label = icon_label("🔧", "#6B7280", tool);
         drawing.line(format_args!(
             "{to} [label={label} style=\"rounded,filled,dashed\" tooltip=Tool]"
@@ -113,13 +114,13 @@ pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
     drawing.lines
 }
 
-fn branch(agent: &dyn Agent, drawing: &mut Drawing, tools: &mut Vec<(String, String)>) {
-    let name = quoted(agent.name());
+fn draw_branch(agent: &dyn Agent, drawing: &mut Drawing, tools: &mut Vec<(String, String)>) {
+    let name = quote(agent.name());
     let label = icon_label("✦", "#42A5F5", agent.name());
     drawing.line(format_args!("{name} [label={label} tooltip=Agent]"));
     for below in agent.sub_agents() {
-        branch(&**below, drawing, tools);
-        drawing.line(format_args!("{name} -> {}", quoted(below.name())));
+        draw_branch(&**below, drawing, tools);
+        drawing.line(format_args!("{name} -> {}", quote(below.name())));
     }
     if let Some(agent) = agent.as_llm_agent() {
         let named = tool_names(agent).into_iter();
@@ -128,7 +129,7 @@ fn branch(agent: &dyn Agent, drawing: &mut Drawing, tools: &mut Vec<(String, Str
 }
 
 fn icon_label(icon: &str, color: &str, name: &str) -> String {
-    let name = in_html(name);
+    let name = escape_html(name);
     format!("<<FONT COLOR=\"{color}\" POINT-SIZE=\"14\">{icon}</FONT> {name}>")
 }
 
@@ -136,7 +137,8 @@ const GRAY: &str = "#cccccc";
 const GREEN: &str = "#0F5223";
 const BRIGHT_GREEN: &str = "#69CB87";
 
-/// From left to right, with workflow agents as frames. `marked` lists the edges to highlight.
+/// Draw a graph from left to right. Workflow agents are frames around their sub-agents. `marked`
+/// lists the edges to highlight.
 pub(super) fn graph(agent: &dyn Agent, marked: &[(String, String)], dark: bool) -> String {
     let background = if dark { "#333537" } else { "#ffffff" };
     let mut graph = Graph {
@@ -175,29 +177,27 @@ impl Graph<'_> {
         }
     }
 
-    /// A workflow agent: a frame with its sub-agents, joined in order.
+    /// Draw a workflow agent as a frame around its sub-agents, with edges in the order of
+    /// execution.
     fn frame(&mut self, agent: &dyn Agent, parent: Option<&str>) {
         let title = format!("{} ({})", agent.name(), agent.kind());
-        let id = quoted(&format!("cluster_{title}"));
+        let id = quote(&format!("cluster_{title}"));
         self.drawing.open(format_args!("subgraph {id}"));
         for below in agent.sub_agents() {
             self.agent(&**below, None);
         }
-        let style = format!(
-            "label={} style=rounded fontcolor=\"{GRAY}\"",
-            quoted(&title)
-        );
+        let style = format!("label={} style=rounded fontcolor=\"{GRAY}\"", quote(&title));
         self.drawing.line(style);
         self.drawing.close();
         let names: Vec<&str> = agent.sub_agents().iter().map(|it| it.name()).collect();
-        let in_turn = agent.kind() != "ParallelAgent";
-        let entered = if in_turn { 1 } else { names.len() };
-        for name in names.iter().take(entered) {
+        let is_sequential = agent.kind() != "ParallelAgent";
+        let entry_count = if is_sequential { 1 } else { names.len() };
+        for name in names.iter().take(entry_count) {
             if let Some(parent) = parent {
                 self.edge(parent, name, true);
             }
         }
-        if in_turn {
+        if is_sequential {
             for pair in names.windows(2) {
                 self.edge(pair[0], pair[1], true);
             }
@@ -213,8 +213,8 @@ impl Graph<'_> {
             true => format!("style=\"filled,rounded\" fillcolor=\"{GREEN}\" color=\"{GREEN}\""),
             false => format!("style=rounded color=\"{GRAY}\""),
         };
-        let label = quoted(&format!("{icon} {name}"));
-        let name = quoted(name);
+        let label = quote(&format!("{icon} {name}"));
+        let name = quote(name);
         let look = format!("shape={shape} fontcolor=\"{GRAY}\" {style}");
         self.drawing
             .line(format_args!("{name} [label={label} {look}]"));
@@ -229,7 +229,7 @@ impl Graph<'_> {
             (_, _, true) => format!("color=\"{GRAY}\""),
             (_, _, false) => format!("arrowhead=none color=\"{GRAY}\""),
         };
-        let (from, to) = (quoted(from), quoted(to));
+        let (from, to) = (quote(from), quote(to));
         self.drawing.line(format_args!("{from} -> {to} [{look}]"));
     }
 }
@@ -258,10 +258,14 @@ mod tests {
     fn loop_is_drawn_as_a_frame_with_a_back_edge() {
         let writer: Arc<dyn Agent> = Arc::new(agent("writer"));
         let critic: Arc<dyn Agent> = Arc::new(agent("critic"));
-        let looped = LoopAgent::builder("refine");
-        let looped = looped.sub_agent(writer).sub_agent(critic).build().unwrap();
+        let loop_agent = LoopAgent::builder("refine");
+        let loop_agent = loop_agent
+            .sub_agent(writer)
+            .sub_agent(critic)
+            .build()
+            .unwrap();
         let marked = [("critic".to_owned(), "load_memory".to_owned())];
-        let drawn = graph(&looped, &marked, true);
+        let drawn = graph(&loop_agent, &marked, true);
         for line in [
             "subgraph \"cluster_refine (LoopAgent)\" {",
             "\"writer\" -> \"critic\" [color=\"#cccccc\"]",
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn quotes_in_names_are_escaped() {
-        assert_eq!(quoted("a\"] -> b\\\n"), "\"a\\\"] -> b\\\\ \"");
-        assert_eq!(in_html("<b>&\""), "&lt;b&gt;&amp;&quot;");
+        assert_eq!(quote("a\"] -> b\\\n"), "\"a\\\"] -> b\\\\ \"");
+        assert_eq!(escape_html("<b>&\""), "&lt;b&gt;&amp;&quot;");
     }
 }

@@ -1,4 +1,4 @@
-//! Evaluations and recorded tests are not supported: lists are empty, and creating one is rejected.
+//! Evaluations and recorded tests are not supported: lists are empty, and writes are rejected.
 
 use axum::{
     extract::Path,
@@ -7,12 +7,10 @@ use axum::{
 };
 use retain_core::{Json, JsonMap};
 
-use super::{
-    super::errors::AdkError, CHANGES, DevOnly, LOOKS, json, local::LocalOnly, not_supported,
-};
+use super::{super::errors::AdkError, DevOnly, EDIT, VIEW, json, local::LocalOnly, not_supported};
 use crate::routes::Routes;
 
-/// The two families of paths.
+/// The paths of the lists, with and without the prefix `/dev`.
 const LISTS: [[&str; 5]; 2] = [
     [
         "/dev/apps/{app}/eval_sets",
@@ -33,16 +31,16 @@ const LISTS: [[&str; 5]; 2] = [
 pub(super) fn routes(mut routes: Routes) -> Routes {
     for [sets, named_sets, results, named_results, metrics] in LISTS {
         routes = routes
-            .add(Method::GET, sets, LOOKS, none)
-            .add(Method::GET, named_sets, LOOKS, no_sets)
-            .add(Method::POST, named_sets, CHANGES, refused)
-            .add(Method::GET, results, LOOKS, none)
-            .add(Method::GET, named_results, LOOKS, no_results)
-            .add(Method::GET, metrics, LOOKS, no_metrics);
+            .add(Method::GET, sets, VIEW, empty_list)
+            .add(Method::GET, named_sets, VIEW, no_sets)
+            .add(Method::POST, named_sets, EDIT, reject_eval)
+            .add(Method::GET, results, VIEW, empty_list)
+            .add(Method::GET, named_results, VIEW, no_results)
+            .add(Method::GET, metrics, VIEW, no_metrics);
     }
-    routes = routes.add(Method::GET, "/dev/apps/{app}/tests", LOOKS, none);
-    routes = with_set(routes, "/dev/apps/{app}/eval_sets/{set}");
-    routes = with_set(routes, "/apps/{app}/eval_sets/{set}");
+    routes = routes.add(Method::GET, "/dev/apps/{app}/tests", VIEW, empty_list);
+    routes = add_set_route(routes, "/dev/apps/{app}/eval_sets/{set}");
+    routes = add_set_route(routes, "/apps/{app}/eval_sets/{set}");
     for [evals, result, named_result] in [
         [
             "/dev/apps/{app}/eval_sets/{set}/evals",
@@ -56,9 +54,9 @@ pub(super) fn routes(mut routes: Routes) -> Routes {
         ],
     ] {
         routes = routes
-            .add(Method::GET, evals, LOOKS, no_such_set)
-            .add(Method::GET, result, LOOKS, no_such_result)
-            .add(Method::GET, named_result, LOOKS, no_such_result);
+            .add(Method::GET, evals, VIEW, no_such_set)
+            .add(Method::GET, result, VIEW, no_such_result)
+            .add(Method::GET, named_result, VIEW, no_such_result);
     }
     for action in [
         "/dev/apps/{app}/eval_sets/{set}/add_session",
@@ -70,33 +68,33 @@ pub(super) fn routes(mut routes: Routes) -> Routes {
         "/apps/{app}/eval-sets/{set}/run",
         "/apps/{app}/eval-sets/{set}/add-session",
     ] {
-        routes = routes.add(Method::POST, action, CHANGES, refused);
+        routes = routes.add(Method::POST, action, EDIT, reject_eval);
     }
     routes
 }
 
-fn with_set(routes: Routes, set: &'static str) -> Routes {
-    routes.add(Method::POST, set, CHANGES, refused)
+fn add_set_route(routes: Routes, set: &'static str) -> Routes {
+    routes.add(Method::POST, set, EDIT, reject_eval)
 }
 
-async fn none(_: DevOnly) -> Response {
+async fn empty_list(_: DevOnly) -> Response {
     json(Vec::<Json>::new())
 }
 
-fn empty(key: &str) -> Response {
+fn object_with_empty_list(key: &str) -> Response {
     json(JsonMap::from([(key, Vec::<Json>::new())]))
 }
 
 async fn no_sets(_: DevOnly) -> Response {
-    empty("evalSetIds")
+    object_with_empty_list("evalSetIds")
 }
 
 async fn no_results(_: DevOnly) -> Response {
-    empty("evalResultIds")
+    object_with_empty_list("evalResultIds")
 }
 
 async fn no_metrics(_: DevOnly) -> Response {
-    empty("metricsInfo")
+    object_with_empty_list("metricsInfo")
 }
 
 async fn no_such_set(_: DevOnly, Path((_, set)): Path<(String, String)>) -> AdkError {
@@ -108,6 +106,6 @@ async fn no_such_result(_: DevOnly, Path((_, result)): Path<(String, String)>) -
     AdkError::new(StatusCode::NOT_FOUND, detail)
 }
 
-async fn refused(_: DevOnly, _: LocalOnly) -> AdkError {
+async fn reject_eval(_: DevOnly, _: LocalOnly) -> AdkError {
     not_supported("Evaluation (adk eval)")
 }

@@ -12,8 +12,8 @@ use retain_runtime::{Agent, Instruction, LlmAgent, ToolSource};
 
 use super::{
     super::{apps::query_value, errors::AdkError, run::runner},
-    DevOnly, LOOKS, dot, json,
-    ui::contained,
+    DevOnly, VIEW, dot, json,
+    ui::resolve_inside,
 };
 use crate::{routes::Routes, services::Shared};
 
@@ -22,24 +22,29 @@ const README_MAX: u64 = 1 << 20;
 
 pub(super) fn routes(mut routes: Routes) -> Routes {
     routes = routes
-        .add(Method::GET, "/dev/apps/{app}/build_graph", LOOKS, described)
+        .add(
+            Method::GET,
+            "/dev/apps/{app}/build_graph",
+            VIEW,
+            build_graph,
+        )
         .add(
             Method::GET,
             "/dev/apps/{app}/build_graph_image",
-            LOOKS,
-            drawn,
+            VIEW,
+            build_graph_image,
         )
-        .add(Method::GET, "/dev/apps/{app}/graph", LOOKS, graph_of_app);
+        .add(Method::GET, "/dev/apps/{app}/graph", VIEW, graph_of_app);
     for of_event in [
         "/dev/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
         "/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
     ] {
-        routes = routes.add(Method::GET, of_event, LOOKS, graph_of_event);
+        routes = routes.add(Method::GET, of_event, VIEW, graph_of_event);
     }
     routes
 }
 
-async fn described(
+async fn build_graph(
     _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
@@ -58,13 +63,13 @@ async fn described(
 }
 
 fn readme(folder: &Path) -> Option<String> {
-    let file = contained(folder, &folder.join("README.md")).ok()?;
+    let file = resolve_inside(folder, &folder.join("README.md")).ok()?;
     let about = std::fs::metadata(&file).ok()?;
     let is_readable = about.is_file() && about.len() <= README_MAX;
     is_readable.then(|| std::fs::read_to_string(&file).ok())?
 }
 
-/// An agent and its sub-agents, in ADK's spelling.
+/// The JSON of an agent and its sub-agents, with ADK's field names.
 fn agent_json(agent: &dyn Agent) -> JsonMap {
     let mut json = JsonMap::from([("name", agent.name()), ("description", agent.description())]);
     let below = agent.sub_agents().iter();
@@ -85,7 +90,7 @@ fn agent_json(agent: &dyn Agent) -> JsonMap {
     json
 }
 
-/// The tools of an agent that are not agents.
+/// The names of an agent's tools, except those of tools that call its sub-agents.
 pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     let is_agent = |name: &str| agent.sub_agents().iter().any(|below| below.name() == name);
     let names = agent.tools().iter().map(|source| match source {
@@ -96,8 +101,8 @@ pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Find the agent at a path of names.
-fn at_path<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
+/// Find the agent at a path of agent names, separated by slashes.
+fn find_agent<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
     if parts.peek() == Some(&root.name()) {
         parts.next();
@@ -110,8 +115,8 @@ fn at_path<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     Some(agent)
 }
 
-/// `{"path": {"dotSrc": …}}`: a graph of the whole app or of one node.
-async fn drawn(
+/// Return a graph of the whole app or of one node: `{"NODE": {"dotSrc": …}}`.
+async fn build_graph_image(
     _: DevOnly,
     Shares(server): Shares<Shared>,
     UrlPath(app): UrlPath<String>,
@@ -119,7 +124,7 @@ async fn drawn(
 ) -> Result<Response, AdkError> {
     let runner = runner(&server, &app).await?;
     let node = query_value(query.as_deref(), "node").unwrap_or_default();
-    let Some(agent) = at_path(&**runner.agent(), &node) else {
+    let Some(agent) = find_agent(&**runner.agent(), &node) else {
         return Err(AdkError::not_found(format!("Node not found: {node}")));
     };
     let drawing = dot_src(dot::tree(agent, is_dark(query.as_deref())));
@@ -146,7 +151,7 @@ async fn graph_of_app(
     Ok(json(dot_src(dot::graph(&**runner.agent(), &[], dark))))
 }
 
-/// The graph with an event's edges highlighted.
+/// Return the graph of an app with the edges of an event highlighted.
 async fn graph_of_event(
     _: DevOnly,
     Shares(server): Shares<Shared>,

@@ -1,4 +1,4 @@
-//! Requests from this machine.
+//! Restrict routes to requests from this machine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use axum::{
 use super::super::errors::AdkError;
 use crate::services::Shared;
 
-/// Headers that show that a proxy forwarded the request.
+/// Headers that a proxy adds when it forwards a request.
 const FORWARDING: [&str; 3] = ["forwarded", "x-forwarded-for", "x-forwarded-host"];
 
 /// An extractor that accepts only requests from this machine.
@@ -30,7 +30,8 @@ impl FromRequestParts<Shared> for LocalOnly {
     }
 }
 
-/// Headers can be forged, so the connection decides; without one the request is not local.
+/// Whether the request came directly over a loopback connection. A request that a proxy forwarded,
+/// or without a known peer address, is not local.
 fn is_local(parts: &Parts) -> bool {
     let is_forwarded = FORWARDING
         .iter()

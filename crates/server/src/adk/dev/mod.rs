@@ -6,8 +6,8 @@
 //! initial_state.rs (initial state of new sessions)
 //! ```
 //!
-//! Serves the paths of ADK 1.x and 2.x, and none of them without [`Dev`]: a production server shows
-//! no graphs and keeps no traces.
+//! Serves the paths of ADK 1.x and 2.x. A production server, without [`Dev`], serves none of them
+//! and records no traces.
 
 mod builder;
 mod dot;
@@ -43,7 +43,7 @@ pub struct Dev {
 }
 
 impl Dev {
-    /// Graphs and traces, for a web UI served from elsewhere.
+    /// Enable graphs and traces, without the files of the web UI.
     pub fn new() -> Dev {
         Dev::default()
     }
@@ -59,12 +59,12 @@ impl Dev {
         &self.traces
     }
 
-    pub(crate) fn files(&self) -> Option<&Path> {
+    pub(crate) fn ui_dir(&self) -> Option<&Path> {
         self.ui_dir.as_deref()
     }
 }
 
-pub(super) use initial_state::seeded;
+pub(super) use initial_state::with_initial_state;
 
 pub(super) fn routes(routes: Routes) -> Routes {
     let routes = telemetry(ui::routes(routes));
@@ -72,7 +72,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
     evals::routes(builder::routes(routes))
 }
 
-/// An extractor that is 404 without developer tools.
+/// An extractor that rejects requests with 404 if the server has no developer tools.
 pub(super) struct DevOnly(pub(super) Dev);
 
 impl FromRequestParts<Shared> for DevOnly {
@@ -89,17 +89,17 @@ fn json(value: impl Into<Json>) -> Response {
     json_response(value.into().to_string())
 }
 
-/// An operation that this server does not support.
+/// The error for an operation that this server does not support.
 fn not_supported(what: &str) -> AdkError {
-    let detail = format!("{what} is not part of this server.");
+    let detail = format!("{what} is not supported by this server.");
     AdkError::new(StatusCode::NOT_IMPLEMENTED, detail)
 }
 
-/// Access to the structure of an app.
-const LOOKS: Access = Access::Path(Scope::SessionsRead);
+/// Access to view the structure of an app.
+const VIEW: Access = Access::Path(Scope::SessionsRead);
 
-/// Access to change an app.
-const CHANGES: Access = Access::Path(Scope::Admin);
+/// Access to edit an app.
+const EDIT: Access = Access::Path(Scope::Admin);
 
 fn telemetry(routes: Routes) -> Routes {
     let path = "/config/telemetry";
@@ -111,8 +111,7 @@ fn telemetry(routes: Routes) -> Routes {
     )
 }
 
-/// The web UI asks whether it may report to Google. The answer is always no, so that it does not
-/// ask its user.
+/// Tell the web UI not to send telemetry to Google, so that it does not ask its user for consent.
 async fn consent(_: DevOnly) -> Response {
     json(retain_core::JsonMap::from([("telemetry", false)]))
 }

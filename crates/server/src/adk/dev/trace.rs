@@ -7,22 +7,17 @@ use axum::{
 };
 use retain_core::{Json, SessionKey, Window};
 
-use super::{super::errors::AdkError, DevOnly, LOOKS, json};
+use super::{super::errors::AdkError, DevOnly, VIEW, json};
 use crate::{routes::Routes, services::Shared};
 
 pub(super) fn routes(routes: Routes) -> Routes {
-    let of_app = "/dev/apps/{app}/debug/trace/{event}";
-    let session_of_app = "/dev/apps/{app}/debug/trace/session/{session}";
+    let event_path_of_app = "/dev/apps/{app}/debug/trace/{event}";
+    let session_path_of_app = "/dev/apps/{app}/debug/trace/session/{session}";
     routes
-        .add(Method::GET, "/debug/trace/{event}", LOOKS, event)
-        .add(
-            Method::GET,
-            "/debug/trace/session/{session}",
-            LOOKS,
-            session,
-        )
-        .add(Method::GET, of_app, LOOKS, event_of_app)
-        .add(Method::GET, session_of_app, LOOKS, session_of)
+        .add(Method::GET, "/debug/trace/{event}", VIEW, event)
+        .add(Method::GET, "/debug/trace/session/{session}", VIEW, session)
+        .add(Method::GET, event_path_of_app, VIEW, event_of_app)
+        .add(Method::GET, session_path_of_app, VIEW, session_of_app)
 }
 
 async fn event(
@@ -30,7 +25,7 @@ async fn event(
     State(server): State<Shared>,
     Path(event): Path<String>,
 ) -> Result<Response, AdkError> {
-    found(&dev, &server, None, &event).await
+    event_trace(&dev, &server, None, &event).await
 }
 
 async fn event_of_app(
@@ -38,17 +33,17 @@ async fn event_of_app(
     State(server): State<Shared>,
     Path((app, event)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
-    found(&dev, &server, Some(&app), &event).await
+    event_trace(&dev, &server, Some(&app), &event).await
 }
 
-async fn found(
+async fn event_trace(
     dev: &DevOnly,
     server: &Shared,
     app: Option<&str>,
     event: &str,
 ) -> Result<Response, AdkError> {
-    if let Some((session, found)) = dev.0.traces().of_event(app, event)
-        && is_there(dev, server, &session).await?
+    if let Some((session, found)) = dev.0.traces().event_attributes(app, event)
+        && session_exists(dev, server, &session).await?
     {
         return Ok(json(found));
     }
@@ -60,41 +55,45 @@ async fn session(
     State(server): State<Shared>,
     Path(session): Path<String>,
 ) -> Result<Response, AdkError> {
-    spans(&dev, &server, None, &session).await
+    session_spans(&dev, &server, None, &session).await
 }
 
-async fn session_of(
+async fn session_of_app(
     dev: DevOnly,
     State(server): State<Shared>,
     Path((app, session)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
-    spans(&dev, &server, Some(&app), &session).await
+    session_spans(&dev, &server, Some(&app), &session).await
 }
 
-/// The spans of one session. The path has no user: if several sessions have the id, it is the one
-/// that ran last.
-async fn spans(
+/// Return the spans of one session. The path has no user, so several sessions can have the id; the
+/// one that ran last is returned.
+async fn session_spans(
     dev: &DevOnly,
     server: &Shared,
     app: Option<&str>,
     id: &str,
 ) -> Result<Response, AdkError> {
     let traces = dev.0.traces();
-    while let Some(session) = traces.session_named(app, id) {
-        if is_there(dev, server, &session).await? {
-            return Ok(json(traces.of_session(&session)));
+    while let Some(session) = traces.latest_session(app, id) {
+        if session_exists(dev, server, &session).await? {
+            return Ok(json(traces.session_spans(&session)));
         }
     }
     Ok(json(Vec::<Json>::new()))
 }
 
-/// Check that a session exists. If it was deleted, for instance by another process, drop its
-/// traces.
-async fn is_there(dev: &DevOnly, server: &Shared, session: &SessionKey) -> Result<bool, AdkError> {
+/// Whether a session exists. Delete its traces if it does not, because another process may have
+/// deleted it.
+async fn session_exists(
+    dev: &DevOnly,
+    server: &Shared,
+    session: &SessionKey,
+) -> Result<bool, AdkError> {
     let read = server.services.sessions.read(session, Window::NONE);
-    let is_there = read.await?.is_some();
-    if !is_there {
-        dev.0.traces().forget_session(session);
+    let exists = read.await?.is_some();
+    if !exists {
+        dev.0.traces().delete_session(session);
     }
-    Ok(is_there)
+    Ok(exists)
 }

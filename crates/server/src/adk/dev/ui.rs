@@ -18,8 +18,8 @@ use crate::routes::{Access, Routes};
 
 const RUNTIME_CONFIG: &str = "/dev-ui/assets/config/runtime-config.json";
 
-/// Scripts come only from this server. The UI is an Angular application with inline styles and
-/// WebAssembly; fonts and icons are Google's.
+/// Load scripts only from this server, and fonts and icons also from Google. The UI is an Angular
+/// application with inline scripts, inline styles and WebAssembly.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; \
      script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; \
      style-src 'self' 'unsafe-inline' https://fonts.googleapis.com; \
@@ -31,8 +31,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; \
 pub(super) fn routes(routes: Routes) -> Routes {
     let everybody = Access::Public;
     routes
-        .add(Method::GET, "/", everybody, to_ui)
-        .add(Method::GET, "/dev-ui", everybody, to_ui)
+        .add(Method::GET, "/", everybody, redirect_to_ui)
+        .add(Method::GET, "/dev-ui", everybody, redirect_to_ui)
         .add(Method::GET, "/dev-ui/", everybody, index)
         .add(Method::GET, "/dev-ui/config", everybody, config)
         .add(Method::GET, RUNTIME_CONFIG, everybody, runtime_config)
@@ -43,19 +43,19 @@ fn not_found() -> AdkError {
     AdkError::not_found("Not Found")
 }
 
-/// The folder of the UI, if set.
+/// The folder of the UI's files, or 404 if none is set.
 fn folder(dev: &DevOnly) -> Result<PathBuf, AdkError> {
-    dev.0.files().map(Path::to_owned).ok_or_else(not_found)
+    dev.0.ui_dir().map(Path::to_owned).ok_or_else(not_found)
 }
 
-async fn to_ui(dev: DevOnly) -> Result<Response, AdkError> {
+async fn redirect_to_ui(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let to = [(header::LOCATION, "/dev-ui/")];
     Ok((StatusCode::TEMPORARY_REDIRECT, to).into_response())
 }
 
 async fn index(dev: DevOnly, headers: HeaderMap) -> Result<Response, AdkError> {
-    answer(folder(&dev)?, "index.html", &headers).await
+    serve_file(folder(&dev)?, "index.html", &headers).await
 }
 
 async fn file(
@@ -63,10 +63,10 @@ async fn file(
     UrlPath(name): UrlPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, AdkError> {
-    answer(folder(&dev)?, &name, &headers).await
+    serve_file(folder(&dev)?, &name, &headers).await
 }
 
-/// The configuration of the UI: the server that it came from.
+/// The configuration of the UI. An empty `backendUrl` means the server that the page came from.
 async fn runtime_config(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let config = JsonMap::from([("backendUrl", Json::from("")), ("telemetry", false.into())]);
@@ -82,19 +82,23 @@ async fn config(dev: DevOnly) -> Result<Response, AdkError> {
     Ok(json(JsonMap::from(none)))
 }
 
-/// A file of the folder.
-async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Response, AdkError> {
-    let Some(path) = inside(&folder, name) else {
+/// Return a file of the folder, or 304 if the client's copy is current.
+async fn serve_file(
+    folder: PathBuf,
+    name: &str,
+    headers: &HeaderMap,
+) -> Result<Response, AdkError> {
+    let Some(path) = path_inside(&folder, name) else {
         return Err(not_found());
     };
-    let known = headers.get(header::IF_NONE_MATCH).cloned();
-    let read = tokio::task::spawn_blocking(move || read(&folder, &path, known.as_ref()));
+    let client_tag = headers.get(header::IF_NONE_MATCH).cloned();
+    let read = tokio::task::spawn_blocking(move || read(&folder, &path, client_tag.as_ref()));
     let found = read.await.map_err(|error| AdkError::internal(&error))?;
     let (tag, content) = match found {
         Ok(found) => found,
         Err(error) => {
             tracing::debug!(error = ?error.to_string(), "failed to read a file of the web UI");
-            return Ok(missing(name));
+            return Ok(missing_file(name));
         }
     };
     let mut response = match content {
@@ -119,14 +123,15 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
     Ok(response)
 }
 
-/// In the requested type, so that the browser reports "not found" rather than a wrong type.
-fn missing(name: &str) -> Response {
+/// A 404 with the content type of the requested file, so that the browser reports "not found"
+/// rather than a wrong type.
+fn missing_file(name: &str) -> Response {
     let kind = [(header::CONTENT_TYPE, content_type(name))];
     (StatusCode::NOT_FOUND, kind).into_response()
 }
 
 /// The path of a file, if it stays inside the folder.
-fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
+fn path_inside(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = |part: &str| {
         let has_odd = part.contains(['\\', ':', '\0']);
         !part.is_empty() && !part.starts_with('.') && !has_odd
@@ -137,8 +142,8 @@ fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// The real path of a file, if it is inside the folder and not hidden: a link may point anywhere.
-pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
+/// Resolve symbolic links, and fail if the target is hidden or outside the folder.
+pub(super) fn resolve_inside(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     let (folder, file) = (folder.canonicalize()?, file.canonicalize()?);
     let is_shown = file.strip_prefix(&folder).is_ok_and(|inside| {
         let mut parts = inside.iter().map(|part| part.as_encoded_bytes());
@@ -150,11 +155,12 @@ pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// The ETag of a file, and its content unless the client has it.
 type UiFile = (String, Option<Vec<u8>>);
 
-/// The file with its ETag; 304 if the client has it.
-fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<UiFile> {
-    let path = contained(folder, path)?;
+/// Read a file and its ETag. The content is omitted if the client's copy has this ETag.
+fn read(folder: &Path, path: &Path, client_tag: Option<&HeaderValue>) -> io::Result<UiFile> {
+    let path = resolve_inside(folder, path)?;
     let about = std::fs::metadata(&path)?;
     if !about.is_file() {
         return Err(io::Error::other("is not a file"));
@@ -162,7 +168,7 @@ fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<U
     let changed = about.modified()?.duration_since(UNIX_EPOCH);
     let changed = changed.map_or(0, |since| since.as_micros());
     let tag = format!("\"{:x}-{changed:x}\"", about.len());
-    match known.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+    match client_tag.is_some_and(|client_tag| client_tag.as_bytes() == tag.as_bytes()) {
         true => Ok((tag, None)),
         false => Ok((tag, Some(std::fs::read(path)?))),
     }
@@ -198,7 +204,7 @@ mod tests {
     fn path_outside_the_folder_is_not_served() {
         let folder = Path::new("ui");
         assert_eq!(
-            inside(folder, "assets/a.js"),
+            path_inside(folder, "assets/a.js"),
             Some(folder.join("assets").join("a.js"))
         );
         for name in [
@@ -218,7 +224,7 @@ mod tests {
             "./a",
             "a/.",
         ] {
-            assert_eq!(inside(folder, name), None, "{name:?}");
+            assert_eq!(path_inside(folder, name), None, "{name:?}");
         }
     }
 }

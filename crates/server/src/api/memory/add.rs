@@ -83,7 +83,7 @@ struct AddSession {
     tool_responses: Option<bool>,
 }
 
-/// A session as ADK writes it, in either spelling. Other fields are ignored.
+/// A session in ADK's JSON, in camelCase or snake_case. Other fields are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SessionInput {
@@ -135,7 +135,7 @@ struct AddEntries {
     ttl_seconds: Option<Ttl>,
 }
 
-/// The result of an ingest; null if the memory service does not count.
+/// The result of an ingest. The numbers are null if the memory service does not count.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "IngestReceipt")]
 struct IngestReceiptBody {
@@ -145,7 +145,7 @@ struct IngestReceiptBody {
     replaced: Option<u64>,
     /// Number of entries that existed already.
     known: Option<u64>,
-    /// Number of entries that were forgotten earlier and stay forgotten.
+    /// Number of entries skipped because they were forgotten earlier.
     forgotten: Option<u64>,
 }
 
@@ -160,7 +160,7 @@ impl From<IngestReceipt> for IngestReceiptBody {
     }
 }
 
-/// Return the ingest options that only Retain's memory supports, if the request sets any.
+/// Build the ingest options. Fail with 501 if only Retain's own memory supports one that is set.
 fn options(
     server: &Shared,
     ttl: Option<Ttl>,
@@ -173,11 +173,11 @@ fn options(
     if tool_responses.is_some() {
         long_term(server, "toolResponses")?;
     }
-    Ok(IngestOptions {
-        ttl: ttl.map(Into::into),
-        tool_responses,
-        custom_metadata: custom_metadata.unwrap_or_default(),
-    })
+    let mut options = IngestOptions::default();
+    options.ttl = ttl.map(Into::into);
+    options.tool_responses = tool_responses;
+    options.custom_metadata = custom_metadata.unwrap_or_default();
+    Ok(options)
 }
 
 async fn add_session(
@@ -214,9 +214,12 @@ async fn add_session(
 
 /// Read the session from the body and check that it belongs to the user of the path.
 fn session_of(of: UserPath, given: SessionInput) -> Result<Session, Problem> {
-    let differs = |said: Option<String>, path: &str| said.is_some_and(|said| said != path);
+    let differs = |id: Option<String>, path: &str| id.is_some_and(|id| id != path);
     if differs(given.app_name, &of.app) || differs(given.user_id, &of.user) {
-        let detail = "the app or user of the session differs from the path";
+        let detail = format!(
+            "the app or user of the session differs from the path: expected app {:?} and user {:?}",
+            of.app, of.user
+        );
         return Err(Problem::invalid_body(detail));
     }
     let mut session = Session::new(of.app, of.user, given.id);
@@ -244,10 +247,10 @@ async fn add_events(
             ok(&IngestReceiptBody::from(added.await?))
         }
         None => {
-            let notes = Some(&options.custom_metadata).filter(|notes| !notes.is_empty());
+            let metadata = Some(&options.custom_metadata).filter(|metadata| !metadata.is_empty());
             let added = services
                 .memory
-                .add_events_to_memory(&app, &user, &events, session, notes);
+                .add_events_to_memory(&app, &user, &events, session, metadata);
             added.await?;
             ok(&IngestReceiptBody::default())
         }
@@ -269,10 +272,10 @@ async fn add_entries(
             ok(&IngestReceiptBody::from(added.await?))
         }
         None => {
-            let notes = Some(&options.custom_metadata).filter(|notes| !notes.is_empty());
+            let metadata = Some(&options.custom_metadata).filter(|metadata| !metadata.is_empty());
             let added = services
                 .memory
-                .add_memory(&app, &user, &body.memories, notes);
+                .add_memory(&app, &user, &body.memories, metadata);
             added.await?;
             ok(&IngestReceiptBody::default())
         }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     super::{
         Api,
-        body::{JsonBody, done, ok},
+        body::{JsonBody, no_content, ok},
         operation::Operation,
         path::{MemoryPath, UserPath},
         problem::Problem,
         query::{INTEGER_MAX, Kind, Param, Params},
-        shapes::{ContentObject, FreeObject, Time, given},
+        shapes::{ContentObject, FreeObject, Time, nullable},
     },
     filter,
     info::MemoryBody,
@@ -110,7 +110,7 @@ struct MemoryUpdateBody {
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
     /// When it expires, in seconds since 1970; null for never.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Time>")]
     expires_at: Option<Option<Time>>,
 }
@@ -138,7 +138,7 @@ struct Statistics {
     oldest: Option<f64>,
     /// Time of the newest memory.
     newest: Option<f64>,
-    /// Number of changes so far.
+    /// Revision of the user's memory; it grows with each change.
     revision: u64,
 }
 
@@ -169,12 +169,9 @@ async fn list(
     params: Params,
 ) -> Result<Response, Problem> {
     let params = params.only(LIST)?;
-    let default = ListMemories::default();
-    let list = ListMemories {
-        filter: filter::of_query(&params)?,
-        limit: params.count(&LIMIT)?.unwrap_or(default.limit),
-        after: params.integer(&AFTER)?,
-    };
+    let mut list = ListMemories::default().with_filter(filter::from_query(&params)?);
+    list.limit = params.count(&LIMIT)?.unwrap_or(list.limit);
+    list.after = params.integer(&AFTER)?;
     let page = long_term(&server, "listing memories")?
         .list(&app, &user, list)
         .await?;
@@ -206,11 +203,10 @@ async fn change(
     JsonBody(change): JsonBody<MemoryUpdateBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
-    let update = MemoryUpdate {
-        content: change.content,
-        custom_metadata: change.custom_metadata,
-        expires_us: change.expires_at.map(|at| at.map(|at| micros(at.0))),
-    };
+    let mut update = MemoryUpdate::default();
+    update.content = change.content;
+    update.custom_metadata = change.custom_metadata;
+    update.expires_us = change.expires_at.map(|at| at.map(|at| micros(at.0)));
     let memory = long_term(&server, "updating a memory")?;
     match memory.update(&of.app, &of.user, &id, update).await? {
         true => read(&server, &of, &id).await,
@@ -226,7 +222,7 @@ async fn delete(
     params.only(&[])?;
     let memory = &server.services.memory;
     memory.delete_memory(&of.app, &of.user, Some(&id)).await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 async fn statistics(

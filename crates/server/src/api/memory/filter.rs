@@ -1,4 +1,4 @@
-//! The filter for memories: the same conditions in a body and in a query string.
+//! The memory filter, whose conditions can be in a body or in a query string.
 
 use retain_core::{JsonMap, MemoryFilter, OriginKind};
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ const TOOL: Param = Param::new("tool", Kind::Text, "Only memories from this tool
 /// The conditions as query parameters.
 pub(super) const PARAMS: [Param; 7] = [FROM, TO, AUTHOR, SESSION, KIND, ORIGIN, TOOL];
 
-/// Which memories to select. A missing field admits all.
+/// The conditions of a memory filter. A missing field matches all memories.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "MemoryFilter")]
@@ -73,26 +73,25 @@ pub(super) enum Origins {
 
 impl From<Filter> for MemoryFilter {
     fn from(filter: Filter) -> MemoryFilter {
-        let origins = match filter.origin {
+        let mut conditions = MemoryFilter::default();
+        conditions.origins = match filter.origin {
             None => Vec::new(),
             Some(Origins::One(origin)) => vec![origin.into()],
             Some(Origins::Several(origins)) => origins.into_iter().map(OriginKind::from).collect(),
         };
-        MemoryFilter {
-            since: filter.from.map(|time| time.0),
-            until: filter.to.map(|time| time.0),
-            author: filter.author,
-            session: filter.session,
-            kind: filter.kind.map(Into::into),
-            origins,
-            tool: filter.tool,
-            metadata: filter.metadata.unwrap_or_default(),
-        }
+        conditions.since = filter.from.map(|time| time.0);
+        conditions.until = filter.to.map(|time| time.0);
+        conditions.author = filter.author;
+        conditions.session = filter.session;
+        conditions.kind = filter.kind.map(Into::into);
+        conditions.tool = filter.tool;
+        conditions.metadata = filter.metadata.unwrap_or_default();
+        conditions
     }
 }
 
 /// Read the conditions from a query string.
-pub(super) fn of_query(params: &Params) -> Result<MemoryFilter, Problem> {
+pub(super) fn from_query(params: &Params) -> Result<MemoryFilter, Problem> {
     let text = |param: &Param| params.text(param).map(str::to_owned);
     let kind = match params.choice(&KIND)? {
         Some("turn") => Some(KindName::Turn),

@@ -43,9 +43,9 @@ pub(super) fn routes(api: Api) -> Api {
 struct ForgetBody {
     /// The memories with these ids.
     ids: Option<Vec<String>>,
-    /// All memories of this session so far.
+    /// All current memories of this session.
     session: Option<String>,
-    /// All memories from this tool so far.
+    /// All current memories from this tool.
     tool: Option<String>,
     /// The memories that match; at least one condition is required.
     filter: Option<Filter>,
@@ -61,28 +61,28 @@ struct ForgetReceiptBody {
     memories: u64,
     /// Their size in bytes.
     bytes: u64,
-    /// Number of hashes kept, so that ingesting again does not restore them.
+    /// Number of stored hashes that prevent a later ingest from restoring the memories.
     tombstones: u64,
 }
 
-fn what(body: ForgetBody) -> Result<Forget, Problem> {
-    let mut asked = Vec::new();
-    asked.extend(body.ids.map(Forget::Ids));
-    asked.extend(body.session.map(Forget::session));
-    asked.extend(body.tool.map(Forget::tool));
+fn parse_forget(body: ForgetBody) -> Result<Forget, Problem> {
+    let mut selections = Vec::new();
+    selections.extend(body.ids.map(Forget::Ids));
+    selections.extend(body.session.map(Forget::session));
+    selections.extend(body.tool.map(Forget::tool));
     if let Some(filter) = body.filter {
         let filter = MemoryFilter::from(filter);
         if filter.is_any() {
             let detail = "the filter is empty; to forget everything, send {\"all\": true}";
             return Err(Problem::invalid_body(detail));
         }
-        asked.push(Forget::Matching(filter));
+        selections.push(Forget::Matching(filter));
     }
     if body.all == Some(true) {
-        asked.push(Forget::Matching(MemoryFilter::default()));
+        selections.push(Forget::Matching(MemoryFilter::default()));
     }
-    match (asked.pop(), asked.is_empty()) {
-        (Some(what), true) => Ok(what),
+    match (selections.pop(), selections.is_empty()) {
+        (Some(selection), true) => Ok(selection),
         _ => {
             let detail = "set exactly one of `ids`, `session`, `tool`, `filter`, `all`";
             Err(Problem::invalid_body(detail))
@@ -97,13 +97,13 @@ async fn forget(
     JsonBody(body): JsonBody<ForgetBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
-    let what = what(body)?;
-    let memory = long_term(&server, "forgetting by condition")?;
+    let forget = parse_forget(body)?;
+    let memory = long_term(&server, "the forget operation")?;
     let ForgetReceipt {
         memories,
         bytes,
         tombstones,
-    } = memory.forget(&app, &user, what).await?;
+    } = memory.forget(&app, &user, forget).await?;
     ok(&ForgetReceiptBody {
         memories,
         bytes,

@@ -32,21 +32,21 @@ pub(super) struct MemoryInfoBody {
     position: Option<u64>,
     /// The event that it comes from.
     event_id: Option<String>,
-    /// Its author.
+    /// What produced it: a person, an agent, a tool or a direct write.
     origin: OriginName,
     /// The tool that it comes from.
     tool: Option<String>,
-    /// When it was said, in seconds since 1970.
+    /// The time of the message, in seconds since 1970.
     timestamp: f64,
     /// When it was ingested.
     created_at: f64,
-    /// When it was last edited by a person.
+    /// When it was last updated through the API; null if never.
     updated_at: Option<f64>,
     /// When it expires.
     expires_at: Option<f64>,
 }
 
-/// How a memory was created: from a session, or directly.
+/// How a memory was created: from a session (`turn`) or by a direct write (`direct`).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MemoryKind")]

@@ -1,7 +1,7 @@
 //! Long-term memory: ingest, search, list, update, forget.
 //!
-//! ADK's methods work with every memory service. The rest needs Retain's own and returns 501 with
-//! any other.
+//! Operations that ADK's memory service also has work with every memory service. The others need
+//! Retain's own service and return 501 with any other.
 
 mod add;
 mod entries;

@@ -34,7 +34,7 @@ pub(super) fn routes(api: Api) -> Api {
         "Search memories, best hits first",
     );
     api.add(
-        search_it.takes::<Search>().answers::<HitsBody>(200),
+        search_it.takes::<SearchBody>().answers::<HitsBody>(200),
         Access::Path(Scope::MemoryRead),
         search,
     )
@@ -44,12 +44,12 @@ pub(super) fn routes(api: Api) -> Api {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "MemoryQuery")]
-struct Search {
-    /// The question in natural language.
+struct SearchBody {
+    /// The query in natural language.
     query: String,
     /// Maximum number of results (default 10).
     limit: Option<SearchLimit>,
-    /// Approximate token budget of all results together.
+    /// Approximate maximum number of tokens of all results together.
     token_budget: Option<Tokens>,
     /// Only memories from this time or later, in seconds since 1970.
     from: Option<Time>,
@@ -70,7 +70,7 @@ struct Search {
     metadata: Option<retain_core::JsonMap>,
     /// Minimum score.
     min_score: Option<Score>,
-    /// What "yesterday" is relative to (default: now).
+    /// The time that words such as "yesterday" are relative to (default: now).
     reference_time: Option<Time>,
     /// Whether to explain each hit.
     explain: Option<bool>,
@@ -100,37 +100,37 @@ struct HitBody {
     explanation: Option<ExplanationBody>,
 }
 
-/// Why a memory matched. The signals add up to the score.
+/// Why a memory matched. The signals (`lexical` to `time`) add up to the score.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Explanation")]
 struct ExplanationBody {
-    /// The words of the question that matched, highest weight first.
+    /// The words of the query that matched, highest weight first.
     words: Vec<MatchedWordBody>,
-    /// Score from its own words, its neighbors, its author and its date.
+    /// Score of the query's words in the memory's text, neighboring messages, author and date.
     lexical: f32,
-    /// Score from its session as a whole.
+    /// Score of the query's words in the memory's whole session.
     session: f32,
-    /// Score because the question names its author.
+    /// Score added if the query names the memory's author.
     author: f32,
-    /// Score from the meaning of its own words.
+    /// Semantic similarity of the memory's text to the query (built-in word vectors).
     meaning: f32,
-    /// Score from the meaning of its words and its neighbors'.
+    /// Like `meaning`, for the memory's text together with its neighboring messages.
     context: f32,
-    /// Score from the embedder.
+    /// Semantic similarity of the memory's text to the query (configured embedding model).
     embedding: f32,
-    /// Score because the question names its time.
+    /// Score added if the query names the memory's time.
     time: f32,
-    /// Sequence numbers of the near-duplicates that it represents.
+    /// Sequence numbers of near-duplicates that are omitted in favor of this memory.
     duplicates: Vec<u64>,
 }
 
-/// A word of the question that matched.
+/// A word of the query that matched.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MatchedWord")]
 struct MatchedWordBody {
-    /// The word as written in the question.
+    /// The word as written in the query.
     word: String,
-    /// Where it matched: in the text, in a neighbor, in the author's name or in the date.
+    /// Where it matched: the memory's text, a neighboring message, the author's name or the date.
     place: MatchPlaceBody,
     /// Its share of the score.
     weight: f32,
@@ -177,7 +177,7 @@ async fn search(
     State(server): State<Shared>,
     UserPath { app, user }: UserPath,
     params: Params,
-    JsonBody(search): JsonBody<Search>,
+    JsonBody(search): JsonBody<SearchBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     let explain = search.explain.unwrap_or(false);
@@ -193,19 +193,19 @@ async fn search(
             .await?;
         let found = found.memories.into_iter().take(query.limit);
         return ok(&HitsBody {
-            memories: found.map(only_entry).collect(),
+            memories: found.map(hit_without_details).collect(),
         });
     };
     let found = memory.search_memory_with(&app, &user, query).await?;
     ok(&HitsBody {
         memories: found
             .into_iter()
-            .map(|found| found_body(found, explain))
+            .map(|found| hit_body(found, explain))
             .collect(),
     })
 }
 
-fn only_entry(memory: MemoryEntry) -> HitBody {
+fn hit_without_details(memory: MemoryEntry) -> HitBody {
     HitBody {
         memory,
         score: None,
@@ -214,7 +214,7 @@ fn only_entry(memory: MemoryEntry) -> HitBody {
     }
 }
 
-fn found_body(found: MemoryHit, explain: bool) -> HitBody {
+fn hit_body(found: MemoryHit, explain: bool) -> HitBody {
     HitBody {
         memory: found.entry,
         score: Some(found.score),
@@ -223,8 +223,8 @@ fn found_body(found: MemoryHit, explain: bool) -> HitBody {
     }
 }
 
-impl From<Search> for MemoryQuery {
-    fn from(search: Search) -> MemoryQuery {
+impl From<SearchBody> for MemoryQuery {
+    fn from(search: SearchBody) -> MemoryQuery {
         let filter = Filter {
             from: search.from,
             to: search.to,
@@ -235,13 +235,11 @@ impl From<Search> for MemoryQuery {
             tool: search.tool,
             metadata: search.metadata,
         };
-        MemoryQuery {
-            text: search.query,
-            limit: search.limit.map_or(10, |limit| limit.0 as usize),
-            token_budget: search.token_budget.map(|tokens| tokens.0 as usize),
-            filter: filter.into(),
-            min_score: search.min_score.map_or(0.0, |score| score.0),
-            reference_time: search.reference_time.map(|time| time.0),
-        }
+        let mut query = MemoryQuery::new(search.query).with_filter(filter.into());
+        query.limit = search.limit.map_or(query.limit, |limit| limit.0 as usize);
+        query.token_budget = search.token_budget.map(|tokens| tokens.0 as usize);
+        query.min_score = search.min_score.map_or(0.0, |score| score.0);
+        query.reference_time = search.reference_time.map(|time| time.0);
+        query
     }
 }

@@ -1,4 +1,4 @@
-//! JSON Schemas of ADK's objects, made from ADK's table.
+//! JSON Schemas of ADK's objects, generated from `retain_core::adk::table`.
 
 use retain_core::adk::{ObjectSchema, Presence, ValueType, table};
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ static DESCRIBED: [(&ObjectSchema, &str); 10] = [
     (&table::FUNCTION_RESPONSE, "The result of a function call."),
     (&table::BLOB, "Bytes with their media type."),
     (&table::FILE_DATA, "A reference to a file by URI."),
-    (&table::MEMORY_ENTRY, "A memory as ADK writes it."),
+    (&table::MEMORY_ENTRY, "A memory entry in ADK's JSON."),
     (
         &table::ARTIFACT_VERSION,
         "Metadata of one version of an artifact.",
@@ -47,7 +47,7 @@ pub(super) fn request(object: &'static ObjectSchema) -> Value {
     schema(object, |presence| presence == Presence::Required).into()
 }
 
-/// The schema of an object that the server writes: a field with a default is always there.
+/// The schema of an object that the server writes. A field with a default is always present.
 pub(super) fn answer(object: &'static ObjectSchema) -> Value {
     schema(object, |presence| presence != Presence::Nullable).into()
 }
@@ -77,7 +77,7 @@ fn value(expected: &ValueType) -> Value {
     match expected {
         ValueType::Any => json!(true),
         ValueType::Dict => reference("FreeObject"),
-        ValueType::Text | ValueType::Enum(_) => json!({"type": "string"}),
+        ValueType::Text => json!({"type": "string"}),
         ValueType::Bool => json!({"type": "boolean"}),
         ValueType::Int => json!({"type": "integer"}),
         ValueType::Float => json!({"type": "number"}),
@@ -96,15 +96,29 @@ fn value(expected: &ValueType) -> Value {
                 "FreeObject"
             })
         }
-        ValueType::Union(members) => {
-            let mut schemas: Vec<Value> = members.iter().map(value).collect();
-            schemas.dedup();
-            match schemas.as_slice() {
-                [one] => one.clone(),
-                _ => json!({"anyOf": schemas}),
-            }
-        }
+        ValueType::Enum(_) => any_of(alternatives(expected)),
+        ValueType::Union(members) => any_of(members.iter().flat_map(alternatives).collect()),
         ValueType::Declared(_, real) => value(real),
+    }
+}
+
+/// The schemas of which a value matches one. An enum also accepts other strings, as ADK does:
+/// providers add values.
+fn alternatives(expected: &ValueType) -> Vec<Value> {
+    match expected {
+        ValueType::Enum(known) => vec![
+            json!({"type": "string", "enum": known.values}),
+            json!({"type": "string"}),
+        ],
+        _ => vec![value(expected)],
+    }
+}
+
+fn any_of(mut schemas: Vec<Value>) -> Value {
+    schemas.dedup();
+    match schemas.as_slice() {
+        [one] => one.clone(),
+        _ => json!({"anyOf": schemas}),
     }
 }
 

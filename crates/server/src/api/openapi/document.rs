@@ -46,7 +46,7 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Retain",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable sessions, scoped state and memory for AI agents. `/api/v1` is Retain's own API; the other paths are those of ADK's API server, and operations.",
+            "description": "Durable sessions, scoped state and memory for AI agents. `/api/v1` is Retain's own API; the other paths are ADK's API and routes for operators.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [
@@ -57,7 +57,7 @@ pub(super) fn document() -> Value {
         "components": {
             "schemas": schemas.finish(),
             "responses": {"Problem": {
-                "description": "What went wrong.",
+                "description": "An error as an RFC 9457 problem.",
                 "content": {problem::MEDIA_TYPE: {
                     "schema": {"$ref": "#/components/schemas/Problem"},
                 }},
@@ -70,10 +70,10 @@ pub(super) fn document() -> Value {
     })
 }
 
-/// The schemas of bodies: requests and responses differ in their required fields.
+/// The schemas of request and response bodies, which differ in their required fields.
 struct Schemas {
-    reading: SchemaGenerator,
-    writing: SchemaGenerator,
+    requests: SchemaGenerator,
+    responses: SchemaGenerator,
 }
 
 impl Schemas {
@@ -84,21 +84,21 @@ impl Schemas {
                 settings.meta_schema = None;
             })
         };
-        let mut writing = settings().for_serialize().into_generator();
-        writing.subschema_for::<ProblemObject>();
+        let mut responses = settings().for_serialize().into_generator();
+        responses.subschema_for::<ProblemObject>();
         for (name, schema) in adk_schemas::components() {
-            let definitions = writing.definitions_mut();
+            let definitions = responses.definitions_mut();
             definitions.insert(name.to_owned(), schema.into());
         }
         Schemas {
-            reading: settings().for_deserialize().into_generator(),
-            writing,
+            requests: settings().for_deserialize().into_generator(),
+            responses,
         }
     }
 
     fn finish(mut self) -> Map<String, Value> {
-        let mut all = self.writing.take_definitions(true);
-        all.extend(self.reading.take_definitions(true));
+        let mut all = self.responses.take_definitions(true);
+        all.extend(self.requests.take_definitions(true));
         all.sort_keys();
         all
     }
@@ -132,10 +132,10 @@ fn describe(operation: &Operation, access: Access, schemas: &mut Schemas) -> Val
     if let Some(body) = &operation.body {
         described["requestBody"] = json!({
             "required": !operation.body_is_optional,
-            "content": content(body, &mut schemas.reading),
+            "content": content(body, &mut schemas.requests),
         });
     }
-    described["responses"] = responses(operation, access, &mut schemas.writing);
+    described["responses"] = responses(operation, access, &mut schemas.responses);
     add_access(&mut described, access);
     described
 }
@@ -203,7 +203,8 @@ fn tag(path: &str) -> &'static str {
     }
 }
 
-/// Which keys may be used. On a loopback address none is needed.
+/// Describe the API key and scope that a route requires. The empty entry means no key, which a
+/// server on a loopback address accepts.
 fn add_access(described: &mut Value, access: Access) {
     let scope = match access {
         Access::Public => {

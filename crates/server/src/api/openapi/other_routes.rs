@@ -112,12 +112,12 @@ fn map() -> Value {
     reference("FreeObject")
 }
 
-/// A session as ADK writes it.
+/// The schema of a session in ADK's responses.
 fn session() -> Value {
     answer(&table::SESSION)
 }
 
-/// A message to the built-in app.
+/// A run request for the built-in app.
 fn run_example() -> Value {
     json!({
         "appName": "assistant",
@@ -225,7 +225,8 @@ fn artifacts() -> Vec<OtherRoute> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
     const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
-    let load = "Load an artifact; below `/versions`, the metadata of its versions";
+    let load =
+        "Load an artifact; paths that end in `/versions` or `/metadata` describe its versions";
     vec![
         OtherRoute::new(Method::GET, ALL, "List the names of artifacts")
             .answers(array(text()))
@@ -235,8 +236,6 @@ fn artifacts() -> Vec<OtherRoute> {
             .answers(reference("ArtifactVersion"))
             .fails(&[400, 422]),
         OtherRoute::new(Method::GET, UNNAMED, "Load an artifact without a name").fails(&[400, 404]),
-        OtherRoute::new(Method::DELETE, UNNAMED, "Load an artifact without a name")
-            .fails(&[400, 404]),
         OtherRoute::new(Method::GET, ONE, load)
             .answers(json!(true))
             .fails(&[400, 404, 422]),
@@ -246,7 +245,8 @@ fn artifacts() -> Vec<OtherRoute> {
     ]
 }
 
-/// Whether only ADK's web UI uses the path; such routes change with the UI.
+/// Whether only ADK's web UI uses the path. Such routes change with the UI and are not described
+/// further.
 fn is_for_development(path: &str) -> bool {
     let begins = ["/dev", "/debug/", "/builder/", "/config/"];
     let ends = ["/graph", "/metrics-info"];

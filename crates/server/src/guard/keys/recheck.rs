@@ -1,4 +1,4 @@
-//! Verify the API key of a long response again while it lasts.
+//! Verify the API key of a streamed response again while the stream is open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{super::Guards, Keys, read_key};
 
-/// The state of the API key that a request was admitted with.
+/// The status of the API key that a request was admitted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyStatus {
     /// Still valid.
@@ -21,14 +21,15 @@ pub(crate) enum KeyStatus {
 }
 
 impl Keys {
-    /// Verify the key of an admitted request. This neither counts as a request nor records a use. A
-    /// caller without one of our keys stays admitted.
+    /// Verify the key of an admitted request again. This neither counts as a request nor records a
+    /// use. A request without a key of the store stays admitted.
     async fn status(&self, headers: &HeaderMap, now_us: i64) -> KeyStatus {
-        let ours = |sent: &&str| KeyText::parse(sent).is_some() && !self.is_single(sent);
-        let Some(sent) = read_key(headers).filter(ours) else {
+        let is_of_store =
+            |sent: &&str| KeyText::parse(sent).is_some() && !self.is_settings_key(sent);
+        let Some(sent) = read_key(headers).filter(is_of_store) else {
             return KeyStatus::Valid;
         };
-        match self.stored(sent, now_us).await {
+        match self.look_up(sent, now_us).await {
             Ok(Ok(_)) => KeyStatus::Valid,
             Ok(Err(refused)) => KeyStatus::Rejected(refused.to_string()),
             Err(_) => KeyStatus::Unknown,
@@ -36,8 +37,8 @@ impl Keys {
     }
 }
 
-/// How long a verification is cached while events arrive.
-const KEY_HOLDS: Duration = Duration::from_secs(5);
+/// How long a valid status is cached while events arrive.
+const STATUS_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Watches the API key of a stream.
 pub(crate) struct KeyWatch {
@@ -55,7 +56,7 @@ impl KeyWatch {
         })
     }
 
-    /// Watch a key with this lookup.
+    /// Watch a key whose status `lookup` returns.
     pub(crate) fn new<F: Future<Output = KeyStatus> + Send + 'static>(
         lookup: impl Fn() -> F + Send + Sync + 'static,
     ) -> KeyWatch {
@@ -65,9 +66,9 @@ impl KeyWatch {
         }
     }
 
-    /// Return the state of the key: verified now after a pause, or cached while events arrive.
+    /// Return the status of the key: looked up after a pause, cached for a while if events arrive.
     pub(crate) async fn verify(&mut self, was_silent: bool) -> KeyStatus {
-        if !was_silent && self.verified_at.elapsed() < KEY_HOLDS {
+        if !was_silent && self.verified_at.elapsed() < STATUS_MAX_AGE {
             return KeyStatus::Valid;
         }
         let status = (self.lookup)().await;

@@ -2,11 +2,11 @@
 
 use retain_core::Json;
 
-use crate::adk::support::{Gated, ask, gated_agent, server, with_session};
+use crate::adk::support::{GatedModel, ask, gated_agent, server, with_session};
 
 #[tokio::test]
 async fn artifact_name_may_contain_slashes() {
-    let server = server(gated_agent(&Gated::new()));
+    let server = server(gated_agent(&GatedModel::new()));
     let base = format!("{}/artifacts", with_session(&server).await);
     let save = |text: &str| {
         format!(

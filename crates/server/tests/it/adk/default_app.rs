@@ -1,18 +1,20 @@
-//! The default app, redundant slashes, and unknown paths.
+//! The default app, trailing slashes, the list of apps, and unknown paths.
 
 use std::sync::Arc;
 
 use retain_runtime::ConfigRegistry;
 use retain_server::{Apps, Server};
 
-use crate::adk::support::{Gated, ask, filing_agent, gated_agent, request, send, server, services};
+use crate::adk::support::{
+    GatedModel, ask, filing_agent, gated_agent, request, send, server, services,
+};
 
 #[tokio::test]
 async fn default_app_may_be_omitted() {
     let services = services();
-    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(filing_agent()));
+    let apps = Apps::new(services.clone()).with_agent("desk", filing_agent());
     let apps = apps.with_default_app("desk");
-    let server = Arc::new(Server { services, apps });
+    let server = Arc::new(Server::new(services, apps));
     let created = ask(
         &server,
         "POST",
@@ -35,7 +37,7 @@ async fn default_app_may_be_omitted() {
 
 #[tokio::test]
 async fn unknown_route_error_matches_fastapi() {
-    let server = server(gated_agent(&Gated::new()));
+    let server = server(gated_agent(&GatedModel::new()));
     let answer = ask(&server, "GET", "/nowhere", "").await;
     assert_eq!(
         (answer.status, answer.text.as_str()),
@@ -63,7 +65,7 @@ async fn unknown_route_error_matches_fastapi() {
 
 #[tokio::test]
 async fn list_apps_returns_names_or_details() {
-    let server = server(gated_agent(&Gated::new()));
+    let server = server(gated_agent(&GatedModel::new()));
     assert_eq!(
         ask(&server, "GET", "/list-apps?relative_path=./", "")
             .await
@@ -94,7 +96,7 @@ async fn agent_folder_is_served_as_the_only_app() {
     let apps = apps
         .with_agents_at(&folder, ConfigRegistry::new())
         .expect("apps");
-    let server = Arc::new(Server { services, apps });
+    let server = Arc::new(Server::new(services, apps));
     assert_eq!(
         ask(&server, "GET", "/list-apps", "").await.text,
         r#"["mine"]"#

@@ -5,10 +5,11 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::adk::support::{Gated, gated_agent, listen, server};
+use crate::adk::support::{GatedModel, gated_agent, listen, server};
 
-async fn closed_with(query: &str) -> (u16, String) {
-    let server = server(gated_agent(&Gated::new()));
+/// Open the WebSocket and return the code and reason of the close frame.
+async fn close_frame(query: &str) -> (u16, String) {
+    let server = server(gated_agent(&GatedModel::new()));
     let address = listen(&server).await;
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     let head = format!(
@@ -43,10 +44,10 @@ async fn closed_with(query: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn live_run_is_rejected_with_a_reason() {
-    let (code, reason) = closed_with("?app_name=desk&user_id=u&session_id=s").await;
+    let (code, reason) = close_frame("?app_name=desk&user_id=u&session_id=s").await;
     assert_eq!(code, 1011);
     assert!(reason.contains("not supported"), "{reason}");
-    let (code, reason) = closed_with("?user_id=u&session_id=s").await;
+    let (code, reason) = close_frame("?user_id=u&session_id=s").await;
     assert_eq!(code, 1008);
     assert!(reason.contains("app_name"), "{reason}");
 }

@@ -8,7 +8,9 @@ use std::{
 use retain_runtime::{FunctionTool, LlmAgent, ToolContext, ToolError};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::adk::support::{Filing, Gated, ask, gated_agent, message, server, with_session};
+use crate::adk::support::{
+    FilingModel, GatedModel, ask, gated_agent, message, server, with_session,
+};
 
 /// Captured log output.
 #[derive(Debug, Clone, Default)]
@@ -41,8 +43,8 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Make two runs that fail, and return their log.
-async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
+/// Start two runs that fail, and return their log.
+async fn log_of_failed_runs(agent: LlmAgent, level: tracing::Level) -> String {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -62,7 +64,7 @@ async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
 }
 
 /// Whether the log has this word. Substrings do not count: a random id may contain `ada`.
-fn names(log: &str, word: &str) -> bool {
+fn contains_word(log: &str, word: &str) -> bool {
     log.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|w| w == word)
 }
@@ -72,24 +74,24 @@ fn failing_agent() -> LlmAgent {
     let file = FunctionTool::untyped("file", "Files.", None, |_: ToolContext, _| async {
         Err(ToolError::new("Grete's IBAN\nis not known"))
     });
-    let agent = LlmAgent::builder("clerk").model(Filing).tool(file);
+    let agent = LlmAgent::builder("clerk").model(FilingModel).tool(file);
     agent.build().expect("an agent")
 }
 
 #[tokio::test]
 async fn error_details_are_logged_at_debug_level_only() {
-    let agents = || [failing_agent(), gated_agent(&Gated::new())];
+    let agents = || [failing_agent(), gated_agent(&GatedModel::new())];
     let words = ["IBAN", "out of service"];
     for (agent, words) in agents().into_iter().zip(words) {
-        let log = logged(agent, tracing::Level::INFO).await;
+        let log = log_of_failed_runs(agent, tracing::Level::INFO).await;
         assert!(log.contains("a request failed"), "{log}");
         assert!(log.contains("a run failed"), "{log}");
         assert!(!log.contains(words), "{log}");
-        assert!(!names(&log, "ada"), "{log}");
+        assert!(!contains_word(&log, "ada"), "{log}");
     }
     for (agent, words) in agents().into_iter().zip(words) {
-        let log = logged(agent, tracing::Level::DEBUG).await;
+        let log = log_of_failed_runs(agent, tracing::Level::DEBUG).await;
         assert!(log.contains(words), "{log}");
-        assert!(!log.contains("IBAN\n"), "a line is a line: {log}");
+        assert!(!log.contains("IBAN\n"), "the error is on one line: {log}");
     }
 }

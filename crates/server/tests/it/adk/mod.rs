@@ -1,5 +1,4 @@
-//! ADK's API, by what its clients do: stream, disconnect, import, save files, send invalid
-//! requests.
+//! ADK's API: runs and streams, imports, artifacts, invalid requests, and the rights of API keys.
 
 mod artifacts;
 mod default_app;

@@ -1,9 +1,9 @@
-//! A user-bound API key runs agents only for its user.
+//! What API keys that are bound to an app or a user can run, read and change.
 
 use retain_server::{Caller, Scope};
 
 use crate::adk::support::{
-    adas_key, filing_agent, message, read, request, send, server, with_session,
+    ada_caller, filing_agent, message, read, request, send, server, with_session,
 };
 
 #[tokio::test]
@@ -51,16 +51,16 @@ async fn key_bound_to_an_app_reaches_only_that_app() {
     assert_eq!(get("shop", "/list-apps").await.text, "[]");
     assert_eq!(get("desk", "/apps/desk/app-info").await.status, 200);
     assert_eq!(get("shop", "/apps/desk/app-info").await.status, 403);
-    // Users do not see the instructions of agents.
-    let told = async |caller: Option<Caller>| {
-        let mut asked = request("GET", "/apps/desk/app-info", "");
-        caller.map(|caller| asked.extensions_mut().insert(caller));
-        let answer = read(send(&server, asked).await).await.json();
+    // A user-bound API key does not see the tools of agents.
+    let tool_count = async |caller: Option<Caller>| {
+        let mut sent = request("GET", "/apps/desk/app-info", "");
+        caller.map(|caller| sent.extensions_mut().insert(caller));
+        let answer = read(send(&server, sent).await).await.json();
         let tools = answer["agents"]["clerk"]["tools"].as_array();
         tools.expect("tools").len()
     };
-    assert_eq!(told(None).await, 1);
-    assert_eq!(told(Some(adas_key())).await, 0);
+    assert_eq!(tool_count(None).await, 1);
+    assert_eq!(tool_count(Some(ada_caller())).await, 0);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn key_bound_to_a_user_cannot_write_app_state() {
     let delta = r#"{"stateDelta":{"app:banner":"forged"}}"#;
     let event = r#"{"events":[{"author":"user"},
         {"author":"user","actions":{"stateDelta":{"app:banner":"forged"}}}]}"#;
-    let ways = [
+    let requests = [
         ("POST", sessions, state),
         ("POST", with_id, r#"{"app:banner":"forged"}"#),
         ("POST", api, state),
@@ -86,10 +86,10 @@ async fn key_bound_to_a_user_cannot_write_app_state() {
         ("POST", events, event),
     ];
     let shared = || async { server.services.sessions.get_app_state("desk").await };
-    for (method, path, body) in ways {
-        let mut asked = request(method, path, body);
-        asked.extensions_mut().insert(adas_key());
-        let answer = read(send(&server, asked).await).await;
+    for (method, path, body) in requests {
+        let mut sent = request(method, path, body);
+        sent.extensions_mut().insert(ada_caller());
+        let answer = read(send(&server, sent).await).await;
         assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
         assert!(answer.text.contains("app:banner"), "{}", answer.text);
         assert!(shared().await.expect("state").is_empty(), "{method} {path}");
@@ -99,17 +99,17 @@ async fn key_bound_to_a_user_cannot_write_app_state() {
     assert_eq!(listed.len(), 1, "nothing was created");
     assert_eq!(listed[0].position, 0, "nothing was appended");
     // An app-wide API key may set app state; a user's API key may set user state.
-    for (method, path, body) in ways {
+    for (method, path, body) in requests {
         let of_app = Caller {
             user: None,
-            ..adas_key()
+            ..ada_caller()
         };
         let own = body.replace("app:", "user:");
-        for (caller, body) in [(of_app, body), (adas_key(), own.as_str())] {
+        for (caller, body) in [(of_app, body), (ada_caller(), own.as_str())] {
             let path = path.replace("/new", if caller.user.is_some() { "/n1" } else { "/n2" });
-            let mut asked = request(method, &path, body);
-            asked.extensions_mut().insert(caller);
-            let answer = read(send(&server, asked).await).await;
+            let mut sent = request(method, &path, body);
+            sent.extensions_mut().insert(caller);
+            let answer = read(send(&server, sent).await).await;
             assert!(answer.status < 300, "{method} {path}: {}", answer.text);
         }
     }

@@ -6,14 +6,14 @@ use http_body_util::BodyExt as _;
 use retain_server::Server;
 
 use crate::adk::support::{
-    Answer, Gated, adas_key, ask, gated_agent, read, request, send, server, with_session,
+    Answer, GatedModel, ada_caller, ask, gated_agent, read, request, send, server, with_session,
 };
 
 const SESSIONS: &str = "/apps/desk/users/ada/sessions";
 
 #[tokio::test]
 async fn credentials_are_stored_but_not_returned() {
-    let server = server(gated_agent(&Gated::new()));
+    let server = server(gated_agent(&GatedModel::new()));
     with_session(&server).await;
     let body = r#"{"sessionId":"c",
      "state":{"cred":{"authType":"oauth2","oauth2":{"clientId":"id","clientSecret":"SECRET","accessToken":"SECRET"}},
@@ -63,7 +63,7 @@ async fn credentials_are_stored_but_not_returned() {
             answer.text
         );
     }
-    not_shown_to_users(&server).await;
+    assert_hidden_from_users(&server).await;
     let key = retain_core::SessionKey::new("desk", "ada", "c");
     let stored = server
         .services
@@ -75,16 +75,20 @@ async fn credentials_are_stored_but_not_returned() {
         .expect("there")
         .to_json()
         .expect("JSON");
-    assert_eq!(stored.matches("SECRET").count(), 7, "it is kept");
+    assert_eq!(
+        stored.matches("SECRET").count(),
+        7,
+        "the store keeps the secrets"
+    );
 }
 
-/// Retain's own API shows programs everything, and users no secrets.
-async fn not_shown_to_users(server: &Arc<Server>) {
+/// Check that Retain's own API returns secrets to unbound callers only.
+async fn assert_hidden_from_users(server: &Arc<Server>) {
     const USER: &str = "/api/v1/apps/desk/users/ada";
     let as_user = async |path: &str| {
-        let mut asked = request("GET", path, "");
-        asked.extensions_mut().insert(adas_key());
-        send(server, asked).await
+        let mut request_as_user = request("GET", path, "");
+        request_as_user.extensions_mut().insert(ada_caller());
+        send(server, request_as_user).await
     };
     for path in [
         format!("{USER}/sessions/c"),

@@ -1,4 +1,4 @@
-//! Resuming a run by its id, if the server allows it.
+//! Resuming a run by its invocation id, on servers that allow it and servers that do not.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use retain_server::{Apps, Server};
 
 use crate::adk::support::{Answer, ask, filing_agent, message, services, with_session};
 
-/// A server whose runs are resumable or not.
+/// A server that allows or rejects resuming runs.
 fn server(resumable: bool) -> Arc<Server> {
     let services = services();
-    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(filing_agent()));
+    let apps = Apps::new(services.clone()).with_agent("desk", filing_agent());
     let apps = apps.with_resumable(resumable);
-    Arc::new(Server { services, apps })
+    Arc::new(Server::new(services, apps))
 }
 
-/// Make a run and resume it.
+/// Run an agent and resume the run. Return the events of the run and the response to the resume.
 async fn run_and_resume(server: &Arc<Server>) -> (Vec<Json>, Answer) {
     with_session(server).await;
     let answer = ask(server, "POST", "/run", &message("hi", "")).await;
@@ -39,12 +39,12 @@ async fn run_can_be_resumed_if_the_server_is_resumable() {
 }
 
 #[tokio::test]
-async fn error_of_resume_without_the_setting_names_the_setting() {
+async fn resume_error_names_the_setting_if_the_server_is_not_resumable() {
     let (events, again) = run_and_resume(&server(false)).await;
     assert_eq!(events.len(), 3, "no events beside ADK's: {events:?}");
     assert_eq!(again.status, 400, "{again:?}");
-    for said in ["--resumable", "RETAIN_RESUMABLE"] {
-        assert!(again.text.contains(said), "{again:?}");
+    for name in ["--resumable", "RETAIN_RESUMABLE"] {
+        assert!(again.text.contains(name), "{again:?}");
     }
     assert!(!again.text.contains("resumable(true)"), "{again:?}");
 }

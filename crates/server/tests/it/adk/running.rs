@@ -14,11 +14,11 @@ use tokio::{
 };
 
 use crate::adk::support::{
-    Gated, PIECES, ask, data, filing_agent, gated_agent, listen, message, read, request, send,
-    server, with_session,
+    GatedModel, PIECES, ask, filing_agent, gated_agent, listen, message, read, request, send,
+    server, sse_events, with_session,
 };
 
-/// Timeout of a hanging test; longer than anything here takes.
+/// A timeout that only a hanging test reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -42,14 +42,14 @@ async fn run_returns_events_as_a_list() {
 
 #[tokio::test]
 async fn partial_events_have_the_id_of_the_complete_event_and_are_not_stored() {
-    let model = Gated::new();
+    let model = GatedModel::new();
     let server = server(gated_agent(&model));
     let path = with_session(&server).await;
     model.open(4);
     let body = message("hi", r#","streaming":true"#);
     let answer = ask(&server, "POST", "/run_sse", &body).await;
     assert_eq!(answer.kind, "text/event-stream; charset=utf-8");
-    let events = data(&answer.text);
+    let events = sse_events(&answer.text);
     assert_eq!(events.len(), 4, "{}", answer.text);
     let partial: Vec<&Json> = events.iter().map(|event| &event["partial"]).collect();
     assert_eq!(
@@ -70,7 +70,7 @@ async fn event_with_content_and_artifacts_is_sent_twice_and_stored_once() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let events = ask(&server, "POST", "/run_sse", &message("hi", "")).await;
-    let events = data(&events.text);
+    let events = sse_events(&events.text);
     assert_eq!(events.len(), 4);
     let (content, artifacts) = (&events[1], &events[2]);
     assert_eq!(content["id"], artifacts["id"]);
@@ -86,16 +86,16 @@ async fn event_with_content_and_artifacts_is_sent_twice_and_stored_once() {
     // A client that answers a function call gets each event unsplit.
     let body = message("hi", r#","functionCallEventId":"e""#);
     let events = ask(&server, "POST", "/run_sse", &body).await;
-    assert_eq!(data(&events.text).len(), 3);
+    assert_eq!(sse_events(&events.text).len(), 3);
 }
 
 #[tokio::test]
 async fn run_failure_is_sent_in_the_stream_or_as_a_plain_500() {
-    let server = server(gated_agent(&Gated::new()));
+    let server = server(gated_agent(&GatedModel::new()));
     with_session(&server).await;
     let answer = ask(&server, "POST", "/run_sse", &message("fail", "")).await;
     assert_eq!(answer.status, 200);
-    let events = data(&answer.text);
+    let events = sse_events(&answer.text);
     let last = events.last().expect("an event");
     assert_eq!(last["error"], "RuntimeError: out of service");
     assert_eq!(last["error_details"]["error_type"], "RuntimeError");
@@ -111,9 +111,9 @@ async fn run_failure_is_sent_in_the_stream_or_as_a_plain_500() {
 
 /// A model that returns a partial event without a JSON form, and then a complete answer.
 #[derive(Debug)]
-struct Unwritable;
+struct UnserializableModel;
 
-impl Model for Unwritable {
+impl Model for UnserializableModel {
     fn name(&self) -> &str {
         "unwritable"
     }
@@ -129,19 +129,21 @@ impl Model for Unwritable {
 
 #[tokio::test]
 async fn unserializable_partial_event_is_reported() {
-    let agent = LlmAgent::builder("clerk").model(Unwritable).build();
+    let agent = LlmAgent::builder("clerk")
+        .model(UnserializableModel)
+        .build();
     let server = server(agent.expect("an agent"));
     with_session(&server).await;
     let body = message("hi", r#","streaming":true"#);
     let answer = ask(&server, "POST", "/run_sse", &body).await;
-    let events = data(&answer.text);
+    let events = sse_events(&answer.text);
     let last = events.last().expect("a line");
     assert!(last.get("error").is_some(), "{}", answer.text);
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_run_sends_heartbeat_comments() {
-    let model = Gated::new();
+    let model = GatedModel::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
     let response = send(&server, request("POST", "/run_sse", &message("hi", ""))).await;
@@ -150,7 +152,7 @@ async fn silent_run_sends_heartbeat_comments() {
     for pings in 1..=3 {
         let frame = body.frame().await.expect("a frame").expect("a frame");
         assert_eq!(frame.into_data().expect("data").as_ref(), b": ping\n\n");
-        // On a clock that only this test advances.
+        // The clock is paused, so that the time is exact.
         assert_eq!(begin.elapsed().as_secs(), 15 * pings);
     }
     model.open(4);
@@ -162,7 +164,7 @@ async fn silent_run_sends_heartbeat_comments() {
 
 #[tokio::test]
 async fn model_chunks_are_requested_only_as_the_client_reads() {
-    let model = Gated::new();
+    let model = GatedModel::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
     model.open(4);
@@ -180,7 +182,7 @@ async fn model_chunks_are_requested_only_as_the_client_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn busy_session_is_a_conflict() {
-    let model = Gated::new();
+    let model = GatedModel::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
     let first = send(&server, request("POST", "/run_sse", &message("hi", ""))).await;
@@ -192,12 +194,12 @@ async fn busy_session_is_a_conflict() {
             .is_some_and(|it| it.contains("busy"))
     );
     model.open(8);
-    assert_eq!(data(&read(first).await.text).len(), 1);
+    assert_eq!(sse_events(&read(first).await.text).len(), 1);
     let third = ask(&server, "POST", "/run", &message("now", "")).await;
     assert_eq!(third.status, 200, "{}", third.text);
 }
 
-/// Send a run over its own socket, and read until a text arrives.
+/// Send a run request over a new connection, and read until the response contains `until`.
 async fn run_over_socket(address: std::net::SocketAddr, path: &str, until: &str) -> TcpStream {
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     let body = message("hi", r#","streaming":true"#);
@@ -220,7 +222,7 @@ async fn run_over_socket(address: std::net::SocketAddr, path: &str, until: &str)
 #[tokio::test]
 async fn client_disconnect_cancels_its_run() {
     for path in ["/run_sse", "/run"] {
-        let model = Gated::new();
+        let model = GatedModel::new();
         let server = server(gated_agent(&model));
         let session = with_session(&server).await;
         let address = listen(&server).await;
@@ -236,10 +238,10 @@ async fn client_disconnect_cancels_its_run() {
         drop(socket);
         let dropped = tokio::time::timeout(PATIENCE, model.dropped.acquire()).await;
         dropped
-            .expect("the model is let go")
+            .expect("the answer of the model is dropped")
             .expect("open")
             .forget();
-        let sealed = async {
+        let recorded = async {
             loop {
                 let stored = ask(&server, "GET", session, "").await.json();
                 let events = stored["events"].as_array().unwrap_or_default().to_vec();
@@ -250,9 +252,9 @@ async fn client_disconnect_cancels_its_run() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, sealed)
+        tokio::time::timeout(PATIENCE, recorded)
             .await
-            .expect("the run is sealed");
+            .expect("the run is stored as interrupted");
         // The session is free for the next run.
         model.open(4);
         let next = ask(&server, "POST", "/run", &message("again", "")).await;
@@ -262,7 +264,7 @@ async fn client_disconnect_cancels_its_run() {
 
 #[tokio::test]
 async fn each_sse_event_is_sent_as_one_chunk() {
-    let model = Gated::new();
+    let model = GatedModel::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
     model.open(4);
@@ -337,9 +339,9 @@ async fn invalid_run_is_rejected_before_the_stream_starts() {
             "Field required",
         ),
     ];
-    for (body, status, said) in cases {
+    for (body, status, expected) in cases {
         let answer = run(body).await;
         assert_eq!(answer.status, status, "{body}: {}", answer.text);
-        assert!(answer.text.contains(said), "{body}: {}", answer.text);
+        assert!(answer.text.contains(expected), "{body}: {}", answer.text);
     }
 }

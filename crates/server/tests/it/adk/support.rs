@@ -21,67 +21,73 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use tower::ServiceExt as _;
 
 pub(crate) fn services() -> Services {
-    Services {
-        sessions: Arc::new(InMemorySessionService::new()),
-        memory: Arc::new(InMemoryMemoryService::new()),
-        long_term_memory: None,
-        artifacts: Arc::new(InMemoryArtifactService::new()),
-    }
+    Services::new(
+        Arc::new(InMemorySessionService::new()),
+        Arc::new(InMemoryMemoryService::new()),
+        Arc::new(InMemoryArtifactService::new()),
+    )
 }
 
-/// A model that returns one chunk per permit of its gate, and then the complete answer.
+/// A model that waits for a permit of its gate before each chunk, and before the complete answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Gated {
+pub(crate) struct GatedModel {
     pub(crate) gate: Arc<Semaphore>,
     /// Number of chunks returned.
     pub(crate) made: Arc<AtomicUsize>,
-    /// Gets a permit when an answer is dropped before its end.
+    /// Gets a permit when an answer is dropped before it is complete.
     pub(crate) dropped: Arc<Semaphore>,
 }
 
-impl Gated {
-    pub(crate) fn new() -> Gated {
-        Gated {
+impl GatedModel {
+    pub(crate) fn new() -> GatedModel {
+        GatedModel {
             gate: Arc::new(Semaphore::new(0)),
             made: Arc::default(),
             dropped: Arc::new(Semaphore::new(0)),
         }
     }
 
+    /// Let the model return this many chunks.
     pub(crate) fn open(&self, pieces: usize) {
         self.gate.add_permits(pieces);
     }
 }
 
-/// Reports that it was dropped early.
-struct Watch(Arc<Semaphore>, bool);
+/// Adds a permit to `dropped` if it is dropped before the answer is complete.
+struct DropSignal {
+    dropped: Arc<Semaphore>,
+    is_complete: bool,
+}
 
-impl Drop for Watch {
+impl Drop for DropSignal {
     fn drop(&mut self) {
-        if !self.1 {
-            self.0.add_permits(1);
+        if !self.is_complete {
+            self.dropped.add_permits(1);
         }
     }
 }
 
 pub(crate) const PIECES: [&str; 3] = ["one ", "two ", "three"];
 
-impl Model for Gated {
+impl Model for GatedModel {
     fn name(&self) -> &str {
         "gated"
     }
 
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
-        let said = request.contents.last().map(|content| content.text_concat());
-        if said.is_some_and(|said| said.contains("fail")) {
+        let message = request.contents.last().map(|content| content.text_concat());
+        if message.is_some_and(|message| message.contains("fail")) {
             let error = ModelError::new("out of service").with_code("RuntimeError");
             return Box::pin(futures_util::stream::iter([Err(error)]));
         }
         let this = self.clone();
-        let watch = Watch(Arc::clone(&self.dropped), false);
-        let first = (0, this, watch);
+        let signal = DropSignal {
+            dropped: Arc::clone(&self.dropped),
+            is_complete: false,
+        };
+        let first = (0, this, signal);
         Box::pin(
-            futures_util::stream::unfold(first, move |(at, this, mut watch)| async move {
+            futures_util::stream::unfold(first, move |(at, this, mut signal)| async move {
                 if at > PIECES.len() {
                     return None;
                 }
@@ -94,8 +100,8 @@ impl Model for Gated {
                 if stream {
                     answer.partial = Some(at < PIECES.len());
                 }
-                watch.1 = at == PIECES.len();
-                Some((Ok(answer), (at + 1, this, watch)))
+                signal.is_complete = at == PIECES.len();
+                Some((Ok(answer), (at + 1, this, signal)))
             })
             .filter(move |answer| {
                 let is_partial = answer.as_ref().is_ok_and(|it| it.partial == Some(true));
@@ -110,11 +116,11 @@ impl Model for Gated {
     }
 }
 
-/// A model that calls a tool which saves a file, and then reports it.
+/// A model that calls the tool `file`, and then answers "Filed.".
 #[derive(Debug)]
-pub(crate) struct Filing;
+pub(crate) struct FilingModel;
 
-impl Model for Filing {
+impl Model for FilingModel {
     fn name(&self) -> &str {
         "filing"
     }
@@ -148,7 +154,7 @@ pub(crate) fn filing_agent() -> LlmAgent {
         },
     );
     LlmAgent::builder("clerk")
-        .model(Filing)
+        .model(FilingModel)
         .tool(file)
         .build()
         .expect("an agent")
@@ -161,14 +167,14 @@ pub(crate) fn paying_agent(paid: &Arc<AtomicUsize>) -> LlmAgent {
         paid.fetch_add(1, Ordering::SeqCst);
         async { Ok(Json::from("paid").into()) }
     });
-    let agent = LlmAgent::builder("payer").model(Filing);
+    let agent = LlmAgent::builder("payer").model(FilingModel);
     agent
         .tool(pay.require_confirmation())
         .build()
         .expect("an agent")
 }
 
-pub(crate) fn gated_agent(model: &Gated) -> LlmAgent {
+pub(crate) fn gated_agent(model: &GatedModel) -> LlmAgent {
     LlmAgent::builder("speaker")
         .model(model.clone())
         .build()
@@ -178,22 +184,20 @@ pub(crate) fn gated_agent(model: &Gated) -> LlmAgent {
 /// A server with the app `desk`.
 pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     let services = services();
-    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(agent));
-    Arc::new(Server { services, apps })
+    let apps = Apps::new(services.clone()).with_agent("desk", agent);
+    Arc::new(Server::new(services, apps))
 }
 
-/// Like [`server`], on each of the stores.
+/// Like [`server`], with sessions in memory and in SQLite.
 pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
-    let services = Services {
-        sessions: Arc::new(sessions.expect("a database")),
-        ..services()
-    };
-    let apps = Apps::new(services.clone()).with_agent("desk", Arc::new(agent()));
-    [server(agent()), Arc::new(Server { services, apps })]
+    let mut services = services();
+    services.sessions = Arc::new(sessions.expect("a database"));
+    let apps = Apps::new(services.clone()).with_agent("desk", agent());
+    [server(agent()), Arc::new(Server::new(services, apps))]
 }
 
-/// A complete answer.
+/// A response that was read completely.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -238,13 +242,13 @@ pub(crate) async fn read(response: Response) -> Answer {
     }
 }
 
-/// Send a request and read the answer.
+/// Send a request and read the response.
 pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     read(send(server, request(method, path, body)).await).await
 }
 
-/// An API key of `ada` with the default scopes.
-pub(crate) fn adas_key() -> Caller {
+/// A caller whose API key is bound to `ada` and has the default scopes.
+pub(crate) fn ada_caller() -> Caller {
     Caller {
         scopes: Some(vec![Scope::Run, Scope::SessionsRead, Scope::SessionsWrite]),
         app: Some("desk".to_owned()),
@@ -265,14 +269,15 @@ pub(crate) async fn with_session(server: &Arc<Server>) -> &'static str {
     PATH
 }
 
+/// The body of a run request of `ada` in the session `s`. `more`: further fields.
 pub(crate) fn message(text: &str, more: &str) -> String {
     format!(
         r#"{{"appName":"desk","userId":"ada","sessionId":"s","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}{more}}}"#
     )
 }
 
-/// The events of an SSE text.
-pub(crate) fn data(text: &str) -> Vec<Json> {
+/// The events in the text of an event stream.
+pub(crate) fn sse_events(text: &str) -> Vec<Json> {
     let frames = text.split("\n\n").filter(|frame| !frame.is_empty());
     let events = frames.filter_map(|frame| frame.strip_prefix("data: "));
     events

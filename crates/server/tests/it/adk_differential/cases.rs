@@ -1,6 +1,6 @@
-//! The requests: valid ones for each route, then invalid ones of every kind.
+//! The requests to both servers: valid ones for each route, then invalid ones.
 
-/// A request.
+/// A request to both servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) method: &'static str,
@@ -24,14 +24,14 @@ fn case(method: &'static str, path: impl Into<String>, body: impl Into<String>) 
 
 /// All requests, in order: later ones see the effects of earlier ones.
 pub(crate) fn all() -> Vec<Case> {
-    let mut cases = good();
+    let mut cases = valid_requests();
     cases.extend(runs());
     cases.extend(artifacts());
-    cases.extend(wrong_fields());
-    cases.extend(wrong_parts());
-    cases.extend(wrong_bodies());
-    cases.extend(odd_ids());
-    cases.extend(odd_paths());
+    cases.extend(invalid_fields());
+    cases.extend(invalid_parts());
+    cases.extend(invalid_bodies());
+    cases.extend(unusual_ids());
+    cases.extend(unusual_paths());
     cases.extend(imports());
     cases
 }
@@ -83,7 +83,7 @@ pub(crate) fn without_app() -> Vec<Case> {
     ]
 }
 
-fn good() -> Vec<Case> {
+fn valid_requests() -> Vec<Case> {
     let sessions = format!("{USER}/sessions");
     let s1 = format!("{sessions}/s1");
     vec![
@@ -182,14 +182,14 @@ fn run_body(session: &str, message: &str, more: &str) -> String {
     )
 }
 
-fn said(text: &str) -> String {
+fn user_message(text: &str) -> String {
     format!(r#"{{"role":"user","parts":[{{"text":"{text}"}}]}}"#)
 }
 
 fn runs() -> Vec<Case> {
     // ADK stores messages that Retain rejects, so these go to a session of their own.
     let mut cases = vec![case("POST", format!("{USER}/sessions/w1"), "")];
-    let hello = said("hello é 😀");
+    let hello = user_message("hello é 😀");
     let bodies = [
         run_body("s1", &hello, ""),
         run_body("s1", &hello, r#","streaming":true"#),
@@ -199,14 +199,14 @@ fn runs() -> Vec<Case> {
         run_body("s1", &hello, r#","stateDelta":null,"functionCallEventId":null,"invocationId":null"#),
         run_body("s1", &hello, r#","functionCallEventId":"f","serviceTier":"flex""#),
         run_body("s1", &hello, r#","invocationId":"""#),
-        run_body("s1", &said(""), ""),
+        run_body("s1", &user_message(""), ""),
         run_body("s1", r#"{"parts":[{"text":"no role"}]}"#, ""),
         run_body("s1", r#"{"role":"model","parts":[{"text":"role model"}]}"#, ""),
         run_body("s1", r#"{"parts":[{"text":"a"},{"text":"b","thought":true}]}"#, ""),
         run_body("s1", r#"{"parts":[{"text":"pic"},{"inlineData":{"mimeType":"image/png","data":"AAEC-_8="}}]}"#, ""),
         run_body("s1", r#"{"parts":[{"text":"pic"},{"inline_data":{"mime_type":"image/png","data":"AAEC+/8="}}]}"#, ""),
-        run_body("s1", &said("fail"), ""),
-        run_body("s1", &said("fail"), r#","streaming":true"#),
+        run_body("s1", &user_message("fail"), ""),
+        run_body("s1", &user_message("fail"), r#","streaming":true"#),
         run_body("none", &hello, ""),
         run_body("w1", "null", ""),
         run_body("none", "null", ""),
@@ -333,8 +333,8 @@ const VALUES: [&str; 9] = [
     "12345678901234567890123",
 ];
 
-/// Bodies with a value of each type in each field.
-fn wrong_fields() -> Vec<Case> {
+/// Requests whose body has a value of each JSON type in each field.
+fn invalid_fields() -> Vec<Case> {
     let run = r#""appName":"nobody""#;
     let bodies: [(&'static str, String, &str, &[&str]); 5] = [
         (
@@ -391,12 +391,12 @@ fn wrong_fields() -> Vec<Case> {
             }
         }
     }
-    // A random id would add a session to the list with each of them.
+    // Omit requests that create the session `x`, which would be in every later list.
     cases.retain(|case| !(case.path.ends_with("/sessions") && case.body.contains("\"x\"")));
     cases
 }
 
-fn wrong_parts() -> Vec<Case> {
+fn invalid_parts() -> Vec<Case> {
     let parts = [
         "5",
         "\"x\"",
@@ -446,7 +446,7 @@ fn wrong_parts() -> Vec<Case> {
     cases
 }
 
-fn wrong_bodies() -> Vec<Case> {
+fn invalid_bodies() -> Vec<Case> {
     let routes: [(&'static str, String); 6] = [
         ("POST", format!("{USER}/sessions")),
         ("POST", format!("{USER}/sessions/s9")),
@@ -509,7 +509,7 @@ fn wrong_bodies() -> Vec<Case> {
     cases
 }
 
-fn odd_ids() -> Vec<Case> {
+fn unusual_ids() -> Vec<Case> {
     let long = "x".repeat(600);
     let ids = [
         "%C3%A9",
@@ -552,7 +552,7 @@ fn odd_ids() -> Vec<Case> {
     cases
 }
 
-fn odd_paths() -> Vec<Case> {
+fn unusual_paths() -> Vec<Case> {
     let sessions = format!("{USER}/sessions");
     vec![
         case("GET", "/", ""),

@@ -22,7 +22,7 @@ impl Model for Echo {
             let error = ModelError::new("out of service").with_code("RuntimeError");
             return Box::pin(futures_util::stream::iter([Err(error)]));
         }
-        let said = |text: String, partial: Option<bool>| {
+        let response = |text: String, partial: Option<bool>| {
             let mut response = LlmResponse::of(Content::model(text));
             response.partial = partial;
             Ok(response)
@@ -30,11 +30,11 @@ impl Model for Echo {
         let whole = format!("You said: {text}");
         let answers = match stream {
             true => vec![
-                said("You said: ".to_owned(), Some(true)),
-                said(text, Some(true)),
-                said(whole, Some(false)),
+                response("You said: ".to_owned(), Some(true)),
+                response(text, Some(true)),
+                response(whole, Some(false)),
             ],
-            false => vec![said(whole, None)],
+            false => vec![response(whole, None)],
         };
         Box::pin(futures_util::stream::iter(answers))
     }

@@ -1,11 +1,13 @@
-//! Google's own server (google-adk 2.13) and ours give the same answers to the same requests.
+//! Google's own server (google-adk 2.13) and Retain's return the same responses to the same
+//! requests.
 //!
-//! A rule explains each difference with both answers; any other difference is a failure, and so is
-//! an unused rule. `RETAIN_SHOW=1` prints all differences.
+//! Intended differences are explained by a [`Rule`]. A difference without a rule fails the test,
+//! and so does a rule without a difference. `RETAIN_SHOW=1` prints all differences.
 
 mod cases;
 mod echo;
 mod normal;
+mod openapi;
 mod rules;
 mod table;
 
@@ -23,7 +25,7 @@ use retain_testkit::oracle::{Oracle, Reference, setting};
 use rules::Rule;
 use tower::ServiceExt as _;
 
-fn here(path: &str) -> PathBuf {
+fn test_file(path: &str) -> PathBuf {
     let folder = [
         env!("CARGO_MANIFEST_DIR"),
         "tests/it",
@@ -46,7 +48,10 @@ async fn responses_match_adk() {
     }
     let unused = |rule: &&Rule| !used.contains_key(rule);
     let unused: Vec<&Rule> = Rule::ALL.iter().filter(unused).collect();
-    assert!(unused.is_empty(), "rules without a use: {unused:?}");
+    assert!(
+        unused.is_empty(),
+        "rules that explain no difference: {unused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,11 +59,11 @@ async fn responses_for_the_default_app_match_adk() {
     compare(&cases::without_app(), Some("plain")).await;
 }
 
-/// Send the requests to both servers and fail for differences without a rule. Return the rules
-/// used; `None` if Google's server is not installed.
+/// Send the requests to both servers and fail for differences without a rule. Return how often each
+/// rule was used; `None` if Google's server is not installed.
 async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<Rule, usize>> {
     let mut google = start_google(default_app)?;
-    let server = ours(default_app);
+    let server = retain_server(default_app);
     let mut used: BTreeMap<Rule, usize> = BTreeMap::new();
     let mut unexplained = Vec::new();
     for case in cases {
@@ -81,7 +86,12 @@ async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<R
     google.stop();
     let count = unexplained.len();
     unexplained.truncate(20);
-    assert_eq!(count, 0, "these differ:\n{}", unexplained.join("\n"));
+    assert_eq!(
+        count,
+        0,
+        "differences without a rule:\n{}",
+        unexplained.join("\n")
+    );
     Some(used)
 }
 
@@ -97,20 +107,19 @@ fn every_difference_rule_is_documented() {
     }
 }
 
-fn ours(default_app: Option<&str>) -> Arc<Server> {
-    let services = Services {
-        sessions: Arc::new(InMemorySessionService::new()),
-        memory: Arc::new(InMemoryMemoryService::new()),
-        long_term_memory: None,
-        artifacts: Arc::new(InMemoryArtifactService::new()),
-    };
-    let registry = ConfigRegistry::new().model_of(|_, _| Ok(Arc::new(echo::Echo)));
-    let dir = AgentsDir::open(here("agents"), registry).expect("agents");
+fn retain_server(default_app: Option<&str>) -> Arc<Server> {
+    let services = Services::new(
+        Arc::new(InMemorySessionService::new()),
+        Arc::new(InMemoryMemoryService::new()),
+        Arc::new(InMemoryArtifactService::new()),
+    );
+    let registry = ConfigRegistry::new().with_model_resolver(|_, _| Ok(Arc::new(echo::Echo)));
+    let dir = AgentsDir::open(test_file("agents"), registry).expect("agents");
     let mut apps = Apps::new(services.clone()).with_dir(dir);
     if let Some(app) = default_app {
         apps = apps.with_default_app(app);
     }
-    Arc::new(Server { services, apps })
+    Arc::new(Server::new(services, apps))
 }
 
 async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
@@ -147,11 +156,11 @@ async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
 
 /// Start Google's server in its own process.
 fn start_google(default_app: Option<&str>) -> Option<Oracle> {
-    let script = here("oracle.py");
+    let script = test_file("oracle.py");
     Oracle::start_with(Reference::Adk, "adk_differential", script, |command| {
         command
             .env("ADK_DEFAULT_APP_NAME", default_app.unwrap_or_default())
-            .arg(here("agents"));
+            .arg(test_file("agents"));
     })
 }
 

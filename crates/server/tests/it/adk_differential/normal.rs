@@ -1,8 +1,8 @@
-//! An answer without random ids and times.
+//! Responses in which random ids and times are replaced, so that they can be compared.
 
 use retain_core::{Json, JsonMap};
 
-/// The answer of a server.
+/// A response of a server, without random ids and times.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -27,7 +27,7 @@ impl Answer {
             status,
             kind: kind.to_owned(),
             location: location.to_owned(),
-            body: body.iter().map(normal).collect(),
+            body: body.iter().map(normalize).collect(),
         }
     }
 
@@ -35,7 +35,7 @@ impl Answer {
         self != other
     }
 
-    /// The body in one text.
+    /// The body as one text.
     pub(crate) fn text(&self) -> String {
         Json::from(self.body.clone()).to_string()
     }
@@ -46,28 +46,28 @@ impl Answer {
     }
 }
 
-fn normal(value: &Json) -> Json {
+fn normalize(value: &Json) -> Json {
     match value {
         Json::Object(map) => {
             let known = ["timestamp", "lastUpdateTime", "createTime"];
             let pairs = map.iter().map(|(key, value)| match known.contains(&key) {
                 true if value.as_f64().is_some() => (key, Json::from("<time>")),
-                _ => (key, normal(value)),
+                _ => (key, normalize(value)),
             });
             pairs.collect::<JsonMap>().into()
         }
-        Json::Array(items) => items.iter().map(normal).collect::<Vec<Json>>().into(),
+        Json::Array(items) => items.iter().map(normalize).collect::<Vec<Json>>().into(),
         Json::String(text) => match text.strip_prefix("e-").or_else(|| text.strip_prefix("p-")) {
-            Some(id) if is_made(id) => "<run>".into(),
-            _ if is_made(text) => "<id>".into(),
+            Some(id) if is_uuid(id) => "<run>".into(),
+            _ if is_uuid(text) => "<id>".into(),
             _ => value.clone(),
         },
         _ => value.clone(),
     }
 }
 
-/// Whether a text is a random UUID.
-fn is_made(text: &str) -> bool {
+/// Whether a text has the form of a UUID.
+fn is_uuid(text: &str) -> bool {
     let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
     text.len() == 36 && text.matches('-').count() == 4 && text.chars().all(is_hex)
 }

@@ -1,10 +1,10 @@
-//! The intended differences from Google's server: docs/differences-from-adk.md.
+//! The intended differences from Google's server.
 
 use retain_core::{Json, JsonMap};
 
 use crate::adk_differential::{cases::Case, normal::Answer};
 
-/// An intended difference.
+/// An intended difference. docs/differences-from-adk.md describes each rule under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     VersionSaysRust,
@@ -47,7 +47,7 @@ impl Rule {
 
     /// Whether the rule explains the difference of two answers.
     pub(crate) fn explains(self, case: &Case, ours: &Answer, theirs: &Answer) -> bool {
-        let said = |part: &str| ours.text().contains(part);
+        let mentions = |part: &str| ours.text().contains(part);
         match self {
             Rule::VersionSaysRust => case.path == "/version" && ours.body[0]["language"] == "rust",
             Rule::NoPathsInErrors => {
@@ -55,11 +55,11 @@ impl Rule {
                 else {
                     return false;
                 };
-                let told = " No matching directory or module exists in '/";
-                both(ours, theirs, 404, 404) && their.starts_with(&format!("{our}{told}"))
+                let suffix = " No matching directory or module exists in '/";
+                has_statuses(ours, theirs, 404, 404) && their.starts_with(&format!("{our}{suffix}"))
             }
             Rule::RedirectsAreRelative => {
-                both(ours, theirs, 307, 307)
+                has_statuses(ours, theirs, 307, 307)
                     && theirs.location == format!("http://127.0.0.1:8000{}", ours.location)
             }
             Rule::WrongMessagesAreRefused => {
@@ -72,12 +72,12 @@ impl Rule {
                 };
                 case.path.starts_with("/run") && ours.status == 400 && failed
             }
-            Rule::CrashesAreRefusals => both(ours, theirs, 422, 500),
+            Rule::CrashesAreRefusals => has_statuses(ours, theirs, 422, 500),
             Rule::UnkeepableJsonIsRefused => {
                 let kind = &ours.detail()[0]["type"];
-                let holds = ["NaN", "Infinity", "ud800"];
-                let is_so = holds.iter().any(|it| case.body.contains(it));
-                ours.status == 422 && *kind == "json_invalid" && is_so
+                let values = ["NaN", "Infinity", "ud800"];
+                let has_value = values.iter().any(|it| case.body.contains(it));
+                ours.status == 422 && *kind == "json_invalid" && has_value
             }
             Rule::RefusalsInOwnWords => {
                 let without_words = |answer: &Answer| {
@@ -87,7 +87,8 @@ impl Rule {
                     detail
                 };
                 let is_base64 = ours.detail()[0]["type"] == "bytes_invalid_encoding";
-                let is_text = both(ours, theirs, 400, 400) && ours.detail().as_str().is_some();
+                let is_text =
+                    has_statuses(ours, theirs, 400, 400) && ours.detail().as_str().is_some();
                 ours.status == theirs.status
                     && (is_text || is_base64 && without_words(ours) == without_words(theirs))
             }
@@ -96,32 +97,33 @@ impl Rule {
             }
             Rule::BrokenTextIsRefused => case.path.contains("%FF") && ours.status == 400,
             Rule::ImportsKeepActions => {
-                both(ours, theirs, 200, 400)
+                has_statuses(ours, theirs, 200, 400)
                     && theirs.text().contains("Session initialization event")
             }
             Rule::UnknownFieldsAreKept => {
-                both(ours, theirs, 200, 200) && without_later(&ours.body[0]) == theirs.body[0]
+                has_statuses(ours, theirs, 200, 200)
+                    && without_later(&ours.body[0]) == theirs.body[0]
             }
             Rule::UnknownActionsAreKept => {
-                both(ours, theirs, 200, 422) && theirs.text().contains("extra_forbidden")
+                has_statuses(ours, theirs, 200, 422) && theirs.text().contains("extra_forbidden")
             }
             Rule::IdsAreNotTrimmed => {
                 let trimmed = ours.text().replace("\" pad \"", "\"pad\"");
                 let trimmed = Json::parse(&trimmed).ok();
                 case.path.contains("%20pad%20") && trimmed == Some(theirs.body.clone().into())
             }
-            Rule::NulIsRefused => ours.status == 400 && said("NUL"),
+            Rule::NulIsRefused => ours.status == 400 && mentions("NUL"),
             Rule::LongIdsAreRefused => {
-                (ours.status == 400 && said("the limit is 512"))
-                    // A request for a file name that is too long.
-                    || (both(ours, theirs, 404, 500) && case.path.len() > 600)
+                (ours.status == 400 && mentions("the limit is 512"))
+                    // ADK fails on a file name that is too long.
+                    || (has_statuses(ours, theirs, 404, 500) && case.path.len() > 600)
             }
-            Rule::EmptyNamesAreRefused => ours.status == 400 && said("must not be empty"),
+            Rule::EmptyNamesAreRefused => ours.status == 400 && mentions("must not be empty"),
         }
     }
 }
 
-fn both(ours: &Answer, theirs: &Answer, our: u16, their: u16) -> bool {
+fn has_statuses(ours: &Answer, theirs: &Answer, our: u16, their: u16) -> bool {
     ours.status == our && theirs.status == their
 }
 

@@ -1,8 +1,12 @@
-//! The committed table of ADK's objects is what the generator makes from google-adk 2.13.
+//! The committed table of ADK's objects equals what the generator writes for google-adk 2.13, and
+//! the committed upgrade from 2.12 equals the difference to what it writes for 2.12.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
-use retain_testkit::oracle::{Oracle, Reference};
+use retain_testkit::{
+    oracle::{Oracle, Reference, is_long},
+    scratch,
+};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect("a file of the repository")
@@ -13,6 +17,15 @@ fn root() -> PathBuf {
 }
 
 const TABLE: &str = "crates/core/src/wire/table.rs";
+const UPGRADE: &str = "crates/core/testdata/wire/2.12.0-to-2.13.0.diff";
+
+/// The table for the google-adk of `reference`. If it is not installed, record that `test` was
+/// skipped.
+fn generate(reference: Reference, test: &str) -> Option<String> {
+    let script = root().join("scripts/generate-adk-tables");
+    let generator = Oracle::start(reference, test, script)?;
+    Some(generator.stop().join("\n") + "\n")
+}
 
 /// The line that lists the versions of the packages.
 fn packages(table: &str) -> &str {
@@ -24,29 +37,25 @@ fn packages(table: &str) -> &str {
 
 #[test]
 fn committed_wire_table_equals_the_output_of_the_generator() {
-    let (test, script) = (
-        "committed_wire_table_equals_the_output_of_the_generator",
-        root().join("scripts/generate-adk-tables"),
-    );
-    let Some(generator) = Oracle::start(Reference::Adk, test, script) else {
+    let test = "committed_wire_table_equals_the_output_of_the_generator";
+    let Some(generated) = generate(Reference::AdkMcp, test) else {
         return;
     };
-    let generated = generator.stop().join("\n") + "\n";
     let committed = read(TABLE);
     let differs = |(one, other): &(&str, &str)| one != other;
     let first = generated.lines().zip(committed.lines()).find(differs);
     assert!(
         generated == committed,
-        "run scripts/generate-adk-tables with the Python of `scripts/environment adk`; \
+        "run scripts/generate-adk-tables with the Python of `scripts/environment adk-mcp`; \
          the first difference is {first:?}"
     );
 }
 
-/// The upgrade from 2.12.0 changes no object: the recorded diff of the two tables is only the line
-/// of the packages.
+/// The recorded diff of the tables of 2.12.0 and 2.13.0 has only one line, that of the packages:
+/// the upgrade changes no object.
 #[test]
 fn upgrade_from_adk_2_12_changes_only_package_versions() {
-    let difference = read("crates/core/testdata/wire/2.12.0-to-2.13.0.diff");
+    let difference = read(UPGRADE);
     let changed = difference.lines().skip(2);
     let (old, new): (Vec<&str>, Vec<&str>) = changed
         .filter(|line| line.starts_with(['-', '+']))
@@ -56,4 +65,30 @@ fn upgrade_from_adk_2_12_changes_only_package_versions() {
     assert_eq!(new, [format!("+{packages}")]);
     let before = packages.replace("google-adk 2.13.0", "google-adk 2.12.0");
     assert_eq!(old, [format!("-{before}")]);
+}
+
+/// Long: it needs a second google-adk.
+#[test]
+fn committed_upgrade_equals_the_difference_between_the_generated_tables() {
+    let test = "committed_upgrade_equals_the_difference_between_the_generated_tables";
+    if !is_long() {
+        return;
+    }
+    let Some(before) = generate(Reference::AdkMcpPrevious, test) else {
+        return;
+    };
+    let folder = scratch::folder();
+    let file = folder.path().join("2.12.0.rs");
+    std::fs::write(&file, before).unwrap();
+    let diff = Command::new("diff")
+        .args(["-U1", "--label", "google-adk-2.12.0"])
+        .args(["--label", "google-adk-2.13.0"])
+        .args([file, root().join(TABLE)])
+        .output()
+        .expect("the program diff");
+    let diff = String::from_utf8(diff.stdout).unwrap();
+    assert!(
+        diff == read(UPGRADE),
+        "{UPGRADE} must contain this difference:\n{diff}"
+    );
 }

@@ -11,8 +11,8 @@ fn of_session() -> String {
 }
 
 #[tokio::test]
-async fn versions_are_saved_loaded_listed_and_deleted() {
-    for client in [Client::volatile(), Client::sqlite().await] {
+async fn artifact_versions_are_saved_loaded_listed_and_deleted() {
+    for client in [Client::in_memory(), Client::sqlite().await] {
         let path = of_session();
         let save = |text: &str| {
             format!(
@@ -70,7 +70,7 @@ async fn versions_are_saved_loaded_listed_and_deleted() {
 
 #[tokio::test]
 async fn user_artifact_is_visible_in_every_session() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let body = r#"{"filename":"user:photo","artifact":{"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}}"#;
     let saved = client.post(OF_USER, body).await.expect(200);
     assert_eq!(saved["mimeType"], "image/png");
@@ -87,7 +87,7 @@ async fn user_artifact_is_visible_in_every_session() {
 
 #[tokio::test]
 async fn dangling_artifact_reference_is_reported() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let uri = "artifact://apps/other/users/bob/sessions/s/artifacts/a/versions/0";
     let body = format!(r#"{{"filename":"a","artifact":{{"fileData":{{"fileUri":"{uri}"}}}}}}"#);
     let answer = client.post(&of_session(), &body).await;
@@ -96,7 +96,7 @@ async fn dangling_artifact_reference_is_reported() {
 
 #[tokio::test]
 async fn artifact_name_is_required() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     for path in ["load", "versions", "version"] {
         let answer = client.get(&format!("{}/{path}", of_session())).await;
         let problem = answer.problem(400, "invalid_parameter");

@@ -20,7 +20,7 @@ pub(crate) const SESSIONS: &str = "/api/v1/apps/demo/users/ada/sessions";
 pub(crate) const SESSION: &str = "/api/v1/apps/demo/users/ada/sessions/s1";
 pub(crate) const MEMORY: &str = "/api/v1/apps/demo/users/ada/memory";
 
-/// A server on its own services.
+/// A server with its own services, and a client for it.
 pub(crate) struct Client {
     pub(crate) router: Router,
     /// Dropping the client deletes the database.
@@ -49,7 +49,7 @@ impl Answer {
         value.map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The JSON of a response that must have this status.
+    /// Check the status of the response and return its JSON.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Json {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// The problem of a response that must have this status and code.
+    /// Check that the response is a problem with this status and code, and return it.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Json {
         assert_eq!(self.content_type(), "application/problem+json", "{self:?}");
@@ -77,22 +77,23 @@ impl Answer {
 }
 
 impl Client {
-    fn over(services: Services, folder: Option<tempfile::TempDir>) -> Client {
+    fn new(services: Services, folder: Option<tempfile::TempDir>) -> Client {
         let apps = Apps::new(services.clone());
-        let server = Arc::new(Server { services, apps });
+        let server = Arc::new(Server::new(services, apps));
         Client {
             router: server.router(),
             _folder: folder,
         }
     }
 
-    /// All services in memory, with Retain's own memory.
-    pub(crate) fn volatile() -> Client {
+    /// A client of a server with all services in memory, including Retain's own memory service.
+    pub(crate) fn in_memory() -> Client {
         let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
         Client::with_memory(memory.clone(), Some(memory))
     }
 
-    /// Like [`volatile`](Self::volatile), with a memory that supports only ADK's operations.
+    /// Like [`in_memory`](Self::in_memory), with a memory service that supports only ADK's
+    /// operations.
     pub(crate) fn with_adk_memory() -> Client {
         Client::with_memory(Arc::new(InMemoryMemoryService::new()), None)
     }
@@ -101,28 +102,25 @@ impl Client {
         memory: Arc<dyn MemoryService>,
         long_term_memory: Option<Arc<dyn LongTermMemory>>,
     ) -> Client {
-        let services = Services {
-            sessions: Arc::new(InMemorySessionService::new()),
+        let mut services = Services::new(
+            Arc::new(InMemorySessionService::new()),
             memory,
-            long_term_memory,
-            artifacts: Arc::new(InMemoryArtifactService::new()),
-        };
-        Client::over(services, None)
+            Arc::new(InMemoryArtifactService::new()),
+        );
+        services.long_term_memory = long_term_memory;
+        Client::new(services, None)
     }
 
-    /// All services in one database.
+    /// A client of a server with all services in one SQLite database.
     pub(crate) async fn sqlite() -> Client {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("retain.db").display());
         let sessions = SqliteSessionService::connect(&uri).await.unwrap();
         let memory = Arc::new(StoreMemoryService::over(sessions.store().memory()));
-        let services = Services {
-            memory: memory.clone(),
-            long_term_memory: Some(memory),
-            artifacts: Arc::new(SqliteArtifactService::over(sessions.store().artifacts())),
-            sessions: Arc::new(sessions),
-        };
-        Client::over(services, Some(folder))
+        let artifacts = SqliteArtifactService::over(sessions.store().artifacts());
+        let services = Services::new(Arc::new(sessions), memory.clone(), Arc::new(artifacts))
+            .with_long_term_memory(memory);
+        Client::new(services, Some(folder))
     }
 
     /// Send a request and do not wait for the end of the response.
@@ -163,7 +161,7 @@ impl Client {
         self
     }
 
-    /// Append a text to the session at `path`.
+    /// Append a message of the user to the session at `path`.
     pub(crate) async fn say(&self, path: &str, id: &str, text: &str) -> Json {
         let body = format!(r#"{{"events":[{}]}}"#, event(id, text));
         self.post(&format!("{path}/events"), &body)

@@ -12,7 +12,8 @@ use retain_stores::{
 
 use crate::api::client::{Client, SESSIONS, event};
 
-async fn fill(client: &Client, user: &str) {
+/// Store sessions, artifacts and memories of a user.
+async fn seed_user(client: &Client, user: &str) {
     let base = format!("/api/v1/apps/demo/users/{user}");
     for id in ["s1", "s2"] {
         let body = format!(r#"{{"sessionId":"{id}","state":{{"k":1,"user:k":2}}}}"#);
@@ -45,10 +46,10 @@ async fn fill(client: &Client, user: &str) {
 
 #[tokio::test]
 async fn erase_deletes_from_every_store() {
-    // In memory each service has its own data; in SQLite all are in one database.
-    for client in [Client::volatile(), Client::sqlite().await] {
-        fill(&client, "ada").await;
-        fill(&client, "bob").await;
+    // In memory, each service has a store of its own; in SQLite, all share one database.
+    for client in [Client::in_memory(), Client::sqlite().await] {
+        seed_user(&client, "ada").await;
+        seed_user(&client, "bob").await;
         let receipt = client
             .delete("/api/v1/apps/demo/users/ada")
             .await
@@ -104,17 +105,16 @@ async fn erase_reports_null_if_the_memory_service_cannot_delete() {
     assert!(receipt["memories"].is_null(), "{receipt}");
 }
 
-/// A server whose artifacts and sessions are in different stores.
+/// A client of a server with these artifacts and with sessions in another store.
 fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
-    let services = Services {
-        sessions: Arc::new(InMemorySessionService::new()),
-        memory: Arc::new(InMemoryMemoryService::new()),
-        long_term_memory: None,
+    let services = Services::new(
+        Arc::new(InMemorySessionService::new()),
+        Arc::new(InMemoryMemoryService::new()),
         artifacts,
-    };
+    );
     let apps = Apps::new(services.clone());
-    let mut client = Client::volatile();
-    client.router = Arc::new(Server { services, apps }).router();
+    let mut client = Client::in_memory();
+    client.router = Arc::new(Server::new(services, apps)).router();
     client
 }
 
@@ -151,5 +151,5 @@ async fn erase_deletes_artifacts_of_a_user_without_sessions() {
         }
     }
     let left = std::fs::read_dir(folder.path().join("apps/demo/users")).unwrap();
-    assert_eq!(left.count(), 0, "the name of the user says who it was");
+    assert_eq!(left.count(), 0, "a folder still has the name of the user");
 }

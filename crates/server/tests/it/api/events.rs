@@ -1,4 +1,4 @@
-//! Appends: positions, repeats, expected positions, runs; paged reads; rewind.
+//! Appends (positions, repeats, expected positions, runs), paged reads, and rewinds.
 
 use retain_core::Json;
 
@@ -8,14 +8,14 @@ const EVENTS: &str = "/api/v1/apps/demo/users/ada/sessions/s1/events";
 
 #[tokio::test]
 async fn append_returns_the_stored_events() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let body = r#"{"events":[
         {"author":"user","partial":true},
         {"author":"user","actions":{"stateDelta":{"temp:x":1,"k":1.50}},"newField":{"a_b":[1]}}
     ]}"#;
     let appended = client.post(EVENTS, body).await.expect(200);
     let events = appended["events"].as_array().unwrap();
-    assert_eq!(events.len(), 1, "a partial event is left out");
+    assert_eq!(events.len(), 1, "a partial event is not stored");
     let stored = &events[0]["event"];
     assert_eq!(events[0]["position"], 1);
     assert_eq!(appended["position"], 1);
@@ -31,7 +31,7 @@ async fn append_returns_the_stored_events() {
 
 #[tokio::test]
 async fn repeated_event_is_accepted_and_changed_event_is_a_conflict() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let first = client.say(SESSION, "e1", "once").await;
     client.say(SESSION, "e2", "twice").await;
     let again = client.say(SESSION, "e1", "once").await;
@@ -48,7 +48,7 @@ async fn repeated_event_is_accepted_and_changed_event_is_a_conflict() {
 
 #[tokio::test]
 async fn wrong_expected_position_reports_the_last_position() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     client.say(SESSION, "e1", "first").await;
     let body = |expected| {
         format!(
@@ -69,7 +69,7 @@ async fn wrong_expected_position_reports_the_last_position() {
 
 #[tokio::test]
 async fn lease_of_a_run_is_acquired_renewed_and_released() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let append = |id: &str, run: &str| format!(r#"{{"events":[{}],"run":{run}}}"#, event(id, "x"));
     let begun = client
         .post(EVENTS, &append("e1", r#"{"begin":{"waitMs":0}}"#))
@@ -113,7 +113,7 @@ async fn lease_of_a_run_is_acquired_renewed_and_released() {
 
 #[tokio::test]
 async fn lease_can_be_released_without_events() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let begin = r#"{"events":[],"run":{"begin":{}}}"#;
     let begun = client.post(EVENTS, begin).await.expect(200);
     let run = format!("{SESSION}/runs/{}", begun["run"].as_str().unwrap());
@@ -125,7 +125,7 @@ async fn lease_can_be_released_without_events() {
         ("x", 400, "invalid"),
         ("-1", 400, "invalid"),
         ("18446744073709551616", 400, "invalid"),
-        // A token may be any number that a store can count to.
+        // The largest number that is a valid token.
         ("18446744073709551615", 409, "run_lost"),
     ] {
         let answer = client.delete(&format!("{SESSION}/runs/{token}")).await;
@@ -137,7 +137,7 @@ async fn lease_can_be_released_without_events() {
 
 #[tokio::test]
 async fn events_are_read_in_pages() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     for n in 1..=5 {
         client.say(SESSION, &format!("e{n}"), "text").await;
     }
@@ -170,8 +170,8 @@ async fn events_are_read_in_pages() {
 }
 
 #[tokio::test]
-async fn rewind_of_an_unknown_version_fails() {
-    let client = Client::volatile().with_session().await;
+async fn rewind_with_an_invalid_artifact_version_is_a_conflict() {
+    let client = Client::in_memory().with_session().await;
     let event = r#"{"events":[{"author":"user","invocationId":"i","actions":{"artifactDelta":{"a":"x"}}}]}"#;
     client.post(EVENTS, event).await.expect(200);
     let path = format!("{SESSION}/rewind");
@@ -182,7 +182,7 @@ async fn rewind_of_an_unknown_version_fails() {
 
 #[tokio::test]
 async fn rewind_restores_state_and_artifacts() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let artifacts = format!("{SESSION}/artifacts");
     let save = |text: &str| format!(r#"{{"filename":"a.txt","artifact":{{"text":"{text}"}}}}"#);
     let change = |id: &str, n: u64| {
@@ -219,7 +219,7 @@ async fn rewind_restores_state_and_artifacts() {
 
 #[tokio::test]
 async fn exceeded_limit_reports_its_name_and_size() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let events: Vec<String> = (0..1001).map(|n| event(&format!("e{n}"), "x")).collect();
     let body = format!(r#"{{"events":[{}]}}"#, events.join(","));
     let problem = client.post(EVENTS, &body).await.problem(413, "too_large");

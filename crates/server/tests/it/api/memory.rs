@@ -1,10 +1,11 @@
-//! Memory: ingest, search, list, update, forget; and the operations of ADK's memory.
+//! Memory: ingest, search, list, update and forget, also with ADK's plain memory service.
 
 use retain_core::Json;
 
 use crate::api::client::{Client, MEMORY, SESSION, event};
 
-async fn remembering(client: Client) -> Client {
+/// Create a session with two messages.
+async fn with_messages(client: Client) -> Client {
     let client = client.with_session().await;
     client
         .say(SESSION, "e1", "I prefer rooms on high floors")
@@ -23,8 +24,8 @@ async fn search(client: &Client, body: &str) -> Vec<Json> {
 
 #[tokio::test]
 async fn stored_session_is_ingested_once_and_found() {
-    for client in [Client::volatile(), Client::sqlite().await] {
-        let client = remembering(client).await;
+    for client in [Client::in_memory(), Client::sqlite().await] {
+        let client = with_messages(client).await;
         let path = format!("{MEMORY}/sessions");
         let body = r#"{"sessionId":"s1","customMetadata":{"team":"red"}}"#;
         let added = client.post(&path, body).await.expect(200);
@@ -62,7 +63,7 @@ async fn stored_session_is_ingested_once_and_found() {
 
 #[tokio::test]
 async fn session_in_the_body_is_ingested() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let path = format!("{MEMORY}/sessions");
     let event = event("e1", "The bridge opens at nine");
     for (name, user) in [("appName", "userId"), ("app_name", "user_id")] {
@@ -91,7 +92,7 @@ async fn session_in_the_body_is_ingested() {
 
 #[tokio::test]
 async fn events_and_entries_are_ingested_with_metadata() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let events = format!(
         r#"{{"events":[{}],"sessionId":"s9"}}"#,
         event("e1", "It rained on Monday")
@@ -118,7 +119,7 @@ async fn events_and_entries_are_ingested_with_metadata() {
 
 #[tokio::test]
 async fn search_applies_options_and_explains_hits() {
-    let client = remembering(Client::volatile()).await;
+    let client = with_messages(Client::in_memory()).await;
     client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)
         .await
@@ -150,7 +151,7 @@ async fn search_applies_options_and_explains_hits() {
     let found = search(&client, everything).await;
     let text = found[0]["memory"]["content"]["parts"][0]["text"].as_str();
     assert_eq!(text, Some("My cat is called Mimi"));
-    let wrong = [
+    let invalid = [
         "{}",
         r#"{"query":1}"#,
         r#"{"query":"x","limit":0}"#,
@@ -161,7 +162,7 @@ async fn search_applies_options_and_explains_hits() {
         r#"{"query":"x","origin":["other"]}"#,
         r#"{"query":"x","unknown":1}"#,
     ];
-    for body in wrong {
+    for body in invalid {
         let answer = client.post(&format!("{MEMORY}/search"), body).await;
         answer.problem(400, "invalid_body");
     }
@@ -169,7 +170,7 @@ async fn search_applies_options_and_explains_hits() {
 
 #[tokio::test]
 async fn memory_entries_are_listed_updated_and_deleted() {
-    let client = remembering(Client::volatile()).await;
+    let client = with_messages(Client::in_memory()).await;
     client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)
         .await
@@ -237,9 +238,9 @@ async fn memory_entries_are_listed_updated_and_deleted() {
 
 #[tokio::test]
 async fn forget_requires_exactly_one_condition() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let path = format!("{MEMORY}/forget");
-    let filled = async || {
+    let add_memories = async || {
         let entries = r#"{"memories":[{"content":{"parts":[{"text":"one"}]},"author":"ada"}]}"#;
         client
             .post(&format!("{MEMORY}/entries"), entries)
@@ -251,7 +252,7 @@ async fn forget_requires_exactly_one_condition() {
             .await
             .expect(200);
     };
-    filled().await;
+    add_memories().await;
     let nothing = [
         r#"{"ids":["no"]}"#,
         r#"{"session":"no"}"#,
@@ -272,7 +273,7 @@ async fn forget_requires_exactly_one_condition() {
         .await
         .expect(200);
     assert_eq!(receipt["memories"], 1);
-    filled().await;
+    add_memories().await;
     let receipt = client.post(&path, r#"{"all":true}"#).await.expect(200);
     assert_eq!(receipt["memories"], 1);
     for body in [
@@ -287,7 +288,7 @@ async fn forget_requires_exactly_one_condition() {
 
 #[tokio::test]
 async fn plain_memory_service_rejects_unsupported_options() {
-    let client = remembering(Client::with_adk_memory()).await;
+    let client = with_messages(Client::with_adk_memory()).await;
     let added = client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)
         .await

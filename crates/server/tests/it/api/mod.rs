@@ -1,4 +1,4 @@
-//! Retain's API over HTTP, route by route, on volatile services and on SQLite.
+//! Retain's API over HTTP, route by route, with services in memory and in SQLite.
 
 mod artifacts;
 mod client;

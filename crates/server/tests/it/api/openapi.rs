@@ -7,8 +7,8 @@ use retain_server::{Access, Server, openapi_json};
 
 use crate::api::client::Client;
 
-/// Method and path of everything described.
-fn described() -> BTreeSet<(String, String)> {
+/// The methods and paths in the API description.
+fn described_routes() -> BTreeSet<(String, String)> {
     let document = Json::parse(openapi_json()).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();
     let all = paths.flat_map(|(path, item)| {
@@ -23,14 +23,14 @@ fn openapi_describes_exactly_the_routes_of_the_server() {
     let routes = Server::routes().into_iter();
     let routes = routes.map(|route| (route.method.to_string(), route.path.replace("{*", "{")));
     let routes: BTreeSet<(String, String)> = routes.collect();
-    let described = described();
+    let described = described_routes();
     let missing: Vec<_> = routes.difference(&described).collect();
     let stale: Vec<_> = described.difference(&routes).collect();
     assert!(
         missing.is_empty(),
         "not described in api/openapi/other_routes.rs: {missing:?}"
     );
-    assert!(stale.is_empty(), "described, but no route: {stale:?}");
+    assert!(stale.is_empty(), "described, but not a route: {stale:?}");
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn openapi_describes_the_error_responses_of_the_guards() {
         let described = |status: &str| !operation["responses"][status].is_null();
         let needs_key = route.access != Access::Public;
         for status in ["401", "403", "429", "503"] {
-            let told = format!("{method} {path}: {status}");
-            assert!(!needs_key || described(status), "{told}");
+            let shown = format!("{method} {path}: {status}");
+            assert!(!needs_key || described(status), "{shown}");
         }
         let takes_a_body = !operation["requestBody"].is_null();
         for status in ["413", "415"] {
-            let told = format!("{method} {path}: {status}");
-            assert!(!takes_a_body || described(status), "{told}");
+            let shown = format!("{method} {path}: {status}");
+            assert!(!takes_a_body || described(status), "{shown}");
         }
     }
 }
@@ -63,14 +63,14 @@ fn committed_openapi_document_matches_the_code() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == openapi_json(),
-        "docs/openapi.json is not what the code gives; write it with\n  \
+        "docs/openapi.json is outdated; write it with\n  \
          RETAIN_WRITE_OPENAPI=1 cargo test -p retain-server --test it api::openapi"
     );
 }
 
 #[tokio::test]
 async fn openapi_document_is_served() {
-    let answer = Client::volatile().get("/openapi.json").await;
+    let answer = Client::in_memory().get("/openapi.json").await;
     assert_eq!(
         (answer.status.as_u16(), answer.content_type()),
         (200, "application/json")
@@ -79,7 +79,7 @@ async fn openapi_document_is_served() {
 }
 
 #[test]
-fn every_reference_resolves_and_schema_names_are_unique() {
+fn openapi_references_resolve_and_operation_ids_are_unique() {
     let document = Json::parse(openapi_json()).unwrap();
     let text = openapi_json();
     for reference in text.split("\"$ref\": \"#").skip(1) {
@@ -93,7 +93,7 @@ fn every_reference_resolves_and_schema_names_are_unique() {
     let mut ids = BTreeSet::new();
     for id in text.split("\"operationId\": \"").skip(1) {
         let id = id.split('"').next().unwrap();
-        assert!(ids.insert(id), "{id} is the name of two operations");
+        assert!(ids.insert(id), "two operations have the id {id}");
     }
     assert!(ids.len() > 40);
 }

@@ -9,7 +9,7 @@ use crate::api::client::{Client, SESSION, SESSIONS, request};
 
 #[tokio::test]
 async fn invalid_parameter_is_named_in_the_error() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let cases = [
         (SESSIONS.to_owned(), "limit", "0"),
         (SESSIONS.to_owned(), "limit", "1001"),
@@ -54,14 +54,14 @@ async fn invalid_parameter_is_named_in_the_error() {
 
 #[tokio::test]
 async fn invalid_body_is_rejected() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let path = format!("{SESSION}/events");
     let deep = format!(
         "{{\"events\":[{{\"custom\":{}1{}}}]}}",
         "[".repeat(200),
         "]".repeat(200)
     );
-    let wrong = [
+    let invalid = [
         "{",
         "[]",
         "null",
@@ -77,7 +77,7 @@ async fn invalid_body_is_rejected() {
         "{\"events\":[{\"id\":\"\\ud800\"}]}",
         &deep,
     ];
-    for body in wrong {
+    for body in invalid {
         client.post(&path, body).await.problem(400, "invalid_body");
     }
     assert_eq!(client.get(SESSION).await.expect(200)["position"], 0);
@@ -85,7 +85,7 @@ async fn invalid_body_is_rejected() {
 
 #[tokio::test]
 async fn body_with_another_content_type_is_rejected() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let send = async |media_type: Option<&str>| {
         let mut request = Request::post(SESSIONS);
         if let Some(media_type) = media_type {
@@ -93,26 +93,26 @@ async fn body_with_another_content_type_is_rejected() {
         }
         client.send(request.body(Body::from("{}")).unwrap()).await
     };
-    for taken in [
+    for accepted in [
         "application/json",
         "Application/JSON; charset=utf-8",
         "application/x+json",
     ] {
-        assert_eq!(send(Some(taken)).await.status, 201, "{taken}");
+        assert_eq!(send(Some(accepted)).await.status, 201, "{accepted}");
     }
-    for refused in [
+    for rejected in [
         None,
         Some("text/plain"),
         Some("application/x-www-form-urlencoded"),
         Some(""),
     ] {
-        send(refused).await.problem(415, "unsupported_media_type");
+        send(rejected).await.problem(415, "unsupported_media_type");
     }
 }
 
 #[tokio::test]
 async fn unknown_path_or_method_returns_a_problem() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     client
         .get("/api/v1/nothing")
         .await

@@ -6,7 +6,7 @@ use crate::api::client::{Client, SESSION, SESSIONS, event};
 
 #[tokio::test]
 async fn session_is_created_read_and_deleted() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let body =
         r#"{"sessionId":"s1","state":{"n":123456789012345678901234567890,"user:name":"Ada"}}"#;
     let created = client.post(SESSIONS, body).await.expect(201);
@@ -17,7 +17,7 @@ async fn session_is_created_read_and_deleted() {
     assert_eq!(created["events"].as_array().unwrap().len(), 0);
     let read = client.get(SESSION).await.expect(200);
     assert_eq!(read, created);
-    // Numbers that no float can represent stay exact.
+    // Integers that a 64-bit float cannot represent stay exact.
     let number = read["state"]["n"].to_string();
     assert_eq!(number, "123456789012345678901234567890");
     let again = client.post(SESSIONS, body).await;
@@ -29,7 +29,7 @@ async fn session_is_created_read_and_deleted() {
 
 #[tokio::test]
 async fn session_created_without_a_body_gets_an_id() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let created = client.post(SESSIONS, "").await.expect(201);
     let id = created["id"].as_str().unwrap();
     let read = client.get(&format!("{SESSIONS}/{id}")).await.expect(200);
@@ -38,13 +38,14 @@ async fn session_created_without_a_body_gets_an_id() {
 
 #[tokio::test]
 async fn session_expires_after_its_ttl() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let body = r#"{"sessionId":"s1","ttlSeconds":3600}"#;
     client.post(SESSIONS, body).await.expect(201);
     let list = client.get(SESSIONS).await.expect(200);
     let session = &list["sessions"][0];
-    let lives = session["expiresAt"].as_f64().unwrap() - session["createTime"].as_f64().unwrap();
-    assert!((3599.0..3601.0).contains(&lives), "{session}");
+    let ttl_seconds =
+        session["expiresAt"].as_f64().unwrap() - session["createTime"].as_f64().unwrap();
+    assert!((3599.0..3601.0).contains(&ttl_seconds), "{session}");
     for ttl in ["0", "-1", "0.5", "1e300", "\"soon\""] {
         let body = format!(r#"{{"ttlSeconds":{ttl}}}"#);
         client
@@ -56,7 +57,7 @@ async fn session_expires_after_its_ttl() {
 
 #[tokio::test]
 async fn read_returns_the_requested_events() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     for n in 1..=5 {
         client
             .say(SESSION, &format!("e{n}"), &format!("text {n}"))
@@ -91,7 +92,7 @@ async fn read_returns_the_requested_events() {
 
 #[tokio::test]
 async fn list_pages_over_one_user_or_all() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     for user in ["ada", "bob"] {
         let path = format!("/api/v1/apps/demo/users/{user}/sessions");
         for n in 0..5 {
@@ -142,7 +143,7 @@ async fn list_pages_over_one_user_or_all() {
 
 #[tokio::test]
 async fn fork_copies_the_log_up_to_a_position() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     for n in 1..=3 {
         client.say(SESSION, &format!("e{n}"), "text").await;
     }
@@ -183,7 +184,7 @@ async fn fork_copies_the_log_up_to_a_position() {
 
 #[tokio::test]
 async fn state_is_read_now_and_at_an_earlier_position() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let body = r#"{"sessionId":"s1","state":{"a":1,"user:u":2,"app:p":3}}"#;
     client.post(SESSIONS, body).await.expect(201);
     let change = r#"{"events":[{"author":"user","actions":{"stateDelta":{"a":2}}}]}"#;

@@ -41,7 +41,7 @@ impl Frames {
                 }
             }
             let next = timeout(Duration::from_secs(60), self.body.next()).await;
-            match next.expect("a frame comes") {
+            match next.expect("the next frame arrives") {
                 Some(bytes) => self.text += std::str::from_utf8(&bytes.unwrap()).unwrap(),
                 None => return None,
             }
@@ -60,7 +60,7 @@ impl Frames {
 
 #[tokio::test]
 async fn tail_sends_history_then_new_events_until_the_session_is_deleted() {
-    for client in [Client::volatile(), Client::sqlite().await] {
+    for client in [Client::in_memory(), Client::sqlite().await] {
         let client = client.with_session().await;
         client.say(SESSION, "e1", "before").await;
         client.say(SESSION, "e2", "line\nbreak").await;
@@ -78,7 +78,7 @@ async fn tail_sends_history_then_new_events_until_the_session_is_deleted() {
 
 #[tokio::test]
 async fn disconnected_client_resumes_at_its_position() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     for n in 1..=4 {
         client.say(SESSION, &format!("e{n}"), "text").await;
     }
@@ -97,7 +97,7 @@ async fn disconnected_client_resumes_at_its_position() {
 
 #[tokio::test]
 async fn tail_of_a_missing_session_or_invalid_position_has_an_error_status() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let none = client.get(&format!("{SESSIONS}/none/tail")).await;
     none.problem(404, "session_not_found");
     for id in ["x", "-1", "", "1.5", "99999999999999999999"] {
@@ -112,7 +112,7 @@ async fn tail_of_a_missing_session_or_invalid_position_has_an_error_status() {
 
 #[tokio::test]
 async fn tail_sends_events_in_order_while_they_are_appended() {
-    let client = Client::volatile().with_session().await;
+    let client = Client::in_memory().with_session().await;
     let mut frames = Frames::open(&client, request(Method::GET, TAIL, "")).await;
     let write = async {
         for batch in 0..20 {

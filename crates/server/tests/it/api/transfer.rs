@@ -1,4 +1,4 @@
-//! Export and import: data moves from one server to another without loss.
+//! Export and import: sessions are copied from one server to another without loss.
 
 use axum::{
     body::Body,
@@ -15,8 +15,9 @@ async fn import(client: &Client, body: impl Into<Body>) -> Answer {
     client.send(request.body(body.into()).unwrap()).await
 }
 
-async fn filled() -> Client {
-    let client = Client::volatile();
+/// A client of a server with three sessions of two users.
+async fn with_sessions() -> Client {
+    let client = Client::in_memory();
     for (user, id) in [("ada", "s1"), ("ada", "s2"), ("bob", "s1")] {
         let sessions = format!("/api/v1/apps/demo/users/{user}/sessions");
         let body = format!(r#"{{"sessionId":"{id}","state":{{"user:of":"{user}","n":1.50}}}}"#);
@@ -32,7 +33,7 @@ async fn filled() -> Client {
 
 #[tokio::test]
 async fn export_of_any_scope_imports_unchanged() {
-    let from = filled().await;
+    let from = with_sessions().await;
     let scopes = [
         (format!("{SESSION}/export"), 1),
         ("/api/v1/apps/demo/users/ada/export".to_owned(), 2),
@@ -55,13 +56,13 @@ async fn export_of_any_scope_imports_unchanged() {
 
 #[tokio::test]
 async fn import_accepts_a_body_in_small_chunks() {
-    let from = filled().await;
+    let from = with_sessions().await;
     let export = from.get(&format!("{SESSION}/export")).await.body;
     let pieces: Vec<_> = export
         .chunks(7)
         .map(|it| Ok::<_, std::io::Error>(it.to_vec()))
         .collect();
-    let to = Client::volatile();
+    let to = Client::in_memory();
     let receipt = import(&to, Body::from_stream(stream::iter(pieces)))
         .await
         .expect(200);
@@ -70,9 +71,9 @@ async fn import_accepts_a_body_in_small_chunks() {
 
 #[tokio::test]
 async fn interrupted_or_invalid_import_stores_nothing() {
-    let from = filled().await;
+    let from = with_sessions().await;
     let export = from.get(&format!("{SESSION}/export")).await.body;
-    let to = Client::volatile();
+    let to = Client::in_memory();
     let half = export.slice(..export.len() / 2);
     let problem = import(&to, half.clone())
         .await
@@ -96,7 +97,7 @@ async fn interrupted_or_invalid_import_stores_nothing() {
 
 #[tokio::test]
 async fn import_with_another_content_type_is_rejected() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let answer = client
         .send(request(Method::POST, "/api/v1/import", "{}"))
         .await;
@@ -105,7 +106,7 @@ async fn import_with_another_content_type_is_rejected() {
 
 #[tokio::test]
 async fn export_without_sessions_is_empty() {
-    let client = Client::volatile();
+    let client = Client::in_memory();
     let none = client.get(&format!("{SESSION}/export")).await;
     none.problem(404, "session_not_found");
     for path in [

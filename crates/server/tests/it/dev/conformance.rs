@@ -1,4 +1,5 @@
-//! Replays over HTTP: only if enabled, with clear errors.
+//! Replays of recorded runs over HTTP: only servers that enable them replay, and errors are
+//! reported.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::dev::support::{agents, say, server, write};
 
 const SOLO: &str = "name: solo\nmodel: recorded\ninstruction: Be brief.\n";
 
-/// One answer, as recorders before 2.x wrote it.
+/// A recording of one model call, in the format of recorders before ADK 2.
 const RECORDINGS: &str = r#"
 recordings:
 - user_message_index: 0
@@ -38,7 +39,7 @@ fn config(dir: &Path, mode: &str) -> String {
 }
 
 #[tokio::test]
-async fn recordings_are_replayed_only_when_requested() {
+async fn recordings_are_replayed_only_if_the_server_enables_replay() {
     let folder = agents();
     write(folder.path(), "solo/root_agent.yaml", SOLO);
     write(folder.path(), "case/generated-recordings.yaml", RECORDINGS);
@@ -49,21 +50,21 @@ async fn recordings_are_replayed_only_when_requested() {
         apps.with_plugin(conformance.plugin())
     });
 
-    let said = say(&replaying, "solo", "Hello!", &config(&case, "none")).await;
-    assert!(said.contains("A recorded answer."), "{said}");
+    let stream = say(&replaying, "solo", "Hello!", &config(&case, "none")).await;
+    assert!(stream.contains("A recorded answer."), "{stream}");
     let other = say(&replaying, "solo", "Goodbye!", &config(&case, "none")).await;
     assert!(other.contains("\"error\""), "{other}");
-    // The session has earlier events that are not in the recording.
+    // The error names the first difference: the session has earlier events that were not recorded.
     assert!(other.contains("llm_recording 0: $.contents[1]"), "{other}");
 
     let plain = server(folder.path(), ConfigRegistry::new(), |apps| apps);
-    let said = say(&plain, "chat", "Hello!", &config(&case, "none")).await;
-    assert!(!said.contains("recorded"), "{said}");
-    assert!(!said.contains("\"error\""), "{said}");
+    let stream = say(&plain, "chat", "Hello!", &config(&case, "none")).await;
+    assert!(!stream.contains("recorded"), "{stream}");
+    assert!(!stream.contains("\"error\""), "{stream}");
 }
 
 #[tokio::test]
-async fn unreplayable_run_is_reported() {
+async fn replay_error_is_reported_in_the_stream() {
     let folder = agents();
     write(folder.path(), "solo/root_agent.yaml", SOLO);
     write(
@@ -88,23 +89,26 @@ async fn unreplayable_run_is_reported() {
         ("none", "none", "no model call"),
         ("none", "bidi", "unsupported streaming mode"),
     ] {
-        let said = say(
+        let stream = say(
             &server,
             "solo",
             "Hello!",
             &config(&folder.path().join(case), mode),
         )
         .await;
-        let told = said.contains("\"error\"") && said.contains(expected);
-        assert!(told, "{case} {mode}: {said}");
+        let is_reported = stream.contains("\"error\"") && stream.contains(expected);
+        assert!(is_reported, "{case} {mode}: {stream}");
     }
-    // A run without a recording uses a model, and there is none of that name.
-    let said = say(
+    // A run that names no recording uses a registered model, and none has this name.
+    let stream = say(
         &server,
         "solo",
         "Hello!",
         r#","stateDelta":{"_adk_replay_config":null}"#,
     )
     .await;
-    assert!(said.contains("is not replayed from a recording"), "{said}");
+    assert!(
+        stream.contains("is not replayed from a recording"),
+        "{stream}"
+    );
 }

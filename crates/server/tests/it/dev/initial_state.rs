@@ -1,4 +1,4 @@
-//! `initial_state.json` beside an agent.
+//! `initial_state.json` in the folder of an app.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ fn dev(apps: Apps) -> Apps {
     apps.with_dev(Dev::new())
 }
 
-/// The state of a new session, from the response and from the store.
-async fn begun(server: &Arc<Server>, id: &str, body: &str) -> String {
+/// Create a session and return its state, which must be the same in the response and in the store.
+async fn state_of_new_session(server: &Arc<Server>, id: &str, body: &str) -> String {
     let made = post(server, SESSIONS, body).await;
     assert_eq!(made.status, 200, "{}", made.text);
     let stored = get(server, &format!("{SESSIONS}/{id}")).await;
@@ -30,7 +30,7 @@ async fn initial_state_file_is_overridden_by_the_request() {
     let text = r#"{"tone":"warm","n":1,"user:name":"Ada","app:place":"Oslo"}"#;
     write(folder.path(), FILE, text);
     let server = server(folder.path(), ConfigRegistry::new(), dev);
-    let state = begun(&server, "s1", r#"{"sessionId":"s1","state":{"n":2}}"#).await;
+    let state = state_of_new_session(&server, "s1", r#"{"sessionId":"s1","state":{"n":2}}"#).await;
     let whole = r#"{"tone":"warm","n":2,"app:place":"Oslo","user:name":"Ada"}"#;
     assert_eq!(Json::parse(&state), Json::parse(whole));
     let old = post(&server, &format!("{SESSIONS}/s2"), r#"{"n":3}"#).await;
@@ -38,7 +38,7 @@ async fn initial_state_file_is_overridden_by_the_request() {
     assert_eq!(old.json()["state"]["n"], Json::from(3));
     // An edit of the file applies without a restart.
     write(folder.path(), FILE, r#"{"tone":"cool"}"#);
-    let state = begun(&server, "s3", r#"{"sessionId":"s3"}"#).await;
+    let state = state_of_new_session(&server, "s3", r#"{"sessionId":"s3"}"#).await;
     assert!(state.contains(r#""tone":"cool""#), "{state}");
 }
 
@@ -49,7 +49,10 @@ async fn import_ignores_the_initial_state_file() {
     let server = server(folder.path(), ConfigRegistry::new(), dev);
     let events = r#"[{"author":"user","invocationId":"i","id":"e","timestamp":1.5}]"#;
     let body = format!(r#"{{"sessionId":"s","state":{{"n":1}},"events":{events}}}"#);
-    assert_eq!(begun(&server, "s", &body).await, r#"{"n":1}"#);
+    assert_eq!(
+        state_of_new_session(&server, "s", &body).await,
+        r#"{"n":1}"#
+    );
 }
 
 #[tokio::test]
@@ -57,7 +60,10 @@ async fn production_server_ignores_the_initial_state_file() {
     let folder = agents();
     write(folder.path(), FILE, r#"{"tone":"warm"}"#);
     let server = server(folder.path(), ConfigRegistry::new(), |apps| apps);
-    assert_eq!(begun(&server, "s", r#"{"sessionId":"s"}"#).await, "{}");
+    assert_eq!(
+        state_of_new_session(&server, "s", r#"{"sessionId":"s"}"#).await,
+        "{}"
+    );
 }
 
 #[tokio::test]
@@ -68,7 +74,11 @@ async fn unreadable_initial_state_file_is_skipped() {
         write(folder.path(), FILE, text);
         let id = format!("s{n}");
         let body = format!(r#"{{"sessionId":"{id}","state":{{"n":1}}}}"#);
-        assert_eq!(begun(&server, &id, &body).await, r#"{"n":1}"#, "{text}");
+        assert_eq!(
+            state_of_new_session(&server, &id, &body).await,
+            r#"{"n":1}"#,
+            "{text}"
+        );
     }
 }
 
@@ -80,5 +90,8 @@ async fn symlinked_initial_state_file_is_ignored() {
     let link = folder.path().join(FILE);
     std::os::unix::fs::symlink(folder.path().join("elsewhere.json"), link).expect("a link");
     let server = server(folder.path(), ConfigRegistry::new(), dev);
-    assert_eq!(begun(&server, "s", r#"{"sessionId":"s"}"#).await, "{}");
+    assert_eq!(
+        state_of_new_session(&server, "s", r#"{"sessionId":"s"}"#).await,
+        "{}"
+    );
 }

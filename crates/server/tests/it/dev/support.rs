@@ -33,7 +33,7 @@ pub(crate) fn agents() -> TempDir {
 
 pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);
-    fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
+    fs::create_dir_all(file.parent().expect("a folder")).expect("a folder can be created");
     fs::write(file, text).expect("a file can be written");
 }
 
@@ -43,18 +43,17 @@ pub(crate) fn server(
     registry: ConfigRegistry,
     more: impl FnOnce(Apps) -> Apps,
 ) -> Arc<Server> {
-    let services = Services {
-        sessions: Arc::new(InMemorySessionService::new()),
-        memory: Arc::new(InMemoryMemoryService::new()),
-        long_term_memory: None,
-        artifacts: Arc::new(InMemoryArtifactService::new()),
-    };
+    let services = Services::new(
+        Arc::new(InMemorySessionService::new()),
+        Arc::new(InMemoryMemoryService::new()),
+        Arc::new(InMemoryArtifactService::new()),
+    );
     let agents = AgentsDir::open(agents, registry).expect("a folder of agents");
     let apps = more(Apps::new(services.clone()).with_dir(agents));
-    Arc::new(Server { services, apps })
+    Arc::new(Server::new(services, apps))
 }
 
-/// A complete response.
+/// A response that was read completely.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -73,7 +72,7 @@ impl Answer {
     }
 }
 
-/// Send a request from an address, with headers.
+/// Send a request from a peer address, with headers.
 pub(crate) async fn ask_from(
     server: &Arc<Server>,
     from: Option<&str>,

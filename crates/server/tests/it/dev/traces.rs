@@ -1,4 +1,4 @@
-//! Traces: every run leaves spans that match one another and its events.
+//! Traces: the spans of each run form a tree and refer to the events of the run.
 
 use std::{
     collections::BTreeMap,
@@ -44,20 +44,21 @@ impl Write for Log {
     }
 }
 
-/// A server with developer tools, and its subscriber on this thread.
-fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
+/// A server with developer tools, and a guard of the subscriber that records its runs on this
+/// thread.
+fn traced_server(agents: &Path) -> (Arc<Server>, DefaultGuard) {
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());
     retain_testkit::callsites::enable_for_all_threads();
-    let listening = tracing::subscriber::set_default(subscriber);
+    let guard = tracing::subscriber::set_default(subscriber);
     let server = server(agents, ConfigRegistry::new(), |apps| apps.with_dev(dev));
-    (server, listening)
+    (server, guard)
 }
 
 #[tokio::test]
 async fn run_with_a_tool_records_spans() {
     let folder = agents();
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     say(&server, "chat", "What is the name of my cat?", "").await;
     let spans = get(&server, "/dev/apps/chat/debug/trace/session/s")
         .await
@@ -113,14 +114,14 @@ async fn run_with_a_tool_records_spans() {
         .collect();
     assert_eq!(
         of_spans, of_events,
-        "call, answer and last words have a span each"
+        "the call, the tool's response and the answer have one span each"
     );
 
-    let asked = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_request");
-    let asked = Json::parse(asked).expect("JSON");
-    assert_eq!(asked["contents"].as_array().map(<[Json]>::len), Some(3));
-    let said = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_response");
-    assert!(said.contains("I know nothing about that"), "{said}");
+    let request = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_request");
+    let request = Json::parse(request).expect("JSON");
+    assert_eq!(request["contents"].as_array().map(<[Json]>::len), Some(3));
+    let response = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_response");
+    assert!(response.contains("I know nothing about that"), "{response}");
     let args = text(&spans[4]["attributes"], "gcp.vertex.agent.tool_call_args");
     assert!(args.contains("cat"), "{args}");
 }
@@ -128,7 +129,7 @@ async fn run_with_a_tool_records_spans() {
 #[tokio::test]
 async fn both_trace_routes_return_the_same_spans() {
     let folder = agents();
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     say(&server, "chat", "Hello!", "").await;
     let of_app = get(&server, "/dev/apps/chat/debug/trace/session/s").await;
     let of_all = get(&server, "/debug/trace/session/s").await;
@@ -174,7 +175,7 @@ async fn spans_of_sub_agents_are_children() {
         "pair/b.yaml",
         "name: b\nmodel: offline\ninstruction: B.\n",
     );
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     say(&server, "pair", "Hello!", "").await;
     let spans = get(&server, "/dev/apps/pair/debug/trace/session/s")
         .await
@@ -206,7 +207,7 @@ async fn spans_of_sub_agents_are_children() {
 #[tokio::test]
 async fn traces_are_deleted_with_the_session_and_the_user() {
     let folder = agents();
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     let traces = "/dev/apps/chat/debug/trace/session/s";
     for path in [
         "/apps/chat/users/ada/sessions/s",
@@ -230,7 +231,7 @@ async fn traces_are_deleted_with_the_session_and_the_user() {
 #[tokio::test]
 async fn session_deleted_outside_the_server_has_no_traces() {
     let folder = agents();
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     say(&server, "chat", "Hello!", "").await;
     let traces = "/dev/apps/chat/debug/trace/session/s";
     let spans = get(&server, traces).await.json();
@@ -246,7 +247,7 @@ async fn session_deleted_outside_the_server_has_no_traces() {
 #[tokio::test]
 async fn traces_of_equal_session_ids_of_two_users_are_separate() {
     let folder = agents();
-    let (server, _listening) = traced(folder.path());
+    let (server, _subscriber) = traced_server(folder.path());
     say(&server, "chat", "Ada speaks.", "").await;
     post(
         &server,
@@ -261,7 +262,10 @@ async fn traces_of_equal_session_ids_of_two_users_are_separate() {
         "/dev/apps/chat/debug/trace/session/s",
     ] {
         let spans = get(&server, path).await.text;
-        assert!(spans.contains("Bob speaks."), "who ran last: {spans}");
+        assert!(
+            spans.contains("Bob speaks."),
+            "the session that ran last: {spans}"
+        );
         assert!(!spans.contains("Ada speaks."), "{spans}");
     }
 }
@@ -271,19 +275,19 @@ async fn exported_spans_contain_no_content() {
     let folder = agents();
     let dev = Dev::new();
     let log = Log::default();
-    let seen = tracing_subscriber::fmt::layer()
+    let log_layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_span_events(FmtSpan::CLOSE)
         .with_writer({
             let log = log.clone();
             move || log.clone()
         });
-    let everything = seen.with_filter(filter_fn(|about| about.target() == SPANS));
+    let log_layer_of_spans = log_layer.with_filter(filter_fn(|about| about.target() == SPANS));
     let subscriber = Registry::default()
         .with(dev.traces().layer())
-        .with(everything);
+        .with(log_layer_of_spans);
     retain_testkit::callsites::enable_for_all_threads();
-    let _listening = tracing::subscriber::set_default(subscriber);
+    let _subscriber = tracing::subscriber::set_default(subscriber);
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
         apps.with_dev(dev)
     });
@@ -293,7 +297,7 @@ async fn exported_spans_contain_no_content() {
     let log = log.text();
     assert!(log.contains("call_llm") && log.contains("close"), "{log}");
     assert!(!log.contains("my cat"), "{log}");
-    // Word by word, because a random id may contain `ada`.
+    // Compare whole words, because a random id may contain `ada`.
     let mut words = log.split(|c: char| !c.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{log}");
 }
@@ -304,11 +308,8 @@ async fn content_capture_does_not_change_the_traces_of_the_web_ui() {
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());
     retain_testkit::callsites::enable_for_all_threads();
-    let _listening = tracing::subscriber::set_default(subscriber);
-    let capture = Telemetry {
-        content_in_spans: true,
-        ..Telemetry::default()
-    };
+    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let capture = Telemetry::default().with_content_in_spans(true);
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
         apps.with_dev(dev).with_telemetry(capture)
     });

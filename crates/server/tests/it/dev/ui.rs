@@ -1,4 +1,4 @@
-//! The files of the web UI and of agents: which are served, and to whom.
+//! The files of the web UI and of agents: which files are served, and to which clients.
 
 use retain_runtime::ConfigRegistry;
 use retain_server::Dev;
@@ -89,7 +89,8 @@ async fn only_files_of_the_ui_are_served() {
         assert_eq!(answer.status, 404, "{path}: {}", answer.text);
         assert!(!answer.text.contains("secret"), "{path}: {}", answer.text);
     }
-    // In the requested type, so that the browser reports a missing file and not a wrong type.
+    // The content type is that of the file, so that the browser reports a missing file and not a
+    // wrong type.
     let style = get(&server, "/dev-ui/nothing.css").await;
     assert_eq!(style.header("content-type"), "text/css; charset=utf-8");
 }
@@ -107,14 +108,14 @@ async fn agent_files_are_served_only_to_loopback_clients() {
         let shown = get(&server, path).await;
         assert_eq!(shown.status, 200);
         assert!(shown.text.starts_with("name: chat"), "{}", shown.text);
-        let asked = ("GET", path, "");
+        let request = ("GET", path, "");
         let proxied = [("x-forwarded-for", "192.0.2.7")];
         for (from, headers) in [
             (Some(ELSEWHERE), &[][..]),
             (None, &[][..]),
             (Some(HERE), &proxied[..]),
         ] {
-            let answer = ask_from(&server, from, headers, asked).await;
+            let answer = ask_from(&server, from, headers, request).await;
             assert_eq!(answer.status, 403, "{from:?} {headers:?}");
         }
     }
@@ -192,10 +193,10 @@ async fn builder_and_eval_writes_are_rejected() {
         "/dev/apps/chat/eval_sets/x/run_eval",
         "/apps/chat/eval_sets/x/add_session",
     ] {
-        let asked = ("POST", path, "{}");
-        let here = ask_from(&server, Some(HERE), &[], asked).await;
+        let request = ("POST", path, "{}");
+        let here = ask_from(&server, Some(HERE), &[], request).await;
         assert_eq!(here.status, 501, "{path}: {}", here.text);
-        let elsewhere = ask_from(&server, Some(ELSEWHERE), &[], asked).await;
+        let elsewhere = ask_from(&server, Some(ELSEWHERE), &[], request).await;
         assert_eq!(elsewhere.status, 403, "{path}: {}", elsewhere.text);
     }
     for (path, expected) in [

@@ -1,4 +1,4 @@
-//! Every route limits its body, except the one that streams it.
+//! Every route limits the size of its body, except the one that streams it.
 
 use std::sync::{
     Arc,
@@ -18,18 +18,18 @@ use crate::guards::support::World;
 
 const LIMIT: usize = 1000;
 
-/// Far above the limit and what may be in transit.
+/// Number of chunks of a long body, many more than fit into the limit and into buffers.
 const PIECES: usize = 100;
 
-/// A chunked body without a length, and the number of chunks read.
-fn endless() -> (Body, Arc<AtomicUsize>) {
-    let taken = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&taken);
+/// A long body without a `Content-Length`, and the number of bytes that were read from it.
+fn long_body() -> (Body, Arc<AtomicUsize>) {
+    let read_bytes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&read_bytes);
     let pieces = (0..PIECES).map(move |_| {
         counted.fetch_add(LIMIT, Ordering::Relaxed);
         Ok::<_, std::io::Error>(Bytes::from(vec![b' '; LIMIT]))
     });
-    (Body::from_stream(stream::iter(pieces)), taken)
+    (Body::from_stream(stream::iter(pieces)), read_bytes)
 }
 
 /// A path of the route in which every parameter is `import`.
@@ -49,27 +49,24 @@ async fn status(router: &Router, request: Request<Body>) -> u16 {
 #[tokio::test]
 async fn body_size_is_limited_on_every_route_but_import() {
     let world = World::new();
-    let limits = ServerLimits {
-        body_bytes: LIMIT,
-        ..ServerLimits::default()
-    };
-    let router = world.server.guarded_router(&Arc::new(Guards {
-        limits,
-        ..Guards::default()
-    }));
+    let limits = ServerLimits::default().with_body_bytes(LIMIT);
+    let router = world
+        .server
+        .guarded_router(&Arc::new(Guards::default().with_limits(limits)));
     let mut without_limit = Vec::new();
     for route in Server::routes() {
         let path = path_of(route.path);
         let request = || {
-            let asked = Request::builder().method(&route.method).uri(&path);
-            asked.header(header::CONTENT_TYPE, "application/json")
+            let builder = Request::builder().method(&route.method).uri(&path);
+            builder.header(header::CONTENT_TYPE, "application/json")
         };
-        let said = request().header(header::CONTENT_LENGTH, LIMIT + 1);
-        let is_said_refused = status(&router, said.body(Body::empty()).unwrap()).await == 413;
-        let (body, taken) = endless();
+        let announced = request().header(header::CONTENT_LENGTH, LIMIT + 1);
+        let is_announced_rejected =
+            status(&router, announced.body(Body::empty()).unwrap()).await == 413;
+        let (body, read_bytes) = long_body();
         status(&router, request().body(body).unwrap()).await;
-        let is_cut = taken.load(Ordering::Relaxed) <= 3 * LIMIT;
-        match is_said_refused && is_cut {
+        let is_cut = read_bytes.load(Ordering::Relaxed) <= 3 * LIMIT;
+        match is_announced_rejected && is_cut {
             true => {}
             false => without_limit.push((route.method, route.path)),
         }

@@ -1,4 +1,4 @@
-//! The API description lists every status that a route returns, to any caller.
+//! The API description lists every status that a route returns.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use retain_server::{RouteInfo, Server, openapi_json};
 use crate::guards::support::{APP, World, ask, request};
 
 /// The described status codes of a route.
-fn described(document: &Json, route: &RouteInfo) -> BTreeSet<String> {
+fn described_statuses(document: &Json, route: &RouteInfo) -> BTreeSet<String> {
     let path = route.path.replace("{*", "{");
     let method = route.method.as_str().to_ascii_lowercase();
     let responses = &document["paths"][path.as_str()][method.as_str()]["responses"];
@@ -50,7 +50,7 @@ async fn every_returned_status_is_described_in_openapi() {
         Some(r#"{"appName":"__internal","userId":"ada","sessionId":"s1"}"#),
     ];
     for route in Server::routes() {
-        let described = described(&document, &route);
+        let described = described_statuses(&document, &route);
         for key in &keys {
             let bodies = match route.method == Method::GET {
                 true => &bodies[..1],

@@ -1,4 +1,4 @@
-//! API keys: what they give access to, and for how long.
+//! API keys: when they are valid, what they may access, and how they are rate-limited.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -59,7 +59,8 @@ async fn wrong_secret_is_rejected() {
     ] {
         let refused = get(&router, LIST, key).await;
         assert_eq!(refused.status, 401, "{key}");
-        assert_eq!(refused.body, r#"{"detail":"this API key is unknown"}"#);
+        let start = r#"{"detail":"this API key is unknown; send a key from `retain keys create`"#;
+        assert!(refused.body.starts_with(start), "{}", refused.body);
     }
     assert_eq!(get(&router, LIST, &key).await.status, 200);
 }
@@ -69,21 +70,17 @@ async fn key_is_accepted_in_either_header() {
     let world = World::new();
     let router = world.router(|_| ());
     let key = world.key("a", None, |_| ()).await;
-    let mut asked = request(&Method::GET, LIST, "", None);
-    asked
-        .headers_mut()
-        .insert("x-api-key", key.parse().unwrap());
-    assert_eq!(ask(&router, asked).await.status, 200);
-    let mut asked = request(&Method::GET, LIST, "", None);
-    asked
-        .headers_mut()
+    let mut sent = request(&Method::GET, LIST, "", None);
+    sent.headers_mut().insert("x-api-key", key.parse().unwrap());
+    assert_eq!(ask(&router, sent).await.status, 200);
+    let mut sent = request(&Method::GET, LIST, "", None);
+    sent.headers_mut()
         .insert("authorization", format!("bearer  {key}").parse().unwrap());
-    assert_eq!(ask(&router, asked).await.status, 200);
-    let mut asked = request(&Method::GET, LIST, "", None);
-    asked
-        .headers_mut()
+    assert_eq!(ask(&router, sent).await.status, 200);
+    let mut sent = request(&Method::GET, LIST, "", None);
+    sent.headers_mut()
         .insert("x-api-key", "wrong".parse().unwrap());
-    assert_eq!(ask(&router, asked).await.status, 401);
+    assert_eq!(ask(&router, sent).await.status, 401);
 }
 
 #[tokio::test]
@@ -103,7 +100,7 @@ async fn key_scopes_limit_the_allowed_routes() {
     assert_eq!(refused.status, 403);
     assert_eq!(
         refused.body,
-        r#"{"detail":"this API key has no scope sessions:write"}"#
+        r#"{"detail":"this API key does not have the scope \"sessions:write\"; use a key that has it"}"#
     );
     assert_eq!(ask(&router, create(&admin)).await.status, 200);
     assert_eq!(get(&router, "/metrics", &reads).await.status, 403);
@@ -144,10 +141,10 @@ async fn guard_errors_have_a_code() {
         ("x", &long, 431, "headers_too_large"),
     ] {
         let ask_at = async |path: &str| {
-            let mut asked = request(&Method::GET, path, "", None);
+            let mut sent = request(&Method::GET, path, "", None);
             let name: HeaderName = name.parse().unwrap();
-            asked.headers_mut().insert(name, value.parse().unwrap());
-            ask(&router, asked).await
+            sent.headers_mut().insert(name, value.parse().unwrap());
+            ask(&router, sent).await
         };
         let answer = ask_at("/api/v1/apps/shop/sessions").await;
         assert_eq!(answer.status, status, "{name}");
@@ -191,10 +188,10 @@ async fn wrong_keys_are_rate_limited_per_address() {
         guards.keys = Keys::new(Arc::new(keys), None, true).with_rejection_limit(2.0);
     });
     let ask_from = async |peer: &str, key: &str| {
-        let mut asked = request(&Method::GET, LIST, key, None);
+        let mut sent = request(&Method::GET, LIST, key, None);
         let peer: SocketAddr = peer.parse().unwrap();
-        asked.extensions_mut().insert(ConnectInfo(peer));
-        ask(&router, asked).await
+        sent.extensions_mut().insert(ConnectInfo(peer));
+        ask(&router, sent).await
     };
     let (here, there) = ("192.0.2.1:1", "192.0.2.2:1");
     assert_eq!(ask_from(here, &good).await.status, 200);
@@ -206,7 +203,7 @@ async fn wrong_keys_are_rate_limited_per_address() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(ask_from(there, "wrong").await.status, 401);
-    // A key that was valid before stays valid; another one is not even looked up.
+    // A key that was valid before is still accepted; another one is rejected without a lookup.
     assert_eq!(ask_from(here, &good).await.status, 200);
     assert_eq!(ask_from(here, &fresh).await.status, 429);
     world.clock.tick(Duration::from_secs(1));
@@ -229,18 +226,26 @@ async fn wrong_guesses_of_the_settings_key_are_rate_limited() {
         guards.keys = Keys::new(Arc::new(keys), single, true).with_rejection_limit(2.0);
     });
     let ask_from = async |peer: &str, key: &str| {
-        let mut asked = request(&Method::GET, LIST, key, None);
+        let mut sent = request(&Method::GET, LIST, key, None);
         let peer: SocketAddr = peer.parse().unwrap();
-        asked.extensions_mut().insert(ConnectInfo(peer));
-        ask(&router, asked).await.status.as_u16()
+        sent.extensions_mut().insert(ConnectInfo(peer));
+        ask(&router, sent).await.status.as_u16()
     };
     let (here, there) = ("192.0.2.1:1", "192.0.2.2:1");
     for _ in 0..4 {
         assert_eq!(ask_from(here, "wrong").await, 401);
     }
-    assert_eq!(ask_from(here, "open sesame").await, 429, "not even now");
+    assert_eq!(
+        ask_from(here, "open sesame").await,
+        429,
+        "even the valid key"
+    );
     assert_eq!(ask_from(there, "open sesame").await, 200);
-    assert_eq!(ask_from(here, "open sesame").await, 200, "it was good");
+    assert_eq!(
+        ask_from(here, "open sesame").await,
+        200,
+        "the key was valid before"
+    );
     assert_eq!(ask_from(here, "wrong").await, 429);
 }
 
@@ -259,8 +264,8 @@ async fn concurrent_streams_are_limited_per_key_and_user() {
         let session = format!("/apps/{APP}/users/{user}/sessions/s1");
         ask(&router, request(&Method::POST, &session, key, Some("{}"))).await;
         let tail = format!("/api/v1/apps/{APP}/users/{user}/sessions/s1/tail");
-        let asked = request(&Method::GET, &tail, key, None);
-        router.clone().oneshot(asked).await.unwrap()
+        let sent = request(&Method::GET, &tail, key, None);
+        router.clone().oneshot(sent).await.unwrap()
     };
     let first = tail(&one, "ada").await;
     let second = tail(&two, "%61da").await;
@@ -275,7 +280,7 @@ async fn concurrent_streams_are_limited_per_key_and_user() {
     assert!(others.iter().all(|answer| answer.status() == 200));
     assert_eq!(tail(&one, "dora").await.status(), 429);
     assert_eq!(tail(&two, "dora").await.status(), 200);
-    // A client that disconnects frees its stream.
+    // A client that disconnects releases its permit.
     drop(first);
     assert_eq!(tail(&one, "ada").await.status(), 200);
     drop((second, others));
@@ -305,8 +310,11 @@ async fn unknown_keys_are_ignored_if_no_key_is_required() {
     let keys = world.keys.clone();
     let router = world.router(|guards| guards.keys = Keys::new(Arc::new(keys), None, false));
     assert_eq!(get(&router, LIST, "").await.status, 200);
-    assert_eq!(get(&router, LIST, "somebody-elses-token").await.status, 200);
-    // But a request with one of our keys is limited to its permissions.
+    assert_eq!(
+        get(&router, LIST, "token-of-another-program").await.status,
+        200
+    );
+    // A request with a key of the store has only the permissions of that key.
     let sessions = format!("/apps/{APP}/users/grace/sessions");
     assert_eq!(get(&router, &sessions, &key).await.status, 403);
     world.keys.revoke("a", 1).await.unwrap();
@@ -342,10 +350,10 @@ async fn public_routes_ignore_the_key() {
         for path in ["/health", "/ready", "/version", "/openapi.json"] {
             for key in ["", "nonsense", &wrong, &good] {
                 for method in [Method::GET, Method::HEAD] {
-                    let mut asked = request(&method, path, key, None);
+                    let mut sent = request(&method, path, key, None);
                     let peer: SocketAddr = "192.0.2.1:1".parse().unwrap();
-                    asked.extensions_mut().insert(ConnectInfo(peer));
-                    let answer = ask(&router, asked).await;
+                    sent.extensions_mut().insert(ConnectInfo(peer));
+                    let answer = ask(&router, sent).await;
                     assert_eq!(answer.status, 200, "{method} {path} {key}");
                 }
             }

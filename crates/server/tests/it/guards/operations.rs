@@ -16,12 +16,9 @@ async fn ready_fails_while_the_store_is_unavailable() {
     let uri = format!("sqlite:///{}", file.display());
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
     let memory = Arc::new(StoreMemoryService::over(sessions.store().memory()));
-    let services = Services {
-        memory: Arc::clone(&memory) as _,
-        long_term_memory: Some(memory),
-        artifacts: Arc::new(SqliteArtifactService::over(sessions.store().artifacts())),
-        sessions: Arc::new(sessions),
-    };
+    let artifacts = Arc::new(SqliteArtifactService::over(sessions.store().artifacts()));
+    let services = Services::new(Arc::new(sessions), Arc::clone(&memory) as _, artifacts)
+        .with_long_term_memory(memory);
     let router = server(services).guarded_router(&Arc::new(Guards::default()));
     assert_eq!(get(&router, "/ready", "").await.status, 200);
 
@@ -32,9 +29,9 @@ async fn ready_fails_while_the_store_is_unavailable() {
     connection
         .pragma_update(None, "user_version", known + 1)
         .unwrap();
-    let refused = get(&router, "/ready", "").await;
-    assert_eq!(refused.status, 503);
-    assert!(!refused.body.contains("s.db"), "{}", refused.body);
+    let rejected = get(&router, "/ready", "").await;
+    assert_eq!(rejected.status, 503);
+    assert!(!rejected.body.contains("s.db"), "{}", rejected.body);
     connection
         .pragma_update(None, "user_version", known)
         .unwrap();
@@ -42,7 +39,7 @@ async fn ready_fails_while_the_store_is_unavailable() {
 
     std::fs::remove_file(&file).unwrap();
     assert_eq!(get(&router, "/ready", "").await.status, 503);
-    // The server is alive, though not ready.
+    // The server is alive although it is not ready.
     assert_eq!(get(&router, "/health", "").await.status, 200);
 }
 
@@ -75,21 +72,20 @@ async fn metrics_count_requests() {
 }
 
 #[tokio::test]
-async fn response_has_a_request_id_and_keeps_a_valid_given_one() {
+async fn response_has_the_request_id_of_the_client_or_a_new_one() {
     let world = World::new();
     let router = world.router(|_| ());
     let answer = get(&router, "/health", "").await;
     assert!(!answer.headers["x-request-id"].is_empty());
-    for (given, is_kept) in [
+    for (given, is_used) in [
         ("abc-1.2:3_4", true),
         ("a b", false),
         (&"x".repeat(129), false),
     ] {
-        let mut asked = request(&Method::GET, "/health", "", None);
-        asked
-            .headers_mut()
+        let mut sent = request(&Method::GET, "/health", "", None);
+        sent.headers_mut()
             .insert("x-request-id", given.parse().unwrap());
-        let answer = ask(&router, asked).await;
-        assert_eq!(answer.headers["x-request-id"] == given, is_kept, "{given}");
+        let answer = ask(&router, sent).await;
+        assert_eq!(answer.headers["x-request-id"] == given, is_used, "{given}");
     }
 }

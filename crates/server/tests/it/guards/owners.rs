@@ -1,4 +1,4 @@
-//! Two API keys that are bound to two users do not see each other's data on any route.
+//! An API key that is bound to a user cannot access data of another user on any route.
 
 use axum::{Router, http::Method};
 use retain_core::{ArtifactKey, Event, Part, SessionKey, State};
@@ -6,11 +6,12 @@ use retain_server::{Access, RouteInfo, Scope, Server, Services};
 
 use crate::guards::support::{APP, World, ask, request};
 
-/// A text that only its user may see, stored in every service.
+/// A text that is stored in every service and that only this user may see.
 fn secret(user: &str) -> String {
     format!("canary-of-{user}")
 }
 
+/// Store the user's secret in every service.
 async fn seed(services: &Services, user: &str) {
     let secret = secret(user);
     let state = State::from([("mine", secret.as_str()), ("user:mine", secret.as_str())]);
@@ -34,7 +35,7 @@ async fn seed(services: &Services, user: &str) {
 }
 
 /// All data of a user, as text.
-async fn world_of(services: &Services, user: &str) -> String {
+async fn data_of(services: &Services, user: &str) -> String {
     let sessions = services.session_service();
     let listed = sessions.list_sessions(APP, Some(user)).await.unwrap();
     let session = sessions
@@ -53,7 +54,7 @@ async fn world_of(services: &Services, user: &str) -> String {
     format!("{ids:?} {session:?} {memories:?} {versions:?} {shared:?}")
 }
 
-/// The route's path for data of `user`, who may be percent-encoded.
+/// The path of a route for data of `user`, whose name may be percent-encoded.
 fn path_for(route: &RouteInfo, user: &str) -> String {
     let filled = route.path.split('/').map(|part| match part {
         "{app}" | "{app_name}" => APP.to_owned(),
@@ -67,7 +68,7 @@ fn path_for(route: &RouteInfo, user: &str) -> String {
     filled.collect::<Vec<_>>().join("/")
 }
 
-/// Ways to name the user in a query; a route may reject unknown parameters.
+/// Queries that name the user. A route may reject unknown parameters.
 fn queries(user: &str) -> [String; 4] {
     [
         String::new(),
@@ -77,7 +78,7 @@ fn queries(user: &str) -> [String; 4] {
     ]
 }
 
-/// Ways to name the user in a body.
+/// Bodies of which some name the user.
 fn bodies(user: &str) -> [String; 5] {
     let message = r#"{"role":"user","parts":[{"text":"What is my word?"}]}"#;
     [
@@ -91,9 +92,9 @@ fn bodies(user: &str) -> [String; 5] {
     ]
 }
 
-/// How a request names a user.
+/// A request with an API key, and the user that it names in its path, query and body.
 #[derive(Debug, Clone, Copy)]
-struct Asking<'a> {
+struct UserRequest<'a> {
     key: &'a str,
     /// The user in the path.
     in_path: &'a str,
@@ -103,10 +104,14 @@ struct Asking<'a> {
     lacks_app: bool,
 }
 
-/// Request data of a user from a route, with a key, in all ways. Return statuses and bodies.
-async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<(u16, String)> {
-    let mut path = path_for(route, asking.in_path);
-    if asking.lacks_app {
+/// Request data of a user from a route with each query and each body. Return statuses and bodies.
+async fn ask_for(
+    router: &Router,
+    route: &RouteInfo,
+    user_request: UserRequest<'_>,
+) -> Vec<(u16, String)> {
+    let mut path = path_for(route, user_request.in_path);
+    if user_request.lacks_app {
         let rest = path.strip_prefix(&format!("/apps/{APP}"));
         match rest.filter(|rest| rest.starts_with("/users/")) {
             Some(rest) => path = rest.to_owned(),
@@ -116,20 +121,20 @@ async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<
     }
     let bodies = match route.method == Method::GET {
         true => vec![None],
-        false => bodies(asking.named).into_iter().map(Some).collect(),
+        false => bodies(user_request.named).into_iter().map(Some).collect(),
     };
-    let without_app = |text: String| match asking.lacks_app {
+    let without_app = |text: String| match user_request.lacks_app {
         true => text
             .replace(&format!(r#""appName":"{APP}","#), "")
             .replace(&format!("&app_name={APP}"), ""),
         false => text,
     };
     let mut answers = Vec::new();
-    for query in queries(asking.named) {
+    for query in queries(user_request.named) {
         for body in &bodies {
             let uri = format!("{path}{}", without_app(query.clone()));
             let body = body.clone().map(without_app);
-            let request = request(&route.method, &uri, asking.key, body.as_deref());
+            let request = request(&route.method, &uri, user_request.key, body.as_deref());
             let answer = ask(router, request).await;
             answers.push((answer.status.as_u16(), answer.body));
         }
@@ -137,35 +142,36 @@ async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<
     answers
 }
 
-/// Name the same user everywhere.
+/// Like [`ask_for`], with the same user in path, query and body.
 async fn ask_for_user(
     world: &World,
     route: &RouteInfo,
     user: &str,
     key: &str,
 ) -> Vec<(u16, String)> {
-    let asking = Asking {
+    let user_request = UserRequest {
         key,
         in_path: user,
         named: user,
         lacks_app: false,
     };
-    ask_for(&world.router(|_| ()), route, asking).await
+    ask_for(&world.router(|_| ()), route, user_request).await
 }
 
-/// With the key of `own`, request data of `other` from every route: in the path, query and body.
-async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
-    // Plain, and percent-encoded as a path may be.
+/// With the key of `own`, request data of `other` from every route, and check that none is
+/// returned.
+async fn assert_cannot_access(world: &World, own: &str, key: &str, other: &str) {
+    // The name as it is, and percent-encoded as it may be in a path.
     let escaped = other.replace('a', "%61");
-    let is_others = [(other, other), (&escaped, other), (other, own)];
-    let is_own_path = [(own, other)];
+    let paths_of_other = [(other, other), (&escaped, other), (other, own)];
+    let own_path = [(own, other)];
     let router = world.router(|_| ());
     let has_default = world.server.apps.default_app().is_some();
     for route in Server::routes() {
-        let users = is_others.iter().chain(&is_own_path);
+        let users = paths_of_other.iter().chain(&own_path);
         for (in_path, named) in users {
             for lacks_app in [false, true] {
-                let asking = Asking {
+                let user_request = UserRequest {
                     key,
                     in_path,
                     named,
@@ -174,16 +180,16 @@ async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
                 if lacks_app && !has_default {
                     continue;
                 }
-                for (status, body) in ask_for(&router, &route, asking).await {
+                for (status, body) in ask_for(&router, &route, user_request).await {
                     let shown = format!(
-                        "{} {} {asking:?}: {status} {body}",
+                        "{} {} {user_request:?}: {status} {body}",
                         route.method, route.path
                     );
                     assert!(!body.contains(&secret(other)), "{shown}");
                     let asks_own = *in_path == own || *named == own;
                     match route.access {
                         Access::Path(_) if *in_path != own => assert_eq!(status, 403, "{shown}"),
-                        // A request that is rejected before its owner is checked is rejected too.
+                        // An invalid request is rejected before its owner is checked.
                         Access::Body(_) if !asks_own => {
                             assert!((400..500).contains(&status), "{shown}");
                         }
@@ -205,10 +211,10 @@ async fn user_key_cannot_reach_data_of_another_user_on_any_route() {
             seed(services, "ada").await;
             seed(services, "grace").await;
             let key = world.key(own, Some(own), |_| ()).await;
-            let before = world_of(services, other).await;
+            let before = data_of(services, other).await;
             assert!(before.contains(&secret(other)), "{before}");
-            cannot_see(&world, own, &key, other).await;
-            assert_eq!(world_of(services, other).await, before);
+            assert_cannot_access(&world, own, &key, other).await;
+            assert_eq!(data_of(services, other).await, before);
         }
     }
 }
@@ -230,7 +236,7 @@ async fn request_without_a_key_reaches_only_public_routes() {
 }
 
 /// Without this test, the two above would also pass on a server that rejects everything.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn user_key_reaches_its_own_data_on_every_route() {
     let mut shown = 0;
     let mut routes = 0;
@@ -238,20 +244,20 @@ async fn user_key_reaches_its_own_data_on_every_route() {
         if !matches!(route.access, Access::Path(_) | Access::Body(_)) {
             continue;
         }
-        // Some requests delete what others read.
+        // A server for each route, because some requests delete data that others read.
         let world = World::new();
         seed(&world.server.services, "grace").await;
-        let graces = world.key("grace", Some("grace"), |_| ()).await;
+        let key = world.key("grace", Some("grace"), |_| ()).await;
         let is_for_users = route.path.contains("{user}") || matches!(route.access, Access::Body(_));
         let needs_admin = matches!(route.access, Access::Path(Scope::Admin));
         if !is_for_users || needs_admin {
             continue;
         }
-        let answers = ask_for_user(&world, &route, "grace", &graces).await;
-        // Where the owner is not in the path, some of the requests name no owner and are rejected.
-        let is_let_in = |(status, _): &(u16, String)| *status != 401 && *status != 403;
-        let shows_it = format!("{} {}: {answers:?}", route.method, route.path);
-        assert!(answers.iter().any(is_let_in), "{shows_it}");
+        let answers = ask_for_user(&world, &route, "grace", &key).await;
+        // If the path does not name the owner, some requests name none and are rejected.
+        let is_authorized = |(status, _): &(u16, String)| *status != 401 && *status != 403;
+        let requests_of_route = format!("{} {}: {answers:?}", route.method, route.path);
+        assert!(answers.iter().any(is_authorized), "{requests_of_route}");
         routes += 1;
         let has_secret = |(_, body): &(u16, String)| body.contains(&secret("grace"));
         shown += usize::from(answers.iter().any(has_secret));

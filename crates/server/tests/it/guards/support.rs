@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 /// The only app.
 pub(crate) const APP: &str = "shop";
 
-/// A server in this process, with its services.
+/// A server in this process, with its API keys and its clock.
 pub(crate) struct World {
     pub(crate) server: Arc<Server>,
     pub(crate) keys: InMemoryKeyStore,
@@ -30,19 +30,19 @@ pub(crate) struct World {
 
 pub(crate) fn services() -> Services {
     let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
-    Services {
-        sessions: Arc::new(InMemorySessionService::new()),
-        memory: Arc::clone(&memory) as _,
-        long_term_memory: Some(memory),
-        artifacts: Arc::new(InMemoryArtifactService::new()),
-    }
+    Services::new(
+        Arc::new(InMemorySessionService::new()),
+        Arc::clone(&memory) as _,
+        Arc::new(InMemoryArtifactService::new()),
+    )
+    .with_long_term_memory(memory)
 }
 
 /// A model that never answers.
 #[derive(Debug)]
-pub(crate) struct Hanging;
+pub(crate) struct HangingModel;
 
-impl Model for Hanging {
+impl Model for HangingModel {
     fn name(&self) -> &str {
         "hanging"
     }
@@ -61,7 +61,7 @@ pub(crate) fn server(services: Services) -> Arc<Server> {
 /// A server with one app.
 pub(crate) fn server_of(services: Services, agent: Arc<LlmAgent>) -> Arc<Server> {
     let apps = Apps::new(services.clone()).with_agent(APP, agent);
-    Arc::new(Server { services, apps })
+    Arc::new(Server::new(services, apps))
 }
 
 impl World {
@@ -71,15 +71,11 @@ impl World {
 
     /// Create a server with a default app.
     pub(crate) fn with_default_app(app: Option<&str>) -> World {
-        let server = server(services());
-        let server = match (app, Arc::into_inner(server)) {
-            (Some(app), Some(Server { services, apps })) => Arc::new(Server {
-                services,
-                apps: apps.with_default_app(app),
-            }),
-            (_, Some(server)) => Arc::new(server),
-            (_, None) => unreachable!("nobody else has it"),
-        };
+        let mut server = Arc::into_inner(server(services())).expect("the only reference");
+        if let Some(app) = app {
+            server.apps = server.apps.with_default_app(app);
+        }
+        let server = Arc::new(server);
         World {
             server,
             keys: InMemoryKeyStore::default(),
@@ -114,20 +110,18 @@ impl World {
         text.reveal()
     }
 
-    /// The routes, with required API keys.
+    /// The routes, with required API keys. `change` adapts the guards.
     pub(crate) fn router(&self, change: impl FnOnce(&mut Guards)) -> Router {
         let keys = Keys::new(Arc::new(self.keys.clone()), None, true);
-        let mut guards = Guards {
-            keys,
-            clock: Arc::clone(&self.clock) as _,
-            ..Guards::default()
-        };
+        let mut guards = Guards::default()
+            .with_keys(keys)
+            .with_clock(Arc::clone(&self.clock) as _);
         change(&mut guards);
         self.server.guarded_router(&Arc::new(guards))
     }
 }
 
-/// A response that was read.
+/// A response whose body was read.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -135,13 +129,17 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Send a request and read what arrives within a moment, because some responses never end.
+/// Shorter than the interval of heartbeats, longer than any pause of a response that ends. A test
+/// that reads a response without an end needs a paused clock, which passes this time only when no
+/// task can continue.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Send a request and read its response to the end, or until no data arrives for a while.
 pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, mut body) = response.into_parts();
     let mut read = Vec::new();
-    let moment = Duration::from_millis(300);
-    while let Ok(Some(Ok(frame))) = tokio::time::timeout(moment, body.frame()).await {
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(READ_TIMEOUT, body.frame()).await {
         read.extend(frame.into_data().unwrap_or_default());
     }
     Answer {

@@ -1,4 +1,4 @@
-//! A long stream ends when its API key is no longer valid, and a run that it streams is cancelled.
+//! A stream ends when its API key is no longer valid, and a run that it streams is cancelled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use retain_core::{Clock as _, GetSessionConfig, KeyStore as _};
 use retain_runtime::LlmAgent;
 use tower::ServiceExt as _;
 
-use crate::guards::support::{APP, Hanging, World, request, server_of, services};
+use crate::guards::support::{APP, HangingModel, World, request, server_of, services};
 
-/// Open a tail, change its API key, and return what the stream sends then.
-async fn tailed(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> String {
+/// Open a tail, call `change`, and return what the stream sends after that.
+async fn tail_after(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> String {
     let world = World::new();
     let router = world.router(|_| ());
     let start = world.clock.now_us();
@@ -30,14 +30,14 @@ async fn tailed(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> St
     let read = tokio::time::timeout(Duration::from_secs(100), tail.into_body().collect());
     let read = match read.await {
         Ok(read) => read.unwrap().to_bytes(),
-        Err(_) => return "it goes on".to_owned(),
+        Err(_) => return "still open".to_owned(),
     };
     String::from_utf8(read.to_vec()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn tail_ends_when_its_key_is_revoked_or_expires() {
-    let revoked = tailed(None, async |world| {
+    let revoked = tail_after(None, async |world| {
         assert!(world.keys.revoke("a", 1).await.unwrap());
     });
     let revoked = revoked.await;
@@ -45,7 +45,7 @@ async fn tail_ends_when_its_key_is_revoked_or_expires() {
     assert!(revoked.contains("\"status\":401"), "{revoked}");
     assert!(revoked.contains("revoked"), "{revoked}");
 
-    let expired = tailed(Some(1_000_000), async |world| {
+    let expired = tail_after(Some(1_000_000), async |world| {
         world.clock.tick(Duration::from_secs(2));
     });
     let expired = expired.await;
@@ -55,12 +55,12 @@ async fn tail_ends_when_its_key_is_revoked_or_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn tail_continues_while_its_key_is_valid() {
-    assert_eq!(tailed(None, async |_| ()).await, "it goes on");
+    assert_eq!(tail_after(None, async |_| ()).await, "still open");
 }
 
-/// Begin a run that never ends by itself, revoke its API key if `is_revoked`, and return what its
-/// stream sends then.
-async fn ran(world: &World, is_revoked: bool) -> String {
+/// Start a run that never ends by itself, revoke its API key if `is_revoked`, and return what its
+/// stream sends after that.
+async fn run_stream(world: &World, is_revoked: bool) -> String {
     let key = world.key("a", Some("ada"), |_| ()).await;
     let created = world
         .server
@@ -89,12 +89,15 @@ async fn ran(world: &World, is_revoked: bool) -> String {
     let read = String::from_utf8(read).unwrap();
     match is_over {
         Ok(()) => read,
-        Err(_) => format!("{read}it goes on"),
+        Err(_) => format!("{read}still open"),
     }
 }
 
-fn world_that_hangs() -> World {
-    let agent = LlmAgent::builder("clerk").model(Hanging).build().unwrap();
+fn world_with_hanging_model() -> World {
+    let agent = LlmAgent::builder("clerk")
+        .model(HangingModel)
+        .build()
+        .unwrap();
     World {
         server: server_of(services(), Arc::new(agent)),
         ..World::new()
@@ -103,10 +106,10 @@ fn world_that_hangs() -> World {
 
 #[tokio::test(start_paused = true)]
 async fn run_is_cancelled_when_its_key_is_revoked() {
-    let world = world_that_hangs();
-    let said = ran(&world, true).await;
-    let told = "data: {\"error\": \"this API key was revoked; the run was interrupted\"}\n\n";
-    assert_eq!(said, told);
+    let world = world_with_hanging_model();
+    let stream = run_stream(&world, true).await;
+    let expected = "data: {\"error\": \"this API key was revoked; the run was interrupted\"}\n\n";
+    assert_eq!(stream, expected);
     let sessions = &world.server.services.sessions;
     let aborted = async {
         loop {
@@ -127,7 +130,7 @@ async fn run_is_cancelled_when_its_key_is_revoked() {
 
 #[tokio::test(start_paused = true)]
 async fn run_continues_while_its_key_is_valid() {
-    let said = ran(&world_that_hangs(), false).await;
-    assert!(said.starts_with(": ping\n\n"), "{said}");
-    assert!(said.ends_with("it goes on"), "{said}");
+    let stream = run_stream(&world_with_hanging_model(), false).await;
+    assert!(stream.starts_with(": ping\n\n"), "{stream}");
+    assert!(stream.ends_with("still open"), "{stream}");
 }

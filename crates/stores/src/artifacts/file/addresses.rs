@@ -31,8 +31,8 @@ impl ArtifactSortKey {
     }
 }
 
-/// Lists up to `limit` artifacts after `after`, in the order of their addresses. It walks all folders,
-/// but reads the metadata only of the artifacts that it returns.
+/// Lists up to `limit` artifacts after `after`, ordered by address. Walks all folders, but reads
+/// the metadata only of the artifacts that it returns.
 pub(super) fn list_after(
     root: &Path,
     after: Option<&ArtifactSortKey>,
@@ -51,9 +51,9 @@ pub(super) fn list_after(
     Ok(addresses)
 }
 
-/// Finds every folder whose path is that of an artifact, unordered.
+/// Finds the folders of all artifacts, unordered. Each has a child folder `versions`.
 fn find_all(root: &Path) -> Result<Vec<(ArtifactSortKey, PathBuf)>, ArtifactError> {
-    let error = |e| failed("list", e);
+    let error = |e| failed("list artifacts", e);
     let (mut found, mut open) = (Vec::new(), vec![root.join("apps")]);
     while let Some(folder) = open.pop() {
         for inner in folders_in(&folder).map_err(error)? {
@@ -71,7 +71,7 @@ fn relative_path<'a>(root: &Path, folder: &'a Path) -> Result<&'a str, ArtifactE
     let relative = folder.strip_prefix(root).unwrap_or(folder);
     let not_unicode = || {
         let what = format!("artifact at {relative:?}");
-        ArtifactError::invalid(what, "has a name that is not Unicode")
+        ArtifactError::invalid(what, "has a name that is not valid UTF-8; rename it")
     };
     relative.to_str().ok_or_else(not_unicode)
 }
@@ -84,7 +84,9 @@ fn read_address(
 ) -> Result<Option<ArtifactAddress>, ArtifactError> {
     let scope = root.join(strip_name(relative_path(root, folder)?, &key.name));
     let artifact = ArtifactFolder::new(&scope, folder);
-    let numbers = artifact.numbers().map_err(|e| failed("list", e))?;
+    let numbers = artifact
+        .numbers()
+        .map_err(|e| failed("list artifacts", e))?;
     let Some(&newest) = numbers.last() else {
         return Ok(None);
     };
@@ -117,8 +119,8 @@ fn strip_name<'a>(relative: &'a str, name: &str) -> &'a str {
         .trim_end_matches('/')
 }
 
-/// Parses `apps/A/users/U/[sessions/S/]artifacts/N`. A value may span several path parts; only its
-/// first part may equal one of the fixed words of the path.
+/// Parses `apps/A/users/U/[sessions/S/]artifacts/N`. A value may span several path parts. Its first
+/// part is never read as `users`, `sessions` or `artifacts`, so a user may be called `sessions`.
 fn parse_path(relative: &str) -> Option<ArtifactSortKey> {
     let mut parts = relative.strip_prefix("apps/")?.split('/');
     let mut until = |words: &[&str]| -> Option<(String, String)> {

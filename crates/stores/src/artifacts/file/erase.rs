@@ -1,7 +1,7 @@
 //! Erases a user by moving the user's folders to the trash and removing them there.
 //!
 //! `users/ada` contains the folders of user `ada` and also the folder of user `ada/b`. So only
-//! `artifacts` and `sessions` inside it are removed; neither can be part of a user's name.
+//! `artifacts` and `sessions` inside it are removed: no user name with several parts contains them.
 
 use std::{
     fs, io,
@@ -17,7 +17,8 @@ use super::{
 };
 
 impl Folder {
-    /// Moves the artifacts of the user and their sessions to the trash, then counts and removes them.
+    /// Moves all artifacts of the user, also those in sessions, to the trash; then counts and
+    /// removes them.
     pub(super) fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let operation = "erase a user";
         self.check_writable(operation)?;
@@ -50,8 +51,8 @@ impl Folder {
     }
 }
 
-/// Finds the artifact folders of all sessions in `sessions`. Only the first part of a session's name
-/// may be `artifacts`; a deeper folder with that name holds the artifacts.
+/// Finds the artifact folders of all sessions in `sessions`. A session may be called `artifacts`,
+/// so a folder directly in `sessions` is a session; a deeper folder `artifacts` holds artifacts.
 fn find_scopes(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut scopes, mut open) = (Vec::new(), folders_in(sessions)?);
     while let Some(folder) = open.pop() {

@@ -44,12 +44,12 @@ impl Layout {
         &self.root
     }
 
-    /// The folder that holds versions while they are being deleted, outside of every scope.
+    /// The trash: a folder outside of every scope for artifacts that are being deleted.
     pub(super) fn trash(&self) -> PathBuf {
         self.root.join(".deleted")
     }
 
-    /// The folder of a session's artifacts, or of the user's.
+    /// The folder of a session's artifacts; without a session, of the user's own artifacts.
     pub(super) fn scope(
         &self,
         app: &str,
@@ -84,19 +84,23 @@ impl Layout {
     }
 }
 
-/// Appends `path` to `from`, one name at a time. Rejects symbolic links and, although callers have
-/// checked the names before, names such as `..`.
+/// Appends `path` to `from`, one name at a time. Rejects symbolic links and names such as `..`. The
+/// callers have checked the names; this is a second defense.
 fn descend(from: PathBuf, path: &str) -> Result<PathBuf, ArtifactError> {
     let mut at = from;
     for name in path.split('/') {
         if name.is_empty() || name == "." || name == ".." || name.contains('\0') {
-            let reason = "is not a relative path of plain names";
+            let reason = format!(
+                "contains {name:?}; expected a relative path without empty names, `.` and `..`"
+            );
             return Err(ArtifactError::invalid("artifact name", reason));
         }
         at.push(name);
         match fs::symlink_metadata(&at) {
             Ok(found) if found.is_symlink() => {
-                let reason = "contains a symbolic link, which is not followed";
+                let reason = format!(
+                    "contains {name:?}, which is a symbolic link in the folder; remove the link"
+                );
                 return Err(ArtifactError::invalid("artifact name", reason));
             }
             Err(error) if !is_absent(&error) => return Err(failed("check a path", error)),
@@ -203,7 +207,8 @@ impl ArtifactFolder {
         self.read(version, &path)
     }
 
-    /// Reads a file of a version; `None` if it does not exist. Anything but a regular file is corrupt.
+    /// Reads a file of a version; `None` if it does not exist. Fails as corrupt if the path is not
+    /// a regular file, such as a symbolic link.
     pub(super) fn read(&self, version: u64, path: &Path) -> Result<Option<Vec<u8>>, ArtifactError> {
         let read = || -> io::Result<Vec<u8>> {
             if !fs::symlink_metadata(path)?.is_file() {
@@ -218,7 +223,7 @@ impl ArtifactFolder {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Err(self.corrupt(version, error))
             }
-            Err(error) => Err(failed("load", error)),
+            Err(error) => Err(failed("load an artifact", error)),
         }
     }
 

@@ -4,7 +4,7 @@ use retain_core::{ArtifactError, ArtifactVersion, Json, JsonMap, NewArtifact};
 
 use super::layout::ArtifactFolder;
 
-/// The file name. No artifact can have it.
+/// The name of the metadata file. Artifact names must not contain it.
 pub(super) const FILE: &str = "metadata.json";
 
 /// The fields that Retain reads. Like ADK, it treats a missing file as empty metadata.

@@ -59,8 +59,10 @@ pub struct FileArtifactStore {
 struct Folder {
     layout: Layout,
     is_read_only: bool,
-    /// Saves take it shared and deletes exclusively, so that no folder is removed during a save.
+    /// A save takes a shared lock, a delete an exclusive one, so that no folder is removed during a
+    /// save.
     deleting: RwLock<()>,
+    /// Number of folders moved to the trash, for unique names in it.
     deleted: AtomicU64,
 }
 
@@ -70,7 +72,7 @@ impl FileArtifactStore {
         let open = || -> io::Result<FileArtifactStore> {
             write::create_folders(root.as_ref())?;
             let store = FileArtifactStore::open_existing(root.as_ref(), false)?;
-            // Remove what an interrupted delete has left in the trash.
+            // Remove the folders that an interrupted delete left in the trash.
             for left in folders_in(&store.folder.layout.trash())? {
                 let _ = fs::remove_dir_all(left);
             }
@@ -79,9 +81,9 @@ impl FileArtifactStore {
         open().map_err(|e| failed("open", e))
     }
 
-    /// Opens the folder for exclusive use, and removes what interrupted saves have left, so that
-    /// version numbers have no gaps. If another process is saving at the same time, its version is
-    /// lost.
+    /// Opens the folder for exclusive use, and removes the pending folders of interrupted saves, so
+    /// that version numbers have no gaps. If another process is saving an artifact at this time,
+    /// its version is lost.
     pub fn open_alone(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
         let store = FileArtifactStore::open(root)?;
         let cleared = write::remove_pending(store.folder.layout.root());
@@ -105,7 +107,7 @@ impl FileArtifactStore {
         })
     }
 
-    /// Runs blocking work on a thread for blocking tasks.
+    /// Runs `work` on Tokio's thread pool for blocking tasks.
     async fn run_blocking<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -126,7 +128,7 @@ impl ArtifactStore for FileArtifactStore {
     async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
         let address = address.clone();
         let put = move |folder: &Folder| folder.put(&address, &new, None);
-        self.run_blocking("save", put).await
+        self.run_blocking("save an artifact", put).await
     }
 
     async fn put_at(
@@ -137,7 +139,7 @@ impl ArtifactStore for FileArtifactStore {
     ) -> Result<(), ArtifactError> {
         let address = address.clone();
         let put = move |folder: &Folder| folder.put(&address, &new, Some(version)).map(drop);
-        self.run_blocking("save", put).await
+        self.run_blocking("save an artifact", put).await
     }
 
     async fn get(
@@ -147,7 +149,7 @@ impl ArtifactStore for FileArtifactStore {
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let address = address.clone();
         let get = move |folder: &Folder| folder.get(&address, version);
-        self.run_blocking("load", get).await
+        self.run_blocking("load an artifact", get).await
     }
 
     async fn versions(
@@ -156,13 +158,13 @@ impl ArtifactStore for FileArtifactStore {
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let address = address.clone();
         let versions = move |folder: &Folder| folder.versions(&address);
-        self.run_blocking("list versions", versions).await
+        self.run_blocking("list artifact versions", versions).await
     }
 
     async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
         let address = address.clone();
         let delete = move |folder: &Folder| folder.delete(&address);
-        self.run_blocking("delete", delete).await
+        self.run_blocking("delete an artifact", delete).await
     }
 
     async fn list(
@@ -174,7 +176,7 @@ impl ArtifactStore for FileArtifactStore {
         let (app, user) = (app.to_owned(), user.to_owned());
         let session = session.map(str::to_owned);
         let list = move |folder: &Folder| folder.list(&app, &user, session.as_deref());
-        self.run_blocking("list", list).await
+        self.run_blocking("list artifacts", list).await
     }
 
     async fn addresses(
@@ -186,7 +188,7 @@ impl ArtifactStore for FileArtifactStore {
         let list = move |folder: &Folder| {
             addresses::list_after(folder.layout.root(), after.as_ref(), limit)
         };
-        self.run_blocking("list", list).await
+        self.run_blocking("list artifacts", list).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
@@ -203,7 +205,7 @@ impl Folder {
         new: &NewArtifact,
         expected: Option<u64>,
     ) -> Result<u64, ArtifactError> {
-        self.check_writable("save")?;
+        self.check_writable("save an artifact")?;
         let _saving = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
         let artifact = self.layout.artifact_folder(address)?;
         write::put(&artifact, &address.filename, new, expected)
@@ -224,7 +226,9 @@ impl Folder {
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
         let artifact = self.layout.artifact_folder(address)?;
-        let versions = artifact.numbers().map_err(|e| failed("load", e))?;
+        let versions = artifact
+            .numbers()
+            .map_err(|e| failed("load an artifact", e))?;
         let version = match version {
             Some(version) => version,
             None => versions.last().copied().unwrap_or_default(),
@@ -256,7 +260,9 @@ impl Folder {
 
     fn versions(&self, address: &ArtifactAddress) -> Result<Vec<ArtifactVersion>, ArtifactError> {
         let artifact = self.layout.artifact_folder(address)?;
-        let numbers = artifact.numbers().map_err(|e| failed("list versions", e))?;
+        let numbers = artifact
+            .numbers()
+            .map_err(|e| failed("list artifact versions", e))?;
         let versions = numbers.into_iter().map(|version| {
             let metadata = Metadata::read(&artifact, version)?.unwrap_or_default();
             // Never read the URI from the file: a person who can edit the file must not choose it.
@@ -267,7 +273,7 @@ impl Folder {
 
     /// Moves all versions to the trash at once, then removes them.
     fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.check_writable("delete")?;
+        self.check_writable("delete an artifact")?;
         let _exclusive = self.deleting.write();
         let artifact = self.layout.artifact_folder(address)?;
         let remove = || -> io::Result<()> {
@@ -278,7 +284,7 @@ impl Folder {
             artifact.remove_empty_folders();
             fs::remove_dir_all(trashed)
         };
-        remove().map_err(|e| failed("delete", e))
+        remove().map_err(|e| failed("delete an artifact", e))
     }
 
     /// Moves a folder to the trash with one rename and returns its new path; `None` if the folder does
@@ -295,7 +301,7 @@ impl Folder {
             match fs::rename(folder, &trashed) {
                 Ok(()) => return Ok(Some(trashed)),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                // An earlier process with the same process id has left it.
+                // A process with the same id crashed and left a folder with this name.
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
                 Err(error) => return Err(error),
             }
@@ -317,7 +323,7 @@ impl Folder {
 
     /// Lists the artifact names of a scope, as given when the newest version was saved.
     fn list_scope(&self, scope: &Path, prefix: &str) -> Result<Vec<String>, ArtifactError> {
-        let error = |e| failed("list", e);
+        let error = |e| failed("list artifacts", e);
         let (mut names, mut open) = (Vec::new(), vec![scope.to_owned()]);
         while let Some(folder) = open.pop() {
             let inner = folders_in(&folder).map_err(error)?;
@@ -368,9 +374,10 @@ fn failed(operation: &'static str, error: io::Error) -> ArtifactError {
             operation,
             source: Box::new(error),
         },
-        ErrorKind::InvalidFilename => {
-            ArtifactError::invalid("artifact name", "is too long for this file system")
-        }
+        ErrorKind::InvalidFilename => ArtifactError::invalid(
+            "artifact name",
+            "is too long for this file system; shorten it",
+        ),
         _ => ArtifactError::Store {
             store: NAME,
             operation,

@@ -17,7 +17,8 @@ use super::{
     metadata,
 };
 
-/// How often a save is retried after another process has removed the empty versions folder.
+/// Maximum number of retries of a save. A save is retried if another process has removed the empty
+/// versions folder.
 const RETRIES_MAX: usize = 16;
 
 /// Saves a new version and returns its number. Saves nothing if the number differs from `expected`.
@@ -27,9 +28,9 @@ pub(super) fn put(
     new: &NewArtifact,
     expected: Option<u64>,
 ) -> Result<u64, ArtifactError> {
-    let (version, pending) = reserve(artifact).map_err(|e| failed("save", e))?;
+    let (version, pending) = reserve(artifact).map_err(|e| failed("save an artifact", e))?;
     if let Some(expected) = expected.filter(|expected| *expected != version) {
-        fs::remove_dir(&pending).map_err(|e| failed("save", e))?;
+        fs::remove_dir(&pending).map_err(|e| failed("save an artifact", e))?;
         return Err(ArtifactError::other_version(expected, version));
     }
     let published = metadata::encode(artifact, filename, new, version).and_then(|metadata| {
@@ -40,10 +41,10 @@ pub(super) fn put(
             fs::rename(&pending, artifact.version(version))?;
             sync_folder(&artifact.versions_folder())
         };
-        publish().map_err(|e| failed("save", e))
+        publish().map_err(|e| failed("save an artifact", e))
     });
     if let Err(error) = published {
-        // The folder was already renamed if only the last sync failed.
+        // If only the last sync failed, the folder was already renamed and this removes nothing.
         let _ = fs::remove_dir_all(&pending);
         return Err(error);
     }
@@ -135,7 +136,7 @@ pub(super) fn create_folders(path: &Path) -> io::Result<()> {
 /// Syncs a folder, so that the names in it survive a power failure.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(windows) {
-        // Windows cannot open folders as files; its renames are durable with their files.
+        // Windows cannot sync a folder. It persists a rename together with the file.
         return Ok(());
     }
     File::open(path)?.sync_all()

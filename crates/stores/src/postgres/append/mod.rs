@@ -1,4 +1,5 @@
-//! Appends a batch: in one round trip on a cached head, or in two with the head locked in between.
+//! Appends a batch: in one round trip if the head is cached, otherwise in two with the head locked
+//! in between.
 
 mod one_trip;
 mod two_trips;
@@ -56,7 +57,7 @@ pub(super) async fn append(
         let appended = one_trip::append(&store.database, key, batch, head, now_us, &mut sent);
         match appended.await {
             Ok(Some((written, head))) => {
-                store.heads.remember(key, head);
+                store.heads.insert(key, head);
                 return Ok(written);
             }
             Ok(None) => {}
@@ -67,13 +68,13 @@ pub(super) async fn append(
     loop {
         if let Some(failure) = failed.take() {
             let waited = retry.wait_or_fail(failure).await;
-            waited.map_err(|failure| failure.into_session_error("append"))?;
+            waited.map_err(|failure| failure.into_session_error("append events"))?;
         }
         let now_us = store.now_us();
         match two_trips::append(&store.database, key, batch, now_us, &mut sent).await {
             Ok((written, head)) => {
                 if let Some(head) = head {
-                    store.heads.remember(key, head);
+                    store.heads.insert(key, head);
                 }
                 return Ok(written);
             }
@@ -121,7 +122,7 @@ fn plan<'a>(
     };
     head.row.lease = lease;
     head.revision += 1;
-    // Only events extend a session's life.
+    // Only new events extend the session's TTL.
     if !fresh.is_empty() {
         head.row.lifetime.touched_us = now_us;
     }
@@ -141,8 +142,8 @@ fn plan<'a>(
 }
 
 impl AppendPlan<'_> {
-    /// Describes the append, to find it in the log if its commit is not confirmed.
-    fn unconfirmed(&self, batch: &Batch) -> UnconfirmedAppend {
+    /// Describes the append, so that a retry can find it in the log if its commit is not confirmed.
+    fn to_unconfirmed(&self, batch: &Batch) -> UnconfirmedAppend {
         let event = |index: usize| Arc::clone(&batch.events[index].event);
         let fresh = self.fresh.iter();
         let fresh = fresh.map(|(position, index)| (*position, event(*index)));
@@ -166,8 +167,8 @@ struct UnconfirmedAppend {
     fresh: Vec<(u64, Arc<Event>)>,
     /// The head after the append, if no other writer followed.
     head: CachedHead,
-    /// Whether the lease must match too: the append takes the lease with an event id that the caller
-    /// chose, and a client that retries on another replica may send the same event concurrently.
+    /// Whether the lease must match too. True if the append takes the lease and the caller chose an
+    /// event id: a client that retries on another replica may send the same event concurrently.
     needs_same_lease: bool,
     outcome: AppendOutcome,
 }
@@ -252,7 +253,7 @@ pub(super) async fn set_head(
     set.await.map(drop)
 }
 
-/// The given time, or the one that the database returned.
+/// Returns the time of the configured clock, or else the time that the database returned.
 pub(super) fn resolve_now(given: Option<i64>, clock: Option<Vec<Row>>) -> Result<i64, Failure> {
     match (given, clock.as_deref().and_then(<[Row]>::first)) {
         (Some(now_us), _) => Ok(now_us),
@@ -286,7 +287,8 @@ mod tests {
         CachedHead { row, revision: 1 }
     }
 
-    /// An id that this process generated identifies an append, even if another run holds the lease.
+    /// An event id that this process generated identifies the append, even if another run holds the
+    /// lease by now.
     #[test]
     fn unconfirmed_append_is_found_by_its_generated_id_or_by_its_lease() {
         let event = Arc::new(Event {

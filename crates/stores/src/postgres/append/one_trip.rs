@@ -1,7 +1,7 @@
-//! Appends in one round trip: planned on a cached head, written only if that head is still current.
+//! Appends in one round trip: plans on a cached head and writes only if that head is still current.
 //!
-//! This path rejects nothing. A batch that does not qualify, or whose head is outdated, falls back to
-//! two round trips.
+//! This path never returns a rejection. A batch that does not qualify, or whose cached head is
+//! outdated, falls back to two round trips.
 
 use std::collections::HashSet;
 
@@ -40,9 +40,9 @@ const SET_HEAD: &str = ", head AS (
     in_order = {in_order}, lease_until_us =
       CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END";
 
-/// Matches only an unchanged head. Position and token are compared too, because a server that lost
-/// its last commits may reuse revisions. A queue of waiting runs, or a stored event with a given id,
-/// also prevents the write.
+/// Matches only an unchanged head. Compares position and token too, because a server that lost its
+/// last commits may reuse revisions. A queue for the lease that the batch takes, or a stored event
+/// with an id that the caller chose, also prevents the write.
 // A lateral join looks up each id by itself; otherwise the planner may read the whole log. Arrays are
 // in subqueries so that one generic plan serves every append.
 const IF_UNCHANGED: &str = "
@@ -146,10 +146,11 @@ pub(super) async fn append(
     push_text(&mut sql, has_keys);
     let client = database.connection().await?;
     let statement = client.prepare_cached(sql.text()).await?;
-    *sent = Some(planned.unconfirmed(batch));
+    *sent = Some(planned.to_unconfirmed(batch));
     let written = match client.query_opt(&statement, sql.params()).await {
         Ok(written) => written,
-        // An event with this id is stored: two round trips find out whether it is a repeat.
+        // An event with one of the ids exists. The append in two round trips decides whether this
+        // is a repeated append or a conflict.
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => None,
         Err(error) => return Err(error.into()),
     };
@@ -187,8 +188,8 @@ fn push_text(sql: &mut NamedSql<'_>, has_keys: bool) {
     sql.push(" SELECT touched_us, lease_until_us, state_bytes FROM head");
 }
 
-/// Plans the batch on the cached head and says whether the lease's end is relative to now; `None` if
-/// the decision needs more than the head.
+/// Plans the batch on the cached head; `None` if the decision needs more than the head. Also
+/// returns whether the end of the lease is relative to the current time.
 fn plan_on_head<'a>(
     key: &SessionKey,
     batch: &'a Batch,
@@ -197,23 +198,24 @@ fn plan_on_head<'a>(
     let is_relative = match &batch.lease {
         LeaseUse::Outside => false,
         LeaseUse::Hold { ttl, .. } => ttl.is_some(),
-        // The lease is free, and the caller has not queued for it.
+        // The lease is free, and the caller has no ticket in the queue.
         LeaseUse::Take { ticket, ttl } if ticket.is_empty() && head.row.lease.until_us == 0 => {
             ttl.is_some()
         }
         LeaseUse::Take { .. } => return None,
     };
-    // Only the lease distinguishes two concurrent requests for the same run.
+    // A client may send the same event to two replicas at once. Only the lease tells the two
+    // requests apart, so decide with the row locked.
     let takes = matches!(batch.lease, LeaseUse::Take { .. });
     if takes && batch.events.iter().any(|new| new.id_given) {
         return None;
     }
-    // Plan at time 0, so that the end of the lease is relative to now.
+    // Plan at time 0, so that the end of the lease is relative to the current time.
     let decision = plan(key, batch, head, &StoredEvents::new(), None, 0);
     let Ok(AppendDecision::Write(mut planned)) = decision else {
         return None;
     };
-    // A repeat within the batch takes two round trips.
+    // A batch with a repeated event takes two round trips.
     if planned.fresh.is_empty() || planned.fresh.len() < batch.events.len() {
         return None;
     }
@@ -229,8 +231,8 @@ fn plan_on_head<'a>(
     Some((is_relative, *planned))
 }
 
-/// The session state keys that the batch sets; `None` if it sets shared keys, which must be locked, or
-/// sets a key twice, because the first value belongs to the history.
+/// Returns the session state keys that the batch sets. `None` if it sets shared keys, which need a
+/// lock, or sets a key twice: the first value must be stored as a past value.
 fn key_columns<'a>(batch: &'a Batch, planned: &AppendPlan<'_>) -> Option<KeyColumns<'a>> {
     let mut columns = KeyColumns::default();
     let mut seen = HashSet::new();

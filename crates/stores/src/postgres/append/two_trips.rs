@@ -53,8 +53,8 @@ enum NextStep<'a> {
     Write(Box<AppendWrites<'a>>),
 }
 
-/// Appends a batch and returns the head for the cache. `sent` holds the append of an earlier attempt,
-/// then that of this one until its commit is confirmed.
+/// Appends a batch and returns the head for the cache. `sent` holds the unconfirmed append of an
+/// earlier attempt, and while this attempt commits, its own.
 pub(super) async fn append(
     database: &Database,
     key: &SessionKey,
@@ -87,7 +87,7 @@ pub(super) async fn append(
     };
     match decided {
         Ok(NextStep::Write(writes)) => {
-            *sent = Some(writes.plan.unconfirmed(batch));
+            *sent = Some(writes.plan.to_unconfirmed(batch));
             let written = write(&transaction, &statements, &state, &queue, batch, &writes);
             written.await?;
             transaction.release();
@@ -114,8 +114,8 @@ pub(super) async fn append(
     }
 }
 
-/// Begins, locks the rows that may change, and reads everything that the decision needs. One round
-/// trip.
+/// Begins the transaction, locks the rows that may change, and reads everything that the decision
+/// needs. One round trip.
 #[allow(
     clippy::too_many_arguments,
     reason = "three sets of statements, used once"
@@ -131,12 +131,12 @@ async fn read(
     is_repeated: bool,
 ) -> Result<AppendRows, Failure> {
     let (app, user, id) = (&key.app, &key.user, &key.id);
-    let app_keys = keys_of(batch, |changes| changes.app.keys());
-    let user_keys = keys_of(batch, |changes| changes.user.keys());
-    let own_keys = keys_of(batch, |changes| {
+    let app_keys = changed_keys(batch, |changes| changes.app.keys());
+    let user_keys = changed_keys(batch, |changes| changes.user.keys());
+    let own_keys = changed_keys(batch, |changes| {
         changes.session.iter().map(|(key, _)| key.as_str())
     });
-    // An id that this process generated is not stored, unless an earlier attempt sent it.
+    // An id that this process generated is not stored, unless an earlier attempt sent the event.
     let events = batch.events.iter();
     let events = events.filter(|new| new.id_given || is_repeated);
     let event_ids: Vec<&str> = events.map(|new| new.event.id.as_str()).collect();
@@ -147,7 +147,7 @@ async fn read(
     let tickets = transaction.query(&queue.tickets, [app, user, id]);
     let events = transaction.query(&statements.events_by_id, [app, user, id, &event_ids]);
     let own = transaction.query(&state.own_keys, [app, user, id, &own_keys]);
-    // The order in which all writers lock.
+    // All writers lock in this order, which prevents deadlocks: app, user, session.
     let (begun, locked_app, locked_user, head, clock, tickets, events, own) = join!(
         biased;
         transaction.begin(),
@@ -175,8 +175,8 @@ async fn read(
     })
 }
 
-/// The state keys that a batch sets, without duplicates.
-fn keys_of<'a, K>(batch: &'a Batch, keys: impl Fn(&'a Changes) -> K) -> Vec<&'a str>
+/// Returns the state keys that a batch sets, without duplicates.
+fn changed_keys<'a, K>(batch: &'a Batch, keys: impl Fn(&'a Changes) -> K) -> Vec<&'a str>
 where
     K: Iterator<Item = &'a str>,
 {
@@ -259,7 +259,7 @@ impl AppendWrites<'_> {
     }
 }
 
-/// Writes everything and commits. One round trip.
+/// Writes all changes and commits. One round trip.
 async fn write(
     transaction: &Transaction,
     statements: &AppendStatements,

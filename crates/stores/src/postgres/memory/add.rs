@@ -1,4 +1,4 @@
-//! Adds memories: one round trip locks and reads, one writes.
+//! Adds memories: one round trip locks and reads, a second one writes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,10 +24,10 @@ use crate::{
     sql::memory::{ScopeRow, count_plans, kind_number, origin_number, own_event_id},
 };
 
-/// Memories that one statement writes.
+/// Maximum number of memories that one statement writes.
 const ROWS_MAX: usize = 1000;
 
-/// Approximate bytes that one statement writes: client and server buffer the whole statement.
+/// Approximate maximum of bytes that one statement writes: client and server buffer the statement.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The memory columns that are sent as arrays, from parameter $3 on, with their types.
@@ -143,7 +143,7 @@ async fn lock_and_read(
     let (begun, row, memories, tombstones) = join!(
         biased;
         transaction.begin(),
-        // Statements after the lock see the commits of earlier lock holders.
+        // The statements that follow see the commits of earlier lock holders.
         transaction.query(&scopes.lock, [app, user]),
         transaction.query(&statements.existing, [app, user, &ids]),
         transaction.query(&statements.tombstones, [app, user, &hashes]),
@@ -165,13 +165,9 @@ fn read_tombstones(rows: &[Row]) -> Result<HashSet<Tombstone>, Error> {
     Ok(hashes)
 }
 
-/// The tombstones that would exist if the memory had been forgotten.
+/// Returns the tombstones of which one exists if the memory was forgotten.
 fn tombstones_for(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
-    let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
-    [
-        Tombstone::of_entry(&batch.scope, session, id),
-        Tombstone::of_id(&batch.scope, id),
-    ]
+    Tombstone::excluding(&batch.scope, memory.new.session.as_deref(), &memory.new.id)
 }
 
 impl ExistingRows {
@@ -229,7 +225,7 @@ impl<'a> MemoryWrites<'a> {
         }
     }
 
-    /// Writes and commits. The last chunks are pipelined with the commit to save a round trip.
+    /// Writes the rows and commits. Pipelines the last chunks with the commit to save a round trip.
     async fn send(
         mut self,
         transaction: &Transaction,

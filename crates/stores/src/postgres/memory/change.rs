@@ -19,11 +19,11 @@ use super::{
 use crate::{
     postgres::pool::{Database, Param, Transaction, statements},
     sql::memory::{
-        ERASE_CHUNK, Models, RemovedMemory, ScopeRow, about_columns, kind_number, memory_bytes,
+        ERASE_CHUNK, Models, RemovedMemory, ScopeRow, info_columns, kind_number, memory_bytes,
     },
 };
 
-/// Memories that `forget` reads per query when it applies a filter.
+/// Maximum number of memories that one query of `forget` reads to apply a filter.
 const PAGE: i64 = 2000;
 
 statements! {
@@ -33,7 +33,7 @@ statements! {
             "SELECT seq, (", memory_bytes!(), ")::int8 FROM retain_memories WHERE scope = ",
             scope_number!(), " AND id = $3"
         ),
-        // Vectors of the old content are dropped with it.
+        // $8 is true for new content: the vectors of the old content are removed.
         edit: "UPDATE retain_memories SET revision = $3, content = $4, custom_metadata = $5, \
                expires_us = $6, updated_us = $7, \
                fixed_model = CASE WHEN $8 THEN NULL ELSE fixed_model END, \
@@ -58,14 +58,14 @@ pub(super) async fn update(
         biased; ScopeStatements::prepare(&transaction), EditStatements::prepare(&transaction)
     );
     let (scopes, statements) = (scopes?, statements?);
-    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
-    let which: [Param<'_>; _] = [&scope.app, &scope.user, &id];
+    let owner: [Param<'_>; _] = [&scope.app, &scope.user];
+    let selection: [Param<'_>; _] = [&scope.app, &scope.user, &id];
     let (begun, row, same_id, bytes) = join!(
         biased;
         transaction.begin(),
-        transaction.query(&scopes.lock, whose),
-        transaction.query(&statements.same_id, which),
-        transaction.query(&statements.bytes, which),
+        transaction.query(&scopes.lock, owner),
+        transaction.query(&statements.same_id, selection),
+        transaction.query(&statements.bytes, selection),
     );
     begun?;
     let (row, same_id, bytes) = (scope::read_locked(&row?)?, same_id?, bytes?);
@@ -140,7 +140,7 @@ statements! {
             " AND id = ANY($3::text[]) ORDER BY seq"
         ),
         page: concat!(
-            "SELECT seq, ", about_columns!(), ", (", memory_bytes!(), ")::int8 \
+            "SELECT seq, ", info_columns!(), ", (", memory_bytes!(), ")::int8 \
              FROM retain_memories WHERE scope = $1 AND seq > $2 ORDER BY seq LIMIT $3"
         ),
     }
@@ -159,9 +159,9 @@ pub(super) async fn forget(
         biased; ScopeStatements::prepare(&transaction), ForgetStatements::prepare(&transaction)
     );
     let (scopes, statements) = (scopes?, statements?);
-    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
+    let owner: [Param<'_>; _] = [&scope.app, &scope.user];
     let (begun, row) = join!(
-        biased; transaction.begin(), transaction.query(&scopes.lock, whose)
+        biased; transaction.begin(), transaction.query(&scopes.lock, owner)
     );
     begun?;
     let row = scope::read_locked(&row?)?;
@@ -174,10 +174,7 @@ pub(super) async fn forget(
         transaction.roll_back().await?;
         return Ok(unconfirmed.unwrap_or_default());
     };
-    let how = match what {
-        Forget::Ids(_) => MemoryRemoval::ById,
-        Forget::Matching(_) => MemoryRemoval::ByAddress,
-    };
+    let how = MemoryRemoval::from_forget(what);
     let receipt = remove(&transaction, &scopes, scope, &mut row, &removed, how).await?;
     *unconfirmed = Some(receipt);
     transaction.commit().await?;
@@ -336,9 +333,9 @@ pub(super) async fn set_embeddings(
         biased; ScopeStatements::prepare(&transaction), EmbeddingStatements::prepare(&transaction)
     );
     let (scopes, statements) = (scopes?, statements?);
-    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
+    let owner: [Param<'_>; _] = [&scope.app, &scope.user];
     let (begun, row) = join!(
-        biased; transaction.begin(), transaction.query(&scopes.lock, whose)
+        biased; transaction.begin(), transaction.query(&scopes.lock, owner)
     );
     begun?;
     let row = scope::read_locked(&row?)?;
@@ -346,7 +343,8 @@ pub(super) async fn set_embeddings(
         transaction.roll_back().await?;
         return Ok(());
     };
-    let updated = set_current(&transaction, &statements, models, row.number, embeddings).await?;
+    let updated =
+        update_embeddings(&transaction, &statements, models, row.number, embeddings).await?;
     if updated.is_empty() {
         transaction.roll_back().await?;
         return Ok(());
@@ -362,8 +360,8 @@ pub(super) async fn set_embeddings(
     Ok(())
 }
 
-/// Sets the vectors of memories whose revision has not changed; returns their numbers.
-async fn set_current(
+/// Sets the vectors of memories whose revision has not changed; returns their sequence numbers.
+async fn update_embeddings(
     transaction: &Transaction,
     statements: &EmbeddingStatements,
     models: &ModelNumbers,
@@ -397,7 +395,7 @@ statements! {
 }
 
 /// Removes one chunk of a user's memories, and the scope with the last chunk; returns the number of
-/// memories removed. Must take the last lock of its transaction.
+/// memories removed. The transaction must lock no rows after this.
 pub(in crate::postgres) async fn erase_chunk(
     transaction: &Transaction,
     app: &str,

@@ -6,12 +6,10 @@ use tokio_postgres::Error;
 use super::rows::{self, full_columns, unsigned};
 use crate::{
     postgres::pool::{Failure, Transaction, statements},
-    sql::memory::{
-        Models, about_columns, describe_unreadable, describe_wrong_totals, memory_bytes,
-    },
+    sql::memory::{Models, describe_unreadable, describe_wrong_totals, info_columns, memory_bytes},
 };
 
-/// Rows that one query reads.
+/// Maximum number of rows that one query reads.
 const STEP: i64 = 1000;
 
 statements! {
@@ -78,9 +76,9 @@ async fn check_rows(
             after = row.try_get(0)?;
             match rows::record(row, &Models::new()) {
                 Ok(_) => {}
-                Err(Failure::Decided(error)) => problems.push(describe_unreadable(scope, &error)),
+                Err(Failure::Rejected(error)) => problems.push(describe_unreadable(scope, &error)),
                 Err(Failure::Database(error)) => return Err(error),
-                // Decoding a fetched row needs no connection.
+                // Cannot happen: decoding a fetched row uses no connection.
                 Err(Failure::NoConnection(_) | Failure::Transient(_)) => {}
             }
         }

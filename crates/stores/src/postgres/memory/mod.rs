@@ -1,4 +1,4 @@
-//! The memory store on the session database. It is erased with the user.
+//! The memory store on the session database. Erasing a user erases the user's memories too.
 //!
 //! Add: [`PostgresMemoryStore`] → `add` (locks the scope and reads in one round trip, plans, writes in
 //! another) → `scope`. Read: [`PostgresMemoryStore`] → `read` (one statement) → `rows`. To avoid
@@ -50,8 +50,8 @@ impl fmt::Debug for PostgresMemoryStore {
 }
 
 impl PostgresStore {
-    /// The long-term memory on this database. Erasing a user erases it too; deleting a session keeps
-    /// the memories ingested from it.
+    /// The long-term memory on this database. Erasing a user erases the user's memories too;
+    /// deleting a session keeps the memories ingested from it.
     pub fn memory(&self) -> PostgresMemoryStore {
         PostgresMemoryStore {
             database: Arc::clone(&self.database),
@@ -66,13 +66,13 @@ type Outcome<T> = Result<T, Failure<MemoryError>>;
 
 impl From<MemoryError> for Failure<MemoryError> {
     fn from(error: MemoryError) -> Failure<MemoryError> {
-        Failure::Decided(error)
+        Failure::Rejected(error)
     }
 }
 
 fn into_memory_error(failure: Failure<MemoryError>) -> MemoryError {
     match failure {
-        Failure::Decided(error) => error,
+        Failure::Rejected(error) => error,
         failure => MemoryError::backend(failure.cause()),
     }
 }
@@ -86,7 +86,7 @@ async fn or_roll_back<T>(
     match outcome {
         Ok(value) => Ok((transaction, value)),
         Err(failure) => {
-            if matches!(failure, Failure::Decided(_) | Failure::Transient(_)) {
+            if matches!(failure, Failure::Rejected(_) | Failure::Transient(_)) {
                 transaction.roll_back().await?;
             }
             Err(failure)
@@ -95,8 +95,8 @@ async fn or_roll_back<T>(
 }
 
 impl PostgresMemoryStore {
-    /// Runs work in its own task. The holder of a scope's lock must make progress even if its caller
-    /// stops polling.
+    /// Runs `work` in its own task: the holder of a scope's lock must make progress even if its
+    /// caller stops polling.
     async fn run_in_task<T, F>(
         &self,
         work: impl FnOnce(PostgresMemoryStore) -> F,
@@ -111,7 +111,7 @@ impl PostgresMemoryStore {
 }
 
 impl PostgresMemoryStore {
-    /// Waits for other tasks of this process that write memories of the same user.
+    /// Locks the user's memories against other tasks of this process.
     async fn lock(&self, scope: &MemoryScope) -> Result<Vec<KeyedLockGuard>, MemoryError> {
         let keys = vec![LockKey::Memories(scope.clone())];
         self.locks.lock_all(keys).await.map_err(into_memory_error)

@@ -1,4 +1,4 @@
-//! The numbers of embedding models. A number never changes, so each process looks it up once.
+//! The numbers of embedding models. A model's number never changes, so each process caches it.
 
 use std::{
     collections::HashMap,
@@ -22,8 +22,8 @@ impl ModelNumbers {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches the numbers of the models of these vectors. Call it before a transaction begins: the
-    /// number then commits at once, and no other writer waits for the transaction to end.
+    /// Finds or creates the numbers of the models of these vectors, and caches them. Call this
+    /// before a transaction begins: a new number then commits at once and blocks no other writer.
     pub(super) async fn register_models(
         &self,
         database: &Database,
@@ -49,7 +49,7 @@ impl ModelNumbers {
     pub(super) fn number(&self, vector: Option<&MemoryVector>) -> Option<i64> {
         let vector = vector?;
         let cached = self.lock();
-        // A map lookup would copy the model name; a scan of the few models does not.
+        // Scan the few models: a map lookup would need a copy of the model name.
         let mut cached = cached.iter();
         let found =
             cached.find(|((model, dims), _)| *dims == vector.dims && *model == vector.model);
@@ -71,6 +71,8 @@ async fn find_or_create(database: &Database, vector: &MemoryVector) -> Outcome<i
     client.execute(&create, &[&model, &dims]).await?;
     match client.query_opt(&find, &[&model, &dims]).await? {
         Some(row) => Ok(row.try_get(0)?),
-        None => Err(Failure::Transient("the embedding model has no number yet")),
+        None => Err(Failure::Transient(
+            "the server returned no number for the embedding model",
+        )),
     }
 }

@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{
     postgres::pool::{Database, Param},
-    sql::memory::{Models, about_columns, memory_bytes},
+    sql::memory::{Models, info_columns, memory_bytes},
 };
 
-/// Rows that are decoded on the async thread; more are decoded with `block_in_place`.
+/// Maximum number of rows to decode without `block_in_place`.
 const DECODE_INLINE_MAX: usize = 64;
 
 /// The condition that selects the scope of user $2 in app $1.
-macro_rules! of_user {
+macro_rules! by_user {
     () => {
         "app = $1 AND user_id = $2"
     };
@@ -89,7 +89,7 @@ pub(super) async fn mark(database: &Database, scope: &MemoryScope) -> Outcome<Me
         "SELECT ",
         scope_columns!(),
         " FROM retain_memory_scopes WHERE ",
-        of_user!()
+        by_user!()
     );
     let found = query(database, SQL, &[&scope.app, &scope.user]).await?;
     let row = found.first().map(rows::scope).transpose()?;
@@ -107,7 +107,7 @@ pub(super) async fn changes(
         ", ARRAY(SELECT DISTINCT t.seq FROM retain_memory_touched t \
          WHERE t.scope = s.number AND t.revision > $3 ORDER BY t.seq) \
          FROM retain_memory_scopes s WHERE ",
-        of_user!()
+        by_user!()
     );
     let revision = signed(since.revision);
     let found = query(database, SQL, &[&scope.app, &scope.user, &revision]).await?;
@@ -125,8 +125,8 @@ pub(super) async fn changes(
     })
 }
 
-/// The statements of [`rows()`] with these columns: memories after a number, with given numbers, and
-/// with an id.
+/// The statements of [`rows()`] with these columns. They select memories after a sequence number,
+/// with given sequence numbers, and with an id.
 macro_rules! row_statements {
     ($columns:expr) => {
         [
@@ -199,7 +199,7 @@ async fn records(
             biased; client.prepare_cached(sql), client.prepare_cached(MODELS)
         );
         let (sql, list_models) = (sql?, list_models?);
-        // Models are read last: a model commits before the first vector that refers to it.
+        // Read the models last: each model commits before the first vector that refers to it.
         let (found, model_rows) = join!(
             biased; client.query(&sql, params), client.query(&list_models, &[])
         );
@@ -264,7 +264,7 @@ pub(super) async fn statistics(
          min(m.timestamp), max(m.timestamp), s.revision \
          FROM retain_memory_scopes s LEFT JOIN retain_memories m ON m.scope = s.number \
          AND (m.expires_us IS NULL OR m.expires_us > $3) WHERE ",
-        of_user!(),
+        by_user!(),
         " GROUP BY s.number"
     );
     let found = query(database, SQL, &[&scope.app, &scope.user, &now_us]).await?;

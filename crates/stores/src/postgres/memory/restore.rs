@@ -1,4 +1,4 @@
-//! Restores memories of another store unchanged.
+//! Restores the memories and tombstones of another store without change, for a migration.
 
 use retain_core::{MemoryRestore, MemoryScope, Tombstone, plan_restore};
 use tokio::join;
@@ -21,10 +21,11 @@ use crate::{
 
 statements! {
     RestoreStatements {
-        times: "UPDATE retain_memories m SET created_us = kept.created_us, \
-                updated_us = kept.updated_us \
-                FROM unnest($2::int8[], $3::int8[], $4::int8[]) AS kept (seq, created_us, updated_us) \
-                WHERE m.scope = $1 AND m.seq = kept.seq",
+        times: "UPDATE retain_memories m SET created_us = restored.created_us, \
+                updated_us = restored.updated_us \
+                FROM unnest($2::int8[], $3::int8[], $4::int8[]) \
+                AS restored (seq, created_us, updated_us) \
+                WHERE m.scope = $1 AND m.seq = restored.seq",
     }
 }
 
@@ -54,8 +55,8 @@ pub(super) async fn tombstones(
     Ok(hashes)
 }
 
-/// Writes memories of another store. `is_sent`: an earlier attempt sent them, but its commit was not
-/// confirmed.
+/// Writes the memories and tombstones of another store. `is_sent` is true if an earlier,
+/// unconfirmed attempt sent them.
 pub(super) async fn restore(
     database: &Database,
     models: &ModelNumbers,

@@ -31,7 +31,7 @@ macro_rules! bare_columns {
     () => {
         concat!(
             "seq, ",
-            about_columns!(),
+            info_columns!(),
             ", content, NULL::int8, NULL::bytea, NULL::int8, NULL::bytea"
         )
     };
@@ -42,7 +42,7 @@ macro_rules! full_columns {
     () => {
         concat!(
             "seq, ",
-            about_columns!(),
+            info_columns!(),
             ", content, fixed_model, fixed, embedding_model, embedding"
         )
     };
@@ -102,7 +102,7 @@ pub(super) fn read_existing(row: &Row) -> Outcome<ExistingMemory> {
     })
 }
 
-/// Reads `removed_columns`, and nothing else, so that a corrupt memory can be removed too.
+/// Reads only `removed_columns`, so that a memory with other corrupt columns can be removed.
 pub(super) fn removed_memory(row: &Row) -> Result<RemovedMemory, Error> {
     Ok(RemovedMemory {
         seq: unsigned(row, 0)?,
@@ -132,8 +132,8 @@ fn content(row: &Row) -> Result<Content, BoxError> {
     Ok(Content::from_json(std::str::from_utf8(row.try_get(15)?)?)?)
 }
 
-/// Reads the number of a memory and `about_columns`. An unreadable row is an error with the memory's
-/// id; it is never skipped.
+/// Reads the sequence number and the `info_columns` of a memory. An unreadable row is an error with
+/// the memory's id; it is never skipped.
 pub(super) fn info(row: &Row) -> Outcome<MemoryInfo> {
     let id: String = row.try_get(1)?;
     let info = read_info(row, &id);

@@ -1,5 +1,5 @@
-//! The scope row of a user's memories. Every writer locks it first, so that numbers and revisions
-//! become visible in order and no older revision appears after a newer one was read.
+//! The scope row of a user's memories. Every writer locks it first, so that sequence numbers and
+//! revisions become visible in order: no older revision appears after a newer one was read.
 
 use retain_core::{MemoryScope, Tombstone, store_rules::MemoryRemoval};
 use tokio::join;
@@ -42,7 +42,8 @@ pub(super) fn read_locked(rows: &[Row]) -> Result<Option<ScopeRow>, Error> {
     rows.first().map(rows::scope).transpose()
 }
 
-/// Creates the row of a user for whom `lock` found none. Retries if another writer created it first.
+/// Creates the scope row of a user if `lock` found none. Fails with a transient failure, so that
+/// the operation is retried, if another writer created the row first.
 pub(super) async fn create(
     transaction: &Transaction,
     statements: &ScopeStatements,
@@ -54,7 +55,7 @@ pub(super) async fn create(
             number: row.try_get(0)?,
             ..ScopeRow::default()
         }),
-        // The rows that this transaction has read are outdated.
+        // The rows that this transaction has read are outdated, so it must start again.
         None => Err(Failure::Transient(
             "another writer created the memory scope of this user first",
         )),

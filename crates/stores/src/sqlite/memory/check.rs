@@ -5,7 +5,8 @@ use rusqlite::Connection;
 
 use super::{
     Failure,
-    read::{ABOUT, BYTES, SEQ_MAX, memory_key, record},
+    rows::{BYTES, INFO_COLUMNS, record},
+    scope::{SEQ_MAX, memory_key},
 };
 use crate::sql::memory::{Models, describe_unreadable, describe_wrong_totals};
 
@@ -37,7 +38,7 @@ fn check_orphans(connection: &Connection, problems: &mut Vec<String>) -> rusqlit
                (SELECT 1 FROM memory_scopes WHERE number = key >> 32) ORDER BY key";
     let mut statement = connection.prepare(sql)?;
     for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
-        problems.push(format!("the memory in row {} is orphaned", key?));
+        problems.push(format!("memory with key {} is orphaned", key?));
     }
     Ok(())
 }
@@ -49,8 +50,8 @@ fn check_rows(
     problems: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
     let sql = format!(
-        "SELECT {ABOUT}, content, fixed_model, fixed, embedding_model, embedding FROM memories \
-         WHERE key BETWEEN ?1 AND ?2"
+        "SELECT {INFO_COLUMNS}, content, fixed_model, fixed, embedding_model, embedding \
+         FROM memories WHERE key BETWEEN ?1 AND ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let keys = (memory_key(number, 0), memory_key(number, SEQ_MAX));
@@ -58,7 +59,7 @@ fn check_rows(
     while let Some(row) = rows.next()? {
         match record(row, &Models::new()) {
             Ok(_) => {}
-            Err(Failure::Refused(error)) => problems.push(describe_unreadable(scope, &error)),
+            Err(Failure::Rejected(error)) => problems.push(describe_unreadable(scope, &error)),
             Err(Failure::Sql(error)) => return Err(error),
         }
     }

@@ -1,12 +1,17 @@
-//! The memory store on the session database. It shares the session writer and is erased with the
-//! user.
+//! The memory store on the session database. It shares the session writer. Erasing a user erases
+//! the user's memories too.
 //!
-//! Add: [`SqliteMemoryStore`] → `writer` → `write` (plans the batch, then writes rows). Read:
-//! [`SqliteMemoryStore`] → `readers` (a snapshot) → `read` (decodes rows).
+//! Add: [`SqliteMemoryStore`] → `writer` → `add` (plans the batch, then writes rows). Read:
+//! [`SqliteMemoryStore`] → `readers` (a snapshot) → `read` → `rows` (decodes).
 
+mod add;
+mod change;
 mod check;
+mod models;
 mod read;
-mod write;
+mod restore;
+mod rows;
+mod scope;
 
 use std::{fmt, sync::Arc};
 
@@ -20,8 +25,8 @@ use rusqlite::Connection;
 
 use super::{SqliteStore, addresses, failed, readers::Readers, writer::Writer};
 
+pub(super) use change::erase_chunk;
 pub(super) use check::check;
-pub(super) use write::erase_chunk;
 
 /// A memory store on a session database. [`SqliteStore::memory`] creates it.
 #[derive(Clone)]
@@ -39,8 +44,8 @@ impl fmt::Debug for SqliteMemoryStore {
 }
 
 impl SqliteStore {
-    /// The long-term memory on this database. Erasing a user erases it too; deleting a session keeps
-    /// the memories ingested from it.
+    /// The long-term memory on this database. Erasing a user erases the user's memories too;
+    /// deleting a session keeps the memories ingested from it.
     pub fn memory(&self) -> SqliteMemoryStore {
         SqliteMemoryStore {
             writer: Arc::clone(&self.writer),
@@ -55,7 +60,7 @@ enum Failure {
     /// The database failed.
     Sql(rusqlite::Error),
     /// The input was rejected before anything was written.
-    Refused(MemoryError),
+    Rejected(MemoryError),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -66,21 +71,21 @@ impl From<rusqlite::Error> for Failure {
 
 impl From<MemoryError> for Failure {
     fn from(error: MemoryError) -> Failure {
-        Failure::Refused(error)
+        Failure::Rejected(error)
     }
 }
 
 type Outcome<T> = Result<T, Failure>;
 
-/// Separates rejections from database errors for the writer, which rolls back only on the latter. A
-/// rejection has written nothing.
+/// Separates rejections from database errors. A rejection has written nothing, so the writer must
+/// roll back only after a database error.
 fn split_rejection<T>(
     operation: &'static str,
     outcome: Outcome<T>,
 ) -> retain_core::Result<Result<T, MemoryError>> {
     match outcome {
         Ok(value) => Ok(Ok(value)),
-        Err(Failure::Refused(error)) => Ok(Err(error)),
+        Err(Failure::Rejected(error)) => Ok(Err(error)),
         Err(Failure::Sql(error)) => Err(failed(operation, error)),
     }
 }
@@ -113,7 +118,7 @@ impl MemoryStore for SqliteMemoryStore {
         if batch.memories.is_empty() {
             return Ok(IngestReceipt::default());
         }
-        let add = move |connection: &Connection| write::add(connection, &batch);
+        let add = move |connection: &Connection| add::add(connection, &batch);
         self.write("add memories", add).await
     }
 
@@ -134,7 +139,7 @@ impl MemoryStore for SqliteMemoryStore {
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
         let (operation, scope) = ("read the memory mark", scope.clone());
         let read = move |connection: &Connection| -> Outcome<MemoryMark> {
-            let row = read::find_scope(connection, &scope)?;
+            let row = scope::find_scope(connection, &scope)?;
             Ok(row.map(|row| row.mark()).unwrap_or_default())
         };
         let job = move |connection: &Connection| split_rejection(operation, read(connection));
@@ -175,7 +180,7 @@ impl MemoryStore for SqliteMemoryStore {
     ) -> Result<bool, MemoryError> {
         let (scope, id) = (scope.clone(), id.to_owned());
         self.write("change a memory", move |connection| {
-            write::update(connection, &scope, &id, &edit)
+            change::update(connection, &scope, &id, &edit)
         })
         .await
     }
@@ -187,19 +192,19 @@ impl MemoryStore for SqliteMemoryStore {
     ) -> Result<ForgetReceipt, MemoryError> {
         let scope = scope.clone();
         self.write("forget memories", move |connection| {
-            write::forget(connection, &scope, &what)
+            change::forget(connection, &scope, &what)
         })
         .await
     }
 
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
-        // Usually nothing has expired; a read finds that out without occupying the writer.
+        // Usually no memory has expired; a read detects that without occupying the writer.
         let read = move |connection: &Connection| read::first_expiry(connection);
         let first = self.read("expire memories", read).await?;
         if first.is_none_or(|first| first > now_us) {
             return Ok(0);
         }
-        let expire = move |connection: &Connection| write::expire(connection, now_us, limit);
+        let expire = move |connection: &Connection| change::expire(connection, now_us, limit);
         self.write("expire memories", expire).await
     }
 
@@ -236,7 +241,7 @@ impl MemoryStore for SqliteMemoryStore {
     ) -> Result<(), MemoryError> {
         let scope = scope.clone();
         self.write("set embeddings", move |connection| {
-            write::set_embeddings(connection, &scope, generation, &embeddings)
+            change::set_embeddings(connection, &scope, generation, &embeddings)
         })
         .await
     }
@@ -261,13 +266,13 @@ impl MemoryStore for SqliteMemoryStore {
     ) -> Result<Vec<Tombstone>, MemoryError> {
         let scope = scope.clone();
         self.read("list tombstones", move |connection| {
-            read::tombstones(connection, &scope, after, limit)
+            restore::tombstones(connection, &scope, after, limit)
         })
         .await
     }
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
-        let work = move |connection: &Connection| write::restore(connection, &restore);
+        let work = move |connection: &Connection| restore::restore(connection, &restore);
         self.write("restore memories", work).await
     }
 }

@@ -44,7 +44,7 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
     let seed = 77_001;
     println!("seed {seed}");
     let outer = retain_testkit::scratch::folder();
-    // Deep enough that a few `..` still end inside the checked folder.
+    // The root is so deep that a path with a few `..` still ends inside `outer`, which is checked.
     let root = outer.path().join("1/2/3/4/5/6/7/8/root");
     let artifacts = open(&root);
     let mut random = Random::new(seed);
@@ -56,7 +56,7 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
             "s1".to_owned(),
             "a".to_owned(),
         ];
-        // Usually the file name is hostile, sometimes another name too.
+        // Usually the file name is hostile; sometimes it is another name, or both.
         let index = random.pick(&[3, 3, 3, 2, 1, 0]);
         names[index] = hostile_name(&mut random);
         if random.chance(20) {
@@ -122,7 +122,7 @@ fn artifact_paths_have_no_parent_components() {
                     .all(|part| matches!(part, Component::Normal(_))),
                 "{key:?}"
             );
-            // No component was normalized away, so two owners never share a folder.
+            // No part of the name was removed, so two owners never share a folder.
             assert_eq!(parts.count(), name.split('/').count(), "{key:?}");
             assert!(!name.contains('\0') && name.len() <= 2048, "{key:?}");
         }
@@ -191,7 +191,7 @@ async fn pending_files_of_a_killed_save_are_not_a_version() {
     assert_eq!(loaded, Some(Part::text("x")));
     let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
     assert_eq!(listed.unwrap(), ["a"]);
-    // The number stays reserved: ADK on the same folder may still be writing this version.
+    // The number stays reserved, because ADK may still be writing this version to the folder.
     let next = artifacts
         .save_artifact(&key("a"), Part::text("y"), None)
         .await;
@@ -214,7 +214,7 @@ async fn deleted_artifact_leaves_no_files() {
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");
     assert_eq!(fs::read_dir(scope).unwrap().count(), 0);
-    // Opening the folder removes the files that a killed delete left.
+    // Opening the folder removes the files that an interrupted delete left in the trash.
     let left = folder.path().join(".deleted/1-1/0");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("a"), "x").unwrap();

@@ -19,7 +19,7 @@ struct Services {
 }
 
 async fn open_databases() -> Vec<Services> {
-    #[allow(unused_mut, reason = "without databases there are none")]
+    #[allow(unused_mut, reason = "unused without a database feature")]
     let mut databases = Vec::new();
     #[cfg(feature = "sqlite")]
     {
@@ -97,10 +97,10 @@ async fn delete_session_deletes_only_the_artifacts_of_the_session() {
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a");
         let left = services.artifacts.list_versions(&key).await.unwrap();
         assert!(left.is_empty(), "{name}");
-        // Deleting a session of another app has no effect here.
+        // Deleting a session of another app deletes nothing here.
         sessions.delete_session("other", "ada", "s2").await.unwrap();
         assert_eq!(services.list("s2").await, ["b", "user:u"], "{name}");
-        // More artifacts than one erase step removes; the receipt must count all of them.
+        // Save more artifacts than one chunk of an erase removes; the receipt must count them all.
         for number in 0..100 {
             services.save("s2", &number.to_string()).await;
         }
@@ -114,13 +114,9 @@ async fn delete_session_deletes_only_the_artifacts_of_the_session() {
 async fn sweep_deletes_the_artifacts_of_an_expired_session() {
     for services in open_databases().await {
         let (name, sessions) = (services.name, &services.sessions);
-        let new = CreateSession {
-            app_name: "app".into(),
-            user_id: "ada".into(),
-            session_id: Some("s1".into()),
-            ttl: Some(Duration::from_secs(60)),
-            state: None,
-        };
+        let new = CreateSession::new("app", "ada")
+            .with_session_id("s1")
+            .with_ttl(Duration::from_secs(60));
         sessions.create(new.clone()).await.unwrap();
         services.fill().await;
         services.clock.tick(Duration::from_secs(61));

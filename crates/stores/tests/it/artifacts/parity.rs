@@ -1,5 +1,5 @@
-//! Random operations give the same answers on our artifact services and on Google's ADK, also on a
-//! folder that both write.
+//! Random operations get the same answers from Retain's artifact services as from Google's ADK,
+//! also on a folder that both write.
 //!
 //! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
@@ -27,7 +27,8 @@ fn seeds() -> std::ops::Range<u64> {
     seed..seed + count
 }
 
-/// Number of answers of each kind: scripts whose operations all fail would prove nothing.
+/// Number of answers of each kind. If all operations of the scripts failed, the test would prove
+/// nothing.
 #[derive(Debug, Default)]
 struct AnswerCounts {
     rejected: u64,
@@ -135,19 +136,19 @@ fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     );
 }
 
-/// Drop the files named `refused` from a list. ADK lists a file even if its only save was rejected.
+/// Remove the files named `refused` from a list: ADK lists a file even if every save was rejected.
 fn without_rejected(answer: &Json) -> Json {
     let Some(items) = answer.as_array() else {
         return answer.clone();
     };
-    let kept = items.iter().filter(|item| {
+    let accepted = items.iter().filter(|item| {
         let name = item.as_str().unwrap_or_default();
         !name.trim_start_matches("user:").starts_with("refused")
     });
-    Json::from(kept.cloned().collect::<Vec<Json>>())
+    Json::from(accepted.cloned().collect::<Vec<Json>>())
 }
 
-/// Execute an operation on one of our services. `root` is the prefix of file URIs.
+/// Execute an operation on one of Retain's services. `root` is the prefix of file URIs.
 pub(crate) async fn execute(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
     match try_execute(artifacts, op, root).await {
         Ok(answer) => Json::from(JsonMap::from([("ok", answer)])),

@@ -1,5 +1,5 @@
 //! Rewinds of random histories restore the same files and versions as in ADK, with every pair of
-//! our session and artifact services.
+//! Retain's session and artifact services.
 //!
 //! A failure prints the seed of its history: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
@@ -31,7 +31,7 @@ const PARTS: [&str; 4] = [
     r#"{"inlineData":{"data":"","mimeType":"application/octet-stream"}}"#,
 ];
 
-/// A session service and an artifact service of ours.
+/// A session service and an artifact service of Retain.
 struct ServicePair {
     name: &'static str,
     sessions: Arc<dyn SessionLog>,
@@ -76,8 +76,8 @@ fn delta_json(event: &Event) -> Json {
     Json::from(pairs.collect::<Vec<Json>>())
 }
 
-/// Open our session services, each with every artifact service: with folders if `folder` is given,
-/// otherwise with the others.
+/// Open every pair of session and artifact service. The artifacts are in folders if `folder` is
+/// given, otherwise in memory or in the session database.
 async fn open_pairs(folder: Option<&std::path::Path>) -> Vec<ServicePair> {
     let mut pairs = Vec::new();
     for number in 0..if folder.is_some() { 2 } else { 4 } {
@@ -132,7 +132,7 @@ async fn open_postgres_pair() -> ServicePair {
     }
 }
 
-/// A history in progress, which runs on ADK and on all of our pairs.
+/// A random history that runs on ADK and on all pairs.
 struct History<'a> {
     seed: u64,
     service: String,
@@ -140,7 +140,7 @@ struct History<'a> {
     pairs: Vec<ServicePair>,
     random: Random,
     invocation: u64,
-    /// Number of files that rewinds restored, and of files that a rewind made absent.
+    /// Number of files that rewinds restored, and of files that rewinds removed.
     restored: u64,
     removed: u64,
 }
@@ -184,7 +184,7 @@ impl History<'_> {
                 self.execute_everywhere(&op).await;
             }
             _ => {
-                // Sometimes an invocation that does not exist.
+                // Sometimes the invocation does not exist.
                 let before = self.random.below(self.invocation + 2);
                 self.rewind(&format!("i{before}")).await;
                 self.invocation += 1;
@@ -192,7 +192,7 @@ impl History<'_> {
         }
     }
 
-    /// Save up to three files; usually an event records them.
+    /// Save up to three files, and usually append an event that records them.
     async fn save(&mut self, invocation: &str) {
         let mut delta = JsonMap::new();
         for _ in 0..1 + self.random.below(3) {

@@ -1,4 +1,4 @@
-//! Random operations on artifacts, as JSON that both sides execute.
+//! Random operations on artifacts, as JSON that Retain and ADK execute.
 
 use retain_core::{Json, JsonMap};
 use retain_testkit::random::Random;
@@ -26,7 +26,7 @@ const SESSIONS: &[&str] = &[
     "x/ſessions",
 ];
 
-/// Few names, so that they collide, in many spellings.
+/// Few names in many spellings, so that they often collide.
 const FILES: &[&str] = &[
     "a",
     "a",
@@ -68,7 +68,7 @@ const FILES: &[&str] = &[
     "metadata.json/x",
 ];
 
-/// Parts that both sides store, in ADK's HTTP form.
+/// Parts that Retain and ADK store, in the form of ADK's HTTP API.
 const PARTS: &[&str] = &[
     r#"{"text":"hello"}"#,
     r#"{"text":""}"#,
@@ -141,7 +141,8 @@ fn operation(random: &mut Random, target: ScriptTarget) -> Json {
     ]);
     fields.insert("session", session);
     if op == "save" {
-        // Whether ADK fails to load such a name depends on which folders exist.
+        // A name that is too long for a file. Only saves use it, because whether ADK fails to load
+        // it depends on the folders that exist.
         if random.chance(3) {
             file = "x".repeat(300);
         }

@@ -1,8 +1,8 @@
-//! Compares the answers of one of our session services with those of one of ADK's.
+//! Compares the answers of one of Retain's session services with those of one of ADK's.
 //!
-//! Each of our answers is translated into the answer that ADK must have given, and the two must be
-//! equal. A [`Rule`] translates an intended difference; it states exactly what ADK does instead, so
-//! it also fails where ADK does the same as Retain.
+//! Each of Retain's answers is translated into the answer that ADK must have given, and the two
+//! must be equal. A [`Rule`] translates an intended difference. It states exactly what ADK does
+//! instead, so the test also fails if ADK does the same as Retain.
 
 mod adk;
 mod equal;
@@ -64,10 +64,10 @@ fn differ<T>(path: &str, expected: impl Into<Json>, found: &Json) -> CheckResult
     })
 }
 
-/// State keys whose value differs in ADK, and why. `None`: no such state key.
+/// State keys whose value differs in ADK, and why. `None` if ADK does not have the state key.
 type Overlay = BTreeMap<String, (Option<Json>, Rule)>;
 
-/// How ADK's copy of one session differs from ours.
+/// How one session in ADK differs from the same session in Retain.
 #[derive(Debug, Default)]
 struct AdkSession {
     /// The id of the session in ADK, if it differs.
@@ -79,11 +79,11 @@ struct AdkSession {
     time: Option<f64>,
     /// The state it was created with.
     initial: JsonMap,
-    /// Whether its log holds a rewind event that a client appended.
+    /// Whether the log has a rewind event that a client appended.
     has_foreign_rewind: bool,
 }
 
-/// A session in memory that both sides append through.
+/// A copy of a session in memory, through which a script appends on both sides.
 #[derive(Debug, Default)]
 struct HeldSession {
     id: Option<(String, Rule)>,
@@ -462,7 +462,7 @@ impl<'a> Comparison<'a> {
         self.check_session("fetched", &expected, &theirs["fetched"])
     }
 
-    /// Record the state keys that an append leaves in ADK's held session when both sides reject it.
+    /// Record the `temp:` keys of an append that both sides reject: ADK's loaded session gets them.
     fn record_failed_append(&mut self, slot: usize, given: &Json) {
         let (Some(held), true) = (self.slots.get_mut(&slot), self.service != Service::Memory)
         else {
@@ -528,7 +528,7 @@ impl<'a> Comparison<'a> {
         rejects_as_stale(self.service, stored, held.time.unwrap_or(held.our_time))
     }
 
-    /// Record what ADK holds after an append of `ours`, which it stored as `event`.
+    /// Record the session that ADK has after an append of `ours`, which it stored as `event`.
     fn record_append(
         &mut self,
         key: &SessionKey,
@@ -629,7 +629,7 @@ impl<'a> Comparison<'a> {
             self.rules.add(rule);
             return self.check_equal("error", &"IntegrityError".into(), &theirs["error"]);
         }
-        // In memory an equal event changes nothing, and a different one is stored again.
+        // ADK's in-memory service ignores an equal event and stores a different one again.
         let mut live = self.translate_read(whole, whole, None, None)?;
         let has_temp = delta.keys().any(is_temp);
         let mut event = if same {
@@ -721,7 +721,7 @@ impl<'a> Comparison<'a> {
         if our_delta != delta {
             self.rules.add(rule);
         }
-        // State keys that are equal on both sides, before and after.
+        // Whether a state key has the same value on both sides after the rewind.
         let is_unchanged = |name: &str| our_state.get(name) == adk_state.get(name);
         if delta
             .keys()
@@ -729,7 +729,7 @@ impl<'a> Comparison<'a> {
         {
             self.rules.add(Rule::RewindSaysOnlyChanges);
         }
-        // ADK orders state keys as in its own state; use the event as ADK returned it.
+        // ADK orders state keys as in its own state, so record the event as ADK returned it.
         let body = (theirs["event"].clone(), rule);
         if theirs["event"].to_string() != unchanged_event {
             adk_session.bodies.insert(id_of(&event).to_owned(), body);
@@ -740,7 +740,7 @@ impl<'a> Comparison<'a> {
         self.check_session("session", &expected, &theirs["session"])
     }
 
-    /// Retain rejects reads of an id that it would not store. ADK reads and finds nothing.
+    /// Check a read by an invalid id. Retain rejects it; ADK finds no session.
     fn check_invalid_id(&mut self, id: &str, ours: &Json, theirs: &Json) -> CheckResult {
         if ours["error"] != "Invalid" {
             return differ("our answer to an invalid id", "Invalid", ours);
@@ -773,7 +773,7 @@ impl<'a> Comparison<'a> {
         };
         let (our_answer, adk_answer, rule) = match kind {
             Probe::Nul => (rejected("Invalid"), accepted, Rule::NulIsRefused),
-            // A state key is too large, an id is invalid.
+            // Retain reports a long state key as `TooLarge` and a long id as `Invalid`.
             Probe::Long if ours["appended"] == "TooLarge" => {
                 (rejected("TooLarge"), accepted, Rule::LongIdsAreRefused)
             }
@@ -805,8 +805,8 @@ fn event_is_partial(event: &Json) -> bool {
     event["partial"] == true
 }
 
-/// Return where ADK's state differs after `event`, which turned the first of our `states` into the
-/// second. An event sets its state keys on both sides; only a rewind does more in Retain.
+/// Return where ADK's state differs after `event`, which changed Retain's state from `before` to
+/// `after`. An event sets its state keys on both sides; only a rewind changes more in Retain.
 fn overlay_after(
     overlay: &Overlay,
     (before, after): (&JsonMap, &JsonMap),

@@ -1,4 +1,4 @@
-//! Random session operations give the same answers on Retain and on Google's ADK.
+//! Random session operations get the same answers from Retain as from Google's ADK.
 //!
 //! A rule in `compare` explains each intended difference and what ADK answers instead; any other
 //! difference fails. A failure prints its seed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
@@ -22,7 +22,7 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 use run::{ScriptClock, ScriptIds, ScriptRunner};
 use script::{Script, Step};
 
-/// First seed of a normal run; its scripts use every rule.
+/// First seed of a normal run. Its scripts use every rule.
 const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
@@ -99,7 +99,7 @@ fn describe(name: &str, adk: Service, script: &Script, mismatch: &compare::Misma
     text
 }
 
-/// One of our services, with the clock and ids that a script sets.
+/// A session service of Retain, with the clock and ids that a script sets.
 enum OurService {
     Memory(InMemorySessionService, ScriptClock, ScriptIds),
     Sqlite(SqliteSessionService, ScriptClock, ScriptIds),

@@ -1,4 +1,4 @@
-//! Runs a script on one of our session services and returns answers in ADK's form.
+//! Runs a script on one of Retain's session services and returns answers in ADK's form.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ impl Clock for ScriptClock {
     }
 }
 
-/// Ids made of the operation and a counter.
+/// Generates ids from the number of the operation and a counter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScriptIds(Arc<Mutex<(usize, usize)>>);
 
@@ -54,14 +54,14 @@ pub(crate) struct Outcome {
     pub(crate) after: Option<Json>,
 }
 
-/// One of our services with its clock and ids.
+/// Runs scripts on a session service, whose clock and ids it sets.
 pub(crate) struct ScriptRunner<'a> {
     pub(crate) service: &'a dyn SessionLog,
     pub(crate) clock: ScriptClock,
     pub(crate) ids: ScriptIds,
 }
 
-/// The sessions that the script created, and the copies that it holds.
+/// The sessions that the script created, and its copies of sessions.
 #[derive(Default)]
 struct RunState {
     created: HashMap<usize, SessionKey>,
@@ -70,7 +70,7 @@ struct RunState {
 
 type Answer = Result<JsonMap, SessionError>;
 
-/// Return the name of ADK's error, if it has one.
+/// Return the name of the corresponding error of ADK, or a name of our own if ADK has none.
 fn error_name(error: &SessionError) -> &'static str {
     match error {
         SessionError::NotFound { .. } => "SessionNotFoundError",

@@ -1,7 +1,7 @@
 //! Scripts: random sequences of session operations with every id and time fixed in advance.
 //!
-//! The generator tracks which sessions and events exist, and which held copies are stale. It does
-//! not predict answers.
+//! The generator tracks which sessions and events exist, and which copies of sessions are stale. It
+//! does not predict answers.
 
 use std::collections::HashMap;
 
@@ -93,13 +93,13 @@ pub(crate) enum Op {
         app: String,
         user: String,
     },
-    /// Append through a held copy. `stale`: the session was written since the read.
+    /// Append through a held copy. `stale` is true if the session was written after that read.
     Append {
         slot: usize,
         event: Json,
         stale: bool,
     },
-    /// Append an event whose id is already in the log. `same`: with the same body.
+    /// Append an event whose id is already in the log. `same` is true if its body is the same too.
     Repeat {
         target: usize,
         event: Json,
@@ -380,7 +380,7 @@ fn parse(text: &str) -> Json {
 
 impl Script {
     /// Return a script that appends through a copy of a session that was deleted and recreated.
-    /// Both sides differ after that, so random scripts do not contain it.
+    /// Retain and ADK differ after that, so random scripts do not contain it.
     pub(crate) fn recreated_session() -> Script {
         let app = "recreated".to_owned();
         let create = |number| Op::Create {
@@ -518,7 +518,7 @@ impl Generator {
             }
             20..30 => Some(format!(" pad{number} ")),
             30..45 if number > 0 => {
-                // An id that exists already, or was deleted before.
+                // The id of an existing or deleted session.
                 let (_, owner, id) = self.random.pick(&self.sessions).address.clone();
                 user = owner;
                 Some(id.replace("made", "remade"))
@@ -528,7 +528,7 @@ impl Generator {
         };
         let state = self.random.chance(70).then(|| self.pick_delta(4));
         let app = self.app.clone();
-        // Only the runner of the script knows a generated id; it never repeats.
+        // An id that the service generates is unknown here, so use a unique placeholder.
         let blank = id.as_deref().is_none_or(|id| id.trim().is_empty());
         let address_id = match (&id, blank) {
             (Some(id), false) => id.clone(),
@@ -790,7 +790,7 @@ impl Generator {
             let key = *self.random.pick(&KEYS);
             let mut value = self.random.json(&VALUES);
             // ADK's SQLite service rounds integers above 64 bits under such keys, depending on the
-            // version of SQLite. That is an accident and is not compared.
+            // version of SQLite. That is unintended, so it is not compared.
             let is_odd = key.contains(['"', '\\', '.']) || key.is_empty();
             if is_odd && value.as_f64().is_some_and(|float| float.abs() > 1e19) {
                 value = 1.into();
@@ -831,7 +831,7 @@ impl Generator {
             event.insert("actions", self.generate_actions());
         }
         if self.random.chance(90) {
-            // Ids are not in order of arrival, so that sorting by id would be detected.
+            // Ids do not sort in order of arrival, so that the test detects a sort by id.
             let number = self.events;
             let letter = *self.random.pick(&["a", "m", "z"]);
             event.insert("id", format!("{letter}-{number}").as_str());

@@ -1,5 +1,5 @@
-//! Connecting: Retain creates and checks its schema, leaves foreign tables unchanged, and says what
-//! to do.
+//! Connecting: Retain creates and checks its schema and leaves foreign tables unchanged; its errors
+//! tell the user what to do.
 
 use retain_core::{SessionError, SessionLog as _, SessionService as _};
 use retain_stores::{PostgresOptions, PostgresSessionService, PostgresStore};
@@ -77,7 +77,7 @@ async fn open_existing_creates_no_schema() {
         PostgresStore::open(options.existing())
     };
     let message = existing().await.unwrap_err().to_string();
-    assert!(message.contains("holds no database of Retain"), "{message}");
+    assert!(message.contains("has no Retain tables"), "{message}");
     let tables = "SELECT count(*) = 0 FROM pg_tables WHERE tablename LIKE 'retain%'";
     super::wait_until(&database.client().await, tables).await;
     drop(open(&database.uri()).await);
@@ -117,7 +117,7 @@ async fn open_rejects_a_database_that_is_not_utf8() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_errors_say_what_to_do_and_hide_the_password() {
+async fn open_error_tells_what_to_do_and_hides_the_password() {
     let Some(database) = create_database().await else {
         return;
     };
@@ -167,7 +167,7 @@ async fn connect_skips_an_unresponsive_host() {
     let sessions = open(&uri).await;
     let key = create(&sessions, "s").await;
     sessions.append(&key, event("hello").into()).await.unwrap();
-    // The silent host was tried.
+    // The connection to the silent host shows that the host was tried.
     silent.accept().await.unwrap();
 }
 

@@ -16,11 +16,11 @@ use super::{
     read_texts, wait_until,
 };
 
-/// The author of the interrupted events. With a cached head, the message that carries it is the
-/// whole append.
+/// The author of the events whose append is interrupted. If the head is cached, the append is one
+/// message, so a cut at the message with this text interrupts the whole append.
 const ONE_TRIP: &str = "in one";
 
-/// The end of a transaction. With the NUL, `READ COMMITTED` at its start does not match.
+/// The message that ends a transaction. The NUL at its end distinguishes it from `READ COMMITTED`.
 const COMMIT: &str = "COMMIT\0";
 
 /// Open two services on one database: one through the proxy, one direct.
@@ -119,7 +119,7 @@ async fn interrupted_create_fork_and_delete_apply_once() {
         assert_eq!(forked.state["b"], "2");
         proxy.cut_next(cut, COMMIT);
         sessions.delete_session("app", "ada", &id).await.unwrap();
-        // The next cut must not hit background work.
+        // Finish background work, which the next cut must not interrupt.
         sessions.store().purge().await.unwrap();
         assert!(
             sessions
@@ -170,7 +170,7 @@ async fn append_is_retried_when_its_backend_is_terminated() {
         let waiting = {
             let (sessions, key) = (sessions.clone(), key.clone());
             let append = match n % 2 {
-                // Shared state keys need a transaction of several statements.
+                // An append with shared state keys needs a transaction of several statements.
                 0 => {
                     let mut shared = event(&format!("n{n}"));
                     shared.actions.state_delta.insert("user:n", n);
@@ -215,7 +215,7 @@ async fn appends_are_stored_once_when_all_connections_are_terminated() {
     let writers: Vec<_> = writers.collect();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'retain' AND datname = current_database()";
-    // A fixed number: on a slow machine no writer might progress between two terminations.
+    // Terminate a fixed number of times: on a slow machine, appends might never finish otherwise.
     for _ in 0..20 {
         other.query(end, &[]).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -230,7 +230,7 @@ async fn appends_are_stored_once_when_all_connections_are_terminated() {
     assert_eq!(texts.len(), 200, "an event was stored twice");
 }
 
-/// The caller holds the future but stops polling it.
+/// The caller keeps the future but stops polling it.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_append_does_not_block_others() {
     let Some(database) = create_database().await else {
@@ -336,7 +336,7 @@ async fn interrupted_memory_writes_apply_once() {
     assert_eq!(direct.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// The caller holds the future but stops polling it.
+/// The caller keeps the future but stops polling it.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_memory_add_does_not_block_others() {
     let Some(database) = create_database().await else {

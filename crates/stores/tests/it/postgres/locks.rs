@@ -30,7 +30,8 @@ async fn append_does_not_wait_for_another_session_of_the_user() {
     ] {
         held.execute(lock, &[]).await.unwrap();
     }
-    // Neither append path to session two needs these locks, and no read does.
+    // An append to session two, with or without a cached head, needs none of these locks; nor does
+    // a read.
     sessions.append(&two, event("a").into()).await.unwrap();
     let replica = open(&database.uri()).await;
     replica.append(&two, event("b").into()).await.unwrap();
@@ -85,7 +86,7 @@ async fn concurrent_appends_to_shared_state_succeed() {
     for key in &keys {
         assert_eq!(read_texts(&sessions, key).await.len(), 60);
     }
-    // Every state key has its last written value, despite the other writers.
+    // Concurrent writers of other keys did not overwrite a state key.
     let app = sessions.get_app_state("app").await.unwrap();
     for writer in 0..8 {
         let last = if writer % 2 == 0 { 28 } else { 29 };
@@ -100,7 +101,7 @@ async fn append_with_a_cached_head_needs_no_transaction() {
     };
     let proxy = Proxy::new(&database).await;
     let sessions = open(proxy.uri()).await;
-    // Finish background work first.
+    // Finish background work, whose commits would be counted.
     sessions.store().purge().await.unwrap();
     let key = create(&sessions, "s").await;
     let before = proxy.commits();
@@ -210,8 +211,8 @@ async fn append_aborted_by_a_deadlock_is_retried() {
         let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";
         super::wait_until(&observer, waits).await;
-        // The append holds the user state and waits for the head. PostgreSQL looks for deadlocks
-        // once, after a second. On a slow machine that is too early, and this lock is the victim.
+        // The append has locked the user state and waits for the head. After one second, PostgreSQL
+        // checks it once for a deadlock. If this lock is requested later, this lock is the victim.
         let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
         let locked = held.execute(lock, &[]).await;
         let append_is_victim = match locked {
@@ -245,7 +246,7 @@ async fn fork_with_a_serialization_failure_is_retried() {
     sessions.append(&key, event("a").into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    // Every transaction that locks the row waits for an update of the session id.
+    // An update of the session id, a key column, blocks every transaction that locks the row.
     let change = "UPDATE retain_sessions SET id = id || 'x'; UPDATE retain_sessions SET id = 's'";
     held.batch_execute(change).await.unwrap();
     let waiting = {
@@ -261,7 +262,7 @@ async fn fork_with_a_serialization_failure_is_retried() {
     assert_eq!(read_texts(&sessions, &copy.key()).await, ["a"]);
 }
 
-/// The lock on the tables conflicts with VACUUM.
+/// The test holds a table lock that conflicts with VACUUM.
 #[tokio::test(flavor = "multi_thread")]
 async fn erase_does_not_wait_for_vacuum() {
     let Some(database) = create_database().await else {

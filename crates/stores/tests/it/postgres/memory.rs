@@ -48,7 +48,7 @@ fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
     })
 }
 
-/// A reader that loads only what changed since its mark, as an index does.
+/// A reader that loads only the memories that changed after its mark, as an index does.
 #[derive(Default)]
 struct Follower {
     mark: MemoryMark,
@@ -174,10 +174,8 @@ async fn write_randomly(
             store.add(batch(memories)).await.unwrap().added
         }
         6..8 => {
-            let update = MemoryUpdate {
-                content: Some(Content::user(format!("{own} by hand"))),
-                ..MemoryUpdate::default()
-            };
+            let update =
+                MemoryUpdate::default().with_content(Content::user(format!("{own} by hand")));
             let edit = MemoryEdit {
                 update,
                 limits: MemoryLimits::default(),
@@ -352,10 +350,7 @@ async fn corrupt_memory_is_named_and_can_be_deleted() {
             corruption,
         );
         if !corruption.starts_with("content") {
-            let filter = Forget::Matching(MemoryFilter {
-                tool: Some("web".to_owned()),
-                ..MemoryFilter::default()
-            });
+            let filter = Forget::Matching(MemoryFilter::default().with_tool("web"));
             assert_corrupt(
                 store.forget(&ada_scope(), Arc::new(filter)).await,
                 corruption,
@@ -390,7 +385,7 @@ async fn check_reports_wrong_totals_and_orphaned_memories() {
     assert!(named, "{problems:?}");
 }
 
-/// One receipt counts all records, and not even a hash of a memory remains.
+/// The receipt counts the erased memories, and no hash of a memory remains.
 #[tokio::test(flavor = "multi_thread")]
 async fn erase_user_erases_memories_and_tombstones() {
     if !is_there() {
@@ -400,7 +395,7 @@ async fn erase_user_erases_memories_and_tombstones() {
     let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
     let store = sessions.store().memory();
     super::create(&sessions, "s1").await;
-    // More memories than one erase step removes.
+    // Add more memories than one chunk of an erase removes.
     let many = (0..2500).map(|n| new_memory(format!("m{n}"), "x"));
     store.add(batch(many.collect())).await.unwrap();
     let ids = Forget::Ids(vec!["m0".to_owned()]);

@@ -23,7 +23,7 @@ use retain_stores::PostgresSessionService;
 use retain_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-/// Create a database for one test; `None` without a server.
+/// Create a database for one test; `None` if no server is available.
 async fn create_database() -> Option<TestDatabase> {
     if !retain_testkit::postgres::is_there() {
         return None;
@@ -69,5 +69,5 @@ async fn wait_until(client: &Client, sql: &str) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("never came true: {sql}");
+    panic!("timed out waiting until this query returns true: {sql}");
 }

@@ -1,4 +1,4 @@
-//! A proxy to the server that can cut a connection at a chosen message.
+//! A proxy to the server that can end a connection at a chosen message.
 
 use std::{
     sync::{
@@ -23,9 +23,9 @@ pub(super) enum Cut {
     After,
 }
 
-/// The next cut, and counters.
+/// The next cut, and counters of messages.
 #[derive(Debug, Default)]
-struct Plan {
+struct CutPlan {
     /// The cut, and the text that triggers it. An empty text matches every message.
     next: Mutex<Option<(Cut, &'static str)>>,
     commits: AtomicUsize,
@@ -35,7 +35,7 @@ struct Plan {
 /// A proxy to a test database.
 #[derive(Debug)]
 pub(super) struct Proxy {
-    plan: Arc<Plan>,
+    plan: Arc<CutPlan>,
     uri: String,
 }
 
@@ -46,7 +46,7 @@ impl Proxy {
         let (server, database) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let plan = Arc::new(Plan::default());
+        let plan = Arc::new(CutPlan::default());
         let (server, shared_plan) = (server.to_owned(), Arc::clone(&plan));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -56,7 +56,7 @@ impl Proxy {
                 tokio::spawn(forward(client, server, Arc::clone(&shared_plan)));
             }
         });
-        // With encryption the proxy could not see where to cut.
+        // The proxy cannot search encrypted messages for the text.
         let uri = format!("{before}@{address}/{database}?sslmode=disable");
         Proxy { plan, uri }
     }
@@ -75,8 +75,7 @@ impl Proxy {
         self.plan.cuts.load(Ordering::SeqCst)
     }
 
-    /// Return the number of messages with a COMMIT, which only a transaction of several statements
-    /// sends.
+    /// Return the number of messages with a COMMIT. An append in one statement sends none.
     pub(super) fn commits(&self) -> usize {
         self.plan.commits.load(Ordering::SeqCst)
     }
@@ -87,7 +86,7 @@ fn contains(message: &[u8], text: &str) -> bool {
 }
 
 /// Forward one connection in both directions.
-async fn forward(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
+async fn forward(client: TcpStream, server: TcpStream, plan: Arc<CutPlan>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let answers = tokio::spawn(async move {
@@ -116,8 +115,8 @@ async fn forward(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
             Some(Cut::After) => {
                 answers.abort();
                 let _ = to_server.write_all(message).await;
-                // The server executes received statements even if the connection ends, so it only
-                // has to receive this one.
+                // The server executes a received statement even if the connection ends. Give it
+                // the time to receive this one.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 break;
             }

@@ -48,7 +48,7 @@ async fn outdated_run_token_is_rejected_despite_a_cached_head() {
     let key = create(&here, "s").await;
     let begin = |text: &str| Append::from(event(text)).beginning_run(Default::default());
     let old = here.append(&key, begin("one")).await.unwrap().run.unwrap();
-    // The lease has expired by the database's clock; the other replica takes over.
+    // By the database's clock, the lease has expired, so the other replica can take it.
     let new = there.append(&key, begin("two")).await.unwrap().run.unwrap();
     let late = Append::from(event("late")).within_run(old);
     let late = here.append(&key, late).await;

@@ -25,12 +25,12 @@ const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 const SERVER: &[u8] = include_bytes!("tls/server.pem");
 const OTHER_HOST: &[u8] = include_bytes!("tls/elsewhere.pem");
 const SELF_SIGNED: &[u8] = include_bytes!("tls/its-own-ca.pem");
-const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/postgres/tls/ca.pem");
-const OTHER_AUTHORITY: &str = concat!(
+const CA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/postgres/tls/ca.pem");
+const OTHER_CA_FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/it/postgres/tls/other-ca.pem"
 );
-const SELF_SIGNED_AUTHORITY: &str = concat!(
+const SELF_SIGNED_CA_FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/it/postgres/tls/its-own-ca.pem"
 );
@@ -175,44 +175,41 @@ async fn sslmode_decides_which_certificates_are_trusted() {
                 host,
                 &format!(
                     "{}&application_name={host}",
-                    query_with_roots("verify-full", AUTHORITY)
+                    query_with_roots("verify-full", CA_FILE)
                 ),
             )
             .await;
     }
     assert!(local.encrypted() > 0);
     let error = local
-        .open_error(
-            "localhost",
-            &query_with_roots("verify-full", OTHER_AUTHORITY),
-        )
+        .open_error("localhost", &query_with_roots("verify-full", OTHER_CA_FILE))
         .await;
     assert!(error.contains("certificate"), "{error}");
-    // The system trusts none of these certificates.
+    // The CAs that the system trusts did not sign this certificate.
     local.open_error("localhost", "sslmode=verify-full").await;
     local.assert_works("localhost", "sslmode=require").await;
     local.assert_works("localhost", "sslmode=prefer").await;
 
     let other_host = TlsProxy::new(&database, encrypted_with(OTHER_HOST)).await;
     let error = other_host
-        .open_error("localhost", &query_with_roots("verify-full", AUTHORITY))
+        .open_error("localhost", &query_with_roots("verify-full", CA_FILE))
         .await;
     assert!(error.contains("certificate"), "{error}");
     let before = other_host.encrypted();
     other_host
-        .assert_works("localhost", &query_with_roots("verify-ca", AUTHORITY))
+        .assert_works("localhost", &query_with_roots("verify-ca", CA_FILE))
         .await;
     other_host
-        .open_error("localhost", &query_with_roots("verify-ca", OTHER_AUTHORITY))
+        .open_error("localhost", &query_with_roots("verify-ca", OTHER_CA_FILE))
         .await;
     // An explicit root certificate is enforced even with `require`.
     other_host
-        .open_error("localhost", &query_with_roots("require", OTHER_AUTHORITY))
+        .open_error("localhost", &query_with_roots("require", OTHER_CA_FILE))
         .await;
     assert!(other_host.encrypted() > before);
 }
 
-/// A documented limitation.
+/// The TLS library rejects such a certificate even if it is trusted; the user guide says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_rejects_a_ca_certificate_as_server_certificate() {
     let Some(database) = create_database().await else {
@@ -222,7 +219,7 @@ async fn connect_rejects_a_ca_certificate_as_server_certificate() {
     let error = self_signed
         .open_error(
             "localhost",
-            &query_with_roots("verify-full", SELF_SIGNED_AUTHORITY),
+            &query_with_roots("verify-full", SELF_SIGNED_CA_FILE),
         )
         .await;
     assert!(error.contains("certificate"), "{error}");
@@ -243,10 +240,7 @@ async fn connect_without_tls_needs_an_sslmode_that_allows_it() {
     for query in ["sslmode=prefer", "sslmode=allow", "sslmode=disable"] {
         plain.assert_works("127.0.0.1", query).await;
     }
-    for query in [
-        "sslmode=require",
-        &query_with_roots("verify-full", AUTHORITY),
-    ] {
+    for query in ["sslmode=require", &query_with_roots("verify-full", CA_FILE)] {
         let error = plain.open_error("127.0.0.1", query).await;
         assert!(error.contains("TLS"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Session lists that cache unchanged entries.
+//! Session lists with a warm cache.
 
 use retain_core::{Event, Session, SessionLog as _, SessionService as _, State};
 use retain_stores::SqliteSessionService;
@@ -20,7 +20,7 @@ async fn list(sessions: &SqliteSessionService) -> String {
     rows.collect()
 }
 
-/// List with the warm cache of `sessions`; fail unless a new service lists the same.
+/// List with the warm cache of `sessions`; fail unless a new service lists the same sessions.
 async fn list_checked(folder: &std::path::Path, sessions: &SqliteSessionService) -> String {
     let listed = list(sessions).await;
     assert_eq!(

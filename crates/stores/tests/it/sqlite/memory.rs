@@ -89,10 +89,7 @@ async fn corrupt_memory_is_named_and_can_be_deleted() {
         let all = MemoryRows::After { seq: 0, limit: 10 };
         assert_corrupt(store.rows(&ada_scope(), all, true).await, id, corruption);
         if !corruption.starts_with("content") {
-            let filter = Forget::Matching(MemoryFilter {
-                tool: Some("web".to_owned()),
-                ..MemoryFilter::default()
-            });
+            let filter = Forget::Matching(MemoryFilter::default().with_tool("web"));
             assert_corrupt(
                 store.forget(&ada_scope(), Arc::new(filter)).await,
                 id,

@@ -1,15 +1,21 @@
-//! Tests of the SQLite store alone: its file, its transactions, its maintenance.
+//! Tests of the SQLite store alone.
 //!
+//! - `backup`: copies of a database under load
+//! - `corruption`: errors and check results that name corrupt records
+//! - `draft`: abandoned drafts
+//! - `erase`: bytes in the files after an erasure
 //! - `list`: session lists with a warm cache
-//! - `maintenance`: purge, erase, backup, check, corruption
 //! - `memory`: corrupt memories
 //! - `migration`: copies of a whole database
 //! - `open`: URIs, foreign files, schemas, and error messages
 //! - `tail`: appends by another process
 //! - `writer`: group commit, locks of other processes, cancelled appends
 
+mod backup;
+mod corruption;
+mod draft;
+mod erase;
 mod list;
-mod maintenance;
 mod memory;
 mod migration;
 mod open;

@@ -1,5 +1,5 @@
-//! Opening a database file: Retain rejects foreign files, leaves them unchanged, and says what to
-//! do.
+//! Opening a database file: Retain rejects foreign files and leaves them unchanged; its errors tell
+//! the user what to do.
 
 use std::{fs, path::Path};
 
@@ -30,7 +30,7 @@ async fn open_existing_does_not_create_a_missing_file() {
         opened
             .unwrap_err()
             .to_string()
-            .contains("there is no such file")
+            .contains("the file does not exist")
     );
     assert!(!file.exists());
     drop(super::open_service(&file).await);
@@ -46,7 +46,7 @@ async fn open_does_not_wait_for_the_write_lock() {
     drop(super::open_service(&file).await);
     let other = Connection::open(&file).unwrap();
     let expired_log = "INSERT INTO logs (purge_after_us) VALUES (0)";
-    // The second time there is something to purge, but the write lock is held.
+    // In the second round, a log must be purged, but another process holds the write lock.
     for sql in ["", expired_log] {
         other.execute_batch(sql).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -139,10 +139,10 @@ async fn open_rejects_a_newer_schema() {
 
 #[tokio::test]
 async fn open_rejects_a_folder_that_is_not_writable() {
-    // Root may write to any other folder, but nobody can create a file in /proc.
+    // Tests may run as root, which can write to every folder except /proc.
     let message = open_error(Path::new("/proc/retain.db")).await;
     assert!(
-        message.contains("check that the folder exists and may be written"),
+        message.contains("check that the folder exists and is writable"),
         "{message}"
     );
 }

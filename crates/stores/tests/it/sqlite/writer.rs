@@ -70,7 +70,7 @@ async fn append_waits_while_another_process_holds_the_write_lock() {
     assert_eq!(waiting.await.unwrap().unwrap().events[0].0, 2);
 }
 
-/// On this runtime the writer thread executes every append.
+/// On this runtime, the writer thread commits every append.
 #[tokio::test(flavor = "current_thread")]
 async fn store_works_on_a_current_thread_runtime() {
     let folder = retain_testkit::scratch::folder();

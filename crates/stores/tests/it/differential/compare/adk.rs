@@ -1,4 +1,4 @@
-//! The behavior of ADK's services where it differs from ours.
+//! The behavior of ADK's services where it differs from Retain's.
 
 use retain_core::{Json, JsonMap, micros};
 

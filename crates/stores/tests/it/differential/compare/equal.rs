@@ -82,7 +82,7 @@ impl Comparison<'_> {
             }
             _ if expected == found => Ok(()),
             (Json::Number(a), Json::Number(b)) => {
-                // Python keeps only the 64-bit float of these numbers.
+                // Python converts these numbers to 64-bit floats.
                 if a.is_integer() == b.is_integer()
                     && a.as_f64() == b.as_f64()
                     && !is_nonzero_integer(a)
@@ -97,7 +97,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether the number is an integer other than 0. Python keeps all its digits.
+/// Whether the number is an integer other than 0. Python keeps all digits of such a number.
 fn is_nonzero_integer(number: &Number) -> bool {
     number.is_integer() && number.as_f64().is_none_or(|float| float != 0.0)
 }

@@ -23,10 +23,12 @@ rules! {
     /// ADK's durable services return events sorted by timestamp. Retain returns them in order of
     /// arrival, because clocks go backward and differ.
     OrderIsArrival,
-    /// `DatabaseSessionService` sorts events of equal time by id. Part of the rule above.
+    /// `DatabaseSessionService` sorts events of equal time by id. Retain returns them in order of
+    /// arrival.
     EqualTimesStayInOrder,
     /// ADK in memory takes the newest N first and then drops everything up to the last event that
-    /// is too old. Retain does as ADK's durable services: by time first, then the newest N.
+    /// is too old. Retain does the same as ADK's durable services: it filters by time first, and
+    /// then takes the newest N.
     WindowIsByTimeThenCount,
     /// Repeating an event fails in ADK's durable services (and stores it twice in memory if it has
     /// `temp:` keys). In Retain it succeeds and changes nothing, so that a retry is safe.

@@ -61,13 +61,10 @@ async fn create(
     state: &str,
     ttl: Option<Duration>,
 ) {
-    let new = CreateSession {
-        app_name: key.app.clone(),
-        user_id: key.user.clone(),
-        session_id: Some(key.id.clone()),
-        state: Some(State::from(parse_map(state))),
-        ttl,
-    };
+    let mut new = CreateSession::new(&key.app, &key.user)
+        .with_session_id(&key.id)
+        .with_state(State::from(parse_map(state)));
+    new.ttl = ttl;
     sessions.create(new).await.unwrap();
 }
 
@@ -206,10 +203,7 @@ async fn fill_memory(store: &SqliteStore) {
         };
         memory_store.add(Arc::new(batch)).await.unwrap();
         let edit = MemoryEdit {
-            update: MemoryUpdate {
-                content: Some(Content::user("by hand")),
-                ..MemoryUpdate::default()
-            },
+            update: MemoryUpdate::default().with_content(Content::user("by hand")),
             limits: MemoryLimits::default(),
             now_us: now_us + 9,
         };

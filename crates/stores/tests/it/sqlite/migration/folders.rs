@@ -71,7 +71,7 @@ async fn artifacts_migrate_to_a_folder_and_back() {
     let back = only_artifacts(side(open(&test.path("back.db"), &test.clock).await));
     let report = Migration::new(folder(), back.clone()).run().await.unwrap();
     assert_eq!(report.counts, there.counts);
-    // The copy of the copy equals the source, so there is nothing to copy.
+    // The copy that came back equals the source, so the migration copies nothing.
     let compared = Migration::new(only_artifacts(from), back)
         .run()
         .await
@@ -89,7 +89,7 @@ async fn artifacts_migrate_to_a_folder_and_back() {
 /// The folder of the versions of `a.txt`.
 const VERSIONS: &str = "apps/app/users/ada/sessions/long/artifacts/a.txt/versions";
 
-/// Leave a pending version as a killed save does; its number stays reserved.
+/// Create a pending version, as an interrupted save leaves it; its number stays reserved.
 fn leave_pending(root: &Path) {
     let versions = root.join(VERSIONS);
     let saved = fs::read_dir(&versions).map_or(0, Iterator::count);
@@ -133,7 +133,7 @@ async fn migration_fails_if_another_writer_reserved_the_version() {
     let from = only_artifacts(open_source(&test.path("from.db"), &test.clock).await);
     let root = test.path("folder");
     leave_pending(&root);
-    // Not opened for exclusive use: another process may be saving.
+    // Do not open the folder for exclusive use, so the pending version of another writer stays.
     let store = FileArtifactStore::open(&root).unwrap();
     let migration = test.migrate_between(
         from,

@@ -1,4 +1,4 @@
-//! Migration of a whole database to another file, also when interrupted or disturbed.
+//! Migration of a whole database to another file, also if it is interrupted or the data changes.
 
 mod fixture;
 mod folders;
@@ -163,16 +163,15 @@ async fn migration_copies_everything_and_keeps_the_source_unchanged() {
         assert_eq!(after, before);
     }
     assert_eq!(report.copied, report.counts);
-    let expected = MigrationCounts {
-        // Per app: long, fork, one with a TTL of an hour, and two of other users.
-        sessions: 15,
-        events: 3 * (33 + 26),
-        shared_keys: 3 * 3 + 1,
-        memories: 2 * 17,
-        tombstones: 2 * 3,
-        artifact_versions: 5,
-        api_keys: 3,
-    };
+    let mut expected = MigrationCounts::default();
+    // Per app: long, fork, one with a TTL of an hour, and two of other users.
+    expected.sessions = 15;
+    expected.events = 3 * (33 + 26);
+    expected.shared_keys = 3 * 3 + 1;
+    expected.memories = 2 * 17;
+    expected.tombstones = 2 * 3;
+    expected.artifact_versions = 5;
+    expected.api_keys = 3;
     assert_eq!(report.counts, expected);
     let again = test.migrate_to("to.db", no_observer()).await.unwrap();
     assert_eq!(again.copied, MigrationCounts::default());
@@ -214,7 +213,7 @@ async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
     let expected = dump(&test.path("whole.db"), &test.clock).await;
     let steps = whole.counts.total();
     let mut stops = 0;
-    // Testing every step would take too long; a prime stride covers all kinds of records.
+    // Testing every step would take too long. A prime stride covers all kinds of records.
     for step in (1..steps).step_by(7) {
         let name = format!("to-{step}.db");
         let stop = run_at(MigrationPhase::Copy, step, stop_migration);
@@ -272,7 +271,7 @@ async fn migration_names_and_keeps_a_differing_target_record() {
                 store.artifacts().put(&address, new).await.unwrap();
             }
             "key" => store.keys().add(&api_key("z2")).await.unwrap(),
-            // A migrated target that differs in one record.
+            // Migrate, then change one record of the target.
             _ => {
                 test.migrate_to(&format!("{kind}.db"), no_observer())
                     .await
@@ -408,7 +407,7 @@ async fn verify_finds_every_tampered_record() {
             .unwrap_err();
         let text = format!("{error} {:?}", std::error::Error::source(&error));
         assert!(text.contains(named), "{sql}: {text}");
-        // The store itself reports a gap in a log when it is read.
+        // The store reports a gap in a log (`Failed`); the migration reports the other changes.
         let is_reported = matches!(
             error,
             MigrationError::Mismatch { .. } | MigrationError::Failed { .. }
@@ -430,7 +429,7 @@ async fn migration_fails_if_the_source_is_written() {
         .unwrap()
         .counts
         .total();
-    // Before and after the session is compared.
+    // Write to the source before and after the session is compared.
     for (name, step) in [("early.db", 0), ("late.db", steps)] {
         let (path, clock) = (test.path("from.db"), test.clock.clone());
         let write = run_at(MigrationPhase::Verify, step, move || {
@@ -457,7 +456,7 @@ async fn migration_fails_if_the_source_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_skips_a_session_that_expires_meanwhile() {
     for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
-        // A separate database: in a shared one the TTL would have passed already.
+        // Use a new database in each round: in a shared one, the session would have expired.
         let test = MigrationTest::new().await;
         let clock = test.clock.clone();
         let expire = run_at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
@@ -573,7 +572,7 @@ async fn long_sessions_and_memories_migrate_in_chunks() {
         let events: Vec<Event> = events.collect();
         sessions.append(&key, events.into()).await.unwrap();
     }
-    // Larger than one chunk.
+    // Append an event that is larger than one chunk of the migration.
     let large = Event::user_text("x".repeat(5_000_000));
     sessions.append(&key, large.into()).await.unwrap();
     drop(sessions);

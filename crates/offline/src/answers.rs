@@ -4,9 +4,9 @@
 //! question, but not each acknowledgment.
 
 use crate::{
-    finding::Found,
     intent::Courtesy,
-    passages::{Passage, Speaker, Told},
+    passages::{Passage, Source, Speaker},
+    search::Match,
 };
 
 /// Ends every answer to a question.
@@ -14,31 +14,32 @@ const MARK: &str = "(offline model: I only quote what I was told)";
 /// Ends the first answer of a conversation.
 const INTRODUCTION: &str = "I am the offline model: ask me, and I quote what I was told.";
 const NOTED: &str = "Noted: \"";
-/// Maximum number of quoted characters in acknowledgments and (`QUOTED_MAX`) in answers.
+/// Maximum number of quoted characters in an acknowledgment or overview.
 const NOTED_MAX: usize = 120;
+/// Maximum number of quoted characters in an answer to a question.
 const QUOTED_MAX: usize = 1_000;
 /// Maximum number of statements in an overview.
 pub(super) const OVERVIEW_MAX: usize = 3;
 
-/// Whether a text was written by this module.
+/// Whether this module wrote a text.
 pub(super) fn is_own(text: &str) -> bool {
     text.starts_with(NOTED) || text.contains(MARK) || text.contains(INTRODUCTION)
 }
 
 /// Answers a statement.
-pub(super) fn noted(statement: &str, has_spoken: bool) -> String {
-    let noted = format!("{NOTED}{}\"", shortened(statement, NOTED_MAX));
-    introduced(noted, has_spoken)
+pub(super) fn acknowledgment(statement: &str, has_spoken: bool) -> String {
+    let noted = format!("{NOTED}{}\"", truncate(statement, NOTED_MAX));
+    with_introduction(noted, has_spoken)
 }
 
 /// Answers a greeting, thanks, or a farewell.
 pub(super) fn courtesy(courtesy: Courtesy, has_spoken: bool) -> String {
-    let said = match courtesy {
+    let text = match courtesy {
         Courtesy::Greeting => "Hello!",
         Courtesy::Thanks => "You are welcome.",
         Courtesy::Farewell => "Good bye!",
     };
-    introduced(said.to_owned(), has_spoken)
+    with_introduction(text.to_owned(), has_spoken)
 }
 
 /// Answers a question about the model.
@@ -56,18 +57,19 @@ pub(super) fn no_text(is_media: bool) -> String {
 }
 
 /// Answers a question with a matching passage.
-pub(super) fn answered(found: &Found<'_, '_>) -> String {
-    let (who, told, quote) = (who(found.passage), told(found.passage), found.quote);
-    let quote = shortened(quote, QUOTED_MAX);
+pub(super) fn quotation(found: &Match<'_, '_>) -> String {
+    let who = speaker_phrase(found.passage);
+    let source = source_phrase(found.passage);
+    let quote = truncate(found.quote, QUOTED_MAX);
     match found.is_sure {
-        true => format!("{who}{told}: \"{quote}\" {MARK}"),
+        true => format!("{who}{source}: \"{quote}\" {MARK}"),
         false => {
             let who = match found.passage.speaker {
                 Speaker::User => "you told me".to_owned(),
                 _ => who,
             };
             format!(
-                "I know nothing exact about that. The nearest is what {who}{told}: \"{quote}\" {MARK}"
+                "I know nothing exact about that. The nearest is what {who}{source}: \"{quote}\" {MARK}"
             )
         }
     }
@@ -78,7 +80,7 @@ pub(super) fn unknown(failure: Option<&str>) -> String {
     match failure {
         None => format!("I know nothing about that yet. Tell me, and I can quote it. {MARK}"),
         Some(failure) => {
-            let failure = shortened(failure, NOTED_MAX);
+            let failure = truncate(failure, NOTED_MAX);
             format!(
                 "I know nothing about that here, and memory could not be searched: {failure}. {MARK}"
             )
@@ -86,28 +88,28 @@ pub(super) fn unknown(failure: Option<&str>) -> String {
     }
 }
 
-/// Answers a question about everything known, with the latest statements.
+/// Answers a question about everything, with the latest statements.
 pub(super) fn overview(latest_first: &[(&Passage<'_>, &str)]) -> String {
-    let said = latest_first.iter().map(|(passage, statement)| {
-        let statement = shortened(statement, NOTED_MAX);
-        format!("\"{statement}\"{}", told(passage))
+    let quotes = latest_first.iter().map(|(passage, statement)| {
+        let statement = truncate(statement, NOTED_MAX);
+        format!("\"{statement}\"{}", source_phrase(passage))
     });
-    let said: Vec<String> = said.collect();
-    match said.is_empty() {
+    let quotes: Vec<String> = quotes.collect();
+    match quotes.is_empty() {
         true => unknown(None),
-        false => format!("The latest that you told me: {}. {MARK}", said.join("; ")),
+        false => format!("The latest that you told me: {}. {MARK}", quotes.join("; ")),
     }
 }
 
 /// Adds the introduction to the first answer of a conversation.
-fn introduced(said: String, has_spoken: bool) -> String {
+fn with_introduction(text: String, has_spoken: bool) -> String {
     match has_spoken {
-        true => said,
-        false => format!("{said} {INTRODUCTION}"),
+        true => text,
+        false => format!("{text} {INTRODUCTION}"),
     }
 }
 
-fn who(passage: &Passage<'_>) -> String {
+fn speaker_phrase(passage: &Passage<'_>) -> String {
     match passage.speaker {
         Speaker::User => "You told me".to_owned(),
         Speaker::Agent => "I said".to_owned(),
@@ -116,11 +118,11 @@ fn who(passage: &Passage<'_>) -> String {
     }
 }
 
-fn told(passage: &Passage<'_>) -> String {
-    match passage.told {
-        Told::JustNow => " just now".to_owned(),
-        Told::Here => " earlier in this conversation".to_owned(),
-        Told::Elsewhere { time, session } => {
+fn source_phrase(passage: &Passage<'_>) -> String {
+    match passage.source {
+        Source::CurrentMessage => " just now".to_owned(),
+        Source::Conversation => " earlier in this conversation".to_owned(),
+        Source::Memory { time, session } => {
             let day = time.filter(|time| !time.is_empty()).map(day);
             let day = day.map(|day| format!(" on {day}")).unwrap_or_default();
             let session = session.map(|session| format!(" in session {session}"));
@@ -137,21 +139,21 @@ fn day(time: &str) -> &str {
     }
 }
 
-/// Returns the text on one line, truncated to `letters_max` characters.
-fn shortened(text: &str, letters_max: usize) -> String {
+/// Returns the text on one line, truncated to `chars_max` characters.
+fn truncate(text: &str, chars_max: usize) -> String {
     let mut short = String::new();
-    let mut letters = 0;
+    let mut count = 0;
     for word in text.split_whitespace() {
-        if letters > 0 {
+        if count > 0 {
             short.push(' ');
-            letters += 1;
+            count += 1;
         }
-        for letter in word.chars() {
-            if letters == letters_max {
+        for c in word.chars() {
+            if count == chars_max {
                 return short.trim_end().to_owned() + "…";
             }
-            short.push(letter);
-            letters += 1;
+            short.push(c);
+            count += 1;
         }
     }
     short
@@ -163,8 +165,8 @@ mod tests {
 
     #[test]
     fn own_answers_are_recognized() {
-        let sayings = [
-            noted("x", true),
+        let answers = [
+            acknowledgment("x", true),
             courtesy(Courtesy::Greeting, false),
             no_text(true),
             introduction(),
@@ -172,18 +174,18 @@ mod tests {
             unknown(Some("no service")),
             overview(&[]),
         ];
-        for saying in sayings {
-            assert!(is_own(&saying), "{saying}");
+        for answer in answers {
+            assert!(is_own(&answer), "{answer}");
         }
         assert!(!is_own("I noted: \"x\""));
     }
 
     #[test]
     fn long_text_is_truncated_between_characters() {
-        assert_eq!(shortened("a\n b", 3), "a b");
-        assert_eq!(shortened("äöü", 2), "äö…");
-        assert_eq!(shortened("ab cd", 3), "ab…");
-        assert_eq!(shortened("", 3), "");
+        assert_eq!(truncate("a\n b", 3), "a b");
+        assert_eq!(truncate("äöü", 2), "äö…");
+        assert_eq!(truncate("ab cd", 3), "ab…");
+        assert_eq!(truncate("", 3), "");
     }
 
     #[test]

@@ -1,27 +1,27 @@
-//! `Turn`: an event that is being turned into a content.
+//! `EventView`: an event as the model will see it.
 //!
-//! The steps pass turns on. Most turns show their event's content. A step that rewrites the content
-//! gives the turn its own content, and the event stays unchanged.
+//! Each step gets the views of the step before. Most views show the content of their event. A step
+//! that rewrites the content gives the view its own content, and the event stays unchanged.
 
 use retain_core::{Content, Event, EventActions, Events, FunctionCall, FunctionResponse, Part};
 
 use super::IndexedEvent;
 use crate::SharedContent;
 
-/// How the turn was made from the event.
+/// What the view shows of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// The event itself, or the event with other parts.
     Event,
     /// The summary in the event.
     Summary,
-    /// The event of another agent, quoted. Keeps only its timestamp.
+    /// The event of another agent, quoted as data. Its actions and its run do not count.
     Quoted,
 }
 
 /// An event as the model will see it.
 #[derive(Clone)]
-pub(super) struct Turn<'a> {
+pub(super) struct EventView<'a> {
     /// The index of the event in the session's list.
     pub(super) index: usize,
     pub(super) event: &'a Event,
@@ -31,9 +31,9 @@ pub(super) struct Turn<'a> {
     own: Option<SharedContent>,
 }
 
-impl<'a> Turn<'a> {
-    pub(super) fn of_event(listed: IndexedEvent<'a>) -> Turn<'a> {
-        Turn {
+impl<'a> EventView<'a> {
+    pub(super) fn of_event(listed: IndexedEvent<'a>) -> EventView<'a> {
+        EventView {
             index: listed.index,
             event: listed.event,
             author: &listed.event.author,
@@ -42,19 +42,23 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The summary in a compaction event, as if the agent had said it.
-    pub(super) fn of_summary(turn: &Turn<'a>, content: &Content, author: &'a str) -> Turn<'a> {
-        Turn {
+    /// The summary in a compaction event, as a content of `author`.
+    pub(super) fn of_summary(
+        view: &EventView<'a>,
+        content: &Content,
+        author: &'a str,
+    ) -> EventView<'a> {
+        EventView {
             author,
             origin: Origin::Summary,
             own: Some(content.clone().into()),
-            ..turn.clone()
+            ..view.clone()
         }
     }
 
-    /// Returns this turn, quoted by the user.
-    pub(super) fn into_quote(self, content: Content) -> Turn<'a> {
-        Turn {
+    /// Returns this view with `content`, which quotes the event as a user content.
+    pub(super) fn into_quote(self, content: Content) -> EventView<'a> {
+        EventView {
             author: "user",
             origin: Origin::Quoted,
             own: Some(content.into()),
@@ -62,16 +66,16 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns this turn with another content.
-    pub(super) fn with_content(self, content: Content) -> Turn<'a> {
-        Turn {
+    /// Returns this view with another content.
+    pub(super) fn with_content(self, content: Content) -> EventView<'a> {
+        EventView {
             own: Some(content.into()),
             ..self
         }
     }
 
-    /// Returns this turn with these parts in place of its own.
-    pub(super) fn with_parts(self, parts: Vec<Part>) -> Turn<'a> {
+    /// Returns this view with these parts in place of its own.
+    pub(super) fn with_parts(self, parts: Vec<Part>) -> EventView<'a> {
         let content = self.content().map(|content| Content {
             parts: Some(parts),
             role: content.role.clone(),
@@ -114,7 +118,7 @@ impl<'a> Turn<'a> {
         self.responses().next().is_some()
     }
 
-    /// The actions of the event, unless the turn only quotes it.
+    /// The actions of the event, unless the view only quotes it.
     pub(super) fn actions(&self) -> Option<&EventActions> {
         (self.origin != Origin::Quoted).then_some(&self.event.actions)
     }
@@ -126,12 +130,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether the turn stands for the event itself.
+    /// Whether the view shows the event itself, not a summary or a quotation.
     pub(super) fn is_event(&self) -> bool {
         self.origin == Origin::Event
     }
 
-    /// Ids of long-running calls.
+    /// The ids of the event's long-running calls.
     pub(super) fn long_running_ids(&self) -> impl Iterator<Item = &str> {
         let event = self.is_event().then_some(self.event);
         event
@@ -140,7 +144,7 @@ impl<'a> Turn<'a> {
             .flat_map(|ids| ids.iter())
     }
 
-    /// The shared content; `None` if there is none.
+    /// The content, shared with the event if no step changed it; `None` without a content.
     pub(super) fn into_shared_content(self, events: &Events) -> Option<SharedContent> {
         match self.own {
             Some(own) => Some(own),

@@ -1,32 +1,29 @@
-//! Recordings corrupted on purpose: the replay must report each corruption.
+//! Corrupts recordings: the replay must report each corruption.
 
 use retain_core::{Json, JsonMap};
 
-use crate::case::Recorded;
+use crate::case::CaseRecording;
 
-/// Corrupts a recording; `None` if it has no record of that kind.
-pub(crate) type Damage = fn(&mut Recorded) -> Option<()>;
+/// Corrupts a recording. Returns `None` if the recording has nothing that it could corrupt.
+pub(crate) type Corruption = fn(&mut CaseRecording) -> Option<()>;
 
 /// Every kind of corruption, by name.
-pub(crate) const KINDS: [(&str, Damage); 26] = [
+pub(crate) const KINDS: [(&str, Corruption); 26] = [
     ("request: another text", request_text),
     ("request: another system instruction", system_instruction),
-    ("request: a content less", dropped_content),
-    ("request: a content twice", repeated_content),
+    ("request: missing content", dropped_content),
+    ("request: repeated content", repeated_content),
     ("request: contents in another order", swapped_contents),
     ("request: another role", role),
     ("request: another model", model),
     ("request: another setting", setting),
-    ("request: another name of a tool", declared_name),
-    (
-        "request: another description of a tool",
-        declared_description,
-    ),
-    ("request: another parameter of a tool", declared_parameter),
-    ("request: a tool less", dropped_tool),
-    ("recordings: a model call less", missing_model_call),
-    ("recordings: a model call more", repeated_model_call),
-    ("recordings: a tool call less", missing_tool_call),
+    ("request: another tool name", declared_name),
+    ("request: another tool description", declared_description),
+    ("request: additional tool parameter", declared_parameter),
+    ("request: missing tool", dropped_tool),
+    ("recordings: missing model call", missing_model_call),
+    ("recordings: repeated model call", repeated_model_call),
+    ("recordings: missing tool call", missing_tool_call),
     ("tool call: another name", tool_name),
     ("tool call: another argument", tool_args),
     ("tool call: another result", tool_result),
@@ -34,8 +31,8 @@ pub(crate) const KINDS: [(&str, Damage); 26] = [
     ("session: another text", event_text),
     ("session: another author", event_author),
     ("session: events in another order", swapped_events),
-    ("session: an event less", missing_event),
-    ("session: another change of state", event_delta),
+    ("session: missing event", missing_event),
+    ("session: another state delta", event_delta),
     ("session: another run", event_invocation),
     ("session: another state", state),
 ];
@@ -49,13 +46,13 @@ fn items<'a>(value: &'a mut Json, key: &str) -> Vec<&'a mut Json> {
     items.into_iter().flatten().collect()
 }
 
-/// Change a text.
-fn change(text: &mut Json) -> Option<()> {
+/// Appends a dot to a string.
+fn append_dot(text: &mut Json) -> Option<()> {
     *text = format!("{}.", text.as_str()?).into();
     Some(())
 }
 
-fn requests(recorded: &mut Recorded) -> Vec<&mut Json> {
+fn requests(recorded: &mut CaseRecording) -> Vec<&mut Json> {
     let recordings = recorded.recordings.iter_mut();
     let calls = recordings.filter_map(|recording| field(recording, "llm_recording"));
     calls
@@ -63,11 +60,11 @@ fn requests(recorded: &mut Recorded) -> Vec<&mut Json> {
         .collect()
 }
 
-fn last_request(recorded: &mut Recorded) -> Option<&mut Json> {
+fn last_request(recorded: &mut CaseRecording) -> Option<&mut Json> {
     requests(recorded).pop()
 }
 
-fn last_contents(recorded: &mut Recorded) -> Option<&mut Vec<Json>> {
+fn last_contents(recorded: &mut CaseRecording) -> Option<&mut Vec<Json>> {
     field(last_request(recorded)?, "contents")?.as_array_mut()
 }
 
@@ -76,66 +73,66 @@ fn texts(content: &mut Json) -> impl Iterator<Item = &mut Json> {
     parts.filter_map(|part| field(part, "text"))
 }
 
-fn request_text(recorded: &mut Recorded) -> Option<()> {
-    change(last_contents(recorded)?.iter_mut().flat_map(texts).last()?)
+fn request_text(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(last_contents(recorded)?.iter_mut().flat_map(texts).last()?)
 }
 
-fn system_instruction(recorded: &mut Recorded) -> Option<()> {
+fn system_instruction(recorded: &mut CaseRecording) -> Option<()> {
     let configs = requests(recorded).into_iter();
     let configs = configs.filter_map(|request| field(request, "config"));
     let instructions = configs.filter_map(|config| field(config, "system_instruction"));
-    change(instructions.last()?)
+    append_dot(instructions.last()?)
 }
 
-fn dropped_content(recorded: &mut Recorded) -> Option<()> {
+fn dropped_content(recorded: &mut CaseRecording) -> Option<()> {
     let contents = last_contents(recorded)?;
     contents.pop().map(|_| ())
 }
 
-fn repeated_content(recorded: &mut Recorded) -> Option<()> {
+fn repeated_content(recorded: &mut CaseRecording) -> Option<()> {
     let contents = last_contents(recorded)?;
     let last = contents.last()?.clone();
     contents.push(last);
     Some(())
 }
 
-fn swapped_contents(recorded: &mut Recorded) -> Option<()> {
+fn swapped_contents(recorded: &mut CaseRecording) -> Option<()> {
     swap_first_unequal(last_contents(recorded)?)
 }
 
-fn role(recorded: &mut Recorded) -> Option<()> {
-    change(field(last_contents(recorded)?.last_mut()?, "role")?)
+fn role(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(last_contents(recorded)?.last_mut()?, "role")?)
 }
 
-fn model(recorded: &mut Recorded) -> Option<()> {
-    change(field(last_request(recorded)?, "model")?)
+fn model(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(last_request(recorded)?, "model")?)
 }
 
-fn setting(recorded: &mut Recorded) -> Option<()> {
+fn setting(recorded: &mut CaseRecording) -> Option<()> {
     let config = field(last_request(recorded)?, "config")?;
     config.as_object_mut()?.insert("temperature", 0.123);
     Some(())
 }
 
-fn last_declarations(recorded: &mut Recorded) -> Option<&mut Vec<Json>> {
+fn last_declarations(recorded: &mut CaseRecording) -> Option<&mut Vec<Json>> {
     let config = field(last_request(recorded)?, "config")?;
     let tools = items(config, "tools").into_iter();
-    let declared = tools.filter_map(|tool| field(tool, "function_declarations"));
-    declared.last()?.as_array_mut()
+    let declarations = tools.filter_map(|tool| field(tool, "function_declarations"));
+    declarations.last()?.as_array_mut()
 }
 
-fn declared_name(recorded: &mut Recorded) -> Option<()> {
-    change(field(last_declarations(recorded)?.last_mut()?, "name")?)
+fn declared_name(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(last_declarations(recorded)?.last_mut()?, "name")?)
 }
 
-fn declared_description(recorded: &mut Recorded) -> Option<()> {
-    change(field(
+fn declared_description(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(
         last_declarations(recorded)?.last_mut()?,
         "description",
     )?)
 }
 
-fn declared_parameter(recorded: &mut Recorded) -> Option<()> {
+fn declared_parameter(recorded: &mut CaseRecording) -> Option<()> {
     let schema = field(
         last_declarations(recorded)?.last_mut()?,
         "parameters_json_schema",
@@ -145,43 +142,43 @@ fn declared_parameter(recorded: &mut Recorded) -> Option<()> {
     Some(())
 }
 
-fn dropped_tool(recorded: &mut Recorded) -> Option<()> {
+fn dropped_tool(recorded: &mut CaseRecording) -> Option<()> {
     last_declarations(recorded)?.pop().map(|_| ())
 }
 
-fn last_recording(recorded: &Recorded, kind: &str) -> Option<usize> {
+fn last_recording(recorded: &CaseRecording, kind: &str) -> Option<usize> {
     let is_of = |recording: &Json| !recording[kind].is_null();
     recorded.recordings.iter().rposition(is_of)
 }
 
-fn missing_model_call(recorded: &mut Recorded) -> Option<()> {
+fn missing_model_call(recorded: &mut CaseRecording) -> Option<()> {
     let at = last_recording(recorded, "llm_recording")?;
     recorded.recordings.remove(at);
     Some(())
 }
 
-fn repeated_model_call(recorded: &mut Recorded) -> Option<()> {
+fn repeated_model_call(recorded: &mut CaseRecording) -> Option<()> {
     let at = last_recording(recorded, "llm_recording")?;
     recorded.recordings.push(recorded.recordings[at].clone());
     Some(())
 }
 
-fn missing_tool_call(recorded: &mut Recorded) -> Option<()> {
+fn missing_tool_call(recorded: &mut CaseRecording) -> Option<()> {
     let at = last_recording(recorded, "tool_recording")?;
     recorded.recordings.remove(at);
     Some(())
 }
 
-fn last_tool<'a>(recorded: &'a mut Recorded, side: &str) -> Option<&'a mut Json> {
+fn last_tool<'a>(recorded: &'a mut CaseRecording, side: &str) -> Option<&'a mut Json> {
     let at = last_recording(recorded, "tool_recording")?;
     field(field(&mut recorded.recordings[at], "tool_recording")?, side)
 }
 
-fn tool_name(recorded: &mut Recorded) -> Option<()> {
-    change(field(last_tool(recorded, "tool_call")?, "name")?)
+fn tool_name(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(last_tool(recorded, "tool_call")?, "name")?)
 }
 
-fn tool_args(recorded: &mut Recorded) -> Option<()> {
+fn tool_args(recorded: &mut CaseRecording) -> Option<()> {
     let call = last_tool(recorded, "tool_call")?.as_object_mut()?;
     let args = call.get("args").and_then(Json::as_object);
     let mut args = args.cloned().unwrap_or_default();
@@ -190,56 +187,56 @@ fn tool_args(recorded: &mut Recorded) -> Option<()> {
     Some(())
 }
 
-fn tool_result(recorded: &mut Recorded) -> Option<()> {
+fn tool_result(recorded: &mut CaseRecording) -> Option<()> {
     let response = field(last_tool(recorded, "tool_response")?, "response")?;
     response.as_object_mut()?.insert("x", 1);
     Some(())
 }
 
-fn answer_text(recorded: &mut Recorded) -> Option<()> {
+fn answer_text(recorded: &mut CaseRecording) -> Option<()> {
     let at = last_recording(recorded, "llm_recording")?;
     let call = field(&mut recorded.recordings[at], "llm_recording")?;
-    let whole = items(call, "llm_responses").into_iter();
-    let whole = whole.filter(|response| response["partial"] != true);
-    let contents = whole.filter_map(|response| field(response, "content"));
-    change(contents.flat_map(texts).last()?)
+    let responses = items(call, "llm_responses").into_iter();
+    let complete = responses.filter(|response| response["partial"] != true);
+    let contents = complete.filter_map(|response| field(response, "content"));
+    append_dot(contents.flat_map(texts).last()?)
 }
 
-fn events(recorded: &mut Recorded) -> Option<&mut Vec<Json>> {
+fn events(recorded: &mut CaseRecording) -> Option<&mut Vec<Json>> {
     field(&mut recorded.session, "events")?.as_array_mut()
 }
 
-fn event_text(recorded: &mut Recorded) -> Option<()> {
+fn event_text(recorded: &mut CaseRecording) -> Option<()> {
     let contents = events(recorded)?.iter_mut();
     let contents = contents.filter_map(|event| field(event, "content"));
-    change(contents.flat_map(texts).last()?)
+    append_dot(contents.flat_map(texts).last()?)
 }
 
-fn event_author(recorded: &mut Recorded) -> Option<()> {
-    change(field(events(recorded)?.last_mut()?, "author")?)
+fn event_author(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(events(recorded)?.last_mut()?, "author")?)
 }
 
-fn swapped_events(recorded: &mut Recorded) -> Option<()> {
+fn swapped_events(recorded: &mut CaseRecording) -> Option<()> {
     swap_first_unequal(events(recorded)?)
 }
 
-fn missing_event(recorded: &mut Recorded) -> Option<()> {
+fn missing_event(recorded: &mut CaseRecording) -> Option<()> {
     events(recorded)?.pop().map(|_| ())
 }
 
-fn event_delta(recorded: &mut Recorded) -> Option<()> {
+fn event_delta(recorded: &mut CaseRecording) -> Option<()> {
     let event = events(recorded)?.first_mut()?;
     let delta = field(field(event, "actions")?, "state_delta")?;
     delta.as_object_mut()?.insert("x", 1);
     Some(())
 }
 
-/// Split the events of one run into two runs.
-fn event_invocation(recorded: &mut Recorded) -> Option<()> {
-    change(field(events(recorded)?.last_mut()?, "invocation_id")?)
+/// Assigns the last event to another run.
+fn event_invocation(recorded: &mut CaseRecording) -> Option<()> {
+    append_dot(field(events(recorded)?.last_mut()?, "invocation_id")?)
 }
 
-fn state(recorded: &mut Recorded) -> Option<()> {
+fn state(recorded: &mut CaseRecording) -> Option<()> {
     let state = field(&mut recorded.session, "state")?.as_object_mut()?;
     state.insert("x", "another");
     Some(())

@@ -1,0 +1,279 @@
+//! Agent trees whose model answers wait until a test releases them.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    sync::{Arc, Mutex},
+};
+
+use futures_util::{FutureExt as _, stream};
+use retain_core::{Content, LlmResponse};
+use retain_runtime::{
+    Agent, AgentTool, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LoopAgent, Model,
+    ModelStream, ParallelAgent, RunError, SequentialAgent, ToolContext, ToolOutput,
+};
+use tokio::sync::{oneshot, watch};
+
+use crate::support::call;
+
+/// Holds model answers back until the test releases them, by name: `a1` is the first answer of `a`.
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    /// Answers that wait for their release. Empty if `is_open`, because then no answer waits.
+    waiting: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    changed: watch::Sender<()>,
+    is_open: bool,
+}
+
+impl Gates {
+    /// Gates that hold no answer back.
+    pub(super) fn open() -> Arc<Gates> {
+        Arc::new(Gates {
+            is_open: true,
+            ..Gates::default()
+        })
+    }
+
+    /// Returns when the test releases `name`.
+    async fn pass(&self, name: String) {
+        if self.is_open {
+            return;
+        }
+        let (release, mut released) = oneshot::channel();
+        let mut release = Some((name, release));
+        poll_fn(|cx| {
+            let polled = released.poll_unpin(cx);
+            // Register after the first poll, so that the scheduler sees the release as an outside
+            // completion.
+            if let Some((name, release)) = release.take() {
+                self.waiting.lock().unwrap().insert(name, release);
+                self.changed.send_replace(());
+            }
+            polled
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until the answer `name` waits at its gate, then releases it.
+    pub(super) async fn release(&self, name: &str) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(release) = self.waiting.lock().unwrap().remove(name) {
+                return release.send(()).unwrap();
+            }
+            changed.changed().await.unwrap();
+        }
+    }
+}
+
+/// A model whose answer is its name and the number of the call. It answers when the test releases
+/// the answer.
+#[derive(Debug)]
+struct GatedModel {
+    name: String,
+    calls: Mutex<usize>,
+    gates: Arc<Gates>,
+    /// The tools that every other answer calls, beginning with the first.
+    tools: Vec<String>,
+}
+
+impl Model for GatedModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, _: Arc<LlmRequest>, _: bool) -> ModelStream {
+        let number = {
+            let mut calls = self.calls.lock().unwrap();
+            *calls += 1;
+            *calls
+        };
+        let answer = format!("{}{number}", self.name);
+        let calls = self.tools.iter();
+        let calls = calls.map(|tool| call(tool, r#"{"request": "?"}"#).into());
+        let content = match self.tools.is_empty() || number % 2 == 0 {
+            true => Content::model(answer.clone()),
+            false => Content::new("model", calls.collect()),
+        };
+        let gates = Arc::clone(&self.gates);
+        Box::pin(stream::once(async move {
+            gates.pass(answer).await;
+            Ok(LlmResponse::of(content))
+        }))
+    }
+}
+
+fn gated_model(gates: &Arc<Gates>, name: &str, tools: &[&str]) -> GatedModel {
+    GatedModel {
+        name: name.to_owned(),
+        calls: Mutex::default(),
+        gates: Arc::clone(gates),
+        tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+    }
+}
+
+fn leaf(gates: &Arc<Gates>, name: &str) -> LlmAgent {
+    let agent = LlmAgent::builder(name).model(gated_model(gates, name, &[]));
+    agent.build().unwrap()
+}
+
+/// An agent that calls a tool, which returns at once, and then answers.
+fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
+    let tool = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
+        Ok(ToolOutput::from(retain_core::Json::from("seen")))
+    });
+    let agent = LlmAgent::builder(name).model(gated_model(gates, name, &["look"]));
+    agent.tool(tool).build().unwrap()
+}
+
+/// An agent that calls the tools `x` and `y` in one message, and then answers. The tools wait at the
+/// gates.
+fn leaf_with_two_tools(gates: &Arc<Gates>, name: &str) -> LlmAgent {
+    let agent = LlmAgent::builder(name).model(gated_model(gates, name, &["x", "y"]));
+    let agent = ["x", "y"].into_iter().fold(agent, |agent, name| {
+        let gates = Arc::clone(gates);
+        agent.tool(FunctionTool::untyped(name, "", None, move |_, _| {
+            let gates = Arc::clone(&gates);
+            async move {
+                gates.pass(name.to_owned()).await;
+                Ok(ToolOutput::from("seen"))
+            }
+        }))
+    });
+    agent.build().unwrap()
+}
+
+/// An agent that searches the memory before it starts and with a tool, and then answers.
+fn leaf_with_memory(gates: &Arc<Gates>, name: &str) -> LlmAgent {
+    let tool = FunctionTool::untyped("recall", "", None, |ctx: ToolContext, _| async move {
+        let recalled = ctx.search_memory("?").await?;
+        Ok(ToolOutput::from(format!(
+            "{} memories",
+            recalled.memories.len()
+        )))
+    });
+    let agent = LlmAgent::builder(name).model(gated_model(gates, name, &["recall"]));
+    let agent = agent.before_agent(|ctx| async move {
+        ctx.search_memory("?").await?;
+        Ok(None)
+    });
+    agent.tool(tool).build().unwrap()
+}
+
+/// An agent that calls the agent `in_NAME` as a tool and then answers.
+fn leaf_with_agent_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
+    let inner = leaf(gates, &format!("in_{name}"));
+    let agent = LlmAgent::builder(name).model(gated_model(gates, name, &[inner.name()]));
+    agent.tool(AgentTool::new(inner)).build().unwrap()
+}
+
+fn parallel(name: &str, agents: Vec<Arc<dyn Agent>>) -> Arc<dyn Agent> {
+    let mut builder = ParallelAgent::builder(name);
+    for agent in agents {
+        builder = builder.sub_agent(agent);
+    }
+    Arc::new(builder.build().unwrap())
+}
+
+fn sequence(name: &str, agents: Vec<Arc<dyn Agent>>) -> Arc<dyn Agent> {
+    let mut builder = SequentialAgent::builder(name);
+    for agent in agents {
+        builder = builder.sub_agent(agent);
+    }
+    Arc::new(builder.build().unwrap())
+}
+
+fn repeat(name: &str, count: u32, agents: Vec<Arc<dyn Agent>>) -> Arc<dyn Agent> {
+    let mut builder = LoopAgent::builder(name).max_iterations(count);
+    for agent in agents {
+        builder = builder.sub_agent(agent);
+    }
+    Arc::new(builder.build().unwrap())
+}
+
+/// Builds an agent tree whose models wait at the gates.
+pub(super) type Tree = fn(&Arc<Gates>) -> Arc<dyn Agent>;
+
+pub(super) fn loops_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let a = repeat("loop_a", 3, vec![Arc::new(leaf(gates, "a"))]);
+    let b = repeat("loop_b", 3, vec![Arc::new(leaf(gates, "b"))]);
+    parallel("all", vec![a, b, Arc::new(leaf(gates, "c"))])
+}
+
+pub(super) fn parallel_in_loop(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let both = vec![leaf(gates, "a"), leaf(gates, "b")];
+    let both = both.into_iter().map(|it| Arc::new(it) as Arc<dyn Agent>);
+    repeat("again", 3, vec![parallel("both", both.collect())])
+}
+
+pub(super) fn sequences_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let first: Vec<Arc<dyn Agent>> = vec![Arc::new(leaf(gates, "a")), Arc::new(leaf(gates, "b"))];
+    let second: Vec<Arc<dyn Agent>> = vec![
+        Arc::new(leaf_with_tool(gates, "c")),
+        Arc::new(leaf(gates, "d")),
+    ];
+    let agents = vec![
+        sequence("first", first),
+        sequence("second", second),
+        Arc::new(leaf(gates, "e")) as Arc<dyn Agent>,
+    ];
+    parallel("all", agents)
+}
+
+/// Parallel agents at two depths, one of them nested so deeply that it gets its own stack.
+pub(super) fn parallel_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let inner: Vec<Arc<dyn Agent>> = vec![Arc::new(leaf(gates, "a")), Arc::new(leaf(gates, "b"))];
+    let mut inner = parallel("inner", inner);
+    for level in 0..5 {
+        inner = sequence(&format!("level_{level}"), vec![inner]);
+    }
+    let last: Vec<Arc<dyn Agent>> = vec![inner, Arc::new(leaf(gates, "c"))];
+    let all = parallel("outer", last);
+    repeat("twice", 2, vec![all])
+}
+
+pub(super) fn agent_tools_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let agents: Vec<Arc<dyn Agent>> = vec![
+        Arc::new(leaf_with_agent_tool(gates, "a")),
+        Arc::new(leaf_with_agent_tool(gates, "b")),
+        repeat("loop_c", 3, vec![Arc::new(leaf(gates, "c"))]),
+    ];
+    parallel("all", agents)
+}
+
+pub(super) fn memory_searches_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let agents: Vec<Arc<dyn Agent>> = vec![
+        Arc::new(leaf_with_memory(gates, "a")),
+        Arc::new(leaf_with_memory(gates, "b")),
+        repeat("loop_c", 3, vec![Arc::new(leaf(gates, "c"))]),
+    ];
+    parallel("all", agents)
+}
+
+pub(super) fn two_tools_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    let agents: Vec<Arc<dyn Agent>> = vec![
+        Arc::new(leaf_with_two_tools(gates, "a")),
+        repeat("loop_c", 3, vec![Arc::new(leaf(gates, "c"))]),
+    ];
+    parallel("all", agents)
+}
+
+/// A root agent for a shared agent, because a runner takes a value.
+#[derive(Debug)]
+pub(super) struct Root(pub(super) Arc<dyn Agent>);
+
+#[async_trait::async_trait]
+impl Agent for Root {
+    fn name(&self) -> &str {
+        "root"
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        std::slice::from_ref(&self.0)
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        ctx.run_agent(&self.0).await
+    }
+}
