@@ -13,7 +13,9 @@ use std::ffi::OsStr;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use commands::{append, backup, check, demo, erase, export, import, keys, memory, migrate, serve};
+use commands::{
+    append, backup, check, demo, erase, export, import, keys, memory, migrate, serve, upgrade,
+};
 use output::note;
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
@@ -42,6 +44,8 @@ enum Command {
     Check(check::Check),
     /// Copy a snapshot of a database to a new file while it is in use.
     Backup(backup::Backup),
+    /// Upgrade the schema of a database, and finish the upgrade.
+    Upgrade(upgrade::Upgrade),
     /// Copy everything from one store to another, then compare both.
     Migrate(migrate::Migrate),
     /// Erase all data of a user irrecoverably.
@@ -102,6 +106,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(import) => import.run().await,
         Command::Check(check) => check.run().await,
         Command::Backup(backup) => backup.run().await,
+        Command::Upgrade(upgrade) => upgrade.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::Erase(erase) => erase.run().await,
         Command::Memory(memory) => memory.run().await,

@@ -95,7 +95,7 @@ pub use store::{
 };
 /// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;
-pub use transfer_store::{DraftId, LogHeader, StateOwner, TransferStore};
+pub use transfer_store::{DraftId, LogHeader, SchemaReport, StateOwner, TransferStore};
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};
 
 /// ADK's object schemas as data, for parsers, validators, YAML files and API descriptions.

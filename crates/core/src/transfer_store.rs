@@ -60,6 +60,30 @@ impl fmt::Display for StateOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
 
+/// The schema of a store's database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaReport {
+    /// The schema version of the database.
+    pub version: u64,
+    /// The schema version of this program. A lower one than `version` means that a newer program
+    /// upgraded the database and this one still works on it.
+    pub supported: u64,
+    /// The migrations that wait for [`TransferStore::finish_upgrade`], by name.
+    pub unfinished: Vec<String>,
+}
+
+impl SchemaReport {
+    /// Creates a report, for a store that has a schema.
+    pub fn new(version: u64, supported: u64, unfinished: Vec<String>) -> SchemaReport {
+        SchemaReport {
+            version,
+            supported,
+            unfinished,
+        }
+    }
+}
+
 /// Bulk transfer and checks of whole logs and shared state, in addition to [`SessionStore`]. Every
 /// method is atomic.
 #[async_trait]
@@ -115,6 +139,17 @@ pub trait TransferStore: SessionStore {
     /// Checks the stored data for corruption and describes each problem. The list is empty if the
     /// data is intact.
     async fn check(&self) -> Result<Vec<String>>;
+
+    /// Describes the schema of the database. A store without a schema returns the default.
+    async fn schema(&self) -> Result<SchemaReport> {
+        Ok(SchemaReport::default())
+    }
+
+    /// Finishes an upgrade: removes what only programs of older schema versions need. Programs of
+    /// those versions cannot use the database afterwards.
+    async fn finish_upgrade(&self) -> Result<SchemaReport> {
+        self.schema().await
+    }
 
     /// Identifies this database independently of the URI it was opened with; `None` if it cannot be
     /// opened twice.

@@ -11,9 +11,10 @@ pub use retain_core::store_rules as rules;
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, EventLookup,
     Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent,
-    NewSession, Plan, RandomIds, ReadDetail, ScopedState, SessionRow, SessionRowParts, SessionRows,
-    SessionStatus, SessionStore, Snapshot, StateOwner, StateText, StoreSessionService, SystemClock,
-    TransferStore, check_growth, check_limit, duration_us, plan_append, plan_renewal, seconds,
+    NewSession, Plan, RandomIds, ReadDetail, SchemaReport, ScopedState, SessionRow,
+    SessionRowParts, SessionRows, SessionStatus, SessionStore, Snapshot, StateOwner, StateText,
+    StoreSessionService, SystemClock, TransferStore, check_growth, check_limit, duration_us,
+    plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the trait of the stores that hold them.
 pub use retain_core::{

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
-    ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, ScopedState,
-    SessionKey, SessionStore, Snapshot, StateOwner, TransferStore, Window,
+    ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, SchemaReport,
+    ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore, Window,
 };
 
 /// One store that several services share.
@@ -217,6 +217,14 @@ impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M>
 
     async fn check(&self) -> Result<Vec<String>> {
         self.answer(self.store.check()).await
+    }
+
+    async fn schema(&self) -> Result<SchemaReport> {
+        self.answer(self.store.schema()).await
+    }
+
+    async fn finish_upgrade(&self) -> Result<SchemaReport> {
+        self.answer(self.store.finish_upgrade()).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

@@ -20,14 +20,7 @@ pub(crate) struct Backup {
 impl Backup {
     /// Returns when the copy is on the disk.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        match self.store.open_existing().await? {
-            Database::Sqlite(sessions) => sessions.store().backup(&self.file).await?,
-            #[cfg(feature = "postgres")]
-            Database::Postgres(..) => anyhow::bail!(
-                "cannot copy a PostgreSQL database to a file; use pg_dump, the server's own backups \
-                 or retain export"
-            ),
-        }
+        Database::backup(&self.store.store, &self.file).await?;
         say!("wrote {}", self.file.display());
         Ok(())
     }

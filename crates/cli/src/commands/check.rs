@@ -16,7 +16,7 @@ pub(crate) struct Check {
 impl Check {
     /// Prints every problem; fails if there is one.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let problems = self.store.open_existing().await?.sessions().check().await?;
+        let problems = self.store.open_to_read().await?.sessions().check().await?;
         for problem in &problems {
             say!("{problem}");
         }

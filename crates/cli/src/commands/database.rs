@@ -1,6 +1,6 @@
 //! Opens a database by its URL; the only place that lists the kinds of databases.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 #[cfg(feature = "postgres")]
 use retain::{
@@ -12,7 +12,7 @@ use retain::{
     artifact::{ArtifactService, SqliteArtifactService},
     memory::{Embedder, LongTermMemory, StoreMemoryService},
     session::SqliteOptions,
-    store::{KeyStore, MemoryStore, SqliteStore},
+    store::{KeyStore, MemoryStore, SqliteStore, TransferStore},
 };
 
 use super::missing_feature;
@@ -67,13 +67,61 @@ impl Database {
         Ok(Database::Sqlite(SqliteSessionService::over(store)))
     }
 
+    /// Opens an existing database for reading. It must have the schema of this program: reading
+    /// never upgrades a database.
+    pub(crate) async fn open_to_read(uri: &str) -> anyhow::Result<Database> {
+        if !is_sqlite(uri) {
+            // An existing PostgreSQL database is never upgraded by opening it.
+            return Database::open(uri, IfMissing::Refuse).await;
+        }
+        let options = SqliteOptions::from_uri(uri)?.read_only();
+        let store = SqliteStore::open(options).await?;
+        Ok(Database::Sqlite(SqliteSessionService::over(store)))
+    }
+
+    /// Opens an existing database, upgrades its schema and returns the store that can finish the
+    /// upgrade.
+    pub(crate) async fn upgrade(uri: &str) -> anyhow::Result<Database> {
+        #[cfg(feature = "postgres")]
+        if PostgresOptions::is_address(uri) {
+            // Not `existing`, which never upgrades; so a misspelled name must fail here.
+            let options = PostgresOptions::from_uri(uri)?;
+            anyhow::ensure!(
+                PostgresStore::is_set_up(&options).await?,
+                "{}: the database has no Retain tables; check the database name",
+                options.uri()
+            );
+            return Database::open(uri, IfMissing::Create).await;
+        }
+        Database::open(uri, IfMissing::Refuse).await
+    }
+
+    /// Copies a database of any schema version to a new file.
+    pub(crate) async fn backup(uri: &str, file: &Path) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            is_sqlite(uri),
+            "cannot copy a PostgreSQL database to a file; use pg_dump, the server's own backups or \
+             retain export"
+        );
+        Ok(SqliteStore::backup_file(SqliteOptions::from_uri(uri)?, file).await?)
+    }
+
+    /// The store, for its schema.
+    pub(crate) fn store(&self) -> &dyn TransferStore {
+        match self {
+            Database::Sqlite(sessions) => sessions.store(),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(sessions, _) => sessions.store(),
+        }
+    }
+
     /// Whether `uri` is the address of a database.
     pub(crate) fn is_address(uri: &str) -> bool {
         #[cfg(feature = "postgres")]
         if PostgresOptions::is_address(uri) {
             return true;
         }
-        uri.starts_with("sqlite")
+        is_sqlite(uri)
     }
 
     /// The sessions.
@@ -124,6 +172,10 @@ impl Database {
             Database::Postgres(_, address) => address.clone(),
         }
     }
+}
+
+fn is_sqlite(uri: &str) -> bool {
+    uri.starts_with("sqlite")
 }
 
 /// Fails for an address that needs a feature which this build lacks.

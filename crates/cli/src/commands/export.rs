@@ -28,7 +28,7 @@ pub(crate) struct Export {
 impl Export {
     /// Writes to standard output.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open_existing().await?.sessions();
+        let sessions = self.store.open_to_read().await?.sessions();
         let app = self.app;
         let scope = match (self.user, self.session) {
             (Some(user), Some(id)) => ExportScope::Session(SessionKey::new(app, user, id)),

@@ -13,6 +13,7 @@ pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod migrate;
 pub(crate) mod serve;
+pub(crate) mod upgrade;
 
 use clap::Args;
 
@@ -37,5 +38,10 @@ impl Store {
     /// Opens an existing database. A misspelled name must not create an empty one.
     async fn open_existing(&self) -> anyhow::Result<Database> {
         Database::open(&self.store, IfMissing::Refuse).await
+    }
+
+    /// Opens an existing database for reading, without upgrading its schema.
+    async fn open_to_read(&self) -> anyhow::Result<Database> {
+        Database::open_to_read(&self.store).await
     }
 }

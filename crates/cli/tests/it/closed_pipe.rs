@@ -97,6 +97,7 @@ impl Fixture {
                 "--from STORE --to sqlite:///new.db".to_owned(),
                 b"",
             ),
+            ("upgrade", "--store STORE".to_owned(), b""),
         ]
     }
 }

@@ -27,6 +27,7 @@ mod power_simulation;
 mod program;
 mod replicas;
 mod serve;
+mod upgrade;
 
 /// The seed of a random test: a fixed one, or that of `RETAIN_SEED`.
 fn seed(test: &str, default: u64) -> u64 {

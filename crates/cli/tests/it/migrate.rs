@@ -223,7 +223,10 @@ async fn migrate_with_only_copies_one_kind_of_data() {
     let whole = run(&mut migrate(&from, &back)).unwrap();
     assert!(whole.contains("copied:   nothing"), "{whole}");
     let nothing = run(migrate_uris(&files, &uri(&back)).args(["--only", "keys"])).unwrap_err();
-    assert!(nothing.contains("stores none of what --only selects"), "{nothing}");
+    assert!(
+        nothing.contains("stores none of what --only selects"),
+        "{nothing}"
+    );
     let again = format!("{}/./from.db", folder.path().display());
     let same = run(migrate(&from, Path::new(&again)).args(["--only", "keys"])).unwrap_err();
     assert!(same.contains("the same store"), "{same}");

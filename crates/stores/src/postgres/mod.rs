@@ -41,8 +41,8 @@ use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
     JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
-    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
-    TransferStore, Window,
+    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner,
+    StoreSessionService, TransferStore, Window,
 };
 
 use background::BackgroundJobs;
@@ -424,6 +424,17 @@ impl TransferStore for PostgresStore {
 
     async fn check(&self) -> Result<Vec<String>> {
         retry_as!("check the database", check::check(&self.database))
+    }
+
+    async fn schema(&self) -> Result<SchemaReport> {
+        let report = schema::report(&self.database, &self.options).await;
+        report.map_err(|failure| schema::into_open_error(&self.options, failure))
+    }
+
+    async fn finish_upgrade(&self) -> Result<SchemaReport> {
+        let finished = schema::finish(&self.database, &self.options).await;
+        finished.map_err(|failure| schema::into_open_error(&self.options, failure))?;
+        self.schema().await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

@@ -2,27 +2,40 @@
 //!
 //! Each migration is one transaction. An advisory lock serializes replicas that start concurrently.
 
-use deadpool_postgres::Object;
-use retain_core::{BoxError, SessionError};
-use sha2::{Digest as _, Sha256};
-use tokio_postgres::{IsolationLevel, error::SqlState};
+use deadpool_postgres::{Object, Transaction};
+use retain_core::{BoxError, SchemaReport, SessionError};
+use tokio_postgres::{IsolationLevel, error::SqlState, types::ToSql};
 
 use super::{
     PostgresOptions,
     pool::{Database, Failure, Retry},
 };
-
-/// A schema migration. A released one must not change: databases store its checksum.
-struct Migration {
-    name: &'static str,
-    sql: &'static str,
-}
+use crate::sql::schema::{AppliedMigration, Migration, Schema, too_old, with_test_migration};
 
 /// The migrations in order; the first results in version 1.
-const MIGRATIONS: [Migration; 1] = [Migration {
-    name: "create-tables",
-    sql: include_str!("migrations/0001_create-tables.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration::expanding(
+        "create-tables",
+        include_str!("migrations/0001_create-tables.sql"),
+    ),
+    Migration::expanding(
+        "record-programs",
+        include_str!("migrations/0002_record-programs.sql"),
+    ),
+];
+
+/// The first version whose databases record which programs work on them.
+const PROGRAMS_FROM: u64 = 2;
+
+const TEST_MIGRATION: Migration = Migration {
+    name: "test-migration",
+    expand: include_str!("migrations/test_expand.sql"),
+    contract: Some(include_str!("migrations/test_contract.sql")),
+};
+
+fn migrations() -> Vec<Migration> {
+    with_test_migration(MIGRATIONS, TEST_MIGRATION)
+}
 
 /// The table of applied migrations.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
@@ -44,20 +57,12 @@ const LOCK_TIMEOUTS: &str = "SET LOCAL idle_in_transaction_session_timeout = '10
 /// times out soon and retries.
 const TABLE_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
-/// The schema of a database.
-#[derive(Debug, PartialEq, Eq)]
-enum Schema {
-    /// The database has no Retain tables.
-    Absent,
-    /// Number of applied migrations, all with the expected checksums.
-    Version(usize),
-}
-
-/// Applies all missing migrations.
+/// Runs all missing migrations.
 pub(super) async fn migrate(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
+    let migrations = migrations();
     let mut retry = Retry::new(database);
     loop {
-        match apply_next(database, options).await {
+        match migrate_one(database, options, &migrations).await {
             Ok(true) => (),
             Ok(false) => return Ok(()),
             Err(failure) => retry.wait_or_fail(failure).await?,
@@ -65,24 +70,43 @@ pub(super) async fn migrate(database: &Database, options: &PostgresOptions) -> R
     }
 }
 
-/// Fails unless the schema has the version that this program needs.
-pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
-    let client = database.connection().await?;
-    match read_schema(&client, options).await? {
-        Schema::Version(version) if version == MIGRATIONS.len() => Ok(()),
-        Schema::Version(version) => {
-            let reason = format!(
-                "the database has schema version {version}, but this program needs {}; start \
-                 `retain serve` once to migrate it",
-                MIGRATIONS.len()
-            );
-            Err(open_error(options, reason).into())
+/// Runs the pending contract halves. Programs of older schema versions cannot use the database
+/// afterwards.
+pub(super) async fn finish(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
+    let migrations = migrations();
+    let mut retry = Retry::new(database);
+    loop {
+        match finish_once(database, options, &migrations).await {
+            Ok(()) => return Ok(()),
+            Err(failure) => retry.wait_or_fail(failure).await?,
         }
-        Schema::Absent => {
+    }
+}
+
+/// Fails unless this program can use the schema without upgrading it.
+pub(super) async fn check(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
+    let migrations = migrations();
+    let client = database.connection().await?;
+    let supported = migrations.len() as u64;
+    match read_schema(&client, options, &migrations).await? {
+        Some(schema) if schema.version >= supported => Ok(()),
+        Some(schema) => Err(open_error(options, too_old(schema.version, supported)).into()),
+        None => {
             let reason = "the database has no Retain tables; check the database name";
             Err(open_error(options, reason).into())
         }
     }
+}
+
+/// Describes the schema of the database.
+pub(super) async fn report(
+    database: &Database,
+    options: &PostgresOptions,
+) -> Result<SchemaReport, Failure> {
+    let migrations = migrations();
+    let client = database.connection().await?;
+    let schema = read_schema(&client, options, &migrations).await?;
+    Ok(schema.unwrap_or_default().report(&migrations))
 }
 
 /// Whether the database has Retain tables, of any version.
@@ -91,18 +115,54 @@ pub(super) async fn exists(
     options: &PostgresOptions,
 ) -> Result<bool, Failure> {
     let client = database.connection().await?;
-    Ok(read_schema(&client, options).await? != Schema::Absent)
+    Ok(read_schema(&client, options, &migrations())
+        .await?
+        .is_some())
 }
 
-/// Applies the next migration; false if the schema is up to date.
-async fn apply_next(database: &Database, options: &PostgresOptions) -> Result<bool, Failure> {
-    let up_to_date = Schema::Version(MIGRATIONS.len());
+/// Runs the next migration; false if there is none.
+async fn migrate_one(
+    database: &Database,
+    options: &PostgresOptions,
+    migrations: &[Migration],
+) -> Result<bool, Failure> {
     let mut client = database.connection().await?;
-    // If the schema is current, take no lock.
-    if read_schema(&client, options).await? == up_to_date {
+    // A schema without missing migrations needs no lock.
+    let schema = read_schema(&client, options, migrations).await?;
+    if schema.is_some_and(|schema| schema.version >= migrations.len() as u64) {
         return Ok(false);
     }
-    // With READ COMMITTED, the query after the lock sees the migrations of earlier lock holders.
+    let (transaction, schema) = lock(&mut client, options, migrations).await?;
+    let Some(migration) = migrations.get(schema.version as usize) else {
+        return Ok(false);
+    };
+    // A program that is two versions older cannot use the new schema, so nothing needs the old half
+    // any more.
+    contract(&transaction, migrations, &schema).await?;
+    transaction.batch_execute(migration.expand).await?;
+    record(&transaction, migration, schema.version + 1).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+async fn finish_once(
+    database: &Database,
+    options: &PostgresOptions,
+    migrations: &[Migration],
+) -> Result<(), Failure> {
+    let mut client = database.connection().await?;
+    let (transaction, schema) = lock(&mut client, options, migrations).await?;
+    contract(&transaction, migrations, &schema).await?;
+    Ok(transaction.commit().await?)
+}
+
+/// Begins a transaction with the lock of migrations, and reads the schema in it.
+async fn lock<'a>(
+    client: &'a mut Object,
+    options: &PostgresOptions,
+    migrations: &[Migration],
+) -> Result<(Transaction<'a>, Schema), Failure> {
+    // The query after the lock must see the migrations of earlier holders.
     let transaction = client.build_transaction();
     let transaction = transaction.isolation_level(IsolationLevel::ReadCommitted);
     let transaction = transaction.read_only(false).start().await?;
@@ -111,28 +171,61 @@ async fn apply_next(database: &Database, options: &PostgresOptions) -> Result<bo
     transaction.batch_execute(TABLE_TIMEOUT).await?;
     transaction.batch_execute(TABLE).await?;
     let rows = transaction.query(APPLIED, &[]).await?;
-    let Schema::Version(version) = decode_schema(options, &rows)? else {
-        return Ok(true);
-    };
-    let Some(migration) = MIGRATIONS.get(version) else {
-        return Ok(false);
-    };
-    transaction.batch_execute(migration.sql).await?;
-    let row = "INSERT INTO retain_migrations (version, name, checksum) VALUES ($1, $2, $3)";
-    let (number, checksum) = (version as i64 + 1, checksum(migration));
-    transaction
-        .execute(row, &[&number, &migration.name, &checksum])
-        .await?;
-    transaction.commit().await?;
-    Ok(true)
+    let schema = decode_schema(options, &rows, migrations)?;
+    Ok((transaction, schema))
 }
 
-const APPLIED: &str = "SELECT version, name, checksum FROM retain_migrations ORDER BY version";
+/// Runs the pending contract halves inside a transaction.
+async fn contract(
+    transaction: &Transaction<'_>,
+    migrations: &[Migration],
+    schema: &Schema,
+) -> Result<(), Failure> {
+    for version in &schema.unfinished {
+        let migration = migrations.get(*version as usize - 1);
+        if let Some(contract) = migration.and_then(|migration| migration.contract) {
+            transaction.batch_execute(contract).await?;
+        }
+        let sql = "UPDATE retain_migrations SET oldest_program = version WHERE version = $1";
+        transaction.execute(sql, &[&(*version as i64)]).await?;
+    }
+    Ok(())
+}
 
-async fn read_schema(client: &Object, options: &PostgresOptions) -> Result<Schema, Failure> {
+async fn record(
+    transaction: &Transaction<'_>,
+    migration: &Migration,
+    version: u64,
+) -> Result<(), Failure> {
+    let row = AppliedMigration::expanded(migration, version);
+    let number = version as i64;
+    let sql = "INSERT INTO retain_migrations (version, name, checksum) VALUES ($1, $2, $3)";
+    let params: [&(dyn ToSql + Sync); 3] = [&number, &row.name, &row.checksum];
+    transaction.execute(sql, &params).await?;
+    if version >= PROGRAMS_FROM {
+        let sql = "UPDATE retain_migrations SET oldest_program = $2, program = $3 \
+                   WHERE version = $1";
+        let params: [&(dyn ToSql + Sync); 3] =
+            [&number, &(row.oldest_program as i64), &row.program];
+        transaction.execute(sql, &params).await?;
+    }
+    Ok(())
+}
+
+/// Reads the applied migrations. Version 1 has no columns for programs, so they are read as JSON.
+const APPLIED: &str = "SELECT version, name, checksum, \
+    coalesce((to_jsonb(m) ->> 'oldest_program')::int8, 0), \
+    coalesce(to_jsonb(m) ->> 'program', '') FROM retain_migrations m ORDER BY version";
+
+/// Reads the schema; `None` if the database has no Retain tables.
+async fn read_schema(
+    client: &Object,
+    options: &PostgresOptions,
+    migrations: &[Migration],
+) -> Result<Option<Schema>, Failure> {
     match client.query(APPLIED, &[]).await {
-        Ok(rows) => Ok(decode_schema(options, &rows)?),
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(Schema::Absent),
+        Ok(rows) => Ok(Some(decode_schema(options, &rows, migrations)?)),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -140,40 +233,25 @@ async fn read_schema(client: &Object, options: &PostgresOptions) -> Result<Schem
 fn decode_schema(
     options: &PostgresOptions,
     rows: &[tokio_postgres::Row],
+    migrations: &[Migration],
 ) -> Result<Schema, SessionError> {
-    let unreadable = |error: tokio_postgres::Error| SessionError::Open {
+    let applied: Result<Vec<AppliedMigration>, _> = rows.iter().map(decode_row).collect();
+    let applied = applied.map_err(|error| SessionError::Open {
         uri: options.uri(),
-        reason: "the table retain_migrations was not created by Retain; use another database"
-            .to_owned(),
-        source: Some(Box::new(error)),
-    };
-    for (at, row) in rows.iter().enumerate() {
-        let version: i64 = row.try_get(0).map_err(unreadable)?;
-        let name: String = row.try_get(1).map_err(unreadable)?;
-        let found: String = row.try_get(2).map_err(unreadable)?;
-        let migration = MIGRATIONS.get(at).filter(|_| version == at as i64 + 1);
-        let Some(migration) = migration else {
-            let reason = format!(
-                "the database has schema version {version} ({name}), created by a newer version of \
-                 Retain; this program supports versions up to {}; use the newer program",
-                MIGRATIONS.len()
-            );
-            return Err(open_error(options, reason));
-        };
-        if found != checksum(migration) {
-            let reason = format!(
-                "migration {version} ({name}) of the database differs from that of this program: \
-                 its checksum is {found}; use the program that created the database"
-            );
-            return Err(open_error(options, reason));
-        }
-    }
-    Ok(Schema::Version(rows.len()))
+        reason: "has a table retain_migrations that Retain did not create".to_owned(),
+        source: Some(error),
+    })?;
+    Schema::read(migrations, &applied).map_err(|reason| open_error(options, reason))
 }
 
-fn checksum(migration: &Migration) -> String {
-    let hash = Sha256::digest(migration.sql.as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+fn decode_row(row: &tokio_postgres::Row) -> Result<AppliedMigration, BoxError> {
+    Ok(AppliedMigration {
+        version: u64::try_from(row.try_get::<_, i64>(0)?)?,
+        name: row.try_get(1)?,
+        checksum: row.try_get(2)?,
+        oldest_program: u64::try_from(row.try_get::<_, i64>(3)?)?,
+        program: row.try_get(4)?,
+    })
 }
 
 fn open_error(options: &PostgresOptions, reason: impl Into<String>) -> SessionError {
@@ -225,8 +303,12 @@ mod tests {
     fn released_migration_is_unchanged() {
         let found: Vec<(&str, String)> = MIGRATIONS
             .iter()
-            .map(|migration| (migration.name, checksum(migration)[..16].to_owned()))
+            .map(|migration| (migration.name, migration.checksum()[..16].to_owned()))
             .collect();
-        assert_eq!(found, [("create-tables", "97ad2e7329892178".to_owned())]);
+        let expected = [
+            ("create-tables", "97ad2e7329892178"),
+            ("record-programs", "e09c267714420499"),
+        ];
+        assert_eq!(found, expected.map(|(name, hash)| (name, hash.to_owned())));
     }
 }

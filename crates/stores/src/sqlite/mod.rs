@@ -35,8 +35,8 @@ use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
     JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
-    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService,
-    TransferStore, Window,
+    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner,
+    StoreSessionService, TransferStore, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -121,6 +121,17 @@ impl SqliteStore {
         let check =
             move |connection: &rusqlite::Connection| delete::has_purgeable_logs(connection, now_us);
         self.readers.read("purge deleted sessions", check).await
+    }
+
+    /// Writes a snapshot of a file to a new file at `path`, whatever schema version the file has.
+    /// The file is not changed; readers and writers are not blocked. The copy is synced to disk when
+    /// this returns.
+    pub async fn backup_file(options: SqliteOptions, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref().to_owned();
+        readers::blocking("back up the database", move || {
+            backup::backup(&open::open_any_version(&options)?, &path)
+        })
+        .await
     }
 
     /// Writes a snapshot of the whole database to a new file at `path`, without blocking readers
@@ -448,6 +459,21 @@ impl TransferStore for SqliteStore {
 
     async fn check(&self) -> Result<Vec<String>> {
         self.readers.read("check the database", check::check).await
+    }
+
+    async fn schema(&self) -> Result<SchemaReport> {
+        let options = self.options.clone();
+        let report = move |connection: &rusqlite::Connection| schema::report(&options, connection);
+        self.readers.read("read the schema", report).await
+    }
+
+    async fn finish_upgrade(&self) -> Result<SchemaReport> {
+        let options = self.options.clone();
+        let finish = move |connection: &rusqlite::Connection| schema::finish(&options, connection);
+        self.writer
+            .run_exclusive("finish the upgrade", finish)
+            .await?;
+        self.schema().await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

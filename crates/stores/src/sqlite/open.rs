@@ -20,11 +20,21 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     if options.read_only {
         return opener.open_read_only();
     }
-    let mut connection =
+    let connection =
         opener.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     opener.check_owner(&connection)?;
     opener.configure(&connection)?;
-    opener.migrate(&mut connection)?;
+    opener.migrate(&connection)?;
+    Ok(connection)
+}
+
+/// Opens an existing file of any schema version for reading.
+pub(super) fn open_any_version(options: &SqliteOptions) -> Result<Connection> {
+    let options = options.clone().read_only();
+    let opener = Opener { options: &options };
+    opener.check_path()?;
+    let connection = opener.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    opener.check_application(&connection)?;
     Ok(connection)
 }
 

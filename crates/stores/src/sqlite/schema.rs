@@ -1,62 +1,167 @@
-//! The schema: its migrations, and the check that a file has the current one.
+//! The schema: its migrations, and the check that this program may use a file.
 
-use retain_core::Result;
-use rusqlite::{Connection, TransactionBehavior};
+use std::cmp::Ordering;
+
+use retain_core::{Result, SchemaReport};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{SqliteOptions, open::Opener};
+use crate::sql::schema::{AppliedMigration, Migration, Schema, too_old, with_test_migration};
 
 /// The application id that marks a file as a Retain database: "Retn" in ASCII.
 const APPLICATION_ID: i32 = 0x5265_746e;
 
-/// The migrations in order. A released migration never changes.
-const MIGRATIONS: &[&str] = &[
-    include_str!("migrations/0001_create-sessions.sql"),
-    include_str!("migrations/0002_create-artifacts.sql"),
-    include_str!("migrations/0003_create-memories.sql"),
-    include_str!("migrations/0004_create-api-keys.sql"),
+/// The migrations in order.
+const MIGRATIONS: &[Migration] = &[
+    Migration::expanding(
+        "create-sessions",
+        include_str!("migrations/0001_create-sessions.sql"),
+    ),
+    Migration::expanding(
+        "create-artifacts",
+        include_str!("migrations/0002_create-artifacts.sql"),
+    ),
+    Migration::expanding(
+        "create-memories",
+        include_str!("migrations/0003_create-memories.sql"),
+    ),
+    Migration::expanding(
+        "create-api-keys",
+        include_str!("migrations/0004_create-api-keys.sql"),
+    ),
+    Migration::expanding(
+        "record-migrations",
+        include_str!("migrations/0005_record-migrations.sql"),
+    ),
 ];
 
-/// Fails if the file was deleted or its schema is not the current one. A deleted file stays usable
-/// through open connections, but its data is lost when they close.
+/// The first version whose databases record their migrations. Older ones have only a number.
+const RECORDED_FROM: u64 = 5;
+
+const TEST_MIGRATION: Migration = Migration {
+    name: "test-migration",
+    expand: include_str!("migrations/test_expand.sql"),
+    contract: Some(include_str!("migrations/test_contract.sql")),
+};
+
+fn migrations() -> Vec<Migration> {
+    with_test_migration(MIGRATIONS, TEST_MIGRATION)
+}
+
+/// Fails if the file was deleted or this program must not use its schema any more. A deleted file
+/// stays usable through open connections, but its data is lost when they close.
 pub(super) fn check_ready(options: &SqliteOptions, connection: &Connection) -> Result<()> {
     let opener = Opener { options };
     if options.path.as_ref().is_some_and(|path| !path.is_file()) {
         return Err(opener.reject("the file was deleted; new writes will be lost"));
     }
-    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-    let version: usize = version.map_err(|e| opener.error("cannot be read", e))?;
-    if version != MIGRATIONS.len() {
-        let current = MIGRATIONS.len();
-        return Err(opener.reject(format!(
-            "its schema version is now {version}, this program supports {current}; restart with a version of Retain that supports it"
-        )));
+    opener.check_current(connection)
+}
+
+/// Describes the schema of the file.
+pub(super) fn report(options: &SqliteOptions, connection: &Connection) -> Result<SchemaReport> {
+    let migrations = migrations();
+    let schema = Opener { options }.read_schema(connection, &migrations)?;
+    Ok(schema.report(&migrations))
+}
+
+/// Runs the pending contract halves. Programs of older schema versions cannot use the file
+/// afterwards.
+pub(super) fn finish(options: &SqliteOptions, connection: &Connection) -> Result<()> {
+    let opener = Opener { options };
+    let migrations = migrations();
+    let failed = |error| opener.error("cannot be upgraded", error);
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    let transaction = transaction.map_err(failed)?;
+    let schema = opener.read_schema(&transaction, &migrations)?;
+    contract(&transaction, &migrations, &schema).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// Runs the pending contract halves inside a transaction.
+fn contract(
+    transaction: &Transaction<'_>,
+    migrations: &[Migration],
+    schema: &Schema,
+) -> rusqlite::Result<()> {
+    for version in &schema.unfinished {
+        let migration = migrations.get(*version as usize - 1);
+        if let Some(contract) = migration.and_then(|migration| migration.contract) {
+            transaction.execute_batch(contract)?;
+        }
+        let sql = "UPDATE retain_migrations SET oldest_program = version WHERE version = ?1";
+        transaction.execute(sql, [version])?;
     }
     Ok(())
 }
 
+fn read_version(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Reads the applied migrations, from the number alone if the file is too old to record them.
+fn read_applied(connection: &Connection) -> rusqlite::Result<Vec<AppliedMigration>> {
+    let version = read_version(connection)?;
+    if version < RECORDED_FROM {
+        let known = MIGRATIONS.iter().zip(1..=version);
+        return Ok(known
+            .map(|(migration, version)| AppliedMigration::expanded(migration, version))
+            .collect());
+    }
+    let sql = "SELECT version, name, checksum, oldest_program, program FROM retain_migrations \
+               ORDER BY version";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| {
+        Ok(AppliedMigration {
+            version: row.get(0)?,
+            name: row.get(1)?,
+            checksum: row.get(2)?,
+            oldest_program: row.get(3)?,
+            program: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn record(transaction: &Transaction<'_>, applied: &AppliedMigration) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO retain_migrations (version, name, checksum, oldest_program, program) \
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let AppliedMigration {
+        version,
+        name,
+        checksum,
+        oldest_program,
+        program,
+    } = applied;
+    let row = (version, name, checksum, oldest_program, program);
+    transaction.execute(sql, row).map(drop)
+}
+
 impl Opener<'_> {
-    /// Rejects a file that is not a database or belongs to another program, without changing it.
+    /// Rejects a file that is not a database, belongs to another program or is too new, without
+    /// changing it.
     pub(super) fn check_owner(&self, connection: &Connection) -> Result<()> {
+        if self.check_application(connection)? {
+            self.read_schema(connection, &migrations())?;
+        }
+        Ok(())
+    }
+
+    /// Whether the file is a Retain database: true, or false if it is empty. Rejects other files.
+    pub(super) fn check_application(&self, connection: &Connection) -> Result<bool> {
         // Read from one snapshot, because another process may be creating the database now.
         let snapshot = connection.unchecked_transaction();
         let connection = &*snapshot.map_err(|e| self.error("cannot be read", e))?;
-        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
-        let id: i32 = pragma("application_id").map_err(|e| self.error("cannot be read", e))?;
-        let version = pragma("user_version").map_err(|e| self.error("cannot be read", e))?;
+        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0));
+        let id: i32 = id.map_err(|e| self.error("cannot be read", e))?;
         if id == APPLICATION_ID {
-            if usize::try_from(version).is_ok_and(|version| version > MIGRATIONS.len()) {
-                let current = MIGRATIONS.len();
-                return Err(self.reject(format!(
-                    "was written by a newer version of Retain (schema {version}, this one supports {current}); upgrade Retain"
-                )));
-            }
-            return Ok(());
+            return Ok(true);
         }
         let tables = self
             .tables(connection)
             .map_err(|e| self.error("cannot be read", e))?;
         if tables.is_empty() && id == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let has = |name: &str| tables.iter().any(|table| table == name);
         let reason = if has("adk_internal_metadata") || (has("sessions") && has("events")) {
@@ -75,42 +180,92 @@ impl Opener<'_> {
         names.collect()
     }
 
-    /// Fails unless the schema is the current one.
+    /// Reads the schema. Fails if this program must not use the file.
+    fn read_schema(&self, connection: &Connection, migrations: &[Migration]) -> Result<Schema> {
+        let applied = read_applied(connection).map_err(|e| self.error("cannot be read", e))?;
+        Schema::read(migrations, &applied).map_err(|reason| self.reject(reason))
+    }
+
+    /// Fails unless this program can read the schema without upgrading it.
     pub(super) fn check_current(&self, connection: &Connection) -> Result<()> {
-        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        let version: usize = version.map_err(|e| self.error("cannot be read", e))?;
-        if version == MIGRATIONS.len() {
-            return Ok(());
+        let migrations = migrations();
+        let (version, supported) = (
+            self.read_schema(connection, &migrations)?.version,
+            migrations.len() as u64,
+        );
+        match version >= supported {
+            true => Ok(()),
+            false => Err(self.reject(too_old(version, supported))),
         }
-        let current = MIGRATIONS.len();
-        Err(self.reject(format!(
-            "its schema version is {version}, this program reads {current}; run `retain check` to migrate it"
-        )))
     }
 
     /// Runs the missing migrations, each in its own transaction. Several processes may migrate at
-    /// once. If the schema is current, this takes no write lock and so waits for no writer.
-    pub(super) fn migrate(&self, connection: &mut Connection) -> Result<()> {
-        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        let version: usize = version.map_err(|e| self.error("cannot be read", e))?;
-        if version == MIGRATIONS.len() {
+    /// once. If none is missing, this takes no write lock and so waits for no writer.
+    pub(super) fn migrate(&self, connection: &Connection) -> Result<()> {
+        let migrations = migrations();
+        let version = self.read_schema(connection, &migrations)?.version;
+        if version >= migrations.len() as u64 {
             return Ok(());
         }
-        let mut step = || -> rusqlite::Result<bool> {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let version: usize =
-                transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            let Some(migration) = MIGRATIONS.get(version) else {
-                return Ok(false);
-            };
-            transaction.execute_batch(migration)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", version + 1)?;
-            transaction.commit()?;
-            Ok(true)
-        };
-        while step().map_err(|e| self.error("cannot be migrated", e))? {}
+        while self.migrate_one(connection, &migrations)? {}
         Ok(())
+    }
+
+    /// Runs the next migration; false if there is none.
+    fn migrate_one(&self, connection: &Connection, migrations: &[Migration]) -> Result<bool> {
+        let failed = |error| self.error("cannot be upgraded", error);
+        let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+        let transaction = transaction.map_err(failed)?;
+        let schema = self.read_schema(&transaction, migrations)?;
+        let Some(migration) = migrations.get(schema.version as usize) else {
+            return Ok(false);
+        };
+        let version = schema.version + 1;
+        let migrate = || -> rusqlite::Result<()> {
+            // A program that is two versions older cannot use the new schema, so nothing needs the
+            // old half any more.
+            contract(&transaction, migrations, &schema)?;
+            transaction.execute_batch(migration.expand)?;
+            let versions = match version.cmp(&RECORDED_FROM) {
+                Ordering::Less => 1..1,
+                // Its table also records the earlier migrations.
+                Ordering::Equal => 1..version + 1,
+                Ordering::Greater => version..version + 1,
+            };
+            for (migration, version) in migrations.iter().zip(1..) {
+                if versions.contains(&version) {
+                    record(
+                        &transaction,
+                        &AppliedMigration::expanded(migration, version),
+                    )?;
+                }
+            }
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", version)
+        };
+        migrate().map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn released_migration_is_unchanged() {
+        let found: Vec<(&str, String)> = MIGRATIONS
+            .iter()
+            .map(|migration| (migration.name, migration.checksum()[..16].to_owned()))
+            .collect();
+        let expected = [
+            ("create-sessions", "2c40d73d77fe7427"),
+            ("create-artifacts", "565d670a9bdce6e0"),
+            ("create-memories", "9fac47a1ba3ca7cd"),
+            ("create-api-keys", "0bef3c4c7a87071e"),
+            ("record-migrations", "a27289cae16d759b"),
+        ];
+        assert_eq!(found, expected.map(|(name, hash)| (name, hash.to_owned())));
     }
 }

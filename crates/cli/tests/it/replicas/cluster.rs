@@ -6,7 +6,10 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::http::{self, Answer};
-use crate::serve::process::{Server, serve};
+use crate::{
+    serve::process::{Server, serve},
+    upgrade::NEXT_SCHEMA,
+};
 
 /// An address without a listener: another process may have the port of a killed server by now.
 const NO_LISTENER: &str = "127.0.0.1:1";
@@ -52,6 +55,15 @@ impl Cluster {
 
     /// Restart a replica at a new address.
     pub(super) fn restart(&self, number: usize) {
+        self.start_replica(number, &[]);
+    }
+
+    /// Restart a replica as a program with one more migration.
+    pub(super) fn restart_upgraded(&self, number: usize) {
+        self.start_replica(number, &[NEXT_SCHEMA]);
+    }
+
+    fn start_replica(&self, number: usize, variables: &[(&str, &str)]) {
         let arguments = [
             "--session-service-uri",
             &self.store,
@@ -60,7 +72,9 @@ impl Cluster {
             "--log-level",
             "warning",
         ];
-        let server = Server::start(serve(self.folder.path(), &arguments));
+        let mut command = serve(self.folder.path(), &arguments);
+        command.envs(variables.iter().copied());
+        let server = Server::start(command);
         self.addresses.write().unwrap()[number] = server.address.clone();
         *self.servers[number].lock().unwrap() = Some(server);
     }

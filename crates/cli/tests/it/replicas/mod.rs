@@ -168,6 +168,32 @@ fn three_servers_on_sqlite_lose_nothing_when_killed_in_turn() {
     });
 }
 
+/// Replace one server after another by a program with one more migration. The servers that are not
+/// replaced yet stay ready.
+fn upgrade_one_after_another(load: &Load<'_>, random: &mut Random) {
+    let cluster = load.cluster;
+    for number in 0..cluster.replicas() {
+        cluster.kill(number);
+        cluster.restart_upgraded(number);
+        for replica in 0..cluster.replicas() {
+            let ready = cluster.get(replica, "/ready");
+            assert_eq!(ready.status, 200, "replica {replica}: {:?}", ready.body);
+        }
+        load.wait_for_answers(100 + random.below(200) as usize);
+    }
+}
+
+#[test]
+fn rolling_upgrade_on_sqlite_loses_nothing_and_keeps_old_servers_ready() {
+    let seed = seed(
+        "rolling_upgrade_on_sqlite_loses_nothing_and_keeps_old_servers_ready",
+        88,
+    );
+    let folder = retain_testkit::scratch::folder();
+    let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 3);
+    append_during_failures(cluster, 32, seed, &upgrade_one_after_another);
+}
+
 #[test]
 fn load_test_fails_instead_of_hanging_without_servers() {
     let seed = seed("load_test_fails_instead_of_hanging_without_servers", 87);

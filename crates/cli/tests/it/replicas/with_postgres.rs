@@ -10,6 +10,7 @@ use super::{
     load::{Load, MARK},
     postgres::Postgres,
     proxy::{Cut, Proxy},
+    upgrade_one_after_another,
 };
 use crate::{crash::wait, program::RETAIN, seed, skip, times};
 
@@ -26,6 +27,17 @@ fn three_servers_lose_nothing_when_killed_in_turn() {
     append_during_failures(cluster, CLIENTS, seed, &|load, random| {
         kill_one_after_another(load, random, times(3, 30));
     });
+}
+
+#[test]
+fn rolling_upgrade_loses_nothing_and_keeps_old_servers_ready() {
+    let test = "rolling_upgrade_loses_nothing_and_keeps_old_servers_ready";
+    let seed = seed(test, 89);
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    let cluster = Cluster::start(&postgres.url, 3);
+    append_during_failures(cluster, CLIENTS, seed, &upgrade_one_after_another);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use retain_runtime::{
 };
 use retain_stores::InMemorySessionService;
 
-use crate::telemetry::collect::{SpanRecorder, Span};
+use crate::telemetry::collect::{Span, SpanRecorder};
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";

@@ -11,7 +11,7 @@ use retain_runtime::{
 use tokio::sync::Notify;
 
 use crate::telemetry::{
-    collect::{SpanRecorder, Drawn, Span},
+    collect::{Drawn, Span, SpanRecorder},
     runs::{APP, MESSAGE, SESSION, USER, broken, calls, desk, line, model, play, runner, text},
 };
 

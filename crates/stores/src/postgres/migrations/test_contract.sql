@@ -1,0 +1,1 @@
+ALTER TABLE retain_sessions DROP COLUMN test_note;

@@ -1,0 +1,1 @@
+ALTER TABLE retain_sessions ADD COLUMN test_note text;
