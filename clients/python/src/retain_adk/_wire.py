@@ -134,8 +134,8 @@ def event_json(event: Event) -> bytes:
     with _serialization_errors("the event"):
         stored = without_temp(event.actions.state_delta) if event.actions else {}
         if event.actions and event.actions.state_delta:
-            # ADK writes bytes as base64 in an event's state delta, but as text in the session's state.
-            # Retain stores one value for both. Send text, because agents read the state.
+            # ADK writes bytes as base64 in an event's state delta, but as text in the session's
+            # state. Retain stores one value for both. Send text, because agents read the state.
             event = _with_delta(event, _with_text_for_bytes(stored))
         try:
             return _object_json(event)

@@ -14,7 +14,7 @@ pub(super) type AgentFactory =
 
 /// The configuration of an agent with a registered class. The common fields are parsed and built;
 /// the others are left as they are in the file. See
-/// [`ConfigRegistry::agent_class`](crate::ConfigRegistry::agent_class).
+/// [`ConfigRegistry::with_agent_class`](crate::ConfigRegistry::with_agent_class).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CustomAgentConfig {

@@ -101,13 +101,11 @@ impl Schema {
                          its checksum is {found}; use the program that created the database"
                     ));
                 }
-                Some(migration) => {
-                    if migration.contract.is_some() && row.oldest_program < version {
-                        schema.unfinished.push(version);
-                    }
+                Some(migration) if migration.contract.is_some() && row.oldest_program < version => {
+                    schema.unfinished.push(version);
                 }
                 None if row.oldest_program > supported => return Err(too_new(row, supported)),
-                None => {}
+                Some(_) | None => {}
             }
             schema.version = version;
         }

@@ -182,7 +182,14 @@ impl Opener<'_> {
 
     /// Reads the schema. Fails if this program must not use the file.
     fn read_schema(&self, connection: &Connection, migrations: &[Migration]) -> Result<Schema> {
-        let applied = read_applied(connection).map_err(|e| self.error("cannot be read", e))?;
+        let read = || Ok((read_version(connection)?, read_applied(connection)?));
+        let (version, applied) = read().map_err(|e| self.error("cannot be read", e))?;
+        if version != applied.len() as u64 {
+            let recorded = applied.len();
+            return Err(self.reject(format!(
+                "has schema version {version}, but records {recorded} migrations; restore a backup"
+            )));
+        }
         Schema::read(migrations, &applied).map_err(|reason| self.reject(reason))
     }
 

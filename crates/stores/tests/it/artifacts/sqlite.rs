@@ -46,7 +46,8 @@ async fn open_adds_the_artifact_table_to_an_old_database() {
     let connection = rusqlite::Connection::open(&file).unwrap();
     let downgrade = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
                  DROP TABLE memory_touched; DROP TABLE memory_tombstones; \
-                 DROP TABLE memory_models; DROP TABLE api_keys; PRAGMA user_version = 1";
+                 DROP TABLE memory_models; DROP TABLE api_keys; \
+                 DROP TABLE retain_migrations; PRAGMA user_version = 1";
     connection.execute_batch(downgrade).unwrap();
     drop(connection);
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();

@@ -128,13 +128,22 @@ async fn open_rejects_a_newer_schema() {
     let file = folder.path().join("s.db");
     drop(super::open_service(&file).await);
     let connection = Connection::open(&file).unwrap();
-    connection.pragma_update(None, "user_version", 999).unwrap();
-    drop(connection);
+    let newer = "INSERT INTO retain_migrations \
+                 SELECT max(version) + 1, 'from-the-future', 'x', max(version) + 1, '9.9.9' \
+                 FROM retain_migrations; PRAGMA user_version = 6";
+    connection.execute_batch(newer).unwrap();
+    let before = fs::read(&file).unwrap();
     let message = open_error(&file).await;
     assert!(
-        message.contains("newer version of Retain") && message.contains("999"),
+        message.contains(
+            "needs a program that supports schema version 6 or later, such as Retain 9.9.9"
+        ),
         "{message}"
     );
+    assert_eq!(fs::read(&file).unwrap(), before);
+    connection.pragma_update(None, "user_version", 7).unwrap();
+    let message = open_error(&file).await;
+    assert!(message.contains("records 6 migrations"), "{message}");
 }
 
 #[tokio::test]

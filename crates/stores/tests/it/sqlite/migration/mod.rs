@@ -552,7 +552,7 @@ async fn read_only_store_rejects_writes_and_old_schemas() {
     connection.pragma_update(None, "user_version", 3).unwrap();
     let error = SqliteStore::open(SqliteOptions::file(&old).read_only()).await;
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("retain check"), "{error}");
+    assert!(error.contains("run `retain upgrade`"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
