@@ -8,6 +8,13 @@ use retain_core::{
     adk::{ObjectSchema, Presence, UnknownFields, ValueType},
 };
 
+/// Maximum number of problems of one value. Pydantic reports all; a small body of many wrong elements
+/// would then have a large answer.
+const PROBLEMS_MAX: usize = 50;
+
+/// Maximum size of a rejected value in a problem, about its bytes as JSON.
+const INPUT_MAX: usize = 4096;
+
 /// One validation error of a body or a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
@@ -73,13 +80,31 @@ impl Checker {
         }
     }
 
+    /// Whether no further problem is reported. Checking the rest is then useless.
+    fn is_full(&self) -> bool {
+        self.problems.len() >= PROBLEMS_MAX
+    }
+
     fn reject(&mut self, kind: &'static str, message: &str, input: &Json) {
+        self.reject_with(kind, message, input, None);
+    }
+
+    fn reject_with(
+        &mut self,
+        kind: &'static str,
+        message: &str,
+        input: &Json,
+        context: Option<JsonMap>,
+    ) {
+        if self.is_full() {
+            return;
+        }
         self.problems.push(Problem {
             kind,
             loc: self.loc.clone(),
             message: message.to_owned(),
-            input: input.clone(),
-            context: None,
+            input: shorten(input),
+            context,
         });
     }
 
@@ -134,18 +159,26 @@ impl Checker {
     }
 
     fn list(&mut self, expected: &ValueType, items: &[Json]) -> Json {
-        let items = items.iter().enumerate();
-        let items =
-            items.map(|(at, item)| self.at_step(at.into(), |this| this.value(expected, item)));
-        items.collect::<Vec<Json>>().into()
+        let mut checked = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            checked.push(self.at_step(at.into(), |this| this.value(expected, item)));
+        }
+        checked.into()
     }
 
     fn map(&mut self, expected: &ValueType, map: &JsonMap) -> JsonMap {
-        let pairs = map.iter().map(|(key, value)| {
+        let mut checked = JsonMap::new();
+        for (key, value) in map.iter() {
+            if self.is_full() {
+                break;
+            }
             let value = self.at_step(key.into(), |this| this.value(expected, value));
-            (key, value)
-        });
-        pairs.collect()
+            checked.insert(key, value);
+        }
+        checked
     }
 
     /// Pydantic's smart mode: the member that needs no conversion, or else the first that accepts the
@@ -167,6 +200,7 @@ impl Checker {
         }
         converted.unwrap_or_else(|| {
             self.problems.extend(problems);
+            self.problems.truncate(PROBLEMS_MAX);
             Json::Null
         })
     }
@@ -176,7 +210,7 @@ impl Checker {
         for field in object.fields {
             let names = [field.camel, field.snake];
             let Some(name) = names.into_iter().find(|name| map.contains_key(name)) else {
-                if field.presence == Presence::Required {
+                if field.presence == Presence::Required && !self.is_full() {
                     let input = Json::from(map.clone());
                     self.at_step(field.camel.into(), |this| {
                         this.reject("missing", "Field required", &input)
@@ -198,6 +232,9 @@ impl Checker {
     fn unknown_fields(&mut self, object: &ObjectSchema, map: &JsonMap, checked: &mut JsonMap) {
         let is_rejected = object.unknown == UnknownFields::Reject && !self.keeps_unknown;
         for (key, value) in map.iter().filter(|(key, _)| object.field(key).is_none()) {
+            if self.is_full() {
+                break;
+            }
             if is_rejected {
                 let message = "Extra inputs are not permitted";
                 self.at_step(key.into(), |this| {
@@ -272,9 +309,13 @@ impl Checker {
             Json::String(_) => {
                 let error = "it is not base64";
                 let message = format!("Data should be valid base64: {error}");
-                self.reject("bytes_invalid_encoding", &message, value);
                 let context = [("encoding", "base64"), ("encoding_error", error)];
-                self.set_context(context.into());
+                self.reject_with(
+                    "bytes_invalid_encoding",
+                    &message,
+                    value,
+                    Some(context.into()),
+                );
             }
             _ => self.reject("bytes_type", "Input should be a valid bytes", value),
         }
@@ -288,14 +329,47 @@ impl Checker {
             Some((last, before)) => format!("{} or {last}", before.join(", ")),
             None => String::new(),
         };
-        self.reject(kind, &format!("Input should be {expected}"), value);
-        self.set_context([("expected", expected)].into());
+        let message = format!("Input should be {expected}");
+        self.reject_with(kind, &message, value, Some([("expected", expected)].into()));
     }
+}
 
-    fn set_context(&mut self, context: JsonMap) {
-        if let Some(problem) = self.problems.last_mut() {
-            problem.context = Some(context);
+/// The value itself if it is small, or else its beginning or its number of elements.
+fn shorten(input: &Json) -> Json {
+    if fits(input, &mut { INPUT_MAX }) {
+        return input.clone();
+    }
+    match input {
+        Json::String(text) => {
+            let beginning: String = text.chars().take(200).collect();
+            format!("{beginning}…").into()
         }
+        Json::Array(items) => format!("a list of {} elements", items.len()).into(),
+        Json::Object(map) => format!("an object of {} fields", map.len()).into(),
+        Json::Number(_) => "a long number".into(),
+        Json::Null | Json::Bool(_) => input.clone(),
+    }
+}
+
+/// Whether the value takes no more than `budget`, which this reduces. Stops as soon as it does not.
+fn fits(value: &Json, budget: &mut usize) -> bool {
+    let own = match value {
+        Json::String(text) => text.len(),
+        Json::Number(number) => Json::from(number.clone()).to_string().len(),
+        _ => 0,
+    };
+    let Some(rest) = budget.checked_sub(own + 1) else {
+        return false;
+    };
+    *budget = rest;
+    match value {
+        Json::Array(items) => items.iter().all(|item| fits(item, budget)),
+        Json::Object(map) => map.iter().all(|(key, value)| {
+            let rest = budget.checked_sub(key.len());
+            *budget = rest.unwrap_or_default();
+            rest.is_some() && fits(value, budget)
+        }),
+        _ => true,
     }
 }
 
@@ -382,4 +456,35 @@ fn integral(number: &Number) -> Option<Json> {
     let value = number.as_f64().filter(|value| value.fract() == 0.0)?;
     let fits = value.abs() < 2f64.powi(53);
     fits.then(|| Json::from(value as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_fifty_problems_are_reported_with_short_inputs() {
+        let expected = ValueType::List(&ValueType::Text);
+        let long = Json::from(vec![Json::from("x".repeat(1000)); 1000]);
+        let mut items = vec![Json::from(1); 100_000];
+        items[0] = long;
+        let problems = Checker::at("body").check(&expected, &items.into());
+        let problems = problems.unwrap_err();
+        assert_eq!(problems.len(), PROBLEMS_MAX);
+        assert_eq!(problems[0].input, Json::from("a list of 1000 elements"));
+        assert_eq!(problems[1].input, Json::from(1));
+    }
+
+    #[test]
+    fn shorten_keeps_small_values_and_the_beginning_of_long_texts() {
+        let small = Json::parse(r#"{"a":[1,"two",null]}"#).unwrap();
+        assert_eq!(shorten(&small), small);
+        let text = "ü".repeat(INPUT_MAX);
+        let Json::String(short) = shorten(&text.into()) else {
+            panic!("a text stays a text");
+        };
+        assert_eq!(short.chars().count(), 201);
+        let many = vec![Json::Null; 2 * INPUT_MAX];
+        assert_eq!(shorten(&many.into()), Json::from("a list of 8192 elements"));
+    }
 }
