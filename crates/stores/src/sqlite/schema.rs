@@ -182,7 +182,14 @@ impl Opener<'_> {
 
     /// Reads the schema. Fails if this program must not use the file.
     fn read_schema(&self, connection: &Connection, migrations: &[Migration]) -> Result<Schema> {
-        let read = || Ok((read_version(connection)?, read_applied(connection)?));
+        let read = || {
+            // Another process may be migrating the file, so number and list need one snapshot.
+            let _snapshot = match connection.is_autocommit() {
+                true => Some(connection.unchecked_transaction()?),
+                false => None,
+            };
+            Ok((read_version(connection)?, read_applied(connection)?))
+        };
         let (version, applied) = read().map_err(|e| self.error("cannot be read", e))?;
         if version != applied.len() as u64 {
             let recorded = applied.len();
