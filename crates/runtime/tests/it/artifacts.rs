@@ -23,10 +23,10 @@ struct File {
 }
 
 /// A tool that saves a file twice and returns the file names and the newest content.
-fn keeper() -> FunctionTool {
+fn save_tool() -> FunctionTool {
     FunctionTool::new(
-        "keep",
-        "Keeps a file.",
+        "save",
+        "Saves a file.",
         |ctx: ToolContext, file: File| async move {
             ctx.save_artifact(&file.name, Part::text("one"), None)
                 .await?;
@@ -34,34 +34,34 @@ fn keeper() -> FunctionTool {
                 .save_artifact(&file.name, Part::text("two"), None)
                 .await?;
             let loaded = ctx.load_artifact(&file.name, None).await?;
-            let about = ctx.get_artifact_version(&file.name, Some(0)).await?;
+            let saved = ctx.get_artifact_version(&file.name, Some(0)).await?;
             Ok::<_, ToolError>(serde_json::json!({
                 "version": version,
                 "names": ctx.list_artifacts().await?,
                 "text": loaded.and_then(|part| part.text),
-                "first": about.map(|about| about.version),
+                "first": saved.map(|saved| saved.version),
             }))
         },
     )
 }
 
-fn keeping_agent(model: ScriptedModel) -> LlmAgent {
+fn saving_agent(model: ScriptedModel) -> LlmAgent {
     let agent = LlmAgent::builder("agent").model(model);
-    agent.tool(keeper()).build().unwrap()
+    agent.tool(save_tool()).build().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_event_records_the_saved_artifact() {
     for (kind, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
-            .reply(call("keep", r#"{"name": "a.txt"}"#))
+            .reply(call("save", r#"{"name": "a.txt"}"#))
             .reply("Done.");
         let artifacts = Arc::new(InMemoryArtifactService::new());
         let service: Arc<dyn ArtifactService> = artifacts.clone();
-        let runner = runner(&sessions, keeping_agent(model)).artifact_service(service);
+        let runner = runner(&sessions, saving_agent(model)).artifact_service(service);
         let runner = runner.build().unwrap();
         runner
-            .run(USER, Some(SESSION), "Keep it.")
+            .run(USER, Some(SESSION), "Save it.")
             .await
             .unwrap()
             .answer()
@@ -72,7 +72,7 @@ async fn tool_event_records_the_saved_artifact() {
             .events
             .iter()
             .find(|event| !event.actions.artifact_delta.is_empty());
-        let answered = answered.expect("an event that tells of the artifact");
+        let answered = answered.expect("an event that records the artifact");
         assert_eq!(answered.actions.artifact_delta["a.txt"], 1, "{kind}");
         let content = answered.content().unwrap();
         let response = content
@@ -94,15 +94,19 @@ async fn tool_event_records_the_saved_artifact() {
 #[tokio::test]
 async fn error_of_saving_without_an_artifact_service_says_how_to_configure_one() {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
-    let model = ScriptedModel::new("scripted").reply(call("keep", r#"{"name": "a.txt"}"#));
-    let runner = runner(&sessions, keeping_agent(model)).build().unwrap();
-    let run = runner.run(USER, Some(SESSION), "Keep it.").await.unwrap();
+    let model = ScriptedModel::new("scripted").reply(call("save", r#"{"name": "a.txt"}"#));
+    let runner = runner(&sessions, saving_agent(model)).build().unwrap();
+    let run = runner.run(USER, Some(SESSION), "Save it.").await.unwrap();
     let error = run.answer().await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("set one with `artifact_service`"), "{text}");
 }
 
-async fn instructed(instruction: Instruction, with_service: bool) -> Result<String, RunError> {
+/// Run an agent with this instruction and return the instruction that the model receives.
+async fn rendered_instruction(
+    instruction: Instruction,
+    with_service: bool,
+) -> Result<String, RunError> {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let artifacts = InMemoryArtifactService::new();
     let session = SessionKey::new(APP, USER, SESSION);
@@ -134,13 +138,13 @@ async fn instructed(instruction: Instruction, with_service: bool) -> Result<Stri
 #[tokio::test]
 async fn instruction_contains_the_newest_version_of_an_artifact() {
     let text = "<{artifact.a.txt}|{artifact.user:b}|{artifact.none?}>";
-    let sent = instructed(text.into(), true).await.unwrap();
+    let sent = rendered_instruction(text.into(), true).await.unwrap();
     assert!(sent.contains("<new|shared|>"), "{sent}");
 
     async fn provide(ctx: ReadonlyContext) -> Result<String, BoxError> {
         Ok(ctx.inject_session_state("<{artifact.a.txt}>").await?)
     }
-    let sent = instructed(Instruction::provider(provide), true)
+    let sent = rendered_instruction(Instruction::provider(provide), true)
         .await
         .unwrap();
     assert!(sent.contains("<new>"), "{sent}");
@@ -148,7 +152,7 @@ async fn instruction_contains_the_newest_version_of_an_artifact() {
 
 #[tokio::test]
 async fn missing_artifact_fails_the_run() {
-    let error = instructed("{artifact.none}".into(), true)
+    let error = rendered_instruction("{artifact.none}".into(), true)
         .await
         .unwrap_err();
     assert!(
@@ -156,7 +160,7 @@ async fn missing_artifact_fails_the_run() {
         "{error:?}"
     );
     for text in ["{artifact.a.txt}", "{artifact.a.txt?}"] {
-        let error = instructed(text.into(), false).await.unwrap_err();
+        let error = rendered_instruction(text.into(), false).await.unwrap_err();
         assert!(
             matches!(
                 &error,
@@ -170,44 +174,44 @@ async fn missing_artifact_fails_the_run() {
     }
 }
 
-/// An artifact store whose URIs models can read, and that rejects one name.
+/// An artifact store with URIs that models can read. It rejects one name.
 #[derive(Debug, Default)]
-struct Web(InMemoryArtifactStore);
+struct WebArtifactStore(InMemoryArtifactStore);
 
 #[async_trait]
-impl ArtifactStore for Web {
+impl ArtifactStore for WebArtifactStore {
     fn naming(&self) -> ArtifactNaming {
         self.0.naming()
     }
 
-    async fn put(&self, place: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        match place.name.as_str() {
+    async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
+        match address.name.as_str() {
             "cursed" => Err(ArtifactError::invalid("artifact", "is cursed")),
-            _ => self.0.put(place, new).await,
+            _ => self.0.put(address, new).await,
         }
     }
 
     async fn get(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        self.0.get(place, version).await
+        self.0.get(address, version).await
     }
 
     async fn versions(
         &self,
-        place: &ArtifactAddress,
+        address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        let mut versions = self.0.versions(place).await?;
+        let mut versions = self.0.versions(address).await?;
         for version in &mut versions {
-            version.canonical_uri = format!("HTTPS://files/{}", place.name);
+            version.canonical_uri = format!("HTTPS://files/{}", address.name);
         }
         Ok(versions)
     }
 
-    async fn delete(&self, place: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.0.delete(place).await
+    async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
+        self.0.delete(address).await
     }
 
     async fn list(
@@ -239,15 +243,15 @@ fn upload(name: &str, size: usize) -> Part {
     }
 }
 
-/// Send a message with files and return the parts the model receives, one per line. Without a
-/// service the files are small, because they stay in the event.
-async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> String {
+/// Send a message with files and return the parts that the model receives, one per line. Without an
+/// artifact service the files stay in the event, so they are small.
+async fn sent_parts(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> String {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = Arc::new(ScriptedModel::new("scripted").reply("Hi."));
     let agent = LlmAgent::builder("agent").model(Arc::clone(&model));
     let mut runner = runner(&sessions, agent.build().unwrap()).plugin(Arc::new(plugin));
     if with_service {
-        let web = StoreArtifactService::over(Web::default());
+        let web = StoreArtifactService::over(WebArtifactStore::default());
         runner = runner.artifact_service(Arc::new(web));
     }
     let limit = if with_service { 20 * 1024 * 1024 } else { 1 };
@@ -259,22 +263,24 @@ async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> St
     let run = runner.build().unwrap();
     let run = run.run(USER, Some(SESSION), Content::new("user", parts));
     run.await.unwrap().answer().await.unwrap();
-    let said = model.requests()[0].contents[0].parts().to_vec();
-    let said = said.iter().map(|part| match (&part.text, &part.file_data) {
-        (Some(text), _) => text.clone(),
-        (_, Some(file)) => format!(
-            "{:?} {:?}",
-            file.file_uri.as_deref().unwrap(),
-            file.display_name.as_deref().unwrap()
-        ),
-        _ => format!("{:?}", part.inline_data.as_ref().unwrap().display_name),
-    });
-    said.collect::<Vec<_>>().join("\n")
+    let parts = model.requests()[0].contents[0].parts().to_vec();
+    let lines = parts
+        .iter()
+        .map(|part| match (&part.text, &part.file_data) {
+            (Some(text), _) => text.clone(),
+            (_, Some(file)) => format!(
+                "{:?} {:?}",
+                file.file_uri.as_deref().unwrap(),
+                file.display_name.as_deref().unwrap()
+            ),
+            _ => format!("{:?}", part.inline_data.as_ref().unwrap().display_name),
+        });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
 async fn files_of_a_message_are_saved_rejected_or_left_inline() {
-    let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), true).await;
+    let sent = sent_parts(SaveFilesAsArtifactsPlugin::new(), true).await;
     let expected = "[Uploaded Artifact: \"a.bin\"]
 \"HTTPS://files/a.bin\" \"a.bin\"
 [Upload Error: File b.bin (20.00 MB) exceeds the maximum supported size of 20MB. Please upload a \
@@ -282,18 +288,18 @@ async fn files_of_a_message_are_saved_rejected_or_left_inline() {
 Some(\"cursed\")";
     assert_eq!(sent, expected);
     let plugin = SaveFilesAsArtifactsPlugin::new().with_file_reference(false);
-    assert!(!sent_with(plugin, true).await.contains("HTTPS"));
-    let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), false).await;
+    assert!(!sent_parts(plugin, true).await.contains("HTTPS"));
+    let sent = sent_parts(SaveFilesAsArtifactsPlugin::new(), false).await;
     assert_eq!(sent.lines().count(), 3, "{sent}");
     assert!(sent.starts_with("Some(\"a.bin\")"), "{sent}");
 }
 
-/// A plugin that answers before any agent and before later plugins.
+/// A plugin that answers in place of the agent, before the plugins after it.
 #[derive(Debug)]
-struct Answers;
+struct AnsweringPlugin;
 
 #[async_trait]
-impl Plugin for Answers {
+impl Plugin for AnsweringPlugin {
     fn name(&self) -> &str {
         "answers"
     }
@@ -308,28 +314,29 @@ async fn message_event_records_its_saved_files() {
     for (name, sessions) in services().await {
         let artifacts = Arc::new(InMemoryArtifactService::new());
         let agent = LlmAgent::builder("agent").model(ScriptedModel::new("m"));
-        let runner = runner(&sessions, agent.build().unwrap()).plugin(Arc::new(Answers));
+        let runner = runner(&sessions, agent.build().unwrap()).plugin(Arc::new(AnsweringPlugin));
         let runner = runner.plugin(Arc::new(SaveFilesAsArtifactsPlugin::new()));
         let runner = runner.artifact_service(Arc::<InMemoryArtifactService>::clone(&artifacts));
         let runner = runner.build().unwrap();
         let message = Content::new("user", vec![upload("n.bin", 3)]);
         let run = runner.run(USER, Some(SESSION), message).await.unwrap();
-        // Only the message is stored so far: the process might crash here.
+        // Only the message is stored so far. A crash here must not lose the file.
         let events = events_of(&stored(&sessions).await);
-        let told: Vec<_> = events
+        let saved: Vec<_> = events
             .iter()
             .map(|event| event.actions.artifact_delta.clone())
             .collect();
-        assert_eq!(told, [JsonMap::from([("n.bin", 0)])], "{name}");
+        assert_eq!(saved, [JsonMap::from([("n.bin", 0)])], "{name}");
         let id = run.invocation_id().to_owned();
-        let said = run.collect_events().await.unwrap();
-        let said: Vec<_> = said.iter().map(|event| &event.actions).collect();
-        assert_eq!(said, [&EventActions::default()], "{name}: it is told once");
+        let events = run.collect_events().await.unwrap();
+        let actions: Vec<_> = events.iter().map(|event| &event.actions).collect();
+        let none = [&EventActions::default()];
+        assert_eq!(actions, none, "{name}: only the message records the file");
         if Arc::clone(&sessions).log().is_some() {
             runner.rewind(USER, SESSION, &id).await.unwrap();
             let key = ArtifactKey::in_session(&SessionKey::new(APP, USER, SESSION), "n.bin");
             let now = artifacts.load_artifact(&key, None).await.unwrap();
-            assert_eq!(now, None, "{name}: a rewind takes it back");
+            assert_eq!(now, None, "{name}: the rewind removes the file");
         }
     }
 }

@@ -11,27 +11,29 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-type Diary = Arc<Mutex<Vec<String>>>;
+/// The hooks that ran, in order, as `plugin.hook` or `agent.hook`.
+type HookLog = Arc<Mutex<Vec<String>>>;
 
-/// A plugin that records each hook call and answers at one hook.
+/// A plugin that records each hook, and answers at the hook `answers_at`, or fails there if the
+/// name ends with `!`.
 #[derive(Debug)]
 struct Observer {
     name: &'static str,
-    diary: Diary,
+    hooks: HookLog,
     answers_at: &'static str,
 }
 
 impl Observer {
-    fn new(name: &'static str, diary: &Diary, answers_at: &'static str) -> Observer {
+    fn new(name: &'static str, hooks: &HookLog, answers_at: &'static str) -> Observer {
         Observer {
             name,
-            diary: Arc::clone(diary),
+            hooks: Arc::clone(hooks),
             answers_at,
         }
     }
 
     fn note<T>(&self, hook: &str, answer: T) -> HookResult<T> {
-        self.diary
+        self.hooks
             .lock()
             .unwrap()
             .push(format!("{}.{hook}", self.name));
@@ -42,7 +44,7 @@ impl Observer {
     }
 }
 
-fn said(text: &str) -> Content {
+fn answer(text: &str) -> Content {
     Content::model(text)
 }
 
@@ -57,7 +59,7 @@ impl Plugin for Observer {
     }
 
     async fn before_run(&self, _: &InvocationContext) -> HookResult<Content> {
-        self.note("before_run", said("no run"))
+        self.note("before_run", answer("no run"))
     }
 
     async fn on_event(&self, _: &InvocationContext, event: &Event) -> HookResult<Event> {
@@ -72,11 +74,11 @@ impl Plugin for Observer {
     }
 
     async fn before_agent(&self, _: &CallbackContext) -> HookResult<Content> {
-        self.note("before_agent", said("no agent"))
+        self.note("before_agent", answer("no agent"))
     }
 
     async fn after_agent(&self, _: &CallbackContext) -> HookResult<Content> {
-        self.note("after_agent", said("after agent"))
+        self.note("after_agent", answer("after agent"))
     }
 
     async fn before_model(
@@ -84,11 +86,11 @@ impl Plugin for Observer {
         _: &CallbackContext,
         _: &mut LlmRequest,
     ) -> HookResult<LlmResponse> {
-        self.note("before_model", LlmResponse::of(said("no model")))
+        self.note("before_model", LlmResponse::of(answer("no model")))
     }
 
     async fn after_model(&self, _: &CallbackContext, _: &LlmResponse) -> HookResult<LlmResponse> {
-        self.note("after_model", LlmResponse::of(said("other answer")))
+        self.note("after_model", LlmResponse::of(answer("other answer")))
     }
 
     async fn on_model_error(
@@ -97,7 +99,7 @@ impl Plugin for Observer {
         _: &LlmRequest,
         _: &ModelError,
     ) -> HookResult<LlmResponse> {
-        self.note("on_model_error", LlmResponse::of(said("model mended")))
+        self.note("on_model_error", LlmResponse::of(answer("model repaired")))
     }
 
     async fn before_tool(
@@ -126,7 +128,10 @@ impl Plugin for Observer {
         _: &JsonMap,
         _: &ToolError,
     ) -> HookResult<Json> {
-        self.note("on_tool_error", JsonMap::from([("tool", "mended")]).into())
+        self.note(
+            "on_tool_error",
+            JsonMap::from([("tool", "repaired")]).into(),
+        )
     }
 
     async fn on_run_error(
@@ -147,10 +152,10 @@ impl Plugin for Observer {
 }
 
 /// An agent that calls a tool and whose callbacks record when they run.
-fn observed(diary: &Diary, tool_fails: bool) -> LlmAgent {
+fn observed_agent(hooks: &HookLog, tool_fails: bool) -> LlmAgent {
     let note = |what: &'static str| {
-        let diary = Arc::clone(diary);
-        move || diary.lock().unwrap().push(format!("agent.{what}"))
+        let hooks = Arc::clone(hooks);
+        move || hooks.lock().unwrap().push(format!("agent.{what}"))
     };
     let (before_agent, after_agent) = (note("before_agent"), note("after_agent"));
     let (before_model, after_model) = (note("before_model"), note("after_model"));
@@ -202,15 +207,15 @@ fn observed(diary: &Diary, tool_fails: bool) -> LlmAgent {
 }
 
 /// Run with two plugins; return the recorded calls, the events and the error.
-async fn observe(
+async fn run_observed(
     answers_at: &'static str,
     tool_fails: bool,
 ) -> (Vec<String>, Vec<String>, Option<String>) {
     let (_, sessions) = services().await.remove(0);
-    let diary = Diary::default();
-    let runner = runner(&sessions, observed(&diary, tool_fails))
-        .plugin(Arc::new(Observer::new("p1", &diary, answers_at)))
-        .plugin(Arc::new(Observer::new("p2", &diary, "")));
+    let hooks = HookLog::default();
+    let runner = runner(&sessions, observed_agent(&hooks, tool_fails))
+        .plugin(Arc::new(Observer::new("p1", &hooks, answers_at)))
+        .plugin(Arc::new(Observer::new("p2", &hooks, "")));
     let runner = runner.build().unwrap();
     let failed = match runner.run(USER, Some(SESSION), "Hi").await {
         Ok(run) => run.collect_events().await.err(),
@@ -223,13 +228,13 @@ async fn observe(
         Ok(Some(session)) => story(events_of(&session)),
         _ => Vec::new(),
     };
-    let diary = diary.lock().unwrap().clone();
-    (diary, story, failed.map(|error| error.to_string()))
+    let hooks = hooks.lock().unwrap().clone();
+    (hooks, story, failed.map(|error| error.to_string()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hooks_run_in_the_order_of_adk_with_plugins_first() {
-    let (diary, story, failed) = observe("", false).await;
+    let (hooks, story, failed) = run_observed("", false).await;
     assert_eq!(failed, None);
     let p = |hook: &str| vec![format!("p1.{hook}"), format!("p2.{hook}")];
     let pa = |hook: &str| [p(hook), vec![format!("agent.{hook}")]].concat();
@@ -249,7 +254,7 @@ async fn hooks_run_in_the_order_of_adk_with_plugins_first() {
         pa("after_agent"),
         p("after_run"),
     ];
-    assert_eq!(diary, expected.concat());
+    assert_eq!(hooks, expected.concat());
     assert_eq!(story.len(), 4);
 }
 
@@ -290,22 +295,22 @@ async fn first_hook_that_answers_skips_the_remaining_hooks() {
         ),
     ];
     for (hook, expected) in cases {
-        let (diary, story, failed) = observe(hook, false).await;
+        let (hooks, story, failed) = run_observed(hook, false).await;
         assert_eq!(failed, None, "{hook}");
         let expected: Vec<_> = expected.iter().map(|line| line.to_string()).collect();
         assert_eq!(story, expected, "{hook}");
-        assert!(diary.contains(&format!("p1.{hook}")), "{hook}");
-        assert!(!diary.contains(&format!("p2.{hook}")), "{hook}: {diary:?}");
+        assert!(hooks.contains(&format!("p1.{hook}")), "{hook}");
+        assert!(!hooks.contains(&format!("p2.{hook}")), "{hook}: {hooks:?}");
         assert!(
-            !diary.contains(&format!("agent.{hook}")),
-            "{hook}: {diary:?}"
+            !hooks.contains(&format!("agent.{hook}")),
+            "{hook}: {hooks:?}"
         );
     }
-    let (_, story, _) = observe("on_user_message", false).await;
+    let (_, story, _) = run_observed("on_user_message", false).await;
     assert_eq!(story[0], "user: replaced message");
-    let (_, story, failed) = observe("on_tool_error", true).await;
+    let (_, story, failed) = run_observed("on_tool_error", true).await;
     assert_eq!(failed, None);
-    assert_eq!(story[2], r#"a: work -> {"tool":"mended"}"#);
+    assert_eq!(story[2], r#"a: work -> {"tool":"repaired"}"#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,35 +322,35 @@ async fn failing_plugin_fails_the_run_and_is_named() {
         "on_event!",
         "after_run!",
     ] {
-        let (diary, _, failed) = observe(hook, false).await;
+        let (hooks, _, failed) = run_observed(hook, false).await;
         let hook = hook.trim_end_matches('!');
         let failed = failed.unwrap_or_default();
         assert_eq!(failed, format!("plugin p1 failed in {hook}: broken"));
-        let told = diary.contains(&"p2.on_run_error".to_owned());
-        assert_eq!(told, hook != "on_user_message", "{hook}: {diary:?}");
+        let is_notified = hooks.contains(&"p2.on_run_error".to_owned());
+        assert_eq!(is_notified, hook != "on_user_message", "{hook}: {hooks:?}");
     }
-    let (diary, _, failed) = observe("", true).await;
+    let (hooks, _, failed) = run_observed("", true).await;
     assert_eq!(failed.as_deref(), Some("tool work failed: no"));
-    assert!(diary.contains(&"p2.on_agent_error".to_owned()), "{diary:?}");
+    assert!(hooks.contains(&"p2.on_agent_error".to_owned()), "{hooks:?}");
     assert!(
-        diary.contains(&"agent.on_tool_error".to_owned()),
-        "{diary:?}"
+        hooks.contains(&"agent.on_tool_error".to_owned()),
+        "{hooks:?}"
     );
-    assert!(!diary.contains(&"p1.after_run".to_owned()), "{diary:?}");
+    assert!(!hooks.contains(&"p1.after_run".to_owned()), "{hooks:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plugin_changes_an_event_but_not_its_id() {
     let (_, sessions) = services().await.remove(0);
-    let diary = Diary::default();
-    let runner = runner(&sessions, observed(&diary, false));
+    let hooks = HookLog::default();
+    let runner = runner(&sessions, observed_agent(&hooks, false));
     let runner = runner
-        .plugin(Arc::new(Observer::new("p1", &diary, "on_event")))
+        .plugin(Arc::new(Observer::new("p1", &hooks, "on_event")))
         .build()
         .unwrap();
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
-    let told = run.collect_events().await.unwrap();
-    for event in &told {
+    let streamed = run.collect_events().await.unwrap();
+    for event in &streamed {
         assert_ne!(event.id, "mine");
         assert_eq!(
             event.response.custom_metadata,
@@ -354,8 +359,8 @@ async fn plugin_changes_an_event_but_not_its_id() {
     }
     let session = stored(&sessions).await;
     assert!(
-        session.events.iter().skip(1).eq(told.iter()),
-        "what is told is what is stored"
+        session.events.iter().skip(1).eq(streamed.iter()),
+        "the streamed events are the stored ones"
     );
 }
 
@@ -441,12 +446,12 @@ async fn answer_of_on_model_error_is_passed_to_after_model() {
             .model(ScriptedModel::new("m").reply(ModelError::new("down")))
             .on_model_error(|_ctx, request, error| async move {
                 let text = format!("{} is {error}", request.model);
-                Ok(Some(LlmResponse::of(said(&text))))
+                Ok(Some(LlmResponse::of(answer(&text))))
             })
             .after_model(|_ctx, response| async move {
                 let text = response.content.map(|content| content.text_concat());
                 let text = format!("{}!", text.unwrap_or_default());
-                Ok(Some(LlmResponse::of(said(&text))))
+                Ok(Some(LlmResponse::of(answer(&text))))
             })
             .build()
             .unwrap();

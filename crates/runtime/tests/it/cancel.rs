@@ -36,7 +36,7 @@ struct HangObservations {
 }
 
 /// A tool that hangs forever.
-fn hanging(seen: &Arc<HangObservations>) -> FunctionTool {
+fn hanging_tool(seen: &Arc<HangObservations>) -> FunctionTool {
     let seen = Arc::clone(seen);
     FunctionTool::new("hang", "Hangs.", move |_ctx: ToolContext, (): ()| {
         let guard = DropRecorder(Arc::clone(&seen.dropped));
@@ -57,7 +57,7 @@ fn hanging_agent(seen: &Arc<HangObservations>) -> LlmAgent {
         .reply("Here again.");
     LlmAgent::builder("a")
         .model(model)
-        .tool(hanging(seen))
+        .tool(hanging_tool(seen))
         .after_agent(move |_ctx| {
             after.after_agent.store(true, Ordering::SeqCst);
             async { Ok(None) }
@@ -66,6 +66,7 @@ fn hanging_agent(seen: &Arc<HangObservations>) -> LlmAgent {
         .unwrap()
 }
 
+/// The log of a run that was cancelled while its tool was hanging.
 const SEALED: [&str; 3] = [
     "user: go",
     "a: hang({})",
@@ -80,24 +81,24 @@ async fn cancelled_run_ends_with_an_aborted_event() {
         let runner = runner(&sessions, agent).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let handle = run.handle();
-        let mut told = vec![Arc::new(run.next().await.unwrap().unwrap())];
+        let mut streamed = vec![Arc::new(run.next().await.unwrap().unwrap())];
         let started = Arc::clone(&seen);
         tokio::spawn(async move {
             started.started.notified().await;
             handle.cancel();
         });
         while let Some(event) = run.next().await {
-            told.push(Arc::new(event.unwrap()));
+            streamed.push(Arc::new(event.unwrap()));
         }
-        assert_eq!(story(told), SEALED[1..], "{name}");
+        assert_eq!(story(streamed), SEALED[1..], "{name}");
         assert_eq!(story(events_of(&stored(&sessions).await)), SEALED, "{name}");
         assert!(
             seen.dropped.load(Ordering::SeqCst),
-            "{name}: the tool was let go"
+            "{name}: the tool is dropped"
         );
         assert!(
             seen.after_agent.load(Ordering::SeqCst),
-            "{name}: what comes after an agent still came"
+            "{name}: the after-agent callback runs"
         );
         let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
@@ -114,15 +115,15 @@ async fn dropped_stream_ends_its_run_and_releases_the_session() {
         run.next().await.unwrap().unwrap();
         tokio::select! {
             biased;
-            event = run.next() => panic!("nothing comes out of it: {event:?}"),
+            event = run.next() => panic!("expected a tool that hangs, found {event:?}"),
             () = seen.started.notified() => {}
         }
         drop(run);
         let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told[..3], SEALED, "{name}");
-        assert_eq!(told[3..], ["user: and now?", "a: Here again."], "{name}");
+        let log = story(events_of(&stored(&sessions).await));
+        assert_eq!(log[..3], SEALED, "{name}");
+        assert_eq!(log[3..], ["user: and now?", "a: Here again."], "{name}");
         assert!(seen.dropped.load(Ordering::SeqCst), "{name}");
     }
 }
@@ -143,15 +144,15 @@ async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
         }
         let last = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         last.answer().await.unwrap();
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told, ["user: Hi", "a: Hello!"].repeat(3), "{name}");
+        let log = story(events_of(&stored(&sessions).await));
+        assert_eq!(log, ["user: Hi", "a: Hello!"].repeat(3), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_cancelled_before_the_first_event_ends_with_an_aborted_event() {
     for (name, sessions) in services().await {
-        let model = ScriptedModel::new("m").reply("never taken").reply("later");
+        let model = ScriptedModel::new("m").reply("first").reply("second");
         let agent = LlmAgent::builder("a")
             .model(model)
             .before_model(|_ctx, request| async move {
@@ -163,11 +164,11 @@ async fn run_cancelled_before_the_first_event_ends_with_an_aborted_event() {
         let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         run.handle().cancel();
-        let told = run.collect_events().await.unwrap();
-        let told: Vec<_> = told.into_iter().map(Arc::new).collect();
-        assert_eq!(story(told), ["a: [INVOCATION_ABORTED]"], "{name}");
+        let events = run.collect_events().await.unwrap();
+        let events: Vec<_> = events.into_iter().map(Arc::new).collect();
+        assert_eq!(story(events), ["a: [INVOCATION_ABORTED]"], "{name}");
         let next = runner.run(USER, Some(SESSION), "again").await.unwrap();
-        assert_eq!(next.answer().await.unwrap(), "never taken", "{name}");
+        assert_eq!(next.answer().await.unwrap(), "first", "{name}");
     }
 }
 
@@ -203,19 +204,19 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
             .unwrap();
         let key = SessionKey::new("app", USER, SESSION);
         let log = Arc::clone(&sessions).log().unwrap();
-        let mut asked = Event::user_text("book it");
-        asked.invocation_id = "e-killed".into();
-        let begun = log.append(&key, Append::from(asked).beginning_run(Default::default()));
-        let token = begun.await.unwrap().run.unwrap();
+        let mut message = Event::user_text("book it");
+        message.invocation_id = "e-killed".into();
+        let append = Append::from(message).beginning_run(Default::default());
+        let token = log.append(&key, append).await.unwrap().run.unwrap();
         let book = FunctionCall {
             id: Some("adk-1".into()),
             ..call("book", "{}")
         };
         let content = retain_core::Content::new("model", vec![book.into()]);
-        let mut called = Event::new("a", LlmResponse::of(content));
-        called.invocation_id = "e-killed".into();
-        let called = Append::from(called).within_run(token);
-        log.append(&key, called).await.unwrap();
+        let mut call = Event::new("a", LlmResponse::of(content));
+        call.invocation_id = "e-killed".into();
+        let append = Append::from(call).within_run(token);
+        log.append(&key, append).await.unwrap();
         let model = Arc::new(ScriptedModel::new("m").reply("Was it booked? I do not know."));
         let agent = LlmAgent::builder("a")
             .model(Arc::clone(&model))
@@ -232,15 +233,15 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
             "{name}"
         );
         let request = &model.requests()[0];
-        let said: Vec<_> = request
+        let texts: Vec<_> = request
             .contents
             .iter()
             .map(|content| content.text_concat())
             .collect();
         assert_eq!(
-            said,
+            texts,
             ["book it", "and?"],
-            "{name}: no call without an answer is sent"
+            "{name}: the call without an answer is not sent"
         );
         assert_eq!(
             stored(&sessions).await.events.len(),
@@ -276,12 +277,12 @@ async fn lease_is_renewed_while_the_caller_does_not_poll() {
     drop(other.await.unwrap());
 }
 
-/// A plugin that hangs in every hook.
+/// A plugin that hangs at each event and after the agent and the run.
 #[derive(Debug)]
-struct Hanging;
+struct HangingPlugin;
 
 #[async_trait::async_trait]
-impl retain_runtime::Plugin for Hanging {
+impl retain_runtime::Plugin for HangingPlugin {
     fn name(&self) -> &str {
         "hanging"
     }
@@ -316,7 +317,7 @@ async fn cancel_releases_the_session_while_a_plugin_hangs() {
     let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");
     let agent = LlmAgent::builder("a").model(model()).build().unwrap();
     let stuck = runner(&sessions, agent)
-        .plugin(Arc::new(Hanging))
+        .plugin(Arc::new(HangingPlugin))
         .build()
         .unwrap();
     let run = stuck.run(USER, Some(SESSION), "Hi").await.unwrap();
@@ -325,10 +326,10 @@ async fn cancel_releases_the_session_while_a_plugin_hangs() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         handle.cancel();
     });
-    let told = run.collect_events().await.unwrap();
-    assert_eq!(told.len(), 1);
+    let events = run.collect_events().await.unwrap();
+    assert_eq!(events.len(), 1);
     assert_eq!(
-        told[0].response.error_code.as_deref(),
+        events[0].response.error_code.as_deref(),
         Some("INVOCATION_ABORTED")
     );
     let agent = LlmAgent::builder("a").model(model()).build().unwrap();

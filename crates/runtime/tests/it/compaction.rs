@@ -1,4 +1,4 @@
-//! Long sessions: when they are summarized, what the model sees then, and that no event is lost.
+//! Compaction: when events are summarized, what the model sees then, and that no event is lost.
 
 use std::sync::{
     Arc,
@@ -24,20 +24,20 @@ use crate::without_log::WithoutLog;
 /// A summarizer that waits for a permit and counts its calls.
 #[derive(Debug)]
 struct GatedSummarizer {
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     gate: Semaphore,
 }
 
 impl GatedSummarizer {
     fn closed() -> Arc<GatedSummarizer> {
         Arc::new(GatedSummarizer {
-            asked: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             gate: Semaphore::new(0),
         })
     }
 
-    async fn until_asked(&self, times: usize) {
-        while self.asked.load(Ordering::SeqCst) < times {
+    async fn wait_for_calls(&self, times: usize) {
+        while self.calls.load(Ordering::SeqCst) < times {
             tokio::task::yield_now().await;
         }
     }
@@ -46,17 +46,17 @@ impl GatedSummarizer {
 #[async_trait]
 impl EventSummarizer for GatedSummarizer {
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
-        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         self.gate.acquire().await?.forget();
         Ok(Some(format!("summary {number} of {}", events.len()).into()))
     }
 }
 
-/// A clock that advances one second per reading, because summaries cover spans of time.
+/// A clock that advances one second per reading, because a summary covers a time span.
 #[derive(Debug, Default)]
-struct Ticking(AtomicI64);
+struct TickingClock(AtomicI64);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn now_us(&self) -> i64 {
         1_000_000 * (1 + self.0.fetch_add(1, Ordering::SeqCst))
     }
@@ -64,7 +64,7 @@ impl Clock for Ticking {
 
 fn runner(
     sessions: &Arc<dyn SessionService>,
-    clock: &Arc<Ticking>,
+    clock: &Arc<TickingClock>,
     agent: impl Agent,
 ) -> RunnerBuilder {
     crate::support::runner(sessions, agent).clock(clock.clone())
@@ -97,7 +97,7 @@ fn summaries(session: &Session) -> Vec<String> {
 }
 
 /// Return the contents of the last request, one line each.
-fn sent(model: &ScriptedModel) -> Vec<String> {
+fn last_request_lines(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let last = requests.last().unwrap().contents.iter();
     last.map(|content| content.text_concat()).collect()
@@ -106,7 +106,7 @@ fn sent(model: &ScriptedModel) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sliding_window_summarizes_every_second_turn() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let mut summary = LlmResponse::of(Content::user("They spoke of colors."));
         summary.usage_metadata = Some(UsageMetadata {
             prompt_token_count: Some(12),
@@ -139,26 +139,26 @@ async fn sliding_window_summarizes_every_second_turn() {
         let times = [0, 3].map(|at| session.events.get(at).unwrap().timestamp);
         let span = [compaction.start_timestamp, compaction.end_timestamp];
         assert_eq!(span, times, "{name}");
-        let asked = sent(&model)[0].clone();
-        let (_, transcript) = asked.split_once("interaction.\n\n").unwrap();
-        let said = [
+        let calls = last_request_lines(&model)[0].clone();
+        let (_, transcript) = calls.split_once("interaction.\n\n").unwrap();
+        let lines = [
             "user: Is blue a color?",
             "assistant: Blue is a color that I know a lot about.",
             "user: Is red a color?",
             "assistant: Red is a color that I know even more about.",
         ];
-        assert_eq!(transcript, said.join("\n"), "{name}");
+        assert_eq!(transcript, lines.join("\n"), "{name}");
 
         turn(&runner, "Is that so?").await;
         let seen = ["They spoke of colors.", "Is that so?"];
-        assert_eq!(sent(&model), seen, "{name}");
+        assert_eq!(last_request_lines(&model), seen, "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn next_turn_runs_while_a_summary_is_in_progress() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let model = answers(3);
         let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
@@ -167,8 +167,8 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
             .build()
             .unwrap();
         turn(&runner, "one").await;
-        gated.until_asked(1).await;
-        // The second turn starts, and the summary of the first is appended in the middle of it.
+        gated.wait_for_calls(1).await;
+        // The summary of the first turn is appended during the second turn.
         let mut run = runner.run(USER, Some(SESSION), "two").await.unwrap();
         gated.gate.add_permits(1);
         while summaries(&stored(&sessions).await).is_empty() {
@@ -177,7 +177,7 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
         while let Some(event) = run.next().await {
             event.unwrap();
         }
-        gated.until_asked(2).await;
+        gated.wait_for_calls(2).await;
         gated.gate.add_permits(1);
         runner.close().await.unwrap();
         let session = stored(&sessions).await;
@@ -186,7 +186,7 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
         assert_eq!(summaries(&session), expected, "{name}");
         turn(&runner, "three").await;
         let seen = ["summary 1 of 2", "summary 2 of 2", "three"];
-        assert_eq!(sent(&model), seen, "{name}");
+        assert_eq!(last_request_lines(&model), seen, "{name}");
         gated.gate.add_permits(1);
         runner.flush_compaction().await;
     }
@@ -195,7 +195,7 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compaction_works_without_a_session_log() {
     let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
-    let clock = Arc::new(Ticking::default());
+    let clock = Arc::new(TickingClock::default());
     let model = answers(3);
     let open = GatedSummarizer::closed();
     open.gate.add_permits(9);
@@ -210,13 +210,13 @@ async fn compaction_works_without_a_session_log() {
     }
     assert_eq!(summaries(&stored(&sessions).await), ["summary 1 of 4"]);
     turn(&runner, "three").await;
-    assert_eq!(sent(&model), ["summary 1 of 4", "three"]);
+    assert_eq!(last_request_lines(&model), ["summary 1 of 4", "three"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compaction_covers_events_outside_the_loaded_window() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let open = GatedSummarizer::closed();
         open.gate.add_permits(9);
         let config = CompactionConfig::new().with_sliding_window(2, 0);
@@ -243,7 +243,7 @@ async fn compaction_covers_events_outside_the_loaded_window() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_ending_during_compaction_are_summarized_next() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let model = answers(3);
         let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
@@ -252,7 +252,7 @@ async fn turns_ending_during_compaction_are_summarized_next() {
             .build()
             .unwrap();
         turn(&runner, "one").await;
-        gated.until_asked(1).await;
+        gated.wait_for_calls(1).await;
         turn(&runner, "two").await;
         turn(&runner, "three").await;
         gated.gate.add_permits(2);
@@ -265,7 +265,7 @@ async fn turns_ending_during_compaction_are_summarized_next() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_of_rewound_events_is_dropped() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let model = answers(2);
         let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(2, 0);
@@ -277,7 +277,7 @@ async fn summary_of_rewound_events_is_dropped() {
         let run = runner.run(USER, Some(SESSION), "two").await.unwrap();
         let second = run.invocation_id().to_owned();
         run.collect_events().await.unwrap();
-        gated.until_asked(1).await;
+        gated.wait_for_calls(1).await;
         runner.rewind(USER, SESSION, &second).await.unwrap();
         gated.gate.add_permits(1);
         runner.flush_compaction().await;
@@ -289,7 +289,7 @@ async fn summary_of_rewound_events_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_of_already_summarized_events_is_dropped() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let slow = runner(&sessions, &clock, agent(&answers(1)))
@@ -297,7 +297,7 @@ async fn summary_of_already_summarized_events_is_dropped() {
             .build()
             .unwrap();
         turn(&slow, "one").await;
-        gated.until_asked(1).await;
+        gated.wait_for_calls(1).await;
         let open = GatedSummarizer::closed();
         open.gate.add_permits(1);
         let quick = runner(&sessions, &clock, agent(&answers(1)))
@@ -334,7 +334,7 @@ impl EventSummarizer for FaultySummarizer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_summarizer_does_not_fail_runs() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let model = answers(6);
         for broken in [
             FaultySummarizer::Fails,
@@ -358,7 +358,8 @@ async fn broken_summarizer_does_not_fail_runs() {
     }
 }
 
-fn counted(text: &str, tokens: i64) -> ScriptedReply {
+/// A reply that reports a prompt of `tokens` tokens.
+fn reply_with_tokens(text: &str, tokens: i64) -> ScriptedReply {
     let mut response = LlmResponse::of(Content::model(text));
     response.usage_metadata = Some(UsageMetadata {
         prompt_token_count: Some(tokens),
@@ -370,28 +371,34 @@ fn counted(text: &str, tokens: i64) -> ScriptedReply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_prompt_is_summarized_before_the_model_call() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let model = ScriptedModel::new("scripted")
-            .reply(counted("A long answer, but not yet too long.", 50))
-            .reply(counted("Another long answer, and now too long.", 100))
+            .reply(reply_with_tokens(
+                "A long answer, but not yet too long.",
+                50,
+            ))
+            .reply(reply_with_tokens(
+                "Another long answer, and now too long.",
+                100,
+            ))
             .reply("Summary.")
-            .reply(counted("Short again.", 20));
+            .reply(reply_with_tokens("Short again.", 20));
         let model = Arc::new(model);
         let runner = runner(&sessions, &clock, agent(&model))
-            // The check after the run finds nothing to do, because the newest events are kept.
+            // After the run nothing is compacted, because the newest events are never summarized.
             .compaction(CompactionConfig::new().with_token_threshold(100, 3))
             .build()
             .unwrap();
         turn(&runner, "first question").await;
-        // The prompt is too long from here on, but no event is old enough after the run.
-        let kept = CompactionConfig::new().with_token_threshold(100, 10);
-        let patient = self::runner(&sessions, &clock, agent(&model));
-        let patient = patient.compaction(kept).build().unwrap();
-        turn(&patient, "second question").await;
-        patient.flush_compaction().await;
+        // From here on the prompt is too long, but after the run no event is old enough.
+        let config = CompactionConfig::new().with_token_threshold(100, 10);
+        let other = self::runner(&sessions, &clock, agent(&model));
+        let other = other.compaction(config).build().unwrap();
+        turn(&other, "second question").await;
+        other.flush_compaction().await;
         let run = runner.run(USER, Some(SESSION), "third question").await;
-        let told = run.unwrap().collect_events().await.unwrap();
-        assert_eq!(told.len(), 1, "{name}: the summary is not shown");
+        let events = run.unwrap().collect_events().await.unwrap();
+        assert_eq!(events.len(), 1, "{name}: the summary is not streamed");
         runner.flush_compaction().await;
         let session = stored(&sessions).await;
         assert_eq!(summaries(&session), ["Summary."], "{name}");
@@ -402,7 +409,7 @@ async fn oversized_prompt_is_summarized_before_the_model_call() {
         assert_eq!(
             position,
             Some(5),
-            "{name}: behind the message, before the answer"
+            "{name}: the summary is stored between the message and the answer"
         );
         let seen = [
             "Summary.",
@@ -410,14 +417,14 @@ async fn oversized_prompt_is_summarized_before_the_model_call() {
             "Another long answer, and now too long.",
             "third question",
         ];
-        assert_eq!(sent(&model), seen, "{name}");
+        assert_eq!(last_request_lines(&model), seen, "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pending_call_is_not_summarized() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let choice = retain_runtime::get_user_choice_tool();
         let model = ScriptedModel::new("scripted")
             .reply("A first answer, which is long enough to be summed up.")
@@ -440,11 +447,11 @@ async fn pending_call_is_not_summarized() {
 }
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
-struct Nothing {}
+struct NoArgs {}
 
-/// Two calls of one event; one waits for the user, the other was never run.
-async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
-    let said = |run: &str, event: Event| Event {
+/// Add an event with two calls to the session: one waits for the user, the other was never run.
+async fn append_open_calls(sessions: &Arc<dyn SessionService>) {
+    let in_run = |run: &str, event: Event| Event {
         invocation_id: run.to_owned(),
         ..event
     };
@@ -460,13 +467,13 @@ async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
     let mut calls = Event::new("assistant", calls);
     calls.long_running_tool_ids = Some(["c1"].into_iter().collect());
     let events = [
-        said("e-1", Event::user_text("What a long old question this is!")),
-        said(
+        in_run("e-1", Event::user_text("What a long old question this is!")),
+        in_run(
             "e-1",
             Event::model_text("assistant", "And a long old answer."),
         ),
-        said("e-2", Event::user_text("A drink, please.")),
-        said("e-2", calls),
+        in_run("e-2", Event::user_text("A drink, please.")),
+        in_run("e-2", calls),
     ];
     let created = sessions.create_session(APP, USER, None, Some(SESSION));
     let mut session = created.await.unwrap();
@@ -482,14 +489,13 @@ async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
     for (name, sessions) in services().await {
-        with_an_open_call(&sessions).await;
-        let clock = Arc::new(Ticking::default());
+        append_open_calls(&sessions).await;
+        let clock = Arc::new(TickingClock::default());
         clock.0.store(100, Ordering::SeqCst);
         let model = Arc::new(ScriptedModel::new("scripted").reply("Tea, in the sun."));
-        let weather =
-            FunctionTool::new("weather", "Says it.", |_: ToolContext, _: Nothing| async {
-                Ok::<_, ToolError>(serde_json::json!({"sky": "blue"}))
-            });
+        let weather = FunctionTool::new("weather", "Says it.", |_: ToolContext, _: NoArgs| async {
+            Ok::<_, ToolError>(serde_json::json!({"sky": "blue"}))
+        });
         let agent = LlmAgent::builder("assistant")
             .model(Arc::clone(&model))
             .tool(retain_runtime::get_user_choice_tool())
@@ -505,22 +511,22 @@ async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
         let answer = FunctionResponse::new("c1", "get_user_choice", answer);
         let answer = Content::new("user", vec![answer.into()]);
         let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
-        let told = run.collect_events().await.unwrap();
-        assert_eq!(told.len(), 2, "{name}");
-        let first = told[0].function_responses();
+        let events = run.collect_events().await.unwrap();
+        assert_eq!(events.len(), 2, "{name}");
+        let first = events[0].function_responses();
         assert_eq!(first[0].name.as_deref(), Some("weather"), "{name}");
         runner.flush_compaction().await;
-        let made = summaries(&stored(&sessions).await);
-        assert_eq!(made[0], "summary 1 of 2", "{name}");
+        let summaries = summaries(&stored(&sessions).await);
+        assert_eq!(summaries[0], "summary 1 of 2", "{name}");
     }
 }
 
-/// An agent without a model.
+/// A custom agent, which has no model for a summarizer.
 #[derive(Debug)]
-struct Silent;
+struct SilentAgent;
 
 #[async_trait]
-impl Agent for Silent {
+impl Agent for SilentAgent {
     fn name(&self) -> &str {
         "silent"
     }
@@ -532,12 +538,12 @@ impl Agent for Silent {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_compaction_config_is_rejected() {
-    let clock = Arc::new(Ticking::default());
+    let clock = Arc::new(TickingClock::default());
     let sessions: Arc<dyn SessionService> = Arc::new(retain_stores::InMemorySessionService::new());
     let refused = |agent: bool, config: CompactionConfig| {
         let runner = match agent {
-            true => runner(&sessions, &clock, agent_of_one()),
-            false => runner(&sessions, &clock, Silent),
+            true => runner(&sessions, &clock, scripted_agent()),
+            false => runner(&sessions, &clock, SilentAgent),
         };
         runner.compaction(config).build().unwrap_err().to_string()
     };
@@ -550,21 +556,21 @@ async fn invalid_compaction_config_is_rejected() {
         .with_sliding_window(1, 1)
         .with_summarizer(Arc::new(FaultySummarizer::Fails));
     assert!(
-        runner(&sessions, &clock, Silent)
+        runner(&sessions, &clock, SilentAgent)
             .compaction(own)
             .build()
             .is_ok()
     );
 }
 
-fn agent_of_one() -> LlmAgent {
+fn scripted_agent() -> LlmAgent {
     agent(&answers(1))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_of_a_deleted_session_is_dropped() {
     for (name, sessions) in services().await {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TickingClock::default());
         let gated = GatedSummarizer::closed();
         let config = CompactionConfig::new().with_sliding_window(1, 0);
         let runner = runner(&sessions, &clock, agent(&answers(1)))
@@ -572,7 +578,7 @@ async fn summary_of_a_deleted_session_is_dropped() {
             .build()
             .unwrap();
         turn(&runner, "one").await;
-        gated.until_asked(1).await;
+        gated.wait_for_calls(1).await;
         sessions.delete_session(APP, USER, SESSION).await.unwrap();
         let key = SessionKey::new(APP, USER, SESSION);
         let made = sessions.create_session(APP, USER, None, Some(SESSION));

@@ -1,4 +1,4 @@
-//! Agents with sub-agents: which agents run, in which order, and what each sees.
+//! Agents with sub-agents: which agents run, in which order, and which events each agent sees.
 
 use std::sync::Arc;
 
@@ -19,13 +19,14 @@ fn agent(name: &str, replies: Vec<ScriptedReply>) -> LlmAgentBuilder {
         .description(format!("Is {name}."))
 }
 
-fn saying(name: &str) -> LlmAgent {
-    let text = format!("{name} speaks");
+fn answering_agent(name: &str) -> LlmAgent {
+    let text = format!("{name} answers");
     let model = ScriptedModel::new("m").otherwise(move |_| text.clone());
     LlmAgent::builder(name).model(model).build().unwrap()
 }
 
-fn to(name: &str) -> ScriptedReply {
+/// A call that transfers to this agent.
+fn transfer_to(name: &str) -> ScriptedReply {
     call(
         "transfer_to_agent",
         &format!(r#"{{"agent_name": "{name}"}}"#),
@@ -44,21 +45,21 @@ async fn next_turn_starts_at_the_agent_transferred_to() {
     for (name, sessions) in services().await {
         let billing = agent(
             "billing",
-            vec!["Which bill?".into(), to("desk"), "Bye.".into()],
+            vec!["Which bill?".into(), transfer_to("desk"), "Bye.".into()],
         );
-        let desk = agent("desk", vec![to("billing"), "Good bye.".into()]);
+        let desk = agent("desk", vec![transfer_to("billing"), "Good bye.".into()]);
         let desk = desk.sub_agent(billing.build().unwrap()).build().unwrap();
         let runner = runner(&sessions, desk).build().unwrap();
-        let told = turn(&runner, "My bill, please").await;
-        assert_eq!(told.len(), 3, "{name}: {told:?}");
-        assert_eq!(told[2], "billing: Which bill?", "{name}");
-        let told = turn(&runner, "Never mind").await;
+        let lines = turn(&runner, "My bill, please").await;
+        assert_eq!(lines.len(), 3, "{name}: {lines:?}");
+        assert_eq!(lines[2], "billing: Which bill?", "{name}");
+        let lines = turn(&runner, "Never mind").await;
         let expected = [
             r#"billing: transfer_to_agent({"agent_name":"desk"})"#,
             r#"billing: transfer_to_agent -> {"result":null}"#,
             "desk: Good bye.",
         ];
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(lines, expected, "{name}");
     }
 }
 
@@ -70,9 +71,9 @@ async fn invalid_transfer_fails_and_the_next_turn_works() {
             ("desk", "to itself"),
             ("far", "not allowed"),
         ] {
-            let far = saying("far");
+            let far = answering_agent("far");
             let near = agent("near", vec![]).sub_agent(far).build().unwrap();
-            let desk = agent("desk", vec![to(target), "Here.".into()]).sub_agent(near);
+            let desk = agent("desk", vec![transfer_to(target), "Here.".into()]).sub_agent(near);
             let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
             let run = runner.run(USER, Some(SESSION), "Go").await.unwrap();
             let error = run.collect_events().await.unwrap_err();
@@ -93,12 +94,12 @@ fn invalid_agent_trees_are_rejected_with_a_reason() {
     };
     let seq = || SequentialAgent::builder("seq");
     let twins = seq()
-        .sub_agent(saying("a"))
-        .sub_agent(saying("a"))
+        .sub_agent(answering_agent("a"))
+        .sub_agent(answering_agent("a"))
         .build()
         .unwrap();
     assert!(refused(twins).contains("a unique name"));
-    let shared: Arc<dyn Agent> = Arc::new(saying("a"));
+    let shared: Arc<dyn Agent> = Arc::new(answering_agent("a"));
     let twice = seq()
         .sub_agent(Arc::clone(&shared))
         .sub_agent(shared)
@@ -109,7 +110,7 @@ fn invalid_agent_trees_are_rejected_with_a_reason() {
     let modelless = seq().sub_agent(modelless).build().unwrap();
     assert!(refused(modelless).contains("has no model"));
     assert!(SequentialAgent::builder("user").build().is_err());
-    let mut deep: Arc<dyn Agent> = Arc::new(saying("deep"));
+    let mut deep: Arc<dyn Agent> = Arc::new(answering_agent("deep"));
     for level in 0..64 {
         let above = SequentialAgent::builder(format!("level_{level}")).sub_agent(deep);
         deep = Arc::new(above.build().unwrap());
@@ -124,7 +125,7 @@ fn invalid_agent_trees_are_rejected_with_a_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_nested_agents_run() {
     for (name, sessions) in services().await {
-        let mut deep: Arc<dyn Agent> = Arc::new(saying("deep"));
+        let mut deep: Arc<dyn Agent> = Arc::new(answering_agent("deep"));
         for level in 0..49 {
             let above = SequentialAgent::builder(format!("level_{level}")).sub_agent(deep);
             deep = Arc::new(above.build().unwrap());
@@ -137,7 +138,7 @@ async fn fifty_nested_agents_run() {
                 .unwrap(),
         );
         let runner = runner.build().unwrap();
-        assert_eq!(turn(&runner, "Hi").await, ["deep: deep speaks"], "{name}");
+        assert_eq!(turn(&runner, "Hi").await, ["deep: deep answers"], "{name}");
     }
 }
 
@@ -163,7 +164,7 @@ async fn thousand_parallel_agents_answer_once_and_see_only_their_branch() {
         assert_eq!(
             events[7].branch.as_deref(),
             Some("crowd.one_7"),
-            "{name}: in their order"
+            "{name}: the answers are in listed order"
         );
     }
 }
@@ -173,20 +174,20 @@ async fn escalating_agent_ends_its_parallel_siblings() {
     for (name, sessions) in services().await {
         let quick = agent("quick", vec![call("exit_loop", "{}").into()]).tool(exit_loop_tool());
         let slow = LlmAgent::builder("slow")
-            .model(ScriptedModel::new("m").reply("never said"))
+            .model(ScriptedModel::new("m").reply("unused"))
             .before_model(|_, _| async { std::future::pending().await });
         let both = ParallelAgent::builder("both")
             .sub_agent(slow.build().unwrap())
             .sub_agent(quick.build().unwrap());
         let both = SequentialAgent::builder("all")
             .sub_agent(both.build().unwrap())
-            .sub_agent(saying("after"));
+            .sub_agent(answering_agent("after"));
         let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "Go").await;
-        assert_eq!(told.last().unwrap(), "after: after speaks", "{name}");
+        let lines = turn(&runner, "Go").await;
+        assert_eq!(lines.last().unwrap(), "after: after answers", "{name}");
         assert!(
-            told.iter().all(|line| !line.starts_with("slow")),
-            "{name}: {told:?}"
+            lines.iter().all(|line| !line.starts_with("slow")),
+            "{name}: {lines:?}"
         );
     }
 }
@@ -196,15 +197,15 @@ async fn failing_branch_fails_the_run_and_releases_the_session() {
     for (name, sessions) in services().await {
         let bad = agent("bad", vec![retain_runtime::ModelError::new("down").into()]);
         let both = ParallelAgent::builder("both")
-            .sub_agent(saying("good"))
+            .sub_agent(answering_agent("good"))
             .sub_agent(bad.build().unwrap());
         let broken = runner(&sessions, both.build().unwrap()).build().unwrap();
         let run = broken.run(USER, Some(SESSION), "Go").await.unwrap();
         assert!(run.collect_events().await.is_err(), "{name}");
-        let next = runner(&sessions, saying("next")).build().unwrap();
+        let next = runner(&sessions, answering_agent("next")).build().unwrap();
         assert_eq!(
             turn(&next, "And now?").await,
-            ["next: next speaks"],
+            ["next: next answers"],
             "{name}"
         );
     }
@@ -220,10 +221,10 @@ async fn pending_call_pauses_a_sequence_until_its_agent_is_answered() {
         let clerk = clerk.tool(ask.long_running()).build().unwrap();
         let seq = SequentialAgent::builder("seq")
             .sub_agent(clerk)
-            .sub_agent(saying("printer"));
+            .sub_agent(answering_agent("printer"));
         let runner = runner(&sessions, seq.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "May I?").await;
-        assert_eq!(told, ["clerk: ask({})"], "{name}: nobody goes on");
+        let lines = turn(&runner, "May I?").await;
+        assert_eq!(lines, ["clerk: ask({})"], "{name}: the sequence pauses");
         let session = stored(&sessions).await;
         let events = events_of(&session);
         let id = events.last().unwrap().function_calls()[0]
@@ -242,12 +243,12 @@ async fn loop_ends_at_max_iterations_or_on_escalation() {
     for (name, sessions) in services().await {
         let rounds = LoopAgent::builder("rounds")
             .max_iterations(3)
-            .sub_agent(saying("ticker"));
+            .sub_agent(answering_agent("ticker"));
         let three = runner(&sessions, rounds.build().unwrap()).build().unwrap();
         assert_eq!(turn(&three, "Go").await.len(), 3, "{name}");
         let none = LoopAgent::builder("none")
             .max_iterations(0)
-            .sub_agent(saying("ticker"));
+            .sub_agent(answering_agent("ticker"));
         let none = runner(&sessions, none.build().unwrap()).build().unwrap();
         assert!(turn(&none, "Go").await.is_empty(), "{name}");
         let critic = agent(
@@ -256,17 +257,20 @@ async fn loop_ends_at_max_iterations_or_on_escalation() {
         );
         let critic = critic.tool(exit_loop_tool()).build().unwrap();
         let refine = LoopAgent::builder("refine")
-            .sub_agent(saying("writer"))
+            .sub_agent(answering_agent("writer"))
             .sub_agent(critic);
         let refine = runner(
             &sessions,
-            refine.sub_agent(saying("polisher")).build().unwrap(),
+            refine
+                .sub_agent(answering_agent("polisher"))
+                .build()
+                .unwrap(),
         );
-        let told = turn(&refine.build().unwrap(), "Go").await;
+        let lines = turn(&refine.build().unwrap(), "Go").await;
         assert_eq!(
-            told.len(),
+            lines.len(),
             6,
-            "{name}: the agent behind the exit is skipped: {told:?}"
+            "{name}: the agent after the exit is skipped: {lines:?}"
         );
     }
 }
@@ -286,18 +290,18 @@ async fn agent_tool_answers_and_returns_its_state() {
         );
         let manager = manager.tool(AgentTool::new(translator.build().unwrap()));
         let runner = runner(&sessions, manager.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "cat and dog?").await;
+        let lines = turn(&runner, "cat and dog?").await;
         assert_eq!(
-            told[1], r#"manager: translator -> {"result":"chat"}"#,
+            lines[1], r#"manager: translator -> {"result":"chat"}"#,
             "{name}"
         );
-        assert_eq!(told[4], "manager: chat, chien", "{name}");
+        assert_eq!(lines[4], "manager: chat, chien", "{name}");
         let session = stored(&sessions).await;
         assert_eq!(session.state["last_word"], "chien", "{name}");
         assert_eq!(
             session.events.len(),
             6,
-            "{name}: its own events are not part of the session"
+            "{name}: the events of the agent tool are not stored"
         );
     }
 }
@@ -307,7 +311,7 @@ async fn agent_without_a_model_inherits_the_model_of_its_parent() {
     for (name, sessions) in services().await {
         let model = Arc::new(
             ScriptedModel::new("shared")
-                .reply(to("kid"))
+                .reply(transfer_to("kid"))
                 .reply("kid here"),
         );
         let kid = LlmAgent::builder("kid").build().unwrap();
@@ -322,10 +326,10 @@ async fn agent_without_a_model_inherits_the_model_of_its_parent() {
 
 /// A custom agent that runs another agent.
 #[derive(Debug)]
-struct Twice(Vec<Arc<dyn Agent>>);
+struct RepeatingAgent(Vec<Arc<dyn Agent>>);
 
 #[async_trait::async_trait]
-impl Agent for Twice {
+impl Agent for RepeatingAgent {
     fn name(&self) -> &str {
         "twice"
     }
@@ -346,15 +350,15 @@ impl Agent for Twice {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_agent_runs_a_sub_agent() {
     for (name, sessions) in services().await {
-        let twice = Twice(vec![Arc::new(saying("inner"))]);
+        let twice = RepeatingAgent(vec![Arc::new(answering_agent("inner"))]);
         let runner = runner(&sessions, twice).build().unwrap();
-        let told = turn(&runner, "Go").await;
+        let lines = turn(&runner, "Go").await;
         let expected = [
-            "inner: inner speaks",
-            "inner: inner speaks",
+            "inner: inner answers",
+            "inner: inner answers",
             "twice: That was it.",
         ];
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(lines, expected, "{name}");
     }
 }
 
@@ -362,12 +366,12 @@ async fn custom_agent_runs_a_sub_agent() {
 async fn failure_event_names_the_failing_agent() {
     for (name, sessions) in services().await {
         let kid = agent("kid", vec![retain_runtime::ModelError::new("down").into()]);
-        let root = agent("root", vec![to("kid")]).sub_agent(kid.build().unwrap());
+        let root = agent("root", vec![transfer_to("kid")]).sub_agent(kid.build().unwrap());
         let runner = runner(&sessions, root.build().unwrap()).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Go").await.unwrap();
         run.collect_events().await.unwrap_err();
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told.last().unwrap(), "kid: [ModelError]", "{name}");
+        let lines = story(events_of(&stored(&sessions).await));
+        assert_eq!(lines.last().unwrap(), "kid: [ModelError]", "{name}");
     }
 }
 
@@ -379,14 +383,14 @@ async fn transfer_continues_after_a_pending_call_is_answered() {
             Ok(serde_json::json!({"status": "pending"}).into())
         });
         let asks: ScriptedReply = call("ask", "{}").into();
-        let desk = agent("desk", vec![asks, to("billing"), "Not me.".into()]);
+        let desk = agent("desk", vec![asks, transfer_to("billing"), "Not me.".into()]);
         let desk = desk
             .tool(ask.long_running())
             .after_agent(|_| async { Ok(Some(Content::model("After."))) })
             .sub_agent(billing.build().unwrap());
         let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "My bill, please").await;
-        assert_eq!(told.len(), 4, "{name}: {told:?}");
+        let lines = turn(&runner, "My bill, please").await;
+        assert_eq!(lines.len(), 4, "{name}: {lines:?}");
         let session = stored(&sessions).await;
         let events = events_of(&session);
         let mut calls = events.iter().flat_map(|event| event.function_calls());
@@ -394,14 +398,14 @@ async fn transfer_continues_after_a_pending_call_is_answered() {
         let answer = FunctionResponse::new(id, "ask", [("said", "yes")].into());
         let message = Content::new("user", vec![answer.into()]);
         let run = runner.run(USER, Some(SESSION), message).await.unwrap();
-        let told = story(
+        let lines = story(
             run.collect_events()
                 .await
                 .unwrap()
                 .into_iter()
                 .map(Arc::new),
         );
-        assert_eq!(told, ["billing: Which bill?"], "{name}");
+        assert_eq!(lines, ["billing: Which bill?"], "{name}");
     }
 }
 
@@ -419,8 +423,8 @@ async fn agent_tool_fails_with_the_message_of_the_inner_error() {
         run.collect_events().await.unwrap_err();
         let session = stored(&sessions).await;
         let last = events_of(&session).pop().unwrap();
-        let told = last.response.error_message.as_deref();
-        assert_eq!(told, Some("no ink"), "{name}");
+        let message = last.response.error_message.as_deref();
+        assert_eq!(message, Some("no ink"), "{name}");
     }
 }
 
@@ -433,15 +437,15 @@ async fn parallel_agent_that_exits_does_not_run_its_after_agent_callback() {
         let team = ParallelAgent::builder("team").sub_agent(leaves.build().unwrap());
         let both = SequentialAgent::builder("both")
             .sub_agent(team.build().unwrap())
-            .sub_agent(saying("next"));
+            .sub_agent(answering_agent("next"));
         let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "Go").await;
+        let lines = turn(&runner, "Go").await;
         let expected = [
             "leaves: exit_loop({})",
             r#"leaves: exit_loop -> {"result":null}"#,
-            "next: next speaks",
+            "next: next answers",
         ];
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(lines, expected, "{name}");
     }
 }
 
@@ -454,22 +458,22 @@ struct Order {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_tool_receives_arguments_matching_its_input_schema() {
     for (name, sessions) in services().await {
-        let hears = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
-            let said = request.contents.last().unwrap();
-            said.parts()[0].text.clone().unwrap()
+        let echo = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
+            let last = request.contents.last().unwrap();
+            last.parts()[0].text.clone().unwrap()
         });
         let helper = LlmAgent::builder("helper")
-            .model(hears)
+            .model(echo)
             .input_schema::<Order>();
         let full: ScriptedReply =
             call("helper", r#"{"more": 1, "count": null, "topic": "ink"}"#).into();
-        let lacking: ScriptedReply = call("helper", r#"{"count": 1}"#).into();
-        let desk = agent("desk", vec![full, "Done.".into(), lacking]);
+        let incomplete: ScriptedReply = call("helper", r#"{"count": 1}"#).into();
+        let desk = agent("desk", vec![full, "Done.".into(), incomplete]);
         let desk = desk.tool(AgentTool::new(helper.build().unwrap()));
         let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
-        let told = turn(&runner, "Order").await;
-        let heard = r#"desk: helper -> {"result":"{\"topic\":\"ink\"}"}"#;
-        assert_eq!(told[1], heard, "{name}");
+        let lines = turn(&runner, "Order").await;
+        let expected = r#"desk: helper -> {"result":"{\"topic\":\"ink\"}"}"#;
+        assert_eq!(lines[1], expected, "{name}");
         let run = runner.run(USER, Some(SESSION), "Again").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
         assert_eq!(error.code(), "ValidationError", "{name}: {error}");
@@ -479,8 +483,8 @@ async fn agent_tool_receives_arguments_matching_its_input_schema() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_tool_runs_on_its_own_stack() {
     for (name, sessions) in services().await {
-        let again = (0..7).map(|_| to("again")).chain(["Done.".into()]);
-        let other = saying("other");
+        let again = (0..7).map(|_| transfer_to("again")).chain(["Done.".into()]);
+        let other = answering_agent("other");
         let again = agent("again", again.collect()).sub_agent(other);
         let inner = SequentialAgent::builder("inner").sub_agent(again.build().unwrap());
         let ask: ScriptedReply = call("inner", r#"{"request": "Go"}"#).into();
@@ -498,9 +502,9 @@ async fn agent_tool_runs_on_its_own_stack() {
             .build()
             .unwrap();
         let runner = runner(&sessions, outer).build().unwrap();
-        let told = turn(&runner, "Go").await;
-        assert_eq!(told[1], r#"desk: inner -> {"result":"Done."}"#, "{name}");
-        assert_eq!(told[2], "desk: Back.", "{name}");
+        let lines = turn(&runner, "Go").await;
+        assert_eq!(lines[1], r#"desk: inner -> {"result":"Done."}"#, "{name}");
+        assert_eq!(lines[2], "desk: Back.", "{name}");
     }
 }
 
@@ -510,14 +514,17 @@ async fn agent_transferring_to_itself_in_a_workflow_keeps_its_output() {
         let first: ScriptedReply =
             vec![call("transfer_to_agent", r#"{"agent_name": "talks"}"#)].into();
         let talks = agent("talks", vec![first, "One.".into()])
-            .output_key("said")
+            .output_key("output")
             .after_agent(|_| async { Ok(Some(Content::model("After."))) })
-            .sub_agent(saying("other"));
+            .sub_agent(answering_agent("other"));
         let both = SequentialAgent::builder("both").sub_agent(talks.build().unwrap());
         let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
         turn(&runner, "Go").await;
         let session = stored(&sessions).await;
-        let said = session.state.get("said").and_then(|said| said.as_str());
-        assert_eq!(said, Some("One.After."), "{name}");
+        let output = session
+            .state
+            .get("output")
+            .and_then(|output| output.as_str());
+        assert_eq!(output, Some("One.After."), "{name}");
     }
 }

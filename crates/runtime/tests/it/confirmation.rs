@@ -1,4 +1,4 @@
-//! Calls that need the approval of a person.
+//! Calls that a person must approve.
 
 use std::sync::{
     Arc,
@@ -48,14 +48,14 @@ fn pay() -> ScriptedReply {
     call("pay", r#"{"amount": 5}"#).into()
 }
 
-/// Build the answer to the open confirmation request of the session.
-async fn answer(sessions: &Arc<dyn SessionService>, said: JsonMap) -> Content {
+/// Build the answer to the newest confirmation request of the session.
+async fn answer(sessions: &Arc<dyn SessionService>, response: JsonMap) -> Content {
     let session = stored(sessions).await;
     let events = events_of(&session);
-    let mut asked = events.iter().rev().flat_map(|event| event.function_calls());
-    let asked = asked.find(|call| call.name.as_deref() == Some("adk_request_confirmation"));
-    let id = asked.unwrap().id.clone().unwrap();
-    let response = FunctionResponse::new(id, "adk_request_confirmation", said);
+    let mut calls = events.iter().rev().flat_map(|event| event.function_calls());
+    let request = calls.find(|call| call.name.as_deref() == Some("adk_request_confirmation"));
+    let id = request.unwrap().id.clone().unwrap();
+    let response = FunctionResponse::new(id, "adk_request_confirmation", response);
     Content::new("user", vec![response.into()])
 }
 
@@ -65,28 +65,28 @@ async fn turn(runner: &Runner, message: impl Into<Content>) -> Vec<String> {
     story(events.into_iter().map(Arc::new))
 }
 
-const HELD_BACK: &str =
+const NOT_RUN: &str =
     r#"a: pay -> {"error":"This tool call requires confirmation, please approve or reject."}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn approved_call_runs_once() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
-        let told = turn(&runner, "Pay!").await;
-        assert_eq!(told.len(), 3, "{name}: {told:?}");
+        let lines = turn(&runner, "Pay!").await;
+        assert_eq!(lines.len(), 3, "{name}: {lines:?}");
         assert!(
-            told[1].starts_with("a: adk_request_confirmation("),
-            "{name}: {told:?}"
+            lines[1].starts_with("a: adk_request_confirmation("),
+            "{name}: {lines:?}"
         );
-        assert_eq!(told[2], HELD_BACK, "{name}");
+        assert_eq!(lines[2], NOT_RUN, "{name}");
         assert_eq!(
             paid.load(Ordering::SeqCst),
             0,
-            "{name}: nothing is paid yet"
+            "{name}: nothing is paid before the approval"
         );
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
-        let told = turn(&runner, yes.clone()).await;
-        assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
+        let lines = turn(&runner, yes.clone()).await;
+        assert_eq!(lines, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
         // Repeating the answer does nothing.
         assert!(turn(&runner, yes).await.is_empty(), "{name}");
         assert_eq!(paid.load(Ordering::SeqCst), 1, "{name}");
@@ -98,11 +98,11 @@ async fn rejected_call_does_not_run_and_is_reported_to_the_model() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "As you wish.".into()]);
         turn(&runner, "Pay!").await;
-        // Some clients wrap the answer like this.
+        // Some clients send the answer as JSON text in the key `response`.
         let no = [("response", r#"{"confirmed": false}"#)].into();
-        let told = turn(&runner, answer(&sessions, no).await).await;
+        let lines = turn(&runner, answer(&sessions, no).await).await;
         let rejected = r#"a: pay -> {"error":"This tool call is rejected."}"#;
-        assert_eq!(told, [rejected, "a: As you wish."], "{name}");
+        assert_eq!(lines, [rejected, "a: As you wish."], "{name}");
         assert_eq!(paid.load(Ordering::SeqCst), 0, "{name}");
     }
 }
@@ -135,9 +135,9 @@ async fn tool_gets_the_decision_that_it_has_requested() {
         assert_eq!(requests.next().as_deref(), Some(request), "{name}");
         let yes = r#"{"hint":"ok","confirmed":true,"payload":[1,null]}"#;
         let yes = answer(&sessions, [("response", yes)].into()).await;
-        let told = turn(&runner, yes).await;
+        let lines = turn(&runner, yes).await;
         assert_eq!(
-            told,
+            lines,
             [r#"a: pay -> {"ok":"[1,null]"}"#, "a: Done."],
             "{name}"
         );
@@ -146,7 +146,7 @@ async fn tool_gets_the_decision_that_it_has_requested() {
 
 /// Only the value `true` approves a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answer_of_a_wrong_type_is_an_error_and_can_be_corrected() {
+async fn answer_of_a_wrong_type_is_rejected_and_can_be_corrected() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
         turn(&runner, "Pay!").await;
@@ -157,8 +157,8 @@ async fn answer_of_a_wrong_type_is_an_error_and_can_be_corrected() {
         assert!(error.contains("confirmed"), "{name}: {error}");
         assert_eq!(paid.load(Ordering::SeqCst), 0, "{name}");
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
-        let told = turn(&runner, yes).await;
-        assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
+        let lines = turn(&runner, yes).await;
+        assert_eq!(lines, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
     }
 }
 
@@ -167,14 +167,14 @@ async fn call_that_needs_no_approval_runs_while_another_is_pending() {
     for (name, sessions) in services().await {
         let both = vec![call("pay", r#"{"amount": 5}"#), call("look", "{}")];
         let (runner, paid) = payer(&sessions, vec![both.into(), "Done.".into()]);
-        let told = turn(&runner, "Pay and look!").await;
+        let lines = turn(&runner, "Pay and look!").await;
         assert!(
-            told[1].contains(r#"look -> {"seen":1}"#),
-            "{name}: {told:?}"
+            lines[1].contains(r#"look -> {"seen":1}"#),
+            "{name}: {lines:?}"
         );
         assert!(
-            told[2].starts_with("a: adk_request_confirmation("),
-            "{name}: {told:?}"
+            lines[2].starts_with("a: adk_request_confirmation("),
+            "{name}: {lines:?}"
         );
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
         assert_eq!(
@@ -239,12 +239,12 @@ async fn each_call_needs_its_own_confirmation() {
         let (runner, paid) = payer(&sessions, vec![pay(), pay(), "Done.".into()]);
         turn(&runner, "Pay twice!").await;
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
-        let told = turn(&runner, yes.clone()).await;
-        assert_eq!(told.first().unwrap(), r#"a: pay -> {"paid":5}"#, "{name}");
-        assert_eq!(told.last().unwrap(), HELD_BACK, "{name}");
+        let lines = turn(&runner, yes.clone()).await;
+        assert_eq!(lines.first().unwrap(), r#"a: pay -> {"paid":5}"#, "{name}");
+        assert_eq!(lines.last().unwrap(), NOT_RUN, "{name}");
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
-        let told = turn(&runner, yes).await;
-        assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
+        let lines = turn(&runner, yes).await;
+        assert_eq!(lines, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
         assert_eq!(paid.load(Ordering::SeqCst), 2, "{name}");
     }
 }
@@ -266,7 +266,7 @@ async fn repeated_approval_does_not_run_the_after_agent_callback() {
         turn(&runner, "Pay!").await;
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
         assert_eq!(turn(&runner, yes.clone()).await.len(), 3, "{name}");
-        let told = turn(&runner, yes).await;
-        assert!(told.is_empty(), "{name}: {told:?}");
+        let lines = turn(&runner, yes).await;
+        assert!(lines.is_empty(), "{name}: {lines:?}");
     }
 }

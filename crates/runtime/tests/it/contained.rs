@@ -26,17 +26,17 @@ use crate::support::{
     APP, LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
 };
 
-/// The timeout of hanging code in these tests.
+/// The time limit of code that hangs forever.
 const SHORT: Duration = Duration::from_millis(5);
 
-fn hanging() -> FunctionTool {
+fn hanging_tool() -> FunctionTool {
     FunctionTool::untyped("hang", "", None, |ctx: ToolContext, _| async move {
-        ctx.state().set("begun", true);
+        ctx.state().set("started", true);
         std::future::pending().await
     })
 }
 
-fn noting() -> FunctionTool {
+fn note_tool() -> FunctionTool {
     FunctionTool::untyped("note", "", None, |ctx: ToolContext, _| async move {
         ctx.state().set("noted", true);
         Ok(JsonMap::from([("ok", true)]).into())
@@ -44,13 +44,14 @@ fn noting() -> FunctionTool {
 }
 
 /// An agent that calls `hang` and `note` in parallel, and then says `Done.`
-fn patient() -> LlmAgentBuilder {
+fn two_call_agent() -> LlmAgentBuilder {
     let calls = vec![call("hang", "{}"), call("note", "{}")];
     let model = ScriptedModel::new("m").reply(calls);
     LlmAgent::builder("a").model(model.otherwise(|_| "Done."))
 }
 
-async fn told(runner: &Runner, request: RunRequest) -> Vec<String> {
+/// Run and return the short form of the events.
+async fn run_lines(runner: &Runner, request: RunRequest) -> Vec<String> {
     let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
     let events = run.collect_events().await.unwrap();
     story(events.into_iter().map(Arc::new))
@@ -59,19 +60,23 @@ async fn told(runner: &Runner, request: RunRequest) -> Vec<String> {
 #[tokio::test]
 async fn hanging_tool_times_out_and_the_turn_continues() {
     for (name, sessions) in services().await {
-        let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let agent = two_call_agent()
+            .tool(hanging_tool())
+            .tool(note_tool())
+            .build()
+            .unwrap();
         let runner = runner(&sessions, agent).tool_time_limit(SHORT);
-        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        let lines = run_lines(&runner.build().unwrap(), RunRequest::new("Hi")).await;
         let why = "Invoking `hang()` failed as it did not finish within its time limit of 5ms";
-        assert!(told[1].contains(why), "{name}: {}", told[1]);
+        assert!(lines[1].contains(why), "{name}: {}", lines[1]);
         assert!(
-            told[1].ends_with(r#"note -> {"ok":true}"#),
-            "{name}: {told:?}"
+            lines[1].ends_with(r#"note -> {"ok":true}"#),
+            "{name}: {lines:?}"
         );
-        assert_eq!(told[2], "a: Done.", "{name}");
-        // The effects of the call before the timeout are kept.
+        assert_eq!(lines[2], "a: Done.", "{name}");
+        // The state that the call wrote before the timeout is stored.
         let session = stored(&sessions).await;
-        assert_eq!(session.state["begun"], true, "{name}");
+        assert_eq!(session.state["started"], true, "{name}");
         assert_eq!(session.state["noted"], true, "{name}");
     }
 }
@@ -79,20 +84,32 @@ async fn hanging_tool_times_out_and_the_turn_continues() {
 #[tokio::test]
 async fn tool_timeout_can_be_set_per_run_or_per_tool() {
     for (name, sessions) in services().await {
-        let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let agent = two_call_agent()
+            .tool(hanging_tool())
+            .tool(note_tool())
+            .build()
+            .unwrap();
         let of_run = runner(&sessions, agent).build().unwrap();
         let config = RunConfig::default().with_tool_time_limit(SHORT);
-        let said = told(&of_run, RunRequest::new("Hi").with_config(config)).await;
-        assert!(said[1].contains("time limit of 5ms"), "{name}: {}", said[1]);
-
-        let tool = hanging().with_time_limit(SHORT * 2);
-        let agent = patient().tool(tool).tool(noting()).build().unwrap();
-        let of_tool = runner(&sessions, agent).build().unwrap();
-        let said = told(&of_tool, RunRequest::new("Hi")).await;
+        let lines = run_lines(&of_run, RunRequest::new("Hi").with_config(config)).await;
         assert!(
-            said[1].contains("time limit of 10ms"),
+            lines[1].contains("time limit of 5ms"),
             "{name}: {}",
-            said[1]
+            lines[1]
+        );
+
+        let tool = hanging_tool().with_time_limit(SHORT * 2);
+        let agent = two_call_agent()
+            .tool(tool)
+            .tool(note_tool())
+            .build()
+            .unwrap();
+        let of_tool = runner(&sessions, agent).build().unwrap();
+        let lines = run_lines(&of_tool, RunRequest::new("Hi")).await;
+        assert!(
+            lines[1].contains("time limit of 10ms"),
+            "{name}: {}",
+            lines[1]
         );
     }
 }
@@ -112,41 +129,49 @@ async fn tool_timeout_defaults_to_ten_minutes_unless_the_tool_sets_one() {
         (slow(60 * 24).with_time_limit(Duration::MAX), true),
     ];
     for (number, (tool, in_time)) in cases.into_iter().enumerate() {
-        let agent = patient().tool(tool).tool(noting()).build().unwrap();
+        let agent = two_call_agent()
+            .tool(tool)
+            .tool(note_tool())
+            .build()
+            .unwrap();
         let runner = runner(&sessions, agent).build().unwrap();
-        let told = told(&runner, RunRequest::new("Hi")).await;
-        let is_slow = told[1].contains(r#"hang -> {"result":"slow"}"#);
-        assert_eq!(is_slow, in_time, "case {number}: {told:?}");
+        let lines = run_lines(&runner, RunRequest::new("Hi")).await;
+        let is_slow = lines[1].contains(r#"hang -> {"result":"slow"}"#);
+        assert_eq!(is_slow, in_time, "case {number}: {lines:?}");
     }
 }
 
 #[tokio::test]
 async fn callback_answers_for_a_timed_out_tool() {
     for (name, sessions) in services().await {
-        let agent = patient().tool(hanging()).tool(noting());
+        let agent = two_call_agent().tool(hanging_tool()).tool(note_tool());
         let agent = agent.on_tool_error(|_, call, error| async move {
             let code = error.code.clone().unwrap_or_default();
             Ok(Some(format!("{}: {code}", call.name).into()))
         });
         let runner = runner(&sessions, agent.build().unwrap()).tool_time_limit(SHORT);
-        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        let lines = run_lines(&runner.build().unwrap(), RunRequest::new("Hi")).await;
         let answered = r#"a: hang -> {"result":"hang: TOOL_TIME_LIMIT"}"#;
-        assert!(told[1].starts_with(answered), "{name}: {}", told[1]);
+        assert!(lines[1].starts_with(answered), "{name}: {}", lines[1]);
     }
 }
 
 #[tokio::test]
 async fn tool_timeout_applies_inside_an_agent_tool_but_not_to_it() {
     for (name, sessions) in services().await {
-        let inner = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let inner = two_call_agent()
+            .tool(hanging_tool())
+            .tool(note_tool())
+            .build()
+            .unwrap();
         let model = ScriptedModel::new("m").reply(call("a", r#"{"request": "?"}"#));
         let outer = LlmAgent::builder("outer").model(model.reply("Over."));
         let outer = outer.tool(AgentTool::new(inner)).build().unwrap();
         let runner = runner(&sessions, outer).tool_time_limit(SHORT);
-        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        let lines = run_lines(&runner.build().unwrap(), RunRequest::new("Hi")).await;
         // The agent tool has no timeout, its inner tool has one.
         let expected = [r#"outer: a -> {"result":"Done."}"#, "outer: Over."];
-        assert_eq!(told[1..], expected, "{name}");
+        assert_eq!(lines[1..], expected, "{name}");
     }
 }
 
@@ -154,21 +179,25 @@ async fn tool_timeout_applies_inside_an_agent_tool_but_not_to_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_tool_does_not_block_other_runs() {
     for (name, sessions) in services().await {
-        let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let released = Arc::new(std::sync::Mutex::new(released));
         let block = FunctionTool::untyped("hang", "", None, move |_, _| {
-            let (began, released) = (began.clone(), Arc::clone(&released));
+            let (starts, released) = (starts.clone(), Arc::clone(&released));
             async move {
-                began.send(()).unwrap();
+                starts.send(()).unwrap();
                 released.lock().unwrap().recv().unwrap();
-                Ok("let go".into())
+                Ok("released".into())
             }
         });
-        let agent = patient().tool(block).tool(noting()).build().unwrap();
+        let agent = two_call_agent()
+            .tool(block)
+            .tool(note_tool())
+            .build()
+            .unwrap();
         let blocked = runner(&sessions, agent).build().unwrap();
-        let run = tokio::spawn(async move { told(&blocked, RunRequest::new("Hi")).await });
-        begun.recv().await.unwrap();
+        let run = tokio::spawn(async move { run_lines(&blocked, RunRequest::new("Hi")).await });
+        started.recv().await.unwrap();
 
         let model = ScriptedModel::new("m").reply("Hello!");
         let agent = LlmAgent::builder("b").model(model).build().unwrap();
@@ -177,9 +206,9 @@ async fn blocking_tool_does_not_block_other_runs() {
         assert_eq!(answer.answer().await.unwrap(), "Hello!", "{name}");
 
         release.send(()).unwrap();
-        let told = run.await.unwrap();
-        // The tool returned before the timeout could be checked.
-        assert!(told[1].contains("let go"), "{name}: {told:?}");
+        let lines = run.await.unwrap();
+        // While the tool blocks its thread, no time limit applies to it.
+        assert!(lines[1].contains("released"), "{name}: {lines:?}");
     }
 }
 
@@ -210,7 +239,7 @@ async fn run_blocking_tool(
         }
     });
     let agent = LlmAgent::builder("a").model(model);
-    let agent = agent.tool(block).tool(noting()).build().unwrap();
+    let agent = agent.tool(block).tool(note_tool()).build().unwrap();
     let runner = runner.agent(agent).build().unwrap();
     slot.set(runner.clone()).unwrap();
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
@@ -241,17 +270,17 @@ async fn tool_blocking_the_only_thread_keeps_its_lease() {
     for (name, sessions) in clock.services().await {
         let (clock, elsewhere) = (clock.clone(), Arc::clone(&sessions));
         let runner = Runner::builder().app_name(APP).session_service(sessions);
-        let ran = run_blocking_tool(runner.auto_create_session(true), move |_| {
+        let run = run_blocking_tool(runner.auto_create_session(true), move |_| {
             new_thread_runtime().block_on(clock.outlive_ttl());
             let refused = run_elsewhere(elsewhere).unwrap_err();
             let is_busy = matches!(&refused, RunError::Session(SessionError::RunBusy { .. }));
             assert!(is_busy, "{refused}");
         });
-        let events = ran.await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let told = story(events.into_iter().map(Arc::new));
+        let events = run.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let lines = story(events.into_iter().map(Arc::new));
         assert!(
-            told[1].contains(r#"hang -> {"result":true}"#),
-            "{name}: {told:?}"
+            lines[1].contains(r#"hang -> {"result":true}"#),
+            "{name}: {lines:?}"
         );
     }
 }
@@ -264,7 +293,7 @@ async fn tool_blocking_its_thread_beyond_the_idle_limit_loses_its_lease() {
         let runner = Runner::builder().app_name(APP);
         let runner = runner.session_service(Arc::clone(&sessions));
         let runner = runner.idle_limit(Duration::ZERO).auto_create_session(true);
-        let ran = run_blocking_tool(runner, move |runner| {
+        let run = run_blocking_tool(runner, move |runner| {
             new_thread_runtime().block_on(async {
                 // The tool of this run does not block its thread, so its lease is renewed.
                 let hanging = runner.run(USER, Some("hanging"), "Hi").await.unwrap();
@@ -275,25 +304,25 @@ async fn tool_blocking_its_thread_beyond_the_idle_limit_loses_its_lease() {
             });
             assert_eq!(run_elsewhere(elsewhere).unwrap(), "Mine.");
         });
-        let error = ran.await.unwrap_err();
+        let error = run.await.unwrap_err();
         assert!(
             error.to_string().contains("a later run has taken over"),
             "{name}: {error}"
         );
-        let told = story(events_of(&stored(&sessions).await));
+        let lines = story(events_of(&stored(&sessions).await));
         let expected = ["user: Hi", "a: hang({}) + note({})", "user: x", "b: Mine."];
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(lines, expected, "{name}");
     }
 }
 
 /// A toolset that hangs or panics when it lists its tools.
 #[derive(Debug)]
-struct BadSet {
+struct FaultyToolset {
     hangs: bool,
 }
 
 #[async_trait]
-impl Toolset for BadSet {
+impl Toolset for FaultyToolset {
     fn name(&self) -> &str {
         "bad"
     }
@@ -310,29 +339,29 @@ impl Toolset for BadSet {
 async fn agent_continues_without_a_hanging_or_panicking_toolset() {
     for (name, sessions) in services().await {
         for hangs in [true, false] {
-            let set: Arc<dyn Toolset> = Arc::new(BadSet { hangs });
+            let set: Arc<dyn Toolset> = Arc::new(FaultyToolset { hangs });
             let model = ScriptedModel::new("m").reply(call("note", "{}"));
             let agent = LlmAgent::builder("a")
                 .model(model.reply("Done."))
                 .tool(ToolSource::Set(set))
-                .tool(noting());
+                .tool(note_tool());
             let runner = runner(&sessions, agent.build().unwrap()).tool_time_limit(SHORT);
-            let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+            let lines = run_lines(&runner.build().unwrap(), RunRequest::new("Hi")).await;
             let expected = ["a: note({})", r#"a: note -> {"ok":true}"#, "a: Done."];
-            assert_eq!(told, expected, "{name}, hangs: {hangs}");
+            assert_eq!(lines, expected, "{name}, hangs: {hangs}");
         }
     }
 }
 
 /// A toolset that counts its closes, and may hang while closing.
 #[derive(Debug, Default)]
-struct ClosingSet {
+struct CountingToolset {
     hangs: bool,
     closed: AtomicUsize,
 }
 
 #[async_trait]
-impl Toolset for ClosingSet {
+impl Toolset for CountingToolset {
     fn name(&self) -> &str {
         "closing"
     }
@@ -351,12 +380,12 @@ impl Toolset for ClosingSet {
 
 #[tokio::test(start_paused = true)]
 async fn closing_the_runner_closes_each_toolset_once() {
-    let hanging = Arc::new(ClosingSet {
+    let hanging = Arc::new(CountingToolset {
         hangs: true,
-        ..ClosingSet::default()
+        ..CountingToolset::default()
     });
-    let shared = Arc::new(ClosingSet::default());
-    let source = |set: &Arc<ClosingSet>| ToolSource::Set(Arc::clone(set) as Arc<dyn Toolset>);
+    let shared = Arc::new(CountingToolset::default());
+    let source = |set: &Arc<CountingToolset>| ToolSource::Set(Arc::clone(set) as Arc<dyn Toolset>);
     let agent = |name: &str| LlmAgent::builder(name).model(ScriptedModel::new("m"));
     let below = agent("below").tool(source(&shared)).build().unwrap();
     let above = agent("above").tool(source(&hanging)).tool(source(&shared));
@@ -372,7 +401,7 @@ async fn closing_the_runner_closes_each_toolset_once() {
 #[tokio::test]
 async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     let agent = |name: &str| LlmAgent::builder(name).model(ScriptedModel::new("m"));
-    let set = Arc::new(ClosingSet::default());
+    let set = Arc::new(CountingToolset::default());
     let innermost = agent("innermost").tool(ToolSource::Set(Arc::clone(&set) as Arc<dyn Toolset>));
     let shared: Arc<dyn Tool> = Arc::new(AgentTool::new(innermost.build().unwrap()));
     let inner = agent("inner").tool(ToolSource::Tool(Arc::clone(&shared)));
@@ -386,30 +415,30 @@ async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     assert_eq!(set.closed.load(Ordering::SeqCst), 1);
 }
 
-/// How a tool or toolset fails when it processes a request.
+/// How a tool or toolset misbehaves when it processes a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Trouble {
+enum Fault {
     Hangs,
     Panics,
     Fails,
 }
 
-impl Trouble {
-    async fn happens(self) -> Result<(), ToolError> {
+impl Fault {
+    async fn trigger(self) -> Result<(), ToolError> {
         match self {
-            Trouble::Hangs => std::future::pending().await,
-            Trouble::Panics => panic!("bad day"),
-            Trouble::Fails => Err(ToolError::new("bad day")),
+            Fault::Hangs => std::future::pending().await,
+            Fault::Panics => panic!("bad day"),
+            Fault::Fails => Err(ToolError::new("bad day")),
         }
     }
 }
 
 /// A tool, or a toolset with one tool, that fails to process a request.
 #[derive(Debug, Clone, Copy)]
-struct BadAddition(Trouble);
+struct BadProcessor(Fault);
 
 #[async_trait]
-impl Tool for BadAddition {
+impl Tool for BadProcessor {
     fn name(&self) -> &str {
         "bad"
     }
@@ -422,12 +451,12 @@ impl Tool for BadAddition {
     }
 
     async fn process_request(&self, _: &ToolContext, _: &mut LlmRequest) -> Result<(), ToolError> {
-        self.0.happens().await
+        self.0.trigger().await
     }
 }
 
 #[async_trait]
-impl Toolset for BadAddition {
+impl Toolset for BadProcessor {
     fn name(&self) -> &str {
         "bad set"
     }
@@ -437,13 +466,13 @@ impl Toolset for BadAddition {
     }
 
     async fn process_request(&self, _: &ToolContext, _: &mut LlmRequest) -> Result<(), ToolError> {
-        self.0.happens().await
+        self.0.trigger().await
     }
 }
 
 /// Run an agent with the failing tool or toolset and one good tool. The model answers with the
 /// names of the tools in its request.
-async fn run_with_addition(
+async fn run_with_processor(
     sessions: &Arc<dyn SessionService>,
     source: ToolSource,
 ) -> Result<String, RunError> {
@@ -452,7 +481,7 @@ async fn run_with_addition(
         ScriptedReply::from(names.join(" "))
     });
     let agent = LlmAgent::builder("a").model(model).tool(source);
-    let agent = agent.tool(noting()).build().unwrap();
+    let agent = agent.tool(note_tool()).build().unwrap();
     let runner = runner(sessions, agent).tool_time_limit(SHORT);
     let runner = runner.build().unwrap();
     runner.run(USER, Some(SESSION), "Hi").await?.answer().await
@@ -461,10 +490,10 @@ async fn run_with_addition(
 #[tokio::test]
 async fn toolset_failing_to_process_a_request_is_skipped() {
     for (name, sessions) in services().await {
-        for trouble in [Trouble::Hangs, Trouble::Panics, Trouble::Fails] {
-            let set: Arc<dyn Toolset> = Arc::new(BadAddition(trouble));
-            let answer = run_with_addition(&sessions, ToolSource::Set(set)).await;
-            assert_eq!(answer.unwrap(), "note", "{name}, {trouble:?}");
+        for fault in [Fault::Hangs, Fault::Panics, Fault::Fails] {
+            let set: Arc<dyn Toolset> = Arc::new(BadProcessor(fault));
+            let answer = run_with_processor(&sessions, ToolSource::Set(set)).await;
+            assert_eq!(answer.unwrap(), "note", "{name}, {fault:?}");
         }
     }
 }
@@ -472,7 +501,7 @@ async fn toolset_failing_to_process_a_request_is_skipped() {
 #[tokio::test]
 async fn tool_that_hangs_while_processing_a_request_is_skipped() {
     for (name, sessions) in services().await {
-        let answer = run_with_addition(&sessions, BadAddition(Trouble::Hangs).into()).await;
+        let answer = run_with_processor(&sessions, BadProcessor(Fault::Hangs).into()).await;
         assert_eq!(answer.unwrap(), "bad note", "{name}");
     }
 }
@@ -480,56 +509,58 @@ async fn tool_that_hangs_while_processing_a_request_is_skipped() {
 #[tokio::test]
 async fn tool_that_fails_to_process_a_request_fails_the_run_and_is_named() {
     for (name, sessions) in services().await {
-        for (trouble, why) in [
-            (Trouble::Panics, "panicked: bad day"),
-            (Trouble::Fails, "bad day"),
+        for (fault, why) in [
+            (Fault::Panics, "panicked: bad day"),
+            (Fault::Fails, "bad day"),
         ] {
-            let error = run_with_addition(&sessions, BadAddition(trouble).into()).await;
+            let error = run_with_processor(&sessions, BadProcessor(fault).into()).await;
             let RunError::Tool { tool, source } = error.unwrap_err() else {
-                panic!("{name}, {trouble:?}: the run did not fail by the tool");
+                panic!("{name}, {fault:?}: the run did not fail by the tool");
             };
             assert_eq!(
                 (tool.as_str(), source.to_string().as_str()),
                 ("bad", why),
                 "{name}"
             );
-            let again = run_with_addition(&sessions, noting().into()).await;
+            let again = run_with_processor(&sessions, note_tool().into()).await;
             assert_eq!(again.unwrap(), "note", "{name}: the session is free");
         }
     }
 }
 
-fn panicking<T>() -> Result<T, BoxError> {
+fn panic_in_callback<T>() -> Result<T, BoxError> {
     panic!("bad day")
 }
 
 #[tokio::test]
 async fn panicking_callback_is_named_in_the_error_and_releases_the_session() {
-    type Add = fn(LlmAgentBuilder) -> LlmAgentBuilder;
-    let cases: [(&str, Add); 6] = [
+    type AddCallback = fn(LlmAgentBuilder) -> LlmAgentBuilder;
+    let cases: [(&str, AddCallback); 6] = [
         ("before_agent", |a| {
-            a.before_agent(|_| async { panicking::<Option<Content>>() })
+            a.before_agent(|_| async { panic_in_callback::<Option<Content>>() })
         }),
         ("after_agent", |a| {
-            a.after_agent(|_| async { panicking::<Option<Content>>() })
+            a.after_agent(|_| async { panic_in_callback::<Option<Content>>() })
         }),
         ("before_model", |a| {
-            a.before_model(|_, _| async { panicking::<BeforeModel>() })
+            a.before_model(|_, _| async { panic_in_callback::<BeforeModel>() })
         }),
         ("after_model", |a| {
-            a.after_model(|_, _| async { panicking::<Option<LlmResponse>>() })
+            a.after_model(|_, _| async { panic_in_callback::<Option<LlmResponse>>() })
         }),
         ("before_tool", |a| {
-            a.before_tool(|_, _| async { panicking::<BeforeTool>() })
+            a.before_tool(|_, _| async { panic_in_callback::<BeforeTool>() })
         }),
-        ("after_tool", |a| a.after_tool(|_, _| async { panicking() })),
+        ("after_tool", |a| {
+            a.after_tool(|_, _| async { panic_in_callback() })
+        }),
     ];
     for (name, sessions) in services().await {
         for (callback, add) in cases {
             let model = ScriptedModel::new("m")
                 .reply(call("note", "{}"))
                 .reply("Done.");
-            let agent = add(LlmAgent::builder("a").model(model).tool(noting()));
+            let agent = add(LlmAgent::builder("a").model(model).tool(note_tool()));
             let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
             let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
             let error = run.collect_events().await.unwrap_err();
@@ -543,10 +574,10 @@ async fn panicking_callback_is_named_in_the_error_and_releases_the_session() {
 
 /// An agent that panics.
 #[derive(Debug)]
-struct Panicking;
+struct PanickingAgent;
 
 #[async_trait]
-impl Agent for Panicking {
+impl Agent for PanickingAgent {
     fn name(&self) -> &str {
         "p"
     }
@@ -561,7 +592,7 @@ async fn panic_in_an_agent_tool_or_parallel_sub_agent_is_reported_by_name() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(call("p", r#"{"request": "?"}"#));
         let agent = LlmAgent::builder("a").model(model.otherwise(|_| "Still here."));
-        let agent = agent.tool(AgentTool::new(Panicking)).build().unwrap();
+        let agent = agent.tool(AgentTool::new(PanickingAgent)).build().unwrap();
         let as_tool = runner(&sessions, agent).build().unwrap();
         let run = as_tool.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err().to_string();
@@ -570,9 +601,11 @@ async fn panic_in_an_agent_tool_or_parallel_sub_agent_is_reported_by_name() {
 
         let calm = LlmAgent::builder("calm").model(ScriptedModel::new("m").reply("Om."));
         let both = ParallelAgent::builder("both");
-        let both = both.sub_agent(calm.build().unwrap()).sub_agent(Panicking);
-        let beside = runner(&sessions, both.build().unwrap()).build().unwrap();
-        let run = beside.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let both = both
+            .sub_agent(calm.build().unwrap())
+            .sub_agent(PanickingAgent);
+        let parallel = runner(&sessions, both.build().unwrap()).build().unwrap();
+        let run = parallel.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err().to_string();
         assert_eq!(error, "agent p failed: panicked: bad day", "{name}");
         let last = story(events_of(&stored(&sessions).await)).pop().unwrap();

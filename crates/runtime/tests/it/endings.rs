@@ -1,4 +1,4 @@
-//! How runs end: after the last event is stored, and always with the session released.
+//! How runs end: each run stores its last event and then releases the session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::support::{
     APP, LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
 };
 
-fn saying(text: &'static str) -> LlmAgent {
+fn answering_agent(text: &'static str) -> LlmAgent {
     let model = ScriptedModel::new("m").otherwise(move |_| text);
     LlmAgent::builder("a").model(model).build().unwrap()
 }
 
-/// Start a run that must get the lease without waiting.
-async fn must_be_free(runner: &Runner, name: &str) {
+/// Run without waiting for the lease. Fails if the session is not free.
+async fn assert_free(runner: &Runner, name: &str) {
     let next = runner.run_with(USER, Some(SESSION), at_once("next")).await;
     let next = next.unwrap_or_else(|error| panic!("{name}: {error}"));
     next.collect_events().await.unwrap();
@@ -28,26 +28,28 @@ async fn must_be_free(runner: &Runner, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_after_the_final_answer_has_no_effect() {
     for (name, sessions) in services().await {
-        let runner = runner(&sessions, saying("Hello!")).build().unwrap();
+        let runner = runner(&sessions, answering_agent("Hello!"))
+            .build()
+            .unwrap();
         let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         run.next().await.unwrap().unwrap();
         run.handle().cancel();
         assert!(run.next().await.is_none(), "{name}");
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told, ["user: Hi", "a: Hello!"], "{name}");
-        must_be_free(&runner, name).await;
+        let lines = story(events_of(&stored(&sessions).await));
+        assert_eq!(lines, ["user: Hi", "a: Hello!"], "{name}");
+        assert_free(&runner, name).await;
     }
 }
 
 /// An agent that wraps another one and emits one more event or fails.
 #[derive(Debug)]
-struct Wrapper {
+struct WrappingAgent {
     inner: LlmAgent,
     fails: bool,
 }
 
 #[async_trait::async_trait]
-impl Agent for Wrapper {
+impl Agent for WrappingAgent {
     fn name(&self) -> &str {
         "a"
     }
@@ -66,8 +68,8 @@ impl Agent for Wrapper {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
     for (name, sessions) in services().await {
-        let inner = saying("answer");
-        let agent = Wrapper {
+        let inner = answering_agent("answer");
+        let agent = WrappingAgent {
             inner,
             fails: false,
         };
@@ -87,16 +89,16 @@ async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
         }
         let session = stored(&sessions).await;
         for turn in events_of(&session).chunks(3) {
-            let told = story(turn);
-            assert!(told[0].starts_with("user: q"), "{name}: {told:?}");
-            assert_eq!(told[1..], ["a: answer", "a: afterwards"], "{name}");
+            let lines = story(turn);
+            assert!(lines[0].starts_with("user: q"), "{name}: {lines:?}");
+            assert_eq!(lines[1..], ["a: answer", "a: afterwards"], "{name}");
         }
-        let inner = saying("answer");
-        let failing = Wrapper { inner, fails: true };
+        let inner = answering_agent("answer");
+        let failing = WrappingAgent { inner, fails: true };
         let failing = crate::support::runner(&sessions, failing).build().unwrap();
         let run = failing.run(USER, Some(SESSION), "q").await.unwrap();
         run.collect_events().await.unwrap_err();
-        must_be_free(&runner, name).await;
+        assert_free(&runner, name).await;
     }
 }
 
@@ -132,9 +134,9 @@ async fn model_response_after_a_call_stays_in_its_turn() {
             assert_eq!(run.await.unwrap(), 3, "{name}");
         }
         for turn in events_of(&stored(&sessions).await).chunks(4) {
-            let told = story(turn);
-            assert!(told[0].starts_with("user: q"), "{name}: {told:?}");
-            assert_eq!(told[3], "a: and this", "{name}");
+            let lines = story(turn);
+            assert!(lines[0].starts_with("user: q"), "{name}: {lines:?}");
+            assert_eq!(lines[3], "a: and this", "{name}");
         }
     }
 }
@@ -143,8 +145,8 @@ async fn model_response_after_a_call_stays_in_its_turn() {
 async fn call_is_streamed_before_the_model_finishes() {
     let (_, sessions) = services().await.remove(0);
     #[derive(Debug)]
-    struct Lingering;
-    impl retain_runtime::Model for Lingering {
+    struct LingeringModel;
+    impl retain_runtime::Model for LingeringModel {
         fn name(&self) -> &str {
             "lingering"
         }
@@ -160,7 +162,10 @@ async fn call_is_streamed_before_the_model_finishes() {
             Box::pin(calls.chain(futures_util::stream::pending()))
         }
     }
-    let agent = LlmAgent::builder("a").model(Lingering).build().unwrap();
+    let agent = LlmAgent::builder("a")
+        .model(LingeringModel)
+        .build()
+        .unwrap();
     let runner = runner(&sessions, agent).build().unwrap();
     let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     let event = run.next().await.unwrap().unwrap();
@@ -169,7 +174,7 @@ async fn call_is_streamed_before_the_model_finishes() {
 
 /// A plugin that panics, fails, replaces events or starts a nested run, as configured.
 #[derive(Debug, Default)]
-struct Naughty {
+struct FaultyPlugin {
     panics: bool,
     fails: bool,
     replaces: bool,
@@ -178,9 +183,9 @@ struct Naughty {
 }
 
 #[async_trait::async_trait]
-impl Plugin for Naughty {
+impl Plugin for FaultyPlugin {
     fn name(&self) -> &str {
-        "naughty"
+        "faulty"
     }
 
     async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> HookResult<Content> {
@@ -190,11 +195,11 @@ impl Plugin for Naughty {
     }
 
     async fn on_event(&self, _: &InvocationContext, _: &Event) -> HookResult<Event> {
-        assert!(!self.panics, "naughty indeed");
+        assert!(!self.panics, "a bug in the plugin");
         if self.fails {
-            return Err("no event is good enough".into());
+            return Err("the event is rejected".into());
         }
-        // Set only the new fields, and none of those to keep.
+        // The event has only the content, so that the test sees which fields are preserved.
         let other = LlmResponse::of(Content::model("replaced"));
         Ok(self.replaces.then(|| Event::new("", other)))
     }
@@ -216,24 +221,28 @@ impl Plugin for Naughty {
 async fn failing_plugin_is_reported_and_releases_the_session() {
     for (name, sessions) in services().await {
         for panics in [true, false] {
-            let plugin = Naughty {
+            let plugin = FaultyPlugin {
                 panics,
                 fails: !panics,
-                ..Naughty::default()
+                ..FaultyPlugin::default()
             };
-            let bad = runner(&sessions, saying("Hello!"))
+            let bad = runner(&sessions, answering_agent("Hello!"))
                 .plugin(Arc::new(plugin))
                 .build()
                 .unwrap();
             let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
             let error = run.collect_events().await.unwrap_err().to_string();
             assert!(
-                error.starts_with("plugin naughty failed in on_event"),
+                error.starts_with("plugin faulty failed in on_event"),
                 "{name}: {error}"
             );
-            let told = story(events_of(&stored(&sessions).await));
-            assert_eq!(told.last().unwrap(), "a: [RuntimeError]", "{name}");
-            must_be_free(&runner(&sessions, saying("ok")).build().unwrap(), name).await;
+            let lines = story(events_of(&stored(&sessions).await));
+            assert_eq!(lines.last().unwrap(), "a: [RuntimeError]", "{name}");
+            assert_free(
+                &runner(&sessions, answering_agent("ok")).build().unwrap(),
+                name,
+            )
+            .await;
         }
     }
 }
@@ -249,12 +258,12 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
         let model = ScriptedModel::new("m").reply(reply);
         let agent = LlmAgent::builder("a")
             .model(model)
-            .output_key("said")
+            .output_key("output")
             .build()
             .unwrap();
-        let plugin = Naughty {
+        let plugin = FaultyPlugin {
             replaces: true,
-            ..Naughty::default()
+            ..FaultyPlugin::default()
         };
         let runner = runner(&sessions, agent)
             .plugin(Arc::new(plugin))
@@ -262,9 +271,9 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
             .unwrap();
         let request = RunRequest::new("Hi").with_config(RunConfig::streaming());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
-        let told = run.collect_events().await.unwrap();
+        let events = run.collect_events().await.unwrap();
         assert_eq!(
-            told.iter().map(Event::is_partial).collect::<Vec<_>>(),
+            events.iter().map(Event::is_partial).collect::<Vec<_>>(),
             [true, false],
             "{name}"
         );
@@ -275,8 +284,8 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
             "{name}"
         );
         assert_eq!(
-            session.state["said"], "Hello!",
-            "{name}: what the agent did stays"
+            session.state["output"], "Hello!",
+            "{name}: the state delta is preserved"
         );
     }
 }
@@ -285,12 +294,12 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
 async fn hook_cannot_start_a_nested_run_or_read_temp_state_of_another_run() {
     for (name, sessions) in services().await {
         let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
-        let plugin = Naughty {
+        let plugin = FaultyPlugin {
             runs_again: Some(Arc::clone(&slot)),
-            ..Naughty::default()
+            ..FaultyPlugin::default()
         };
         let seen = Arc::clone(&plugin.seen);
-        let runner = runner(&sessions, saying("Hello!"))
+        let runner = runner(&sessions, answering_agent("Hello!"))
             .plugin(Arc::new(plugin))
             .build()
             .unwrap();
@@ -305,7 +314,7 @@ async fn hook_cannot_start_a_nested_run_or_read_temp_state_of_another_run() {
             seen[1].contains("would wait for itself"),
             "{name}: {seen:?}"
         );
-        assert_eq!(seen[2], "None", "{name}: temp: keys are those of one run");
+        assert_eq!(seen[2], "None", "{name}: `temp:` keys live for one run");
     }
 }
 
@@ -350,12 +359,10 @@ async fn answer_is_the_last_text_before_events_without_content() {
 }
 
 #[test]
-fn dropped_blocking_run_stops() {
+fn blocking_run_stops_when_it_is_dropped() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (name, sessions) in runtime.block_on(services()) {
-        let model = ScriptedModel::new("m")
-            .reply("never said")
-            .reply("Here again.");
+        let model = ScriptedModel::new("m").reply("first").reply("Here again.");
         let agent = LlmAgent::builder("a")
             .model(model)
             .before_model(|_, request| async move {
@@ -369,23 +376,25 @@ fn dropped_blocking_run_stops() {
         assert!(run.invocation_id().starts_with("e-"), "{name}");
         assert_eq!(run.session_id(), SESSION, "{name}");
         let handle = run.handle();
-        let asked = std::thread::spawn(move || run.next().is_some());
+        let caller = std::thread::spawn(move || run.next().is_some());
         handle.cancel();
-        assert!(asked.join().unwrap(), "{name}: the event that says so");
+        assert!(caller.join().unwrap(), "{name}: the aborted event");
         let run = runner.run_blocking(USER, Some(SESSION), "Again").unwrap();
         drop(run);
-        let told: Vec<_> = runner
+        let events: Vec<_> = runner
             .run_blocking(USER, Some(SESSION), "Still?")
             .unwrap()
             .collect();
-        assert_eq!(told.len(), 1, "{name}");
+        assert_eq!(events.len(), 1, "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_message_creates_no_session() {
     for (name, sessions) in services().await {
-        let runner = runner(&sessions, saying("Hello!")).build().unwrap();
+        let runner = runner(&sessions, answering_agent("Hello!"))
+            .build()
+            .unwrap();
         runner
             .run(USER, None, Content::default())
             .await
@@ -432,8 +441,8 @@ async fn lease_is_not_renewed_after_the_idle_limit() {
 fn lease_is_renewed_after_the_tokio_runtime_of_an_earlier_run_ends() {
     let clock = LeaseClock::default();
     let sessions = clock.in_memory();
-    let agent = Wrapper {
-        inner: saying("answer"),
+    let agent = WrappingAgent {
+        inner: answering_agent("answer"),
         fails: false,
     };
     let runner = runner(&sessions, agent).build().unwrap();
@@ -450,6 +459,6 @@ fn lease_is_renewed_after_the_tokio_runtime_of_an_earlier_run_ends() {
     drop(first);
     second.block_on(clock.outlive_ttl());
     let busy = second.block_on(runner.run_with(USER, Some(SESSION), at_once("me too")));
-    assert!(busy.is_err(), "the session is still taken");
+    assert!(busy.is_err(), "the session is still leased");
     second.block_on(run.collect_events()).unwrap();
 }

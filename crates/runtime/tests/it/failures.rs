@@ -1,4 +1,4 @@
-//! Failures in a run are reported and stored, and leave the session usable.
+//! A failure is reported to the caller and stored, and the session stays usable.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// Run; return the events and the error.
+/// Run until the run fails. Returns the events before the failure, and the error.
 async fn run_to_failure(runner: &Runner, message: &str) -> (Vec<Arc<Event>>, RunError) {
     let mut run = runner.run(USER, Some(SESSION), message).await.unwrap();
     let mut events = Vec::new();
@@ -46,9 +46,9 @@ async fn model_failure_fails_the_run_and_is_stored() {
         assert_eq!(story(&events), ["a: [RESOURCE_EXHAUSTED]"], "{name}");
         let next = runner.run(USER, Some(SESSION), "And now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Better now.", "{name}");
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told[1], "a: [RESOURCE_EXHAUSTED]", "{name}");
-        assert_eq!(told.len(), 4, "{name}");
+        let lines = story(events_of(&stored(&sessions).await));
+        assert_eq!(lines[1], "a: [RESOURCE_EXHAUSTED]", "{name}");
+        assert_eq!(lines.len(), 4, "{name}");
     }
 }
 
@@ -150,8 +150,8 @@ async fn failing_or_panicking_agent_releases_the_session() {
                 "out of ideas"
             };
             assert!(error.to_string().contains(why), "{name}: {error}");
-            let told = ["broken: So far, so good.", "broken: [AgentError]"];
-            assert_eq!(story(&events), told, "{name}");
+            let expected = ["broken: So far, so good.", "broken: [AgentError]"];
+            assert_eq!(story(&events), expected, "{name}");
         }
     }
 }
@@ -177,9 +177,9 @@ async fn model_call_loop_ends_at_the_limit() {
             matches!(error, RunError::LlmCallsLimitExceeded { limit: 3 }),
             "{name}: {error}"
         );
-        let told = story(events_of(&stored(&sessions).await));
-        assert_eq!(told.len(), 1 + 3 * 2 + 1, "{name}: {told:?}");
-        assert_eq!(told[7], "a: [LlmCallsLimitExceededError]", "{name}");
+        let lines = story(events_of(&stored(&sessions).await));
+        assert_eq!(lines.len(), 1 + 3 * 2 + 1, "{name}: {lines:?}");
+        assert_eq!(lines[7], "a: [LlmCallsLimitExceededError]", "{name}");
     }
 }
 
@@ -197,12 +197,12 @@ async fn unknown_tool_is_reported_to_the_model() {
         let runner = runner(&sessions, agent).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Fly!").await.unwrap();
         let events: Vec<_> = run.collect_events().await.unwrap();
-        let told = story(events.into_iter().map(Arc::new));
+        let lines = story(events.into_iter().map(Arc::new));
         assert!(
-            told[1].contains("The tools you can call are: fail."),
-            "{name}: {told:?}"
+            lines[1].contains("The tools you can call are: fail."),
+            "{name}: {lines:?}"
         );
-        assert_eq!(told[2], "a: I cannot fly.", "{name}");
+        assert_eq!(lines[2], "a: I cannot fly.", "{name}");
     }
 }
 
@@ -267,11 +267,11 @@ async fn invalid_arguments_are_reported_to_the_model() {
             .await
             .unwrap();
         let events = run.collect_events().await.unwrap();
-        let told = story(events.into_iter().map(Arc::new));
+        let lines = story(events.into_iter().map(Arc::new));
         assert!(
-            told[1].contains("argument validation errors"),
-            "{name}: {told:?}"
+            lines[1].contains("argument validation errors"),
+            "{name}: {lines:?}"
         );
-        assert_eq!(told[3], r#"a: square -> {"result":9}"#, "{name}");
+        assert_eq!(lines[3], r#"a: square -> {"result":9}"#, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Finished runs are ingested automatically if the runner is configured to do so.
+//! A runner that is configured to do so ingests each finished run.
 
 use std::sync::{
     Arc,
@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 
 use crate::support::{APP, SESSION, USER, runner, services};
 
-async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
-    let found = memory.search_memory(APP, USER, query).await;
-    let found = found.expect("the memory can be searched");
-    let texts = found.memories.iter();
+async fn search(memory: &dyn MemoryService, query: &str) -> Vec<String> {
+    let response = memory.search_memory(APP, USER, query).await;
+    let response = response.expect("a successful search");
+    let texts = response.memories.iter();
     texts.map(|memory| memory.content.text_concat()).collect()
 }
 
@@ -41,12 +41,12 @@ async fn finished_runs_are_ingested() {
                 let run = runner.run(USER, Some(SESSION), format!("Note {word}!"));
                 run.await.unwrap().answer().await.unwrap();
                 runner.flush_memory().await;
-                // Neighboring entries may be found too, but must not rank higher.
-                let mut texts = found(&memory, word).await;
+                // The search also returns neighboring entries, which must not rank higher.
+                let mut texts = search(&memory, word).await;
                 texts.truncate(2);
                 texts.sort();
-                let said = [format!("Note {word}!"), format!("Noted: {word}.")];
-                let expected = if ingests { &said[..] } else { &[] };
+                let turn = [format!("Note {word}!"), format!("Noted: {word}.")];
+                let expected = if ingests { &turn[..] } else { &[] };
                 assert_eq!(texts, expected, "{name}");
             }
             runner.close().await.unwrap();
@@ -76,9 +76,9 @@ enum Fault {
     IsFull,
 }
 
-/// A memory service that fails a given number of times, may be slow, and counts its calls.
+/// A memory service that fails a given number of times, waits at a gate, and counts its calls.
 #[derive(Debug)]
-struct Faulty {
+struct FaultyMemory {
     memory: StoreMemoryService<InMemoryMemoryStore>,
     fault: Fault,
     faults: AtomicUsize,
@@ -89,9 +89,9 @@ struct Faulty {
     gate: Semaphore,
 }
 
-impl Faulty {
-    fn new(fault: Fault, faults: usize) -> Arc<Faulty> {
-        Arc::new(Faulty {
+impl FaultyMemory {
+    fn new(fault: Fault, faults: usize) -> Arc<FaultyMemory> {
+        Arc::new(FaultyMemory {
             memory: StoreMemoryService::over(InMemoryMemoryStore::default()),
             fault,
             faults: AtomicUsize::new(faults),
@@ -103,8 +103,8 @@ impl Faulty {
     }
 
     /// A service that ingests nothing until the gate opens.
-    fn closed() -> Arc<Faulty> {
-        let memory = Faulty::new(Fault::Fails, 0);
+    fn closed() -> Arc<FaultyMemory> {
+        let memory = FaultyMemory::new(Fault::Fails, 0);
         memory.gate.forget_permits(Semaphore::MAX_PERMITS);
         memory
     }
@@ -115,7 +115,7 @@ impl Faulty {
 }
 
 #[async_trait]
-impl MemoryService for Faulty {
+impl MemoryService for FaultyMemory {
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
@@ -129,7 +129,7 @@ impl MemoryService for Faulty {
         match self.fault {
             _ if faulty.is_err() => self.memory.add_session_to_memory(session).await,
             Fault::Fails => Err(MemoryError::backend("the disk is gone")),
-            Fault::Panics => panic!("a memory of one's own"),
+            Fault::Panics => panic!("a bug in the memory"),
             Fault::IsFull => Err(MemoryError::LimitExceeded {
                 what: "memories",
                 limit: 1,
@@ -148,8 +148,8 @@ impl MemoryService for Faulty {
     }
 }
 
-/// A runner that ingests after turns, and its sessions; the model answers `Noted.`
-fn remembering(memory: &Arc<Faulty>, turns: usize) -> (Runner, InMemorySessionService) {
+/// A runner that ingests after each turn, and its sessions. The model answers `Noted.`
+fn ingesting_runner(memory: &Arc<FaultyMemory>, turns: usize) -> (Runner, InMemorySessionService) {
     let reply = |model: ScriptedModel, _| model.reply("Noted.");
     let model = (0..turns).fold(ScriptedModel::new("scripted"), reply);
     let agent = LlmAgent::builder("clerk").model(model).build().unwrap();
@@ -162,7 +162,7 @@ fn remembering(memory: &Arc<Faulty>, turns: usize) -> (Runner, InMemorySessionSe
     (runner.unwrap(), sessions)
 }
 
-async fn say(runner: &Runner, session: &str, text: &str) {
+async fn run_turn(runner: &Runner, session: &str, text: &str) {
     let run = runner.run(USER, Some(session), text).await.unwrap();
     run.answer().await.unwrap();
 }
@@ -170,12 +170,12 @@ async fn say(runner: &Runner, session: &str, text: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn transient_ingest_failure_is_retried() {
     for fault in [Fault::Fails, Fault::Panics] {
-        let memory = Faulty::new(fault, 2);
-        let (runner, _) = remembering(&memory, 1);
-        say(&runner, SESSION, "Note swordfish!").await;
+        let memory = FaultyMemory::new(fault, 2);
+        let (runner, _) = ingesting_runner(&memory, 1);
+        run_turn(&runner, SESSION, "Note swordfish!").await;
         assert!(runner.flush_memory().await.is_empty(), "{fault:?}");
         assert_eq!(memory.calls(), 3, "{fault:?}");
-        assert!(!found(&*memory, "swordfish").await.is_empty(), "{fault:?}");
+        assert!(!search(&*memory, "swordfish").await.is_empty(), "{fault:?}");
     }
 }
 
@@ -183,27 +183,30 @@ async fn transient_ingest_failure_is_retried() {
 async fn permanent_ingest_failure_is_reported_and_retried_with_the_next_run() {
     let cases = [
         (Fault::Fails, 3, "disk"),
-        (Fault::Panics, 3, "of one's own"),
+        (Fault::Panics, 3, "a bug in the memory"),
         (Fault::IsFull, 1, "MemoryLimits"),
     ];
     for (fault, tries, reason) in cases {
-        let memory = Faulty::new(fault, tries);
-        let (runner, _) = remembering(&memory, 2);
-        say(&runner, SESSION, "Note swordfish!").await;
+        let memory = FaultyMemory::new(fault, tries);
+        let (runner, _) = ingesting_runner(&memory, 2);
+        run_turn(&runner, SESSION, "Note swordfish!").await;
         let failures = runner.flush_memory().await;
         let [(key, error)] = failures.as_slice() else {
             panic!("{fault:?}: {failures:?}");
         };
         assert_eq!(key.id, SESSION);
-        let told = format!("{error}: {:?}", std::error::Error::source(error));
-        assert!(told.contains(reason), "{told}");
+        let text = format!("{error}: {:?}", std::error::Error::source(error));
+        assert!(text.contains(reason), "{text}");
         assert_eq!(memory.calls(), tries, "{fault:?}");
-        assert!(found(&*memory, "swordfish").await.is_empty());
-        say(&runner, SESSION, "And marlin!").await;
-        // A failure that was reported once is not reported again.
+        assert!(search(&*memory, "swordfish").await.is_empty());
+        run_turn(&runner, SESSION, "And marlin!").await;
+        // A failure is reported only once.
         assert!(runner.flush_memory().await.is_empty(), "{fault:?}");
         for word in ["swordfish", "marlin"] {
-            assert!(!found(&*memory, word).await.is_empty(), "{fault:?}: {word}");
+            assert!(
+                !search(&*memory, word).await.is_empty(),
+                "{fault:?}: {word}"
+            );
         }
     }
 }
@@ -211,29 +214,32 @@ async fn permanent_ingest_failure_is_reported_and_retried_with_the_next_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_memory_service_limits_concurrent_ingests_and_loses_nothing() {
     const SESSIONS: usize = 20;
-    let memory = Faulty::closed();
-    let (runner, _) = remembering(&memory, 2 * SESSIONS);
+    let memory = FaultyMemory::closed();
+    let (runner, _) = ingesting_runner(&memory, 2 * SESSIONS);
     for number in 0..SESSIONS {
-        // Two runs each: the second ends while the ingest of the first waits.
-        say(
+        // Each session has two runs: the second ends while the ingest of the first waits.
+        run_turn(
             &runner,
             &format!("s{number}"),
             &format!("Note word{number}x!"),
         )
         .await;
-        say(
+        run_turn(
             &runner,
             &format!("s{number}"),
             &format!("And more{number}x!"),
         )
         .await;
     }
+    while memory.most_at_once.load(Ordering::SeqCst) < 8 {
+        tokio::task::yield_now().await;
+    }
     memory.gate.add_permits(Semaphore::MAX_PERMITS);
     assert!(runner.flush_memory().await.is_empty());
     assert_eq!(memory.most_at_once.load(Ordering::SeqCst), 8);
     for number in 0..SESSIONS {
         for word in [format!("word{number}x"), format!("more{number}x")] {
-            let texts = found(&*memory, &word).await;
+            let texts = search(&*memory, &word).await;
             assert!(
                 texts.iter().any(|it| it.contains(&word)),
                 "{word}: {texts:?}"
@@ -244,22 +250,22 @@ async fn slow_memory_service_limits_concurrent_ingests_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_erased_during_ingest_is_not_ingested() {
-    let memory = Faulty::new(Fault::Fails, 1);
+    let memory = FaultyMemory::new(Fault::Fails, 1);
     memory.gate.forget_permits(Semaphore::MAX_PERMITS);
-    let (runner, sessions) = remembering(&memory, 1);
-    say(&runner, SESSION, "Note swordfish!").await;
+    let (runner, sessions) = ingesting_runner(&memory, 1);
+    run_turn(&runner, SESSION, "Note swordfish!").await;
     sessions.erase_user(APP, USER).await.unwrap();
-    // The current attempt fails; the retry finds the session deleted.
+    // The current attempt fails. The retry does not find the session, which was deleted.
     memory.gate.add_permits(Semaphore::MAX_PERMITS);
     assert!(runner.flush_memory().await.is_empty());
-    assert!(found(&*memory, "swordfish").await.is_empty());
+    assert!(search(&*memory, "swordfish").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn hanging_memory_service_times_out() {
-    let memory = Faulty::closed();
-    let (runner, _) = remembering(&memory, 1);
-    say(&runner, SESSION, "Note swordfish!").await;
+    let memory = FaultyMemory::closed();
+    let (runner, _) = ingesting_runner(&memory, 1);
+    run_turn(&runner, SESSION, "Note swordfish!").await;
     let failures = runner.flush_memory().await;
     assert_eq!(failures.len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Data too large for the session is contained: the model is told, the rest is stored, and the turn
-//! continues.
+//! Data that is too large for the session fails its own call: the model gets an error, the rest is
+//! stored, and the turn continues.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
 const MIB: usize = 1024 * 1024;
-/// Event limit in the tests that set their own limits.
+/// The size limit of events in the tests that set limits.
 const EVENT_BYTES: usize = 8 * 1024;
 
 /// A session service of each kind, with small limits.
@@ -31,14 +31,14 @@ async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
 }
 
 /// A tool that returns a text of `bytes` bytes.
-fn returning(name: &'static str, bytes: usize) -> FunctionTool {
+fn returning_tool(name: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |_, _| async move {
         Ok(Json::from("x".repeat(bytes)).into())
     })
 }
 
 /// A tool that writes a text of `bytes` bytes to the state.
-fn writing(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool {
+fn writing_tool(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| async move {
         ctx.state().set(key, "x".repeat(bytes));
         Ok(JsonMap::from([("ok", true)]).into())
@@ -46,14 +46,14 @@ fn writing(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool 
 }
 
 /// A tool that returns the value of a state key.
-fn looking(key: &'static str) -> FunctionTool {
+fn reading_tool(key: &'static str) -> FunctionTool {
     FunctionTool::untyped("look", "", None, move |ctx: ToolContext, _| async move {
         Ok(ctx.state().get(key).into())
     })
 }
 
-/// An agent that makes these calls, each list in parallel, and then says `Done.`
-fn calling(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
+/// An agent that makes these calls and then answers `Done.` The calls of a list are concurrent.
+fn calling_agent(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     let mut model = ScriptedModel::new("m");
     for names in steps {
         let calls: Vec<_> = names.iter().map(|name| call(name, "{}")).collect();
@@ -66,8 +66,8 @@ fn calling(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// Return the events of a run that must complete.
-async fn told(name: &str, runner: &Runner) -> Vec<String> {
+/// Run and return the short form of the events. Fails if the run fails.
+async fn run_lines(name: &str, runner: &Runner) -> Vec<String> {
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     let events = run.collect_events().await;
     let events = events.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -84,12 +84,15 @@ fn failure(error: RunError) -> (LimitKind, u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn result_of_50_mib_is_replaced_by_an_error_and_the_turn_continues() {
     for (name, sessions) in services().await {
-        let tools = vec![returning("dump", 50 * MIB), writing("note", "noted", 3)];
-        let runner = runner(&sessions, calling(&[&["dump", "note"]], tools));
+        let tools = vec![
+            returning_tool("dump", 50 * MIB),
+            writing_tool("note", "noted", 3),
+        ];
+        let runner = runner(&sessions, calling_agent(&[&["dump", "note"]], tools));
         let runner = runner.build().unwrap();
-        let told = told(name, &runner).await;
-        assert_eq!(told.len(), 3, "{name}");
-        let answer = &told[1];
+        let lines = run_lines(name, &runner).await;
+        assert_eq!(lines.len(), 3, "{name}");
+        let answer = &lines[1];
         let why = [
             "`dump()` was called, but its result is too large to store: it has 524288",
             "exceeds the limit of 16777216 (see Limits::event_bytes)",
@@ -98,9 +101,9 @@ async fn result_of_50_mib_is_replaced_by_an_error_and_the_turn_continues() {
         for part in why {
             assert!(answer.contains(part), "{name}: {answer}");
         }
-        assert_eq!(told[2], "a: Done.", "{name}");
+        assert_eq!(lines[2], "a: Done.", "{name}");
         let session = stored(&sessions).await;
-        assert_eq!(story(events_of(&session))[1..], told, "{name}");
+        assert_eq!(story(events_of(&session))[1..], lines, "{name}");
         assert_eq!(session.state["noted"], "xxx", "{name}");
         let next = runner.run(USER, Some(SESSION), "And now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Done.", "{name}");
@@ -111,20 +114,27 @@ async fn result_of_50_mib_is_replaced_by_an_error_and_the_turn_continues() {
 async fn largest_results_are_dropped_when_the_event_is_too_large() {
     for (name, sessions) in small_services().await {
         let sizes = [("one", 3000), ("two", 3500), ("three", 2900), ("four", 40)];
-        let tools = sizes.map(|(name, bytes)| returning(name, bytes)).to_vec();
-        let agent = calling(&[&["one", "two", "three", "four"]], tools);
+        let tools = sizes
+            .map(|(name, bytes)| returning_tool(name, bytes))
+            .to_vec();
+        let agent = calling_agent(&[&["one", "two", "three", "four"]], tools);
         let runner = runner(&sessions, agent).build().unwrap();
-        let told = told(name, &runner).await;
-        let answers: Vec<&str> = told[1].split(" + ").collect();
-        let kept = answers.iter().map(|answer| !answer.contains("too large"));
-        let kept: Vec<bool> = kept.collect();
-        assert_eq!(kept, [true, false, true, true], "{name}: {answers:?}");
-        assert_eq!(told[2], "a: Done.", "{name}");
+        let lines = run_lines(name, &runner).await;
+        let answers: Vec<&str> = lines[1].split(" + ").collect();
+        let is_stored = answers.iter().map(|answer| !answer.contains("too large"));
+        let is_stored: Vec<bool> = is_stored.collect();
+        assert_eq!(is_stored, [true, false, true, true], "{name}: {answers:?}");
+        assert_eq!(lines[2], "a: Done.", "{name}");
     }
 }
 
-/// A tool that appends to a list in the state after `turn` is notified.
-fn adding(name: &'static str, value: i64, turn: Arc<Notify>, next: Arc<Notify>) -> FunctionTool {
+/// A tool that waits for `turn`, appends to a list in the state, and then notifies `next`.
+fn appending_tool(
+    name: &'static str,
+    value: i64,
+    turn: Arc<Notify>,
+    next: Arc<Notify>,
+) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| {
         let (turn, next) = (Arc::clone(&turn), Arc::clone(&next));
         async move {
@@ -147,14 +157,14 @@ async fn dropping_an_oversized_result_keeps_the_merged_state_of_other_calls() {
         let [first, second, none] = turns;
         // The first call finishes second, and extends the list that the other call wrote.
         let tools = vec![
-            adding("slow", 1, Arc::clone(&second), none),
-            adding("quick", 2, first, second),
-            returning("dump", 20_000),
+            appending_tool("slow", 1, Arc::clone(&second), none),
+            appending_tool("quick", 2, first, second),
+            returning_tool("dump", 20_000),
         ];
-        let agent = calling(&[&["slow", "quick", "dump"]], tools);
+        let agent = calling_agent(&[&["slow", "quick", "dump"]], tools);
         let runner = runner(&sessions, agent).build().unwrap();
-        let told = told(name, &runner).await;
-        assert!(told[1].contains("`dump()` was called, but"), "{name}");
+        let lines = run_lines(name, &runner).await;
+        assert!(lines[1].contains("`dump()` was called, but"), "{name}");
         let list = stored(&sessions).await.state["list"].to_string();
         assert_eq!(list, "[2,1]", "{name}");
     }
@@ -164,21 +174,21 @@ async fn dropping_an_oversized_result_keeps_the_merged_state_of_other_calls() {
 async fn oversized_state_write_is_neither_stored_nor_visible_later() {
     for (name, sessions) in small_services().await {
         let tools = vec![
-            writing("hoard", "big", 2 * EVENT_BYTES),
-            writing("note", "noted", 3),
-            looking("big"),
+            writing_tool("hoard", "big", 2 * EVENT_BYTES),
+            writing_tool("note", "noted", 3),
+            reading_tool("big"),
         ];
-        let agent = calling(&[&["hoard", "note"], &["look"]], tools);
+        let agent = calling_agent(&[&["hoard", "note"], &["look"]], tools);
         let runner = runner(&sessions, agent).build().unwrap();
-        let told = told(name, &runner).await;
+        let lines = run_lines(name, &runner).await;
         let why = "its state changes are too large to store";
-        assert!(told[1].contains(why), "{name}: {}", told[1]);
+        assert!(lines[1].contains(why), "{name}: {}", lines[1]);
         assert!(
-            told[1].ends_with(r#"note -> {"ok":true}"#),
-            "{name}: {told:?}"
+            lines[1].ends_with(r#"note -> {"ok":true}"#),
+            "{name}: {lines:?}"
         );
-        // The write is visible neither later in the turn nor in the store.
-        assert_eq!(told[3], r#"a: look -> {"result":null}"#, "{name}");
+        // The write is not visible later in the turn, and it is not stored.
+        assert_eq!(lines[3], r#"a: look -> {"result":null}"#, "{name}");
         let session = stored(&sessions).await;
         assert_eq!(session.state.get("big"), None, "{name}");
         assert_eq!(session.state["noted"], "xxx", "{name}");
@@ -192,20 +202,20 @@ async fn state_over_its_limit_fails_the_call_but_not_the_turn() {
             let half = EVENT_BYTES / 2;
             let other = key.replace("log", "more").leak();
             let tools = vec![
-                writing("first", key, half),
-                writing("second", other, half),
-                looking(other),
+                writing_tool("first", key, half),
+                writing_tool("second", other, half),
+                reading_tool(other),
             ];
-            let agent = calling(&[&["first"], &["second"], &["look"]], tools);
+            let agent = calling_agent(&[&["first"], &["second"], &["look"]], tools);
             let runner = runner(&sessions, agent).build().unwrap();
-            let told = told(name, &runner).await;
-            assert_eq!(told[1], r#"a: first -> {"ok":true}"#, "{name}, {key}");
+            let lines = run_lines(name, &runner).await;
+            assert_eq!(lines[1], r#"a: first -> {"ok":true}"#, "{name}, {key}");
             assert!(
-                told[3].contains("Limits::state_bytes"),
+                lines[3].contains("Limits::state_bytes"),
                 "{name}: {}",
-                told[3]
+                lines[3]
             );
-            assert_eq!(told[5], r#"a: look -> {"result":null}"#, "{name}, {key}");
+            assert_eq!(lines[5], r#"a: look -> {"result":null}"#, "{name}, {key}");
             let session = stored(&sessions).await;
             assert!(session.state.contains_key(key), "{name}");
             assert!(!session.state.contains_key(other), "{name}");
@@ -217,21 +227,21 @@ async fn state_over_its_limit_fails_the_call_but_not_the_turn() {
 async fn temp_state_has_no_size_limit() {
     for (name, sessions) in small_services().await {
         let tools = vec![
-            writing("hoard", "temp:big", 2 * EVENT_BYTES),
-            returning("dump", 2 * EVENT_BYTES),
+            writing_tool("hoard", "temp:big", 2 * EVENT_BYTES),
+            returning_tool("dump", 2 * EVENT_BYTES),
             FunctionTool::untyped("look", "", None, |ctx: ToolContext, _| async move {
                 Ok(ctx.state().get("temp:big").is_some().into())
             }),
         ];
-        let agent = calling(&[&["hoard", "dump"], &["look"]], tools);
+        let agent = calling_agent(&[&["hoard", "dump"], &["look"]], tools);
         let runner = runner(&sessions, agent).build().unwrap();
-        let told = told(name, &runner).await;
+        let lines = run_lines(name, &runner).await;
         assert!(
-            told[1].starts_with(r#"a: hoard -> {"ok":true} + "#),
+            lines[1].starts_with(r#"a: hoard -> {"ok":true} + "#),
             "{name}: {}",
-            told[1]
+            lines[1]
         );
-        assert_eq!(told[3], r#"a: look -> {"result":true}"#, "{name}");
+        assert_eq!(lines[3], r#"a: look -> {"result":true}"#, "{name}");
     }
 }
 
@@ -244,19 +254,19 @@ async fn oversized_callback_result_is_treated_as_a_tool_result() {
                     .reply(call("dump", "{}"))
                     .reply("Done."),
             )
-            .tool(returning("dump", 3))
+            .tool(returning_tool("dump", 3))
             .after_tool(|_, _| async { Ok(Some("x".repeat(2 * EVENT_BYTES).into())) });
         let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
-        let told = told(name, &runner).await;
-        assert!(told[1].contains("too large"), "{name}: {}", told[1]);
-        assert_eq!(told[2], "a: Done.", "{name}");
+        let lines = run_lines(name, &runner).await;
+        assert!(lines[1].contains("too large"), "{name}: {}", lines[1]);
+        assert_eq!(lines[2], "a: Done.", "{name}");
     }
 }
 
 #[tokio::test]
 async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
     for (name, sessions) in small_services().await {
-        // The text fits into an event alone, but not beside another answer.
+        // The text fits into an event alone, but not together with another answer.
         let words = "x".repeat(EVENT_BYTES - 900);
         let inner = LlmAgent::builder("inner").model(ScriptedModel::new("m").reply(words));
         let outer = LlmAgent::builder("outer")
@@ -269,16 +279,16 @@ async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
                     .reply("Done."),
             )
             .tool(AgentTool::new(inner.build().unwrap()).with_skip_summarization(true))
-            .tool(returning("dump", 1000));
+            .tool(returning_tool("dump", 1000));
         let runner = runner(&sessions, outer.build().unwrap()).build().unwrap();
-        let told = told(name, &runner).await;
+        let lines = run_lines(name, &runner).await;
         assert!(
-            told[1].contains("`inner()` was called, but"),
+            lines[1].contains("`inner()` was called, but"),
             "{name}: {}",
-            told[1]
+            lines[1]
         );
         // The model sees this error, although the tool skips summarization of its result.
-        assert_eq!(told[2], "outer: Done.", "{name}");
+        assert_eq!(lines[2], "outer: Done.", "{name}");
     }
 }
 
@@ -292,15 +302,15 @@ async fn oversized_result_inside_an_agent_tool_is_dropped_there() {
         });
         let inner = LlmAgent::builder("inner")
             .model(model)
-            .tool(returning("dump", 2 * EVENT_BYTES));
+            .tool(returning_tool("dump", 2 * EVENT_BYTES));
         let model = ScriptedModel::new("m").reply(call("inner", r#"{"request": "?"}"#));
         let outer = LlmAgent::builder("outer")
             .model(model.reply("Done."))
             .tool(AgentTool::new(inner.build().unwrap()));
         let runner = runner(&sessions, outer.build().unwrap()).build().unwrap();
-        let told = told(name, &runner).await;
+        let lines = run_lines(name, &runner).await;
         assert_eq!(
-            told[1], r#"outer: inner -> {"result":"Too much."}"#,
+            lines[1], r#"outer: inner -> {"result":"Too much."}"#,
             "{name}"
         );
     }
@@ -314,16 +324,16 @@ async fn oversized_parallel_branch_does_not_affect_the_others() {
             let model = ScriptedModel::new("m").reply(call("dump", "{}"));
             let agent = LlmAgent::builder(agent)
                 .model(model.reply("Done."))
-                .tool(returning("dump", bytes));
+                .tool(returning_tool("dump", bytes));
             agents = agents.sub_agent(agent.build().unwrap());
         }
         let runner = runner(&sessions, agents.build().unwrap()).build().unwrap();
-        let told = told(name, &runner).await;
+        let lines = run_lines(name, &runner).await;
         for agent in ["one", "two", "three"] {
-            let said = format!("{agent}: Done.");
-            assert!(told.contains(&said), "{name}: {told:?}");
+            let line = format!("{agent}: Done.");
+            assert!(lines.contains(&line), "{name}: {lines:?}");
         }
-        let refused = told.iter().filter(|line| line.contains("too large"));
+        let refused = lines.iter().filter(|line| line.contains("too large"));
         assert_eq!(refused.count(), 1, "{name}");
     }
 }
@@ -365,12 +375,12 @@ async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
     }
 }
 
-/// A plugin that adds more metadata to each tool answer than fits.
+/// A plugin that adds so much metadata to each tool answer that the event is too large.
 #[derive(Debug)]
-struct Talkative;
+struct MetadataPlugin;
 
 #[async_trait::async_trait]
-impl Plugin for Talkative {
+impl Plugin for MetadataPlugin {
     fn name(&self) -> &str {
         "talkative"
     }
@@ -389,16 +399,23 @@ impl Plugin for Talkative {
 #[tokio::test]
 async fn event_that_stays_oversized_fails_the_run_and_releases_the_session() {
     for (name, sessions) in small_services().await {
-        let tools = || vec![returning("dump", 2000), writing("note", "noted", 3)];
-        let agent = calling(&[&["dump", "note"]], tools());
+        let tools = || {
+            vec![
+                returning_tool("dump", 2000),
+                writing_tool("note", "noted", 3),
+            ]
+        };
+        let agent = calling_agent(&[&["dump", "note"]], tools());
         let bad = runner(&sessions, agent)
-            .plugin(Arc::new(Talkative))
+            .plugin(Arc::new(MetadataPlugin))
             .build()
             .unwrap();
         let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
         assert_eq!(failure(error).0, LimitKind::Event, "{name}");
-        let good = runner(&sessions, calling(&[], tools())).build().unwrap();
+        let good = runner(&sessions, calling_agent(&[], tools()))
+            .build()
+            .unwrap();
         let run = good.run(USER, Some(SESSION), "Hi").await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
         assert_eq!(stored(&sessions).await.state.get("noted"), None, "{name}");
@@ -413,11 +430,14 @@ async fn failing_call_next_to_an_oversized_one_keeps_the_other_results() {
             Err(ToolError::new("the printer is on fire"))
         });
         let tools = vec![
-            returning("dump", 2 * EVENT_BYTES),
-            writing("note", "noted", 3),
+            returning_tool("dump", 2 * EVENT_BYTES),
+            writing_tool("note", "noted", 3),
             late,
         ];
-        let runner = runner(&sessions, calling(&[&["dump", "note", "fail"]], tools));
+        let runner = runner(
+            &sessions,
+            calling_agent(&[&["dump", "note", "fail"]], tools),
+        );
         let runner = runner.build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Poisoned memories against the durable service: none escapes its block in the prompt, none
-//! reaches another user, and each is traced to its source and removed permanently.
+//! Memories with injected text, in the durable service: the text stays inside its block in the
+//! prompt, reaches no other user, and can be traced to its source and deleted permanently.
 //!
 //! The attempts are in `testdata/poisoning.yaml`, which documents its keys.
 
@@ -21,6 +21,7 @@ use crate::support::{APP, call, runner};
 type Memory = StoreMemoryService<SqliteMemoryStore>;
 
 const VICTIM: &str = "victim";
+/// A memory that no attempt has injected.
 const HONEST: &str = "The Lisbon booking is for two nights in May.";
 const QUESTION: &str = "What about the Lisbon booking?";
 const ATTEMPTS: &str = include_str!("../../testdata/poisoning.yaml");
@@ -30,7 +31,7 @@ const ATTEMPTS: &str = include_str!("../../testdata/poisoning.yaml");
 struct Attempt {
     name: String,
     #[serde(default)]
-    by: By,
+    by: Source,
     text: Option<String>,
     #[serde(default)]
     texts: Vec<String>,
@@ -48,7 +49,7 @@ struct Attempt {
 
 #[derive(serde::Deserialize, Default, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
-enum By {
+enum Source {
     #[default]
     User,
     Agent,
@@ -61,7 +62,7 @@ fn once() -> usize {
 }
 
 fn attempts() -> Vec<Attempt> {
-    serde_saphyr::from_str(ATTEMPTS).expect("the attempts are as they are described")
+    serde_saphyr::from_str(ATTEMPTS).expect("valid attempts")
 }
 
 impl Attempt {
@@ -73,34 +74,34 @@ impl Attempt {
         self.user.as_deref().unwrap_or(VICTIM)
     }
 
-    /// Whether the attempt is added to the victim's own memories.
+    /// Whether the attempt targets the victim's own memories.
     fn is_of_victim(&self) -> bool {
         (self.app(), self.user()) == (APP, VICTIM)
     }
 
     fn author(&self) -> &str {
         let usual = match self.by {
-            By::User => "user",
-            By::Agent => "helper",
-            By::Tool => "web",
-            By::Direct => "",
+            Source::User => "user",
+            Source::Agent => "helper",
+            Source::Tool => "web",
+            Source::Direct => "",
         };
         self.author.as_deref().unwrap_or(usual)
     }
 
-    /// The author shown to a reader.
+    /// The author that the prompt shows.
     fn label(&self) -> String {
         match self.by {
-            By::Tool => format!("{} (tool)", self.author()),
+            Source::Tool => format!("{} (tool)", self.author()),
             _ => self.author().to_owned(),
         }
     }
 
-    /// The messages, turn by turn.
-    fn said(&self) -> Vec<String> {
-        let given = self.text.iter().chain(&self.texts);
-        let given = given.map(|text| text.repeat(self.repeat));
-        let copies = given.flat_map(|text| {
+    /// The texts, in the order of their turns.
+    fn texts(&self) -> Vec<String> {
+        let texts = self.text.iter().chain(&self.texts);
+        let texts = texts.map(|text| text.repeat(self.repeat));
+        let copies = texts.flat_map(|text| {
             let copy = move |n: usize| text.replace('%', &n.to_string());
             (0..self.copies).map(copy)
         });
@@ -110,7 +111,7 @@ impl Attempt {
     }
 
     fn event(&self, text: &str) -> Event {
-        if self.by != By::Tool {
+        if self.by != Source::Tool {
             let mut event = Event::user_text(text);
             event.author = self.author().to_owned();
             return event;
@@ -126,9 +127,9 @@ impl Attempt {
         event
     }
 
-    /// Whether a line at the margin of the block belongs to a stored memory: its time, or its
-    /// author followed by the start of its text.
-    fn may_begin(&self, line: &str) -> bool {
+    /// Whether an unindented line of the block can belong to a stored memory: it is the time of the
+    /// memory, or its author and the start of its text.
+    fn is_line_of_memory(&self, line: &str) -> bool {
         let plain = |text: &str| -> String {
             let letters = text.chars().take(12);
             letters
@@ -143,19 +144,19 @@ impl Attempt {
         let label = self.label().replace([':', '：'], "_").replace('\n', " ");
         let label = label.replace('<', "&lt;");
         let text = match label.is_empty() {
-            // Without an author, the line must not look as if it had one.
+            // Without an author, the line must not look like a line with an author.
             true => Some(line.strip_prefix("unknown: ").unwrap_or(line))
                 .filter(|text| *text != line || !line.contains(':')),
             false => line.strip_prefix(&format!("{label}: ")),
         };
-        let said = self.said();
-        text.is_some_and(|text| said.iter().any(|said| text.starts_with(&plain(said))))
+        let texts = self.texts();
+        text.is_some_and(|text| texts.iter().any(|it| text.starts_with(&plain(it))))
     }
 
     /// Add the attempt to the memory it targets.
     async fn add(&self, memory: &Memory) -> Result<(), MemoryError> {
-        if self.by == By::Direct {
-            let entries = self.said().into_iter().map(|text| MemoryEntry {
+        if self.by == Source::Direct {
+            let entries = self.texts().into_iter().map(|text| MemoryEntry {
                 content: Content::user(text),
                 id: Some(self.id.clone().unwrap_or_else(|| "given-1".to_owned())),
                 author: self.author.clone(),
@@ -171,9 +172,9 @@ impl Attempt {
                 .await;
         }
         let mut session = Session::new(self.app(), self.user(), self.name.as_str());
-        for (position, text) in (1..).zip(self.said()) {
+        for (position, text) in (1..).zip(self.texts()) {
             let mut event = self.event(&text);
-            event.id = format!("poison-{position}");
+            event.id = format!("injected-{position}");
             session.events.push(position, event);
         }
         let options = IngestOptions::default().with_tool_responses(true);
@@ -183,27 +184,29 @@ impl Attempt {
     /// The filter that removes the attempt by its source.
     fn forget(&self) -> Forget {
         match self.by {
-            By::User | By::Agent => Forget::session(self.name.as_str()),
-            By::Tool => Forget::tool(self.author()),
-            By::Direct => Forget::Matching(MemoryFilter::default().with_kind(MemoryKind::Direct)),
+            Source::User | Source::Agent => Forget::session(self.name.as_str()),
+            Source::Tool => Forget::tool(self.author()),
+            Source::Direct => {
+                Forget::Matching(MemoryFilter::default().with_kind(MemoryKind::Direct))
+            }
         }
     }
 }
 
-/// A database with an honest memory of the victim and of two other users.
-struct Scene {
+/// A database with the honest memory, once for the victim and once for each of two other users.
+struct Database {
     sessions: SqliteSessionService,
     memory: Memory,
     folder: tempfile::TempDir,
 }
 
-/// Users who are not the victim, and whose memories must not change.
+/// The other users, whose memories must not change.
 const OTHERS: [(&str, &str); 2] = [(APP, "grace"), ("bank", VICTIM)];
 
-impl Scene {
-    async fn new() -> Scene {
+impl Database {
+    async fn new() -> Database {
         let folder = retain_testkit::scratch::folder();
-        let (sessions, memory) = Scene::open(&folder).await;
+        let (sessions, memory) = Database::open(&folder).await;
         for (app, user) in OTHERS.into_iter().chain([(APP, VICTIM)]) {
             let mut session = Session::new(app, user, "honest");
             let mut event = Event::user_text(HONEST);
@@ -211,7 +214,7 @@ impl Scene {
             session.events.push(1, event);
             memory.add_session_to_memory(&session).await.unwrap();
         }
-        Scene {
+        Database {
             sessions,
             memory,
             folder,
@@ -226,19 +229,23 @@ impl Scene {
         (sessions, memory)
     }
 
-    /// Reopen the same file without any in-memory state.
-    async fn reopened(self) -> Scene {
+    /// Close the database and open the same file again.
+    async fn reopen(self) -> Database {
         drop((self.sessions, self.memory));
-        let (sessions, memory) = Scene::open(&self.folder).await;
-        Scene {
+        let (sessions, memory) = Database::open(&self.folder).await;
+        Database {
             sessions,
             memory,
             folder: self.folder,
         }
     }
 
-    /// Return the requests the model receives when the victim asks.
-    async fn asked(&self, model: ScriptedModel, tool: impl Tool + 'static) -> Vec<Arc<LlmRequest>> {
+    /// Return the requests that the model receives for a question of the victim.
+    async fn requests(
+        &self,
+        model: ScriptedModel,
+        tool: impl Tool + 'static,
+    ) -> Vec<Arc<LlmRequest>> {
         let model = Arc::new(model);
         let agent = LlmAgent::builder("helper").model(Arc::clone(&model));
         let agent = agent.instruction("You help.").tool(tool).build().unwrap();
@@ -251,14 +258,14 @@ impl Scene {
         model.requests()
     }
 
-    async fn found(&self, app: &str, user: &str) -> Vec<MemoryHit> {
-        let search = MemoryQuery::new(QUESTION).with_limit(1000);
-        let found = self.memory.search_memory_with(app, user, search).await;
-        found.unwrap()
+    async fn search(&self, app: &str, user: &str) -> Vec<MemoryHit> {
+        let query = MemoryQuery::new(QUESTION).with_limit(1000);
+        let hits = self.memory.search_memory_with(app, user, query).await;
+        hits.unwrap()
     }
 
     /// Return all stored memories of a user as texts.
-    async fn kept(&self, app: &str, user: &str) -> Vec<String> {
+    async fn list(&self, app: &str, user: &str) -> Vec<String> {
         let list = ListMemories::default().with_limit(10_000);
         let page = self.memory.list(app, user, list).await.unwrap();
         let texts = page.memories.iter().map(|it| it.content.text_concat());
@@ -266,9 +273,9 @@ impl Scene {
     }
 }
 
-/// Normalize the text as a reader sees it: replace look-alike letters and drop zero-width
-/// characters. Duplicated here on purpose, because it checks the code.
-fn as_it_looks(text: &str) -> String {
+/// Normalize a text to what a reader sees: replace look-alike letters and drop zero-width
+/// characters. Does not use the code under test, on purpose.
+fn visible_letters(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     let looks = |letter: char| match letter {
         '‹' | '〈' | '❮' | '⟨' => '<',
@@ -289,8 +296,8 @@ fn as_it_looks(text: &str) -> String {
         .collect()
 }
 
-/// Return the lines that start at the margin, for every kind of line break.
-fn lines_at_the_margin(block: &str) -> impl Iterator<Item = &str> {
+/// Return the lines without indentation, for every kind of line break.
+fn unindented_lines(block: &str) -> impl Iterator<Item = &str> {
     let ends = [
         '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
     ];
@@ -310,16 +317,16 @@ fn injection_attempts_are_numerous_and_distinct() {
     assert!(attempts.len() >= 60, "{}", attempts.len());
     let names: HashSet<&str> = attempts.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names.len(), attempts.len());
-    assert!(attempts.iter().all(|it| !it.said().is_empty()));
+    assert!(attempts.iter().all(|it| !it.texts().is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn injected_text_stays_inside_the_preloaded_block() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
-        let scene = Scene::new().await;
-        attempt.add(&scene.memory).await.unwrap();
+        let database = Database::new().await;
+        attempt.add(&database.memory).await.unwrap();
         let model = ScriptedModel::new("scripted").reply("Fine.");
-        let requests = scene.asked(model, preload_memory_tool(10)).await;
+        let requests = database.requests(model, preload_memory_tool(10)).await;
         let request = &requests[0];
         let name = &attempt.name;
         let [block, question] = request.contents.as_slice() else {
@@ -337,41 +344,43 @@ async fn injected_text_stays_inside_the_preloaded_block() {
             .expect("the block is opened")
             .1;
         let inner = inner.strip_suffix("\n</PAST_CONVERSATIONS>\n");
-        let inner = inner.unwrap_or_else(|| panic!("{name}: the block does not end it: {text}"));
-        let looks = as_it_looks(inner);
+        let inner = inner.unwrap_or_else(|| {
+            panic!("{name}: the text does not end with the end of the block: {text}")
+        });
+        let looks = visible_letters(inner);
         assert!(!looks.contains("<PASTCONVERSATIONS"), "{name}: {inner}");
         for mark in ["_QUOTED_AGENT_CONTENT>>>", "_SYSTEM_INSTRUCTION>>>"] {
             assert!(!inner.contains(mark), "{name}: {inner}");
         }
-        for line in lines_at_the_margin(inner) {
+        for line in unindented_lines(inner) {
             assert!(
-                attempt.may_begin(line),
-                "{name} passes for a memory: {line}"
+                attempt.is_line_of_memory(line),
+                "{name} looks like a memory: {line}"
             );
         }
         assert!(
             inner.contains(HONEST),
-            "{name} hides the honest: {inner:.300}"
+            "{name} hides the honest memory: {inner:.300}"
         );
-        let is_there = inner.matches("booking)").count() > 0 || inner.contains('…');
-        assert!(is_there, "{name} was not tried: {inner:.300}");
+        let is_in_prompt = inner.matches("booking)").count() > 0 || inner.contains('…');
+        assert!(is_in_prompt, "{name} is not in the prompt: {inner:.300}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn injected_text_stays_inside_the_tool_response() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
-        let scene = Scene::new().await;
-        attempt.add(&scene.memory).await.unwrap();
+        let database = Database::new().await;
+        attempt.add(&database.memory).await.unwrap();
         let query = call("load_memory", r#"{"query": "Lisbon booking"}"#);
         let model = ScriptedModel::new("scripted").reply(query).reply("Fine.");
-        let requests = scene.asked(model, load_memory_tool()).await;
+        let requests = database.requests(model, load_memory_tool()).await;
         let name = &attempt.name;
-        let [question, asked, answer] = requests[1].contents.as_slice() else {
+        let [question, call, answer] = requests[1].contents.as_slice() else {
             panic!("{name}: {} contents", requests[1].contents.len());
         };
         assert_eq!(text_of(question), QUESTION, "{name}");
-        assert!(asked.parts()[0].function_call.is_some(), "{name}");
+        assert!(call.parts()[0].function_call.is_some(), "{name}");
         let [part] = answer.parts() else {
             panic!("{name}: {} parts", answer.parts().len());
         };
@@ -382,36 +391,37 @@ async fn injected_text_stays_inside_the_tool_response() {
         let memories = response["result"]["memories"].as_array().unwrap();
         let texts = memories.iter().map(|it| &it["content"]["parts"][0]["text"]);
         let texts: Vec<&str> = texts.filter_map(Json::as_str).collect();
-        assert!(texts.contains(&HONEST), "{name} hides the honest");
-        // The author is the real one, whatever the text or the metadata claims.
-        let poison = memories
+        assert!(texts.contains(&HONEST), "{name} hides the honest memory");
+        // The response names the real author, whatever the text or the metadata says.
+        let injected = memories
             .iter()
             .find(|it| it["content"]["parts"][0]["text"] != HONEST);
-        let author = poison.unwrap_or_else(|| panic!("{name} was not tried"))["author"].as_str();
+        let author =
+            injected.unwrap_or_else(|| panic!("{name} is not in the response"))["author"].as_str();
         assert_eq!(author.unwrap_or_default(), attempt.label(), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn injected_text_does_not_reach_other_users() {
-    let scene = Scene::new().await;
+    let database = Database::new().await;
     for attempt in attempts() {
-        let added = attempt.add(&scene.memory).await;
-        // Names that no store can hold are rejected; all others are ingested.
+        let added = attempt.add(&database.memory).await;
+        // Attempts with invalid names are rejected; all others are ingested.
         let refused = matches!(added, Err(MemoryError::InvalidInput { .. }));
         assert!(added.is_ok() || refused, "{}: {added:?}", attempt.name);
         assert!(!(attempt.is_of_victim() && refused), "{}", attempt.name);
         for (app, user) in OTHERS {
-            let found = scene.found(app, user).await;
-            assert_eq!(found.len(), 1, "{}", attempt.name);
-            assert_eq!(found[0].entry.content.text_concat(), HONEST);
-            assert_eq!(scene.kept(app, user).await, [HONEST], "{}", attempt.name);
+            let hits = database.search(app, user).await;
+            assert_eq!(hits.len(), 1, "{}", attempt.name);
+            assert_eq!(hits[0].entry.content.text_concat(), HONEST);
+            assert_eq!(database.list(app, user).await, [HONEST], "{}", attempt.name);
         }
         if !attempt.is_of_victim() {
-            let texts = scene.kept(APP, VICTIM).await;
-            let said = attempt.said();
+            let texts = database.list(APP, VICTIM).await;
+            let injected = attempt.texts();
             assert!(
-                !texts.iter().any(|it| said.contains(it)),
+                !texts.iter().any(|it| injected.contains(it)),
                 "{}",
                 attempt.name
             );
@@ -422,68 +432,73 @@ async fn injected_text_does_not_reach_other_users() {
 #[tokio::test(flavor = "multi_thread")]
 async fn injected_memory_is_traced_to_its_origin_and_deleted_permanently() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
-        let (mut scene, name) = (Scene::new().await, &attempt.name);
-        attempt.add(&scene.memory).await.unwrap();
-        let said = attempt.said();
-        let is_poison = |it: &MemoryHit| said.contains(&it.entry.content.text_concat());
-        let found = scene.found(APP, VICTIM).await;
-        let hit = found.iter().find(|it| is_poison(it));
-        trace(
+        let (mut database, name) = (Database::new().await, &attempt.name);
+        attempt.add(&database.memory).await.unwrap();
+        let injected = attempt.texts();
+        let is_injected = |it: &MemoryHit| injected.contains(&it.entry.content.text_concat());
+        let hits = database.search(APP, VICTIM).await;
+        let hit = hits.iter().find(|it| is_injected(it));
+        assert_source(
             attempt,
-            hit.unwrap_or_else(|| panic!("{name} is not found")),
+            hit.unwrap_or_else(|| panic!("the search does not return {name}")),
         );
 
-        let receipt = scene.memory.forget(APP, VICTIM, attempt.forget()).await;
-        let memories = if attempt.by == By::Direct {
+        let receipt = database.memory.forget(APP, VICTIM, attempt.forget()).await;
+        let memories = if attempt.by == Source::Direct {
             1
         } else {
-            said.len()
+            injected.len()
         };
         assert_eq!(receipt.unwrap().memories, memories as u64, "{name}");
-        for round in ["forgotten", "added again", "reopened", "added again there"] {
-            match round {
-                "reopened" => scene = scene.reopened().await,
+        for step in [
+            "forgotten",
+            "added again",
+            "reopened",
+            "added after reopening",
+        ] {
+            match step {
+                "reopened" => database = database.reopen().await,
                 "forgotten" => {}
-                _ => attempt.add(&scene.memory).await.unwrap(),
+                _ => attempt.add(&database.memory).await.unwrap(),
             }
-            let found = scene.found(APP, VICTIM).await;
-            assert!(!found.iter().any(is_poison), "{name} is back when {round}");
-            assert_eq!(scene.kept(APP, VICTIM).await, [HONEST], "{name}, {round}");
+            let hits = database.search(APP, VICTIM).await;
+            assert!(!hits.iter().any(is_injected), "{name} is back when {step}");
+            assert_eq!(database.list(APP, VICTIM).await, [HONEST], "{name}, {step}");
         }
     }
 }
 
 /// Check that a hit names its source.
-fn trace(attempt: &Attempt, hit: &MemoryHit) {
-    let (about, name) = (&hit.info, &attempt.name);
+fn assert_source(attempt: &Attempt, hit: &MemoryHit) {
+    let (info, name) = (&hit.info, &attempt.name);
     assert_eq!(
-        about.author.as_deref().unwrap_or_default(),
+        info.author.as_deref().unwrap_or_default(),
         attempt.author(),
         "{name}"
     );
     let origin = match attempt.by {
-        By::User => OriginKind::Person,
-        By::Agent => OriginKind::Agent,
-        By::Tool => OriginKind::Tool,
-        By::Direct => OriginKind::Direct,
+        Source::User => OriginKind::Person,
+        Source::Agent => OriginKind::Agent,
+        Source::Tool => OriginKind::Tool,
+        Source::Direct => OriginKind::Direct,
     };
-    assert_eq!(about.origin.kind(), origin, "{name}");
-    if let MemoryOrigin::Tool { name: tool } = &about.origin {
+    assert_eq!(info.origin.kind(), origin, "{name}");
+    if let MemoryOrigin::Tool { name: tool } = &info.origin {
         assert_eq!(tool, attempt.author());
     }
     match attempt.by {
-        By::Direct => assert_eq!(
-            (about.session.as_deref(), about.position),
+        Source::Direct => assert_eq!(
+            (info.session.as_deref(), info.position),
             (None, 0),
             "{name}"
         ),
         _ => {
-            assert_eq!(about.session.as_deref(), Some(name.as_str()));
-            let said = attempt.said();
-            let here = &said[about.position as usize - 1];
-            assert_eq!(&hit.entry.content.text_concat(), here, "{name}");
-            let event = format!("poison-{}", about.position);
-            assert_eq!(about.event_id, Some(event), "{name}");
+            assert_eq!(info.session.as_deref(), Some(name.as_str()));
+            let texts = attempt.texts();
+            let text = &texts[info.position as usize - 1];
+            assert_eq!(&hit.entry.content.text_concat(), text, "{name}");
+            let event = format!("injected-{}", info.position);
+            assert_eq!(info.event_id, Some(event), "{name}");
         }
     }
 }

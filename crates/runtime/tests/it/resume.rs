@@ -1,5 +1,5 @@
-//! Resumed runs. The promise: wherever a run stops, resuming it produces exactly the session that
-//! an uninterrupted run would have produced.
+//! Resumed runs. The promise: after whichever event a run stops, resuming it produces exactly the
+//! session of a run without interruption.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,23 +13,24 @@ use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stor
 
 /// The replies of the models of a team, by agent: text, a `call()`, or `->agent` to transfer.
 type Script = &'static [(&'static str, &'static [&'static str])];
-/// Builds a team whose models skip the replies already in the session.
+/// Builds a team of agents. Their models skip the replies that are in the session already.
 type Team = fn(&mut Agents) -> Arc<dyn Agent>;
 
 /// Creates agents that follow the script from the position of the session.
 struct Agents {
     script: Script,
-    said: HashMap<String, usize>,
+    /// The number of replies of each agent that are in the session already.
+    replies: HashMap<String, usize>,
 }
 
 impl Agents {
     fn agent(&mut self, name: &'static str) -> retain_runtime::LlmAgentBuilder {
         let lines = self.script.iter().filter(|(agent, _)| *agent == name);
         let lines = lines.flat_map(|(_, lines)| lines.iter());
-        let said = self.said.get(name).copied().unwrap_or(0);
+        let stored = self.replies.get(name).copied().unwrap_or(0);
         let model = ScriptedModel::new("m");
         let model = lines
-            .skip(said)
+            .skip(stored)
             .map(|line| reply(line))
             .fold(model, ScriptedModel::reply);
         // Two long-running tools: `pay` returns nothing at first, `order` returns its status.
@@ -51,7 +52,7 @@ impl Agents {
             .tool(exit_loop_tool())
     }
 
-    fn done(&mut self, name: &'static str) -> LlmAgent {
+    fn build(&mut self, name: &'static str) -> LlmAgent {
         self.agent(name).build().unwrap()
     }
 }
@@ -72,57 +73,57 @@ fn sequence(name: &str, first: impl Agent, second: impl Agent) -> SequentialAgen
     agent.sub_agent(second).build().unwrap()
 }
 
-/// The teams, each with its script. A team with a pending call gets one answer.
+/// The teams, each with its script. The first pending call of a team is answered.
 fn teams() -> Vec<(&'static str, Team, Script)> {
-    let alone: Team = |all| Arc::new(all.done("a"));
+    let alone: Team = |all| Arc::new(all.build("a"));
     let desk: Team = |all| {
-        let clerk = all.done("clerk");
+        let clerk = all.build("clerk");
         Arc::new(all.agent("desk").sub_agent(clerk).build().unwrap())
     };
-    let row: Team = |all| Arc::new(sequence("row", all.done("a"), all.done("b")));
+    let row: Team = |all| Arc::new(sequence("row", all.build("a"), all.build("b")));
     let round: Team = |all| {
         let agent = LoopAgent::builder("round").max_iterations(3);
-        let agent = agent.sub_agent(all.done("a")).sub_agent(all.done("b"));
+        let agent = agent.sub_agent(all.build("a")).sub_agent(all.build("b"));
         Arc::new(agent.build().unwrap())
     };
     let handing: Team = |all| {
-        let clerk = all.done("clerk");
+        let clerk = all.build("clerk");
         let first = all.agent("a").sub_agent(clerk).build().unwrap();
-        Arc::new(sequence("row", first, all.done("b")))
+        Arc::new(sequence("row", first, all.build("b")))
     };
     let desk_with_row: Team = |all| {
-        let row = sequence("row", all.done("a"), all.done("b"));
+        let row = sequence("row", all.build("a"), all.build("b"));
         Arc::new(all.agent("desk").sub_agent(row).build().unwrap())
     };
     let row_in_round: Team = |all| {
-        let row = sequence("row", all.done("a"), all.done("b"));
+        let row = sequence("row", all.build("a"), all.build("b"));
         let agent = LoopAgent::builder("round").max_iterations(2).sub_agent(row);
-        Arc::new(sequence("all", agent.build().unwrap(), all.done("c")))
+        Arc::new(sequence("all", agent.build().unwrap(), all.build("c")))
     };
     let peers: Team = |all| {
-        let (x, y) = (all.done("x"), all.done("y"));
+        let (x, y) = (all.build("x"), all.build("y"));
         let first = all.agent("a").sub_agent(x).sub_agent(y).build().unwrap();
-        Arc::new(sequence("row", first, all.done("b")))
+        Arc::new(sequence("row", first, all.build("b")))
     };
     let keyed: Team = |all| {
         let first = all.agent("a").output_key("out").build().unwrap();
-        Arc::new(sequence("row", first, all.done("b")))
+        Arc::new(sequence("row", first, all.build("b")))
     };
     let deep: Team = |all| {
-        let deep = all.done("deep");
+        let deep = all.build("deep");
         let clerk = all.agent("clerk").sub_agent(deep).build().unwrap();
         Arc::new(all.agent("desk").sub_agent(clerk).build().unwrap())
     };
     let rounds: Team = |all| {
         let inner = LoopAgent::builder("inner").max_iterations(2);
-        let inner = inner.sub_agent(all.done("a")).build().unwrap();
+        let inner = inner.sub_agent(all.build("a")).build().unwrap();
         let outer = LoopAgent::builder("outer").max_iterations(2);
-        let outer = outer.sub_agent(inner).sub_agent(all.done("b"));
+        let outer = outer.sub_agent(inner).sub_agent(all.build("b"));
         Arc::new(outer.build().unwrap())
     };
     vec![
         (
-            "handing back in a row",
+            "transfer back in a sequence",
             handing,
             &[
                 ("a", &["->clerk", "A."]),
@@ -131,7 +132,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing back and over in a row",
+            "transfer back and again in a sequence",
             handing,
             &[
                 ("a", &["->clerk", "->clerk"]),
@@ -140,7 +141,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing back in a row, waiting",
+            "transfer back in a sequence, pending call",
             handing,
             &[
                 ("a", &["->clerk", "pay()", "A."]),
@@ -149,7 +150,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing on in a row, waiting",
+            "transfer to a peer in a sequence, pending call",
             peers,
             &[
                 ("a", &["->x"]),
@@ -159,7 +160,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing on and back in a row",
+            "transfer to a peer and back in a sequence",
             peers,
             &[
                 ("a", &["->x"]),
@@ -169,12 +170,12 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "row with a key",
+            "sequence with an output key",
             keyed,
             &[("a", &["look()", "A."]), ("b", &["B."])],
         ),
         (
-            "deep desk, there and back",
+            "nested transfers there and back",
             deep,
             &[
                 ("desk", &["->clerk", "->clerk"]),
@@ -183,7 +184,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "rounds in rounds, waiting",
+            "nested loops, pending call",
             rounds,
             &[
                 ("a", &["A1.", "A2.", "A3.", "A4."]),
@@ -191,29 +192,29 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "rounds in rounds, left",
+            "nested loops, exit",
             rounds,
             &[("a", &["A1.", "exit_loop()"]), ("b", &["B1.", "B2."])],
         ),
         (
-            "alone, going on after waiting",
+            "one agent, more calls after a pending call",
             alone,
             &[("a", &["order()", "Wait.", "look()", "A."])],
         ),
-        ("alone", alone, &[("a", &["look()", "A."])]),
-        ("alone, waiting", alone, &[("a", &["pay()", "A."])]),
+        ("one agent", alone, &[("a", &["look()", "A."])]),
+        ("one agent, pending call", alone, &[("a", &["pay()", "A."])]),
         (
-            "alone, waiting with a word",
+            "one agent, text after a pending call",
             alone,
             &[("a", &["order()", "Wait.", "A."])],
         ),
         (
-            "desk",
+            "transfer",
             desk,
             &[("desk", &["->clerk"]), ("clerk", &["look()", "C."])],
         ),
         (
-            "desk and back",
+            "transfer and back",
             desk,
             &[
                 ("desk", &["->clerk", "D."]),
@@ -221,28 +222,28 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "desk, waiting",
+            "transfer, pending call",
             desk,
             &[("desk", &["->clerk"]), ("clerk", &["pay()", "C."])],
         ),
-        ("row", row, &[("a", &["look()", "A."]), ("b", &["B."])]),
+        ("sequence", row, &[("a", &["look()", "A."]), ("b", &["B."])]),
         (
-            "row, waiting",
+            "sequence, pending call",
             row,
             &[("a", &["pay()", "A."]), ("b", &["B."])],
         ),
         (
-            "row, waiting with a word",
+            "sequence, text after a pending call",
             row,
             &[("a", &["order()", "Wait.", "A."]), ("b", &["B."])],
         ),
         (
-            "round, left",
+            "loop, exit",
             round,
             &[("a", &["A1.", "A2."]), ("b", &["B1.", "exit_loop()"])],
         ),
         (
-            "round, waiting",
+            "loop, pending call",
             round,
             &[
                 ("a", &["A1.", "A2.", "A3."]),
@@ -250,7 +251,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing over in a row",
+            "transfer in a sequence",
             handing,
             &[
                 ("a", &["->clerk"]),
@@ -259,7 +260,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "handing over in a row, waiting",
+            "transfer in a sequence, pending call",
             handing,
             &[
                 ("a", &["->clerk"]),
@@ -268,7 +269,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "desk with a row",
+            "transfer to a sequence",
             desk_with_row,
             &[
                 ("desk", &["->row"]),
@@ -277,7 +278,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "desk with a row, waiting",
+            "transfer to a sequence, pending call",
             desk_with_row,
             &[
                 ("desk", &["->row"]),
@@ -286,7 +287,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
             ],
         ),
         (
-            "a row in a round, waiting",
+            "sequence in a loop, pending call",
             row_in_round,
             &[
                 ("a", &["A1.", "pay()", "A2."]),
@@ -304,29 +305,29 @@ fn runner_after(
     script: Script,
     events: &[Arc<Event>],
 ) -> Runner {
-    let mut said = HashMap::new();
+    let mut replies = HashMap::new();
     for event in events {
         let role = event.content().and_then(|content| content.role.as_deref());
         if role == Some("model") {
-            *said.entry(event.author.clone()).or_default() += 1;
+            *replies.entry(event.author.clone()).or_default() += 1;
         }
     }
-    let mut agents = Agents { script, said };
+    let mut agents = Agents { script, replies };
     let root = team(&mut agents);
     let unused = Agents {
         script: &[],
-        said: HashMap::new(),
+        replies: HashMap::new(),
     }
-    .done("unused");
+    .build("unused");
     let runner = runner(sessions, unused).agent(root).resumable(true);
     runner.build().unwrap()
 }
 
-/// Return the answer to the pending call, if there is one.
-fn awaited(events: &[Arc<Event>]) -> Option<Content> {
+/// Return an answer to the pending call, if there is one.
+fn answer_to_pending_call(events: &[Arc<Event>]) -> Option<Content> {
     let answered = |id: &str| {
-        let said = events.iter().filter(|event| event.author == "user");
-        let mut responses = said.flat_map(|event| event.function_responses());
+        let messages = events.iter().filter(|event| event.author == "user");
+        let mut responses = messages.flat_map(|event| event.function_responses());
         responses.any(|response| response.id.as_deref() == Some(id))
     };
     let calls = events.iter().flat_map(|event| event.function_calls());
@@ -344,21 +345,25 @@ fn awaited(events: &[Arc<Event>]) -> Option<Content> {
     Some(Content::new("user", vec![response.into()]))
 }
 
-/// Run to the end without interruption, answering pending calls; return the stored events.
-async fn whole(sessions: &Arc<dyn SessionService>, team: Team, script: Script) -> Vec<Arc<Event>> {
+/// Run to the end without interruption, answer the pending call, and return the stored events.
+async fn run_uninterrupted(
+    sessions: &Arc<dyn SessionService>,
+    team: Team,
+    script: Script,
+) -> Vec<Arc<Event>> {
     let runner = runner_after(sessions, team, script, &[]);
     let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
     run.collect_events().await.unwrap();
     let events = events_of(&stored(sessions).await);
-    if let Some(answer) = awaited(&events) {
+    if let Some(answer) = answer_to_pending_call(&events) {
         let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
         run.collect_events().await.unwrap();
     }
     events_of(&stored(sessions).await)
 }
 
-/// Create a session with only these events.
-async fn cut_off(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
+/// Create the session with only these events.
+async fn create_session_with(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
     let _ = sessions.delete_session(APP, USER, SESSION).await;
     let created = sessions
         .create_session(APP, USER, None, Some(SESSION))
@@ -370,24 +375,24 @@ async fn cut_off(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
     }
 }
 
-/// Resume the run and return its new events.
-async fn resumed(
+/// Resume the run after these events and return its new events.
+async fn resume_after(
     sessions: &Arc<dyn SessionService>,
     team: Team,
     script: Script,
     events: &[Arc<Event>],
 ) -> Vec<Event> {
-    cut_off(sessions, events).await;
+    create_session_with(sessions, events).await;
     let runner = runner_after(sessions, team, script, events);
     let id = &events[0].invocation_id;
     let run = runner.resume(USER, SESSION, id).await.unwrap();
-    let came = run.collect_events().await;
-    came.unwrap_or_else(|error| panic!("{error}, after {:#?}", story(events)))
+    let events_after = run.collect_events().await;
+    events_after.unwrap_or_else(|error| panic!("{error}, after {:#?}", story(events)))
 }
 
-/// Whether a run stopped where the log cannot show if a long-running tool has started: the tool is
-/// not started twice, and the run waits for its answer.
-fn is_just_begun(last: &Event, next: Option<&Arc<Event>>) -> bool {
+/// Whether the run stopped between the call of a long-running tool and its first response. The log
+/// cannot show whether the tool has started, so a resumed run waits and does not start it again.
+fn is_before_first_response(last: &Event, next: Option<&Arc<Event>>) -> bool {
     let is_order = |name: &Option<String>| name.as_deref() == Some("order");
     let calls = last.function_calls();
     let answers = next
@@ -396,21 +401,21 @@ fn is_just_begun(last: &Event, next: Option<&Arc<Event>>) -> bool {
     calls.iter().any(|call| is_order(&call.name)) && answers.iter().any(|it| is_order(&it.name))
 }
 
-/// Resume the run, answer its pending call, and return the stored events.
-async fn resumed_after(
+/// Resume the run after these events, answer its pending call, and return the stored events.
+async fn resume_and_answer(
     sessions: &Arc<dyn SessionService>,
     team: Team,
     script: Script,
     events: &[Arc<Event>],
 ) -> Vec<Arc<Event>> {
-    resumed(sessions, team, script, events).await;
+    resume_after(sessions, team, script, events).await;
     let events = events_of(&stored(sessions).await);
     let runner = runner_after(sessions, team, script, &events);
-    if let Some(answer) = awaited(&events) {
+    if let Some(answer) = answer_to_pending_call(&events) {
         let id = &events[0].invocation_id;
         let run = runner.resume(USER, SESSION, id).await.unwrap();
         let again = run.collect_events().await.unwrap();
-        assert!(again.is_empty(), "it waits: {again:?}");
+        assert!(again.is_empty(), "the run waits: {again:?}");
         let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
         run.collect_events().await.unwrap();
     }
@@ -421,34 +426,37 @@ async fn resumed_after(
 async fn resumed_run_ends_as_if_never_interrupted() {
     for (store, sessions) in services().await {
         for (name, team, script) in teams() {
-            let whole = whole(&sessions, team, script).await;
+            let whole = run_uninterrupted(&sessions, team, script).await;
             let expected = story(&whole);
             for stop in 1..=whole.len() {
-                if is_just_begun(&whole[stop - 1], whole.get(stop)) {
-                    let events = resumed(&sessions, team, script, &whole[..stop]).await;
+                if is_before_first_response(&whole[stop - 1], whole.get(stop)) {
+                    let events = resume_after(&sessions, team, script, &whole[..stop]).await;
                     assert!(events.is_empty(), "{store}, {name}, {stop}: {events:?}");
                     continue;
                 }
-                let events = resumed_after(&sessions, team, script, &whole[..stop]).await;
-                let mut told = story(&events);
+                let events = resume_and_answer(&sessions, team, script, &whole[..stop]).await;
+                let mut lines = story(&events);
                 let mut expected = expected.clone();
                 if name.contains("back") {
-                    // An agent nested in itself resumes alone: fewer ends are recorded, nothing
-                    // else differs.
-                    told.retain(|line| !line.ends_with(": done"));
+                    // An agent that is nested in itself resumes alone, so the log has fewer ends of
+                    // agents. Nothing else differs.
+                    lines.retain(|line| !line.ends_with(": done"));
                     expected.retain(|line| !line.ends_with(": done"));
                 }
-                let before = told[..stop.min(told.len())].join("\n  ");
-                assert_eq!(told, expected, "{store}, {name}, stopped after\n  {before}");
-                let places = |events: &[Arc<Event>]| -> Vec<_> {
-                    let places = events.iter().map(|event| {
+                let before = lines[..stop.min(lines.len())].join("\n  ");
+                assert_eq!(
+                    lines, expected,
+                    "{store}, {name}, stopped after\n  {before}"
+                );
+                let paths = |events: &[Arc<Event>]| -> Vec<_> {
+                    let paths = events.iter().map(|event| {
                         let path = event.node_info.as_ref();
                         (event.branch.clone(), path.map(|path| path.to_string()))
                     });
-                    places.collect()
+                    paths.collect()
                 };
                 if !name.contains("back") {
-                    assert_eq!(places(&events), places(&whole), "{store}, {name}, {stop}");
+                    assert_eq!(paths(&events), paths(&whole), "{store}, {name}, {stop}");
                 }
             }
             let _ = sessions.delete_session(APP, USER, SESSION).await;
@@ -457,10 +465,10 @@ async fn resumed_run_ends_as_if_never_interrupted() {
 }
 
 /// Two parallel agents, one of which waits, and one agent after them.
-fn side_by_side(all: &mut Agents) -> Arc<dyn Agent> {
-    let both = ParallelAgent::builder("both").sub_agent(all.done("a"));
-    let both = both.sub_agent(all.done("b")).build().unwrap();
-    Arc::new(sequence("row", both, all.done("c")))
+fn parallel_team(all: &mut Agents) -> Arc<dyn Agent> {
+    let both = ParallelAgent::builder("both").sub_agent(all.build("a"));
+    let both = both.sub_agent(all.build("b")).build().unwrap();
+    Arc::new(sequence("row", both, all.build("c")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -470,21 +478,21 @@ async fn parallel_agents_resume_from_their_own_checkpoints() {
         ("b", &["look()", "B."]),
         ("c", &["C."]),
     ];
-    // Events of parallel agents are ordered only per agent.
+    // A resumed run may store the events of parallel agents in another order, so compare by agent.
     let by_agent = |events: &[Arc<Event>]| {
         let mut stories: HashMap<String, Vec<String>> = HashMap::new();
         for event in events {
-            let told = story([event]).remove(0);
-            stories.entry(event.author.clone()).or_default().push(told);
+            let line = story([event]).remove(0);
+            stories.entry(event.author.clone()).or_default().push(line);
         }
         stories
     };
     for (store, sessions) in services().await {
-        let whole = whole(&sessions, side_by_side, script).await;
+        let whole = run_uninterrupted(&sessions, parallel_team, script).await;
         let last = story(&whole).pop();
         assert_eq!(last.as_deref(), Some("row: done"), "{store}");
         for stop in 1..=whole.len() {
-            let events = resumed_after(&sessions, side_by_side, script, &whole[..stop]).await;
+            let events = resume_and_answer(&sessions, parallel_team, script, &whole[..stop]).await;
             assert_eq!(by_agent(&events), by_agent(&whole), "{store}, after {stop}");
         }
         let _ = sessions.delete_session(APP, USER, SESSION).await;
@@ -496,11 +504,11 @@ async fn checkpoints_match_adk() {
     let script: Script = &[("a", &["A1.", "A2."]), ("b", &["B1.", "exit_loop()"])];
     let round: Team = |all| {
         let agent = LoopAgent::builder("round").max_iterations(3);
-        let agent = agent.sub_agent(all.done("a")).sub_agent(all.done("b"));
+        let agent = agent.sub_agent(all.build("a")).sub_agent(all.build("b"));
         Arc::new(agent.build().unwrap())
     };
     for (store, sessions) in services().await {
-        let events = whole(&sessions, round, script).await;
+        let events = run_uninterrupted(&sessions, round, script).await;
         let expected = [
             "user: go",
             r#"round: at {"current_sub_agent":"a","times_looped":0}"#,
@@ -522,14 +530,14 @@ async fn checkpoints_match_adk() {
     }
 }
 
-/// Two agents in sequence, the first with a callback that answers before or after it.
+/// Two agents in sequence. The first has a callback that answers before or after the agent.
 fn with_callback(all: &mut Agents, is_before: bool) -> Arc<dyn Agent> {
     let answer = |_| async { Ok(Some(Content::model("Called."))) };
     let first = match is_before {
         true => all.agent("a").before_agent(answer),
         false => all.agent("a").after_agent(answer),
     };
-    Arc::new(sequence("row", first.build().unwrap(), all.done("b")))
+    Arc::new(sequence("row", first.build().unwrap(), all.build("b")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -539,21 +547,26 @@ async fn callback_responses_are_not_repeated_on_resume() {
     let after: Team = |all| with_callback(all, false);
     for (store, sessions) in services().await {
         for (name, team) in [("before", before), ("after", after)] {
-            let whole = whole(&sessions, team, script).await;
+            let whole = run_uninterrupted(&sessions, team, script).await;
             for stop in 1..=whole.len() {
-                let events = resumed_after(&sessions, team, script, &whole[..stop]).await;
-                let mut told = story(&events);
-                let times = |line: &str| told.iter().filter(|it| *it == line).count();
-                // The log cannot show whether the after-callback ran after the end of the agent.
+                let events = resume_and_answer(&sessions, team, script, &whole[..stop]).await;
+                let mut lines = story(&events);
+                let times = |line: &str| lines.iter().filter(|it| *it == line).count();
+                // After the end of the agent, the log cannot show whether the after-callback has
+                // run, so a resumed run does not call it.
                 let is_called = stop != 4 || name == "before";
                 assert_eq!(
                     times("a: Called."),
                     usize::from(is_called),
                     "{store}, {stop}"
                 );
-                assert_eq!(times("b: B."), 1, "{store}, {name}, after {stop}: {told:?}");
                 assert_eq!(
-                    told.pop().as_deref(),
+                    times("b: B."),
+                    1,
+                    "{store}, {name}, after {stop}: {lines:?}"
+                );
+                assert_eq!(
+                    lines.pop().as_deref(),
                     Some("row: done"),
                     "{store}, {name}, {stop}"
                 );
@@ -563,30 +576,31 @@ async fn callback_responses_are_not_repeated_on_resume() {
     }
 }
 
-/// Resume does not run a call that was imported into the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn imported_call_is_not_run_on_resume() {
     const SCRIPT: Script = &[("a", &["look()", "I have seen it."])];
-    let team: Team = |agents| Arc::new(agents.done("a"));
+    let team: Team = |agents| Arc::new(agents.build("a"));
     for (name, sessions) in services().await {
-        let events = whole(&sessions, team, SCRIPT).await;
+        let events = run_uninterrupted(&sessions, team, SCRIPT).await;
         let is_call = |event: &Arc<Event>| !event.function_calls().is_empty();
         let called = events.iter().position(is_call).expect("a call");
         for is_imported in [false, true] {
-            let mut begun: Vec<Arc<Event>> = events[..=called].to_vec();
+            let mut history: Vec<Arc<Event>> = events[..=called].to_vec();
             if is_imported {
-                let mut call = Event::clone(&begun[called]);
+                let mut call = Event::clone(&history[called]);
                 let mark = [("__adk_internal_restored_event", true)];
                 call.response.custom_metadata = Some(mark.into());
-                begun[called] = Arc::new(call);
+                history[called] = Arc::new(call);
             }
-            let came = resumed(&sessions, team, SCRIPT, &begun).await;
-            let ran = came.iter().any(|it| !it.function_responses().is_empty());
+            let new_events = resume_after(&sessions, team, SCRIPT, &history).await;
+            let is_run = new_events
+                .iter()
+                .any(|it| !it.function_responses().is_empty());
             assert_eq!(
-                ran,
+                is_run,
                 !is_imported,
                 "{name}: {:?}",
-                story(came.iter().cloned().map(Arc::new))
+                story(new_events.iter().cloned().map(Arc::new))
             );
         }
     }

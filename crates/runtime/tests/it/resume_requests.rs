@@ -1,5 +1,5 @@
-//! Requests to resume a run: which are rejected, which are idempotent, and what a paused run waits
-//! for.
+//! Requests to resume a run: which requests are rejected, which are idempotent, and what a paused
+//! run waits for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// An agent with a tool that answers at once and one whose answer comes later.
+/// An agent with a tool that returns immediately and a long-running tool.
 fn clerk(model: ScriptedModel) -> LlmAgent {
     let look = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
         Ok(Json::from(JsonMap::from([("seen", true)])).into())
@@ -24,24 +24,25 @@ fn clerk(model: ScriptedModel) -> LlmAgent {
     clerk.tool(look).tool(pay.long_running()).build().unwrap()
 }
 
-fn resumable(sessions: &Arc<dyn SessionService>, model: ScriptedModel) -> Runner {
+fn resumable_runner(sessions: &Arc<dyn SessionService>, model: ScriptedModel) -> Runner {
     runner(sessions, clerk(model))
         .resumable(true)
         .build()
         .unwrap()
 }
 
-/// Start a run that fails; return its runner, whose model says `then` next, and the run id.
+/// Start a run that fails. Returns the runner, whose model then answers `then`, and the run id.
 async fn failed_run(sessions: &Arc<dyn SessionService>, then: &'static str) -> (Runner, String) {
     let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
-    let runner = resumable(sessions, model.otherwise(move |_| then));
+    let runner = resumable_runner(sessions, model.otherwise(move |_| then));
     let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
     let id = run.invocation_id().to_owned();
     run.collect_events().await.unwrap_err();
     (runner, id)
 }
 
-async fn told(sessions: &Arc<dyn SessionService>) -> Vec<String> {
+/// Return the short form of the stored events.
+async fn stored_lines(sessions: &Arc<dyn SessionService>) -> Vec<String> {
     story(events_of(&stored(sessions).await))
 }
 
@@ -51,14 +52,14 @@ async fn failed_run_is_resumed_once() {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Here.", "{name}");
-        let before = told(&sessions).await;
+        let before = stored_lines(&sessions).await;
         assert_eq!(before[2..], ["clerk: Here.", "clerk: done"], "{name}");
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
         assert_eq!(
-            told(&sessions).await,
+            stored_lines(&sessions).await,
             before,
-            "{name}: nothing is done twice"
+            "{name}: a second resume does nothing"
         );
     }
 }
@@ -80,7 +81,7 @@ async fn concurrent_resumes_of_a_run_execute_it_once() {
 async fn invalid_resume_is_rejected_and_releases_the_session() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
-        let before = told(&sessions).await;
+        let before = stored_lines(&sessions).await;
         let error = runner.resume(USER, SESSION, "e-unknown").await.unwrap_err();
         let is_unknown = matches!(&error, RunError::Session(SessionError::InvocationNotFound { invocation_id, .. })
                 if invocation_id == "e-unknown");
@@ -105,9 +106,9 @@ async fn invalid_resume_is_rejected_and_releases_the_session() {
             matches!(error, RunError::InvalidMessage { .. }),
             "{name}: {error}"
         );
-        assert_eq!(told(&sessions).await, before, "{name}");
+        assert_eq!(stored_lines(&sessions).await, before, "{name}");
 
-        // A rewound run is not found.
+        // A rewound run no longer exists.
         runner.rewind(USER, SESSION, &id).await.unwrap();
         let error = runner.resume(USER, SESSION, &id).await.unwrap_err();
         assert!(matches!(error, RunError::Session(_)), "{name}: {error}");
@@ -125,7 +126,7 @@ async fn invalid_resume_is_rejected_and_releases_the_session() {
 async fn request_with_an_id_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
-        let runner = resumable(&sessions, model.otherwise(|_| "Here."));
+        let runner = resumable_runner(&sessions, model.otherwise(|_| "Here."));
         let request = || RunRequest::new("go").with_invocation_id("e-mine");
         let run = runner
             .run_with(USER, Some(SESSION), request())
@@ -138,9 +139,9 @@ async fn request_with_an_id_is_idempotent() {
             .await
             .unwrap();
         assert_eq!(run.answer().await.unwrap(), "Here.", "{name}");
-        let before = told(&sessions).await;
-        let said = before.iter().filter(|line| line.starts_with("user:"));
-        assert_eq!(said.count(), 1, "{name}: {before:?}");
+        let before = stored_lines(&sessions).await;
+        let messages = before.iter().filter(|line| line.starts_with("user:"));
+        assert_eq!(messages.count(), 1, "{name}: {before:?}");
 
         let other = RunRequest::new("something else").with_invocation_id("e-mine");
         let error = runner
@@ -153,7 +154,7 @@ async fn request_with_an_id_is_idempotent() {
                 .contains("differs from the message that started run"),
             "{name}: {error}"
         );
-        assert_eq!(told(&sessions).await, before, "{name}");
+        assert_eq!(stored_lines(&sessions).await, before, "{name}");
     }
 }
 
@@ -176,9 +177,9 @@ async fn state_delta_of_a_resume_is_stored_first() {
         run.collect_events().await.unwrap();
         let session = stored(&sessions).await;
         assert_eq!(session.state["order"].as_str(), Some("42"), "{name}");
-        let told = story(events_of(&session));
+        let lines = story(events_of(&session));
         assert_eq!(
-            told[2..],
+            lines[2..],
             ["user: ", "clerk: Here.", "clerk: done"],
             "{name}"
         );
@@ -205,7 +206,7 @@ async fn resumable_run_calls_the_model_only_when_no_call_is_pending() {
             vec![call("look", "{}").into(), call("pay", "{}").into()],
         );
         let model = ScriptedModel::new("m").reply(ScriptedReply::from(both));
-        let runner = resumable(&sessions, model.reply("Paid."));
+        let runner = resumable_runner(&sessions, model.reply("Paid."));
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let id = run.invocation_id().to_owned();
         let events = run.collect_events().await.unwrap();
@@ -221,7 +222,7 @@ async fn resumable_run_calls_the_model_only_when_no_call_is_pending() {
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         assert!(
             run.collect_events().await.unwrap().is_empty(),
-            "{name}: it waits"
+            "{name}: the run waits for the answer"
         );
         let answer = answer(&events[0], "pay");
         let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
@@ -232,12 +233,12 @@ async fn resumable_run_calls_the_model_only_when_no_call_is_pending() {
     }
 }
 
-/// Does three steps and checkpoints each.
+/// Runs three steps and saves a checkpoint after each. The first run fails at the second step.
 #[derive(Debug)]
-struct Steps;
+struct StepAgent;
 
 #[async_trait]
-impl Agent for Steps {
+impl Agent for StepAgent {
     fn name(&self) -> &str {
         "steps"
     }
@@ -249,7 +250,7 @@ impl Agent for Steps {
             if step == 1 && done == 0 {
                 return Err(RunError::Agent {
                     agent: "steps".to_owned(),
-                    source: "stumbles".into(),
+                    source: "fails once".into(),
                 });
             }
             ctx.emit(Event::model_text("steps", format!("step {step}")))
@@ -264,17 +265,20 @@ impl Agent for Steps {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_agent_resumes_from_its_checkpoint() {
     for (name, sessions) in services().await {
-        let runner = runner(&sessions, Steps).resumable(true).build().unwrap();
+        let runner = runner(&sessions, StepAgent)
+            .resumable(true)
+            .build()
+            .unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let id = run.invocation_id().to_owned();
         run.collect_events().await.unwrap_err();
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         run.collect_events().await.unwrap();
-        let told = told(&sessions).await;
-        let steps: Vec<_> = told.iter().filter(|line| line.contains("step ")).collect();
+        let lines = stored_lines(&sessions).await;
+        let steps: Vec<_> = lines.iter().filter(|line| line.contains("step ")).collect();
         let expected = ["steps: step 0", "steps: step 1", "steps: step 2"];
         assert_eq!(steps, expected, "{name}");
-        assert_eq!(told.last().unwrap(), "steps: done", "{name}");
+        assert_eq!(lines.last().unwrap(), "steps: done", "{name}");
     }
 }
 
@@ -288,32 +292,32 @@ async fn pending_call_can_be_answered_by_another_process() {
             .unwrap();
         Arc::new(sessions.with_run_ttl(Duration::from_secs(5))) as Arc<dyn SessionService>
     };
-    let asked = {
+    let call_event = {
         let model = ScriptedModel::new("m").reply(call("pay", "{}"));
-        let runner = resumable(&open().await, model);
+        let runner = resumable_runner(&open().await, model);
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let events = run.collect_events().await.unwrap();
         runner.close().await.unwrap();
         events[0].clone()
     };
     let sessions = open().await;
-    let runner = resumable(&sessions, ScriptedModel::new("m").reply("Paid."));
-    let answer = answer(&asked, "pay");
+    let runner = resumable_runner(&sessions, ScriptedModel::new("m").reply("Paid."));
+    let answer = answer(&call_event, "pay");
     let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
-    assert_eq!(run.invocation_id(), asked.invocation_id);
+    assert_eq!(run.invocation_id(), call_event.invocation_id);
     assert_eq!(run.answer().await.unwrap(), "Paid.");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resume_reruns_only_the_interrupted_call() {
     for (name, sessions) in services().await {
-        let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let calls = Arc::new(std::sync::Mutex::new(Vec::new()));
         let tool = |name: &'static str, fails_first: bool| {
-            let ran = Arc::clone(&ran);
+            let calls = Arc::clone(&calls);
             FunctionTool::untyped(name, "Works.", None, move |_, _| {
-                let mut ran = ran.lock().unwrap();
-                ran.push(name);
-                let is_first = ran.iter().filter(|it| **it == name).count() == 1;
+                let mut calls = calls.lock().unwrap();
+                calls.push(name);
+                let is_first = calls.iter().filter(|it| **it == name).count() == 1;
                 let result = match fails_first && is_first {
                     true => Err(retain_runtime::ToolError::new("out of order")),
                     false => Ok(Json::from(JsonMap::from([("ok", true)])).into()),
@@ -332,14 +336,14 @@ async fn resume_reruns_only_the_interrupted_call() {
         run.collect_events().await.unwrap_err();
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
-        assert_eq!(*ran.lock().unwrap(), ["good", "bad", "bad"], "{name}");
+        assert_eq!(*calls.lock().unwrap(), ["good", "bad", "bad"], "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_message_answers_several_parallel_agents() {
     for (name, sessions) in services().await {
-        let asking = |agent: &'static str| {
+        let paying_agent = |agent: &'static str| {
             let model = ScriptedModel::new("m").reply(call("pay", "{}"));
             let model = model.reply(format!("{agent} is paid."));
             let pay = FunctionTool::untyped("pay", "Pays.", None, |_, _| async {
@@ -348,25 +352,25 @@ async fn one_message_answers_several_parallel_agents() {
             let asking = LlmAgent::builder(agent).model(model);
             asking.tool(pay.long_running()).build().unwrap()
         };
-        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(asking("left"));
-        let both = both.sub_agent(asking("right")).build().unwrap();
+        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(paying_agent("left"));
+        let both = both.sub_agent(paying_agent("right")).build().unwrap();
         let runner = runner(&sessions, both).resumable(true).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let events = run.collect_events().await.unwrap();
-        let asked = events.iter().filter(|it| !it.function_calls().is_empty());
-        let parts = asked.flat_map(|event| answer(event, "pay").parts().to_vec());
+        let call_events = events.iter().filter(|it| !it.function_calls().is_empty());
+        let parts = call_events.flat_map(|event| answer(event, "pay").parts().to_vec());
         let answers = Content::new("user", parts.collect());
         let run = runner.run(USER, Some(SESSION), answers).await.unwrap();
         run.collect_events().await.unwrap();
-        let mut told = told(&sessions).await;
+        let mut lines = stored_lines(&sessions).await;
         assert_eq!(
-            told.pop().as_deref(),
+            lines.pop().as_deref(),
             Some("both: done"),
-            "{name}: {told:?}"
+            "{name}: {lines:?}"
         );
         for agent in ["left", "right"] {
             let paid = format!("{agent}: {agent} is paid.");
-            assert!(told.contains(&paid), "{name}: {told:?}");
+            assert!(lines.contains(&paid), "{name}: {lines:?}");
         }
     }
 }
@@ -374,8 +378,8 @@ async fn one_message_answers_several_parallel_agents() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resume_reruns_the_failed_tool() {
     for (name, sessions) in services().await {
-        let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
-        let count = Arc::clone(&ran);
+        let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&calls);
         let tool = FunctionTool::untyped("work", "Works.", None, move |_, _| {
             let is_first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
             async move {
@@ -398,7 +402,11 @@ async fn resume_reruns_the_failed_tool() {
         run.collect_events().await.unwrap_err();
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
-        assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), 2, "{name}");
+        assert_eq!(
+            calls.load(std::sync::atomic::Ordering::Relaxed),
+            2,
+            "{name}"
+        );
     }
 }
 
@@ -414,7 +422,7 @@ async fn resume_reruns_a_cancelled_agent() {
         let runner = runner(&sessions, row).resumable(true).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let id = run.invocation_id().to_owned();
-        // Cancel at the call, which the cancel answers.
+        // Cancel while the call is pending. The cancellation answers the call.
         while let Some(event) = futures_util::StreamExt::next(&mut run).await {
             if !event.unwrap().function_calls().is_empty() {
                 run.handle().cancel();
@@ -422,9 +430,9 @@ async fn resume_reruns_a_cancelled_agent() {
         }
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
         run.collect_events().await.unwrap();
-        let told = told(&sessions).await;
-        let own: Vec<_> = told.iter().filter(|line| line.ends_with('.')).collect();
-        assert_eq!(own, ["clerk: A.", "second: B."], "{name}: {told:?}");
+        let lines = stored_lines(&sessions).await;
+        let own: Vec<_> = lines.iter().filter(|line| line.ends_with('.')).collect();
+        assert_eq!(own, ["clerk: A.", "second: B."], "{name}: {lines:?}");
     }
 }
 
@@ -434,7 +442,7 @@ async fn repeated_request_changes_nothing_and_calls_no_model() {
         let model = ScriptedModel::new("m")
             .reply(call("pay", "{}"))
             .reply("Paid.");
-        let runner = resumable(&sessions, model);
+        let runner = resumable_runner(&sessions, model);
         let request = || {
             let request = RunRequest::new("go").with_invocation_id("e-mine");
             request.with_state_delta([("k", 1)].into())
@@ -443,19 +451,19 @@ async fn repeated_request_changes_nothing_and_calls_no_model() {
             .run_with(USER, Some(SESSION), request())
             .await
             .unwrap();
-        let asked = run.collect_events().await.unwrap();
-        let answer = || RunRequest::new(answer(&asked[0], "pay")).with_invocation_id("e-mine");
+        let events = run.collect_events().await.unwrap();
+        let answer = || RunRequest::new(answer(&events[0], "pay")).with_invocation_id("e-mine");
         let run = runner
             .run_with(USER, Some(SESSION), answer())
             .await
             .unwrap();
         run.collect_events().await.unwrap();
-        let before = told(&sessions).await;
+        let before = stored_lines(&sessions).await;
         for again in [request(), answer()] {
             let run = runner.run_with(USER, Some(SESSION), again).await.unwrap();
             assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
         }
-        assert_eq!(told(&sessions).await, before, "{name}");
+        assert_eq!(stored_lines(&sessions).await, before, "{name}");
         let empty = RunRequest::new("go").with_invocation_id("");
         let error = runner
             .run_with(USER, Some(SESSION), empty)
@@ -471,7 +479,7 @@ async fn repeated_request_changes_nothing_and_calls_no_model() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_identical_requests_are_one_run() {
     for (name, sessions) in services().await {
-        let runner = resumable(&sessions, ScriptedModel::new("m").otherwise(|_| "Here."));
+        let runner = resumable_runner(&sessions, ScriptedModel::new("m").otherwise(|_| "Here."));
         for round in 0..10 {
             let id = format!("e-{round}");
             let send = || async {
@@ -480,17 +488,17 @@ async fn concurrent_identical_requests_are_one_run() {
                 run.collect_events().await.unwrap().len()
             };
             let (one, other) = tokio::join!(send(), send());
-            assert_eq!(one + other, 2, "{name}: one of them answers, once");
+            assert_eq!(one + other, 2, "{name}: only one request runs the agent");
         }
     }
 }
 
-/// A plugin that changes the user's message.
+/// A plugin that adds a word to the user's message.
 #[derive(Debug)]
-struct Polite;
+struct PolitePlugin;
 
 #[async_trait]
-impl retain_runtime::Plugin for Polite {
+impl retain_runtime::Plugin for PolitePlugin {
     fn name(&self) -> &str {
         "polite"
     }
@@ -511,11 +519,15 @@ async fn request_changed_by_a_plugin_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Here.");
         let runner = runner(&sessions, clerk(model)).resumable(true);
-        let runner = runner.plugin(Arc::new(Polite)).build().unwrap();
-        for told in [2, 0] {
+        let runner = runner.plugin(Arc::new(PolitePlugin)).build().unwrap();
+        for new_events in [2, 0] {
             let request = RunRequest::new("go").with_invocation_id("e-mine");
             let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
-            assert_eq!(run.collect_events().await.unwrap().len(), told, "{name}");
+            assert_eq!(
+                run.collect_events().await.unwrap().len(),
+                new_events,
+                "{name}"
+            );
         }
     }
 }
@@ -529,8 +541,8 @@ async fn resume_finds_checkpoints_outside_the_loaded_window() {
         let row = row.sub_agent(second.build().unwrap()).build().unwrap();
         let runner = runner(&sessions, row).resumable(true).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
-        let asked = run.collect_events().await.unwrap();
-        let asked = asked
+        let events = run.collect_events().await.unwrap();
+        let call_event = events
             .iter()
             .find(|it| !it.function_calls().is_empty())
             .unwrap();
@@ -540,15 +552,15 @@ async fn resume_finds_checkpoints_outside_the_loaded_window() {
                 ..Default::default()
             },
         );
-        let request = RunRequest::new(answer(asked, "pay")).with_config(config);
+        let request = RunRequest::new(answer(call_event, "pay")).with_config(config);
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
         run.collect_events().await.unwrap();
-        let told = told(&sessions).await;
-        assert_eq!(told.last().unwrap(), "row: done", "{name}: {told:?}");
-        let lines = told
+        let lines = stored_lines(&sessions).await;
+        assert_eq!(lines.last().unwrap(), "row: done", "{name}: {lines:?}");
+        let answers = lines
             .iter()
             .filter(|line| line.ends_with("A.") || line.ends_with("B."));
-        assert_eq!(lines.count(), 2, "{name}: {told:?}");
+        assert_eq!(answers.count(), 2, "{name}: {lines:?}");
     }
 }
 
@@ -562,30 +574,30 @@ async fn pending_call_can_be_answered_after_the_stream_is_dropped() {
             let runner = runner(&sessions, clerk(model)).resumable(is_resumable);
             let runner = runner.build().unwrap();
             let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
-            let asked = futures_util::StreamExt::next(&mut run)
+            let call_event = futures_util::StreamExt::next(&mut run)
                 .await
                 .unwrap()
                 .unwrap();
             drop(run);
-            let answer = answer(&asked, "pay");
+            let answer = answer(&call_event, "pay");
             let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
             assert_eq!(run.answer().await.unwrap(), "Paid.", "{name}");
         }
     }
 }
 
-/// Emits a text and does not mark its end.
+/// A custom agent that emits a text and does not record its end.
 #[derive(Debug)]
-struct Speaks;
+struct SpeakingAgent;
 
 #[async_trait]
-impl Agent for Speaks {
+impl Agent for SpeakingAgent {
     fn name(&self) -> &str {
-        "speaks"
+        "speaker"
     }
 
     async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
-        ctx.emit(Event::model_text("speaks", "Hello.")).await?;
+        ctx.emit(Event::model_text("speaker", "Hello.")).await?;
         Ok(())
     }
 }
@@ -593,16 +605,16 @@ impl Agent for Speaks {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_agent_that_returned_is_not_run_on_resume() {
     for (name, sessions) in services().await {
-        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(Speaks);
+        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(SpeakingAgent);
         let both = both.build().unwrap();
         let runner = runner(&sessions, both).resumable(true).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let id = run.invocation_id().to_owned();
         run.collect_events().await.unwrap();
-        let before = told(&sessions).await;
+        let before = stored_lines(&sessions).await;
         assert_eq!(
             before[2..],
-            ["speaks: Hello.", "speaks: done", "both: done"],
+            ["speaker: Hello.", "speaker: done", "both: done"],
             "{name}"
         );
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
@@ -643,7 +655,7 @@ async fn event_appended_after_an_approval_does_not_undo_the_approval() {
             response: Some([("confirmed", true)].into()),
             ..FunctionResponse::default()
         };
-        // The approval is stored, and then the process crashes.
+        // The process crashes after it has stored the approval.
         let mut session = stored(&sessions).await;
         let mut approval = Event::user_text("");
         approval.invocation_id = id.clone();

@@ -68,7 +68,7 @@ async fn next_turn_does_not_see_rewound_events() {
         turn(&runner, "What did you note?").await;
         let requests = model.requests();
         let last = requests.last().unwrap();
-        let said: Vec<String> = last
+        let texts: Vec<String> = last
             .contents
             .iter()
             .map(|content| content.text_concat())
@@ -80,7 +80,7 @@ async fn next_turn_does_not_see_rewound_events() {
             "Noted the first.",
             "What did you note?",
         ];
-        assert_eq!(said, expected, "{name}");
+        assert_eq!(texts, expected, "{name}");
         let instruction = last.config.system_instruction.as_deref().unwrap();
         assert!(
             instruction.contains("Noted: first"),
@@ -96,10 +96,10 @@ struct File {
 }
 
 /// A tool that saves a file.
-fn keep() -> FunctionTool {
+fn save_tool() -> FunctionTool {
     FunctionTool::new(
-        "keep",
-        "Keeps.",
+        "save",
+        "Saves a file.",
         |ctx: ToolContext, file: File| async move {
             let part = Part::text(file.text);
             let version = ctx.save_artifact(&file.name, part, None).await?;
@@ -119,36 +119,36 @@ async fn next_turn_sees_the_restored_files() {
             .enumerate()
         {
             let session = format!("s{number}");
-            rewound_files(&sessions, &artifacts, &session, name).await;
+            assert_files_are_restored(&sessions, &artifacts, &session, name).await;
         }
     }
 }
 
-async fn rewound_files(
+async fn assert_files_are_restored(
     sessions: &Arc<dyn SessionService>,
     artifacts: &Arc<dyn ArtifactService>,
     session: &str,
     name: &str,
 ) {
     let model = ScriptedModel::new("scripted")
-        .reply(call("keep", r#"{"name": "a.txt", "text": "first"}"#))
-        .reply("Kept.")
-        .reply(call("keep", r#"{"name": "a.txt", "text": "second"}"#))
-        .reply(call("keep", r#"{"name": "b.txt", "text": "new"}"#))
-        .reply(call("keep", r#"{"name": "user:c.txt", "text": "mine"}"#))
-        .reply("Kept.")
+        .reply(call("save", r#"{"name": "a.txt", "text": "first"}"#))
+        .reply("Saved.")
+        .reply(call("save", r#"{"name": "a.txt", "text": "second"}"#))
+        .reply(call("save", r#"{"name": "b.txt", "text": "new"}"#))
+        .reply(call("save", r#"{"name": "user:c.txt", "text": "mine"}"#))
+        .reply("Saved.")
         .reply("Seen.");
     let model = Arc::new(model);
     let agent = LlmAgent::builder("assistant")
         .model(Arc::clone(&model))
         .instruction("<{artifact.a.txt?}|{artifact.b.txt?}|{artifact.user:c.txt?}>")
-        .tool(keep());
+        .tool(save_tool());
     let runner = runner(sessions, agent.build().unwrap());
     let runner = runner.artifact_service(Arc::clone(artifacts));
     let runner = runner.build().unwrap();
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let run = runner.run(USER, Some(session), "Keep.").await.unwrap();
+        let run = runner.run(USER, Some(session), "Save.").await.unwrap();
         ids.push(run.invocation_id().to_owned());
         run.collect_events().await.unwrap();
     }
@@ -221,8 +221,9 @@ async fn rewind_from_inside_a_run_is_rejected() {
                 let nested = SessionError::NestedRun {
                     key: SessionKey::new("app", USER, SESSION),
                 };
-                let told = refused.map_or_else(|error| error.to_string(), |_| String::new());
-                Ok::<_, ToolError>(serde_json::json!({"is_refused": told == nested.to_string()}))
+                let error = refused.map_or_else(|error| error.to_string(), |_| String::new());
+                let is_refused = error == nested.to_string();
+                Ok::<_, ToolError>(serde_json::json!({"is_refused": is_refused}))
             }
         });
         let model = ScriptedModel::new("scripted")

@@ -44,7 +44,7 @@ async fn stored_events_equal_the_streamed_events() {
             .run(USER, Some(SESSION), "Weather in Oslo?")
             .await
             .unwrap();
-        let told = run.collect_events().await.unwrap();
+        let events = run.collect_events().await.unwrap();
         let session = stored(&sessions).await;
         let expected = [
             "user: Weather in Oslo?",
@@ -53,8 +53,8 @@ async fn stored_events_equal_the_streamed_events() {
             "assistant: Blue sky in Oslo.",
         ];
         assert_eq!(story(events_of(&session)), expected, "{name}");
-        assert_eq!(told.len(), 3, "{name}");
-        let mut lines = story(told.iter().map(|event| Arc::new(event.clone())));
+        assert_eq!(events.len(), 3, "{name}");
+        let mut lines = story(events.iter().map(|event| Arc::new(event.clone())));
         lines.insert(0, expected[0].to_owned());
         assert_eq!(lines, expected, "{name}");
         assert_eq!(session.state["last_city"], "Oslo", "{name}");
@@ -83,14 +83,14 @@ async fn partial_events_are_streamed_but_not_stored() {
         let runner = runner.build().unwrap();
         let request = RunRequest::new("Hi").with_config(RunConfig::streaming());
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
-        let told = run.collect_events().await.unwrap();
-        let partial: Vec<_> = told.iter().map(Event::is_partial).collect();
+        let events = run.collect_events().await.unwrap();
+        let partial: Vec<_> = events.iter().map(Event::is_partial).collect();
         assert_eq!(partial, [true, true, false], "{name}");
         assert!(
-            told.iter().all(|event| event.id == told[0].id),
-            "{name}: one id for one answer"
+            events.iter().all(|event| event.id == events[0].id),
+            "{name}: the pieces of an answer have the same id"
         );
-        assert!(told.iter().all(|event| event.timestamp > 0.0), "{name}");
+        assert!(events.iter().all(|event| event.timestamp > 0.0), "{name}");
         let session = stored(&sessions).await;
         assert_eq!(
             story(events_of(&session)),
@@ -142,15 +142,15 @@ async fn state_delta_of_a_request_is_visible_to_the_run() {
             .answer()
             .await
             .unwrap();
-        let told: Vec<_> = model
+        let texts: Vec<_> = model
             .requests()
             .iter()
             .map(|request| instruction(request))
             .collect();
-        assert!(told[0].starts_with("gay/Ada/3"), "{name}: {told:?}");
+        assert!(texts[0].starts_with("gay/Ada/3"), "{name}: {texts:?}");
         assert!(
-            told[1].starts_with("/Ada/3"),
-            "{name}: temp: lives for one run: {told:?}"
+            texts[1].starts_with("/Ada/3"),
+            "{name}: `temp:` keys live for one run: {texts:?}"
         );
         let session = stored(&sessions).await;
         assert!(!session.state.contains_key("temp:mood"), "{name}");
@@ -175,7 +175,7 @@ async fn temp_state_keys_live_for_one_run() {
     for (name, sessions) in services().await {
         let tool = FunctionTool::untyped("note", "Notes.", None, |ctx, _args| async move {
             ctx.state().set("temp:seen", true);
-            ctx.state().set("kept", true);
+            ctx.state().set("stored", true);
             Ok(JsonMap::default().into())
         });
         let model = ScriptedModel::new("m")
@@ -184,7 +184,7 @@ async fn temp_state_keys_live_for_one_run() {
             .reply("ok");
         let model = Arc::new(model);
         let agent = LlmAgent::builder("a").model(Arc::clone(&model)).tool(tool);
-        let agent = agent.instruction("{temp:seen?}|{kept?}").build().unwrap();
+        let agent = agent.instruction("{temp:seen?}|{stored?}").build().unwrap();
         let runner = runner(&sessions, agent).build().unwrap();
         for _ in 0..2 {
             runner
@@ -195,12 +195,12 @@ async fn temp_state_keys_live_for_one_run() {
                 .await
                 .unwrap();
         }
-        let told: Vec<_> = model
+        let texts: Vec<_> = model
             .requests()
             .iter()
             .map(|request| instruction(request))
             .collect();
-        let starts: Vec<_> = told
+        let starts: Vec<_> = texts
             .iter()
             .map(|text| text.split('\n').next().unwrap())
             .collect();
@@ -211,10 +211,7 @@ async fn temp_state_keys_live_for_one_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_messages_are_rejected_and_change_nothing() {
     for (name, sessions) in services().await {
-        let runner = runner(
-            &sessions,
-            agent(ScriptedModel::new("m").reply("never said")),
-        );
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("unused")));
         let runner = runner.build().unwrap();
         sessions
             .create_session(APP, USER, None, Some(SESSION))
@@ -332,11 +329,11 @@ async fn run_metadata_is_added_to_every_event() {
             .with_config(config)
             .yield_user_message();
         let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
-        let told = run.collect_events().await.unwrap();
-        assert_eq!(told.len(), 2, "{name}");
+        let events = run.collect_events().await.unwrap();
+        assert_eq!(events.len(), 2, "{name}");
         for event in stored(&sessions).await.events.iter() {
-            let notes = event.response.custom_metadata.clone().unwrap();
-            assert_eq!(notes, [("ticket", "T1")].into(), "{name}");
+            let metadata = event.response.custom_metadata.clone().unwrap();
+            assert_eq!(metadata, [("ticket", "T1")].into(), "{name}");
         }
     }
 }
@@ -356,12 +353,11 @@ async fn late_tool_response_continues_its_run() {
             .tool(tool.long_running());
         let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "May I?").await.unwrap();
-        let told = run.collect_events().await.unwrap();
-        assert_eq!(told.len(), 1, "{name}: the call is open");
-        let asked = told[0].function_calls()[0].clone();
-        let id = asked.id.clone().unwrap();
+        let events = run.collect_events().await.unwrap();
+        assert_eq!(events.len(), 1, "{name}: the call is pending");
+        let id = events[0].function_calls()[0].id.clone().unwrap();
         assert!(
-            told[0]
+            events[0]
                 .long_running_tool_ids
                 .as_ref()
                 .unwrap()
@@ -374,8 +370,8 @@ async fn late_tool_response_continues_its_run() {
         let run = runner.run(USER, Some(SESSION), message).await.unwrap();
         assert_eq!(
             run.invocation_id(),
-            told[0].invocation_id,
-            "{name}: the same run"
+            events[0].invocation_id,
+            "{name}: the answer continues the run"
         );
         assert_eq!(run.answer().await.unwrap(), "Approved!", "{name}");
         assert_eq!(model.requests()[1].contents.len(), 3, "{name}");
@@ -401,7 +397,7 @@ fn blocking_callers_run_without_a_tokio_runtime() {
             matches!(refused, Err(RunError::InvalidMessage { .. })),
             "{name}"
         );
-        // It also works inside a runtime.
+        // A blocking run also works inside a runtime.
         runtime.block_on(async {
             let again: Vec<_> = runner
                 .run_blocking(USER, Some(SESSION), "Hi")

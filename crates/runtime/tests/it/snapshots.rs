@@ -1,4 +1,4 @@
-//! Requests as readable text, compared with files.
+//! Converts requests to readable text and compares it with files.
 //!
 //! `RETAIN_UPDATE_SNAPSHOTS=1` rewrites the files; review the diff before you commit it.
 
@@ -18,7 +18,7 @@ pub(crate) fn assert_requests(name: &str, requests: &[Arc<LlmRequest>]) {
         .join("testdata/requests")
         .join(format!("{name}.txt"));
     if std::env::var_os("RETAIN_UPDATE_SNAPSHOTS").is_some() {
-        fs::write(&file, &text).expect("the snapshot can be written");
+        fs::write(&file, &text).expect("a writable snapshot");
     }
     let expected = fs::read_to_string(&file).unwrap_or_default();
     if expected == text {
@@ -44,7 +44,7 @@ fn push_request(out: &mut String, request: &LlmRequest) {
         tools: None,
         ..request.config.clone()
     };
-    let _ = writeln!(out, "settings: {}", written(config.to_snake_json()));
+    let _ = writeln!(out, "settings: {}", json_text(config.to_snake_json()));
     let _ = writeln!(out, "\n==== system instruction");
     let _ = writeln!(
         out,
@@ -91,7 +91,7 @@ fn push_tool(out: &mut String, tool: &ModelTool) {
         let _ = writeln!(
             out,
             "-- on the model's side: {}",
-            written(other.to_snake_json())
+            json_text(other.to_snake_json())
         );
     }
 }
@@ -104,12 +104,12 @@ fn push_content(out: &mut String, content: &Content) {
                 let _ = writeln!(out, "{text}");
             }
             _ => {
-                let _ = writeln!(out, "{}", written(part.to_snake_json()));
+                let _ = writeln!(out, "{}", json_text(part.to_snake_json()));
             }
         }
     }
 }
 
-fn written<E: std::fmt::Debug>(text: Result<String, E>) -> String {
-    text.expect("what is sent can be written")
+fn json_text<E: std::fmt::Debug>(text: Result<String, E>) -> String {
+    text.expect("the value is JSON")
 }

@@ -1,4 +1,4 @@
-//! Whole conversations, and what the model of an agent receives of each.
+//! Conversations, and the contents that the model of an agent receives for each.
 //!
 //! A story is a text with one event per line: author and content. `calls` and `answers` name a tool
 //! and an id.
@@ -25,19 +25,19 @@ fn events(story: &str) -> Events {
 }
 
 fn event(line: &str) -> Event {
-    let (head, rest) = line.split_once(": ").expect("who: what");
+    let (head, rest) = line.split_once(": ").expect("AUTHOR: CONTENT");
     let words: Vec<&str> = head.split(' ').collect();
     match words[..] {
         ["user"] => Event::user_text(rest),
         [author] => Event::model_text(author, rest),
-        [author, "calls", tool] => said(author, "model", call(tool, rest).into()),
-        [author, "answers", tool] => said(author, "user", answer(tool, rest).into()),
+        [author, "calls", tool] => event_with(author, "model", call(tool, rest).into()),
+        [author, "answers", tool] => event_with(author, "user", answer(tool, rest).into()),
         ["summary", span] => summary(span, rest),
-        _ => panic!("not a line of a story: {line}"),
+        _ => panic!("invalid line: {line:?}"),
     }
 }
 
-fn said(author: &str, role: &str, part: Part) -> Event {
+fn event_with(author: &str, role: &str, part: Part) -> Event {
     Event::new(author, LlmResponse::of(Content::new(role, vec![part])))
 }
 
@@ -67,27 +67,27 @@ fn summary(span: &str, text: &str) -> Event {
     event
 }
 
-/// Return the contents, each under its role.
-fn shown(contents: &[SharedContent]) -> String {
+/// Return the contents as text: the role, and below it the parts.
+fn to_text(contents: &[SharedContent]) -> String {
     let mut text = String::new();
     for content in contents {
         text += &format!("{}\n", content.role.as_deref().unwrap_or("?"));
         for part in content.parts() {
-            let part = part.to_json().expect("a part can be written");
+            let part = part.to_json().expect("a part is JSON");
             text += &format!("  {part}\n");
         }
     }
     text
 }
 
-/// Check the contents an agent receives, ignoring trailing blanks.
-fn assert_shown(story: &str, options: &ContentsOptions<'_>, expected: &str) {
+/// Check the contents that an agent receives. Leading and trailing blanks are ignored.
+fn assert_contents(story: &str, options: &ContentsOptions<'_>, expected: &str) {
     let contents = assemble_contents(&events(story), options);
     let trimmed = |text: &str| -> String {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("\n")
     };
-    let shown = shown(&contents);
+    let shown = to_text(&contents);
     assert_eq!(trimmed(&shown), trimmed(expected), "\n{shown}");
 }
 
@@ -110,7 +110,7 @@ fn late_approval_replaces_the_pending_tool_response() {
         user
           {"functionResponse":{"name":"ask_manager","response":{"status":"approved"}}}
     "#;
-    assert_shown(story, &ContentsOptions::of("support"), expected);
+    assert_contents(story, &ContentsOptions::of("support"), expected);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn agent_after_a_transfer_sees_the_earlier_messages() {
           {"text":"Yes!"}
     "#;
     let expected = expected.replace("PREAMBLE", preamble);
-    assert_shown(story, &ContentsOptions::of("flights"), &expected);
+    assert_contents(story, &ContentsOptions::of("flights"), &expected);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn compacted_conversation_starts_with_its_summary() {
         user
           {"text":"What do I like?"}
     "#;
-    assert_shown(story, &ContentsOptions::of("assistant"), expected);
+    assert_contents(story, &ContentsOptions::of("assistant"), expected);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn interrupted_run_leaves_contents_that_providers_accept() {
         user
           {"text":"Never mind. Only Rome."}
     "#;
-    assert_shown(story, &ContentsOptions::of("assistant"), expected);
+    assert_contents(story, &ContentsOptions::of("assistant"), expected);
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn agent_with_include_contents_none_sees_only_the_current_turn() {
     "#;
     let mut options = ContentsOptions::of("judge");
     options.include_contents = IncludeContents::None;
-    assert_shown(story, &options, expected);
+    assert_contents(story, &options, expected);
 }

@@ -1,4 +1,4 @@
-//! Shared helpers: services, runners, and a short form of a session.
+//! Shared helpers: services, runners, a clock for leases, and a short form of events.
 
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
@@ -14,22 +14,25 @@ use retain_testkit::{
     TestClock,
     wrapper::{StoreInterceptor, WrappedStore},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";
 pub(crate) const SESSION: &str = "s1";
+
+/// A timeout that a passing test does not reach, even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A session service of each kind.
 pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
     vec![
         ("in memory", Arc::new(InMemorySessionService::new())),
-        ("sqlite", Arc::new(sqlite.expect("SQLite in memory opens"))),
+        ("sqlite", Arc::new(sqlite.expect("SQLite opens"))),
     ]
 }
 
-/// A runner with a deterministic clock.
+/// A runner with a test clock, which creates sessions.
 pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
     Runner::builder()
         .app_name(APP)
@@ -39,7 +42,7 @@ pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> R
         .clock(Arc::new(TestClock::default()))
 }
 
-/// A request that does not wait for the session.
+/// A request that fails if the session is busy, instead of waiting.
 pub(crate) fn at_once(message: &str) -> RunRequest {
     let options = RunOptions::default().with_wait(Duration::ZERO);
     RunRequest::new(message).with_config(RunConfig::default().with_run_options(options))
@@ -97,16 +100,18 @@ impl LeaseClock {
         self.clock.tick(Self::TTL);
     }
 
-    /// Advances the clock by twice the TTL, in steps that each wait for two renewals. Leases that are
-    /// renewed do not expire.
+    /// Advances the clock by twice the TTL, in steps that each wait for two renewals. Leases that
+    /// are renewed do not expire.
     pub(crate) async fn outlive_ttl(&self) {
         for _ in 0..3 {
             self.clock.tick(Self::TTL * 2 / 3);
             // One renewal may have read the clock before this step.
             let wanted = *self.renewals.borrow() + 2;
             let mut renewals = self.renewals.subscribe();
-            let renewed = renewals.wait_for(|count| *count >= wanted).await;
-            renewed.expect("this clock holds the sender");
+            let renewed = renewals.wait_for(|count| *count >= wanted);
+            let renewed = timeout(PATIENCE, renewed).await;
+            let renewed = renewed.expect("the leases are renewed");
+            drop(renewed.expect("this clock holds the sender"));
         }
     }
 
@@ -114,11 +119,13 @@ impl LeaseClock {
     pub(crate) async fn poll_until_refused<T: fmt::Debug>(&self, run: impl Future<Output = T>) {
         let before = *self.refusals.borrow();
         let mut refusals = self.refusals.subscribe();
+        let refused = timeout(PATIENCE, refusals.wait_for(|count| *count > before));
         tokio::select! {
             biased;
             run = pin!(run) => panic!("expected a run that waits for a lease, found {run:?}"),
-            refused = refusals.wait_for(|count| *count > before) => {
-                refused.expect("this clock holds the sender");
+            refused = refused => {
+                let refused = refused.expect("the store refuses the lease");
+                drop(refused.expect("this clock holds the sender"));
             }
         }
     }
@@ -128,11 +135,10 @@ impl LeaseClock {
 pub(crate) async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     let config = GetSessionConfig::default();
     let read = sessions.get_session(APP, USER, SESSION, config).await;
-    read.expect("the session can be read")
-        .expect("the session is there")
+    read.expect("a readable session").expect("a session")
 }
 
-/// Return each event as `author: what it says or does`.
+/// Return each event as `AUTHOR: CONTENT`: its texts, calls, responses, checkpoint and error.
 pub(crate) fn story(events: impl IntoIterator<Item = impl AsRef<Event>>) -> Vec<String> {
     events
         .into_iter()
@@ -141,18 +147,18 @@ pub(crate) fn story(events: impl IntoIterator<Item = impl AsRef<Event>>) -> Vec<
 }
 
 fn line(event: &Event) -> String {
-    let mut said = Vec::new();
+    let mut content = Vec::new();
     for part in event
         .content()
         .map(|content| content.parts())
         .unwrap_or_default()
     {
         if let Some(text) = &part.text {
-            said.push(text.clone());
+            content.push(text.clone());
         }
         if let Some(call) = &part.function_call {
             let args = call.args.clone().unwrap_or_default();
-            said.push(format!(
+            content.push(format!(
                 "{}({})",
                 call.name.as_deref().unwrap_or("?"),
                 Json::from(args)
@@ -160,7 +166,7 @@ fn line(event: &Event) -> String {
         }
         if let Some(response) = &part.function_response {
             let answer = response.response.clone().unwrap_or_default();
-            said.push(format!(
+            content.push(format!(
                 "{} -> {}",
                 response.name.as_deref().unwrap_or("?"),
                 Json::from(answer)
@@ -168,15 +174,15 @@ fn line(event: &Event) -> String {
         }
     }
     if let Some(state) = &event.actions.agent_state {
-        said.push(format!("at {}", Json::from(state.clone())));
+        content.push(format!("at {}", Json::from(state.clone())));
     }
     if event.actions.end_of_agent == Some(true) {
-        said.push("done".to_owned());
+        content.push("done".to_owned());
     }
     if let Some(code) = &event.response.error_code {
-        said.push(format!("[{code}]"));
+        content.push(format!("[{code}]"));
     }
-    format!("{}: {}", event.author, said.join(" + "))
+    format!("{}: {}", event.author, content.join(" + "))
 }
 
 /// Return the events of a session for `story`.

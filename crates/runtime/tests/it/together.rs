@@ -1,4 +1,4 @@
-//! Concurrent runs on one session: each is a whole turn, and none interleaves with another.
+//! Concurrent runs on one session: each stores a complete turn, and no turns interleave.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use retain_runtime::{
 
 use crate::support::{APP, LeaseClock, SESSION, USER, call, events_of, services, stored};
 
-/// An agent that counts in three steps: call, answer, text.
+/// An agent that increments a counter with a tool and then answers. The tool yields 0 to 2 times.
 fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
     let count = FunctionTool::new("count", "Counts.", move |ctx: ToolContext, (): ()| {
         let pause = jitter.fetch_add(1, Ordering::Relaxed) % 3;
@@ -66,13 +66,13 @@ async fn concurrent_runs_store_complete_turns() {
         }
         let session = stored(&sessions).await;
         let events = events_of(&session);
-        assert_eq!(events.len(), 64 * 4, "{name}: none lost");
+        assert_eq!(events.len(), 64 * 4, "{name}: no event is lost");
         let mut seen = Vec::new();
         for turn in events.chunks(4) {
             let id = &turn[0].invocation_id;
             assert!(
                 turn.iter().all(|event| event.invocation_id == *id),
-                "{name}: interleaved"
+                "{name}: turns interleave"
             );
             let authors: Vec<_> = turn.iter().map(|event| event.author.as_str()).collect();
             assert_eq!(authors, ["user", "counter", "counter", "counter"], "{name}");
@@ -82,7 +82,7 @@ async fn concurrent_runs_store_complete_turns() {
         }
         assert_eq!(
             session.state["turns"], 64,
-            "{name}: each turn saw the one before"
+            "{name}: each turn sees the state of the turn before"
         );
     }
 }
@@ -126,11 +126,11 @@ async fn cancelled_queued_request_stores_nothing() {
         let last = runner.run(USER, Some(SESSION), "last").await.unwrap();
         last.collect_events().await.unwrap();
         let session = stored(&sessions).await;
-        let said = session.events.iter().filter(|event| event.author == "user");
-        let said: Vec<String> = said
+        let messages = session.events.iter().filter(|event| event.author == "user");
+        let texts: Vec<String> = messages
             .filter_map(|event| event.content().map(retain_core::Content::text_concat))
             .collect();
-        assert_eq!(said, ["first", "last"], "{name}");
+        assert_eq!(texts, ["first", "last"], "{name}");
         assert_eq!(session.events.len(), 8, "{name}: both runs are complete");
         while runner.unfinished() > 0 {
             tokio::task::yield_now().await;
@@ -165,10 +165,10 @@ async fn nested_run_on_the_same_session_fails_without_deadlock() {
         slot.set(runner.clone()).unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let events = run.collect_events().await.unwrap();
-        let told = crate::support::story(events.iter().map(|event| Arc::new(event.clone())));
+        let lines = crate::support::story(events.iter().map(|event| Arc::new(event.clone())));
         assert!(
-            told[1].contains("would wait for itself"),
-            "{name}: {told:?}"
+            lines[1].contains("would wait for itself"),
+            "{name}: {lines:?}"
         );
     }
 }
@@ -202,14 +202,14 @@ async fn run_sees_events_appended_by_other_writers() {
             .await
             .unwrap();
         let request = model.requests().pop().unwrap();
-        let said: Vec<_> = request
+        let texts: Vec<_> = request
             .contents
             .iter()
             .map(|content| content.text_concat())
             .collect();
-        assert_eq!(said, ["one", "ok", "from elsewhere", "two"], "{name}");
-        let told = request.config.system_instruction.clone().unwrap();
-        assert!(told.starts_with("new"), "{name}: {told}");
+        assert_eq!(texts, ["one", "ok", "from elsewhere", "two"], "{name}");
+        let instruction = request.config.system_instruction.clone().unwrap();
+        assert!(instruction.starts_with("new"), "{name}: {instruction}");
         assert_eq!(stored(&sessions).await.events.len(), 5, "{name}");
         // A session that is deleted and recreated is a new session.
         sessions.delete_session(APP, USER, SESSION).await.unwrap();

@@ -1,4 +1,4 @@
-//! A session service with ADK's methods and no log, like a remote one.
+//! A session service without a log, like that of a remote server.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_stores::InMemorySessionService;
 
-/// Sessions in memory, with only ADK's methods.
+/// A session service in memory that has only ADK's methods.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutLog(InMemorySessionService);
 

@@ -24,21 +24,21 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 const SEED: u64 = 20_261_116;
 const SCRIPTS: u64 = 150;
 
-/// The situations that the scripts must cover, each with the text that identifies it.
-const MET: [(&str, &str); 11] = [
+/// The situations that the scripts must cover, each with a text that occurs only in it.
+const SITUATIONS: [(&str, &str); 11] = [
     ("a file for the model", r#""Artifact photo.png is:""#),
     ("a file as text", "hello w"),
-    ("a line about a file", "[Binary artifact: "),
+    ("a file that is described", "[Binary artifact: "),
     ("a file without data", "No inline data was provided"),
     ("a name without user:", r#""Artifact portrait is:""#),
     ("a name with user:", r#""Artifact user:shared.txt is:""#),
-    ("a call that is wrong", "INVALID_ARGUMENTS"),
+    ("an invalid call", "INVALID_ARGUMENTS"),
     ("an uploaded file", "[Uploaded Artifact: "),
     (
         "a file without a name",
         r#"[Uploaded Artifact: \"artifact_"#,
     ),
-    ("what the helper keeps", "kept by the helper"),
+    ("a file that the helper saves", "saved by the helper"),
     ("a rewind", "rewindBeforeInvocationId"),
 ];
 
@@ -58,24 +58,23 @@ async fn artifact_turns_match_adk() {
     let seed = given.unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
     let scripts: Vec<Json> = (seed..seed + count).map(script::script).collect();
-    let mut met = [0; MET.len()];
+    let mut counts = [0; SITUATIONS.len()];
     for ((seed, script), theirs) in (seed..).zip(&scripts).zip(adk.ask_all(&scripts)) {
         let ours = comparable(&play(script).await);
-        let theirs = files_told_by_messages(&theirs);
-        let theirs = comparable(&theirs);
-        for field in ["asked", "helperAsked", "stored", "state", "files"] {
+        let theirs = comparable(&move_files_to_messages(&theirs));
+        for field in ["requests", "helperRequests", "stored", "state", "files"] {
             assert_same(seed, field, &ours[field], &theirs[field]);
         }
         let text = ours.to_string();
-        for (count, (_, words)) in met.iter_mut().zip(MET) {
+        for (count, (_, words)) in counts.iter_mut().zip(SITUATIONS) {
             *count += usize::from(text.contains(words));
         }
     }
-    for (count, (what, _)) in met.iter().zip(MET) {
+    for (count, (what, _)) in counts.iter().zip(SITUATIONS) {
         println!("{count:5} {what}");
         assert!(
             given.is_some() || *count > 2,
-            "hardly any script has met {what}"
+            "fewer than 3 scripts have {what}"
         );
     }
 }
@@ -98,24 +97,24 @@ fn assert_same(seed: u64, field: &str, ours: &Json, theirs: &Json) {
 }
 
 fn json<E: std::fmt::Debug>(text: Result<String, E>) -> Json {
-    Json::parse(&text.expect("it can be written")).expect("it can be read again")
+    Json::parse(&text.expect("the value is JSON")).expect("the value is JSON")
 }
 
 /// A tool that saves a file and returns its metadata.
-fn keep() -> impl Tool {
+fn save_tool() -> impl Tool {
     #[derive(Debug)]
-    struct Keep;
+    struct SaveTool;
 
     #[async_trait::async_trait]
-    impl Tool for Keep {
+    impl Tool for SaveTool {
         fn name(&self) -> &str {
-            "keep"
+            "save"
         }
 
         fn declaration(&self) -> Option<FunctionDeclaration> {
             Some(FunctionDeclaration {
-                name: Some("keep".into()),
-                description: Some("Keeps a file.".into()),
+                name: Some("save".into()),
+                description: Some("Saves a file.".into()),
                 ..FunctionDeclaration::default()
             })
         }
@@ -123,25 +122,25 @@ fn keep() -> impl Tool {
         async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
             let name = args["name"].as_str().unwrap();
             let part = Part::text(args["text"].as_str().unwrap());
-            let notes = JsonMap::from([("by", "keep")]);
-            let version = ctx.save_artifact(name, part, Some(notes)).await?;
-            let known = ctx.get_artifact_version(name, Some(version)).await?;
+            let metadata = JsonMap::from([("by", "save")]);
+            let version = ctx.save_artifact(name, part, Some(metadata)).await?;
+            let saved = ctx.get_artifact_version(name, Some(version)).await?;
             let first = ctx.load_artifact(name, Some(0)).await?;
             let names = ctx.list_artifacts().await?;
             let names = names.into_iter().map(Json::from).collect::<Vec<_>>();
             let mut answer = JsonMap::from([("version", version)]);
-            answer.insert("notes", known.unwrap().custom_metadata);
+            answer.insert("metadata", saved.unwrap().custom_metadata);
             let first = first.map(|first| json(first.to_json()));
             answer.insert("first", first.unwrap_or_default());
             answer.insert("names", names);
             Ok(Json::from(answer).into())
         }
     }
-    Keep
+    SaveTool
 }
 
-fn told(replies: &Json) -> Arc<ScriptedModel> {
-    let mut model = ScriptedModel::new("gemini-told");
+fn scripted_model(replies: &Json) -> Arc<ScriptedModel> {
+    let mut model = ScriptedModel::new("gemini-scripted");
     for parts in replies.as_array().unwrap() {
         let parts = parts.as_array().unwrap().iter();
         let parts = parts.map(|part| Part::from_json(&part.to_string()).unwrap());
@@ -158,7 +157,7 @@ fn agent(name: &str, model: &Arc<ScriptedModel>) -> LlmAgentBuilder {
         .description(format!("Is {name}."))
         .instruction("Note: {artifact.note.txt?}")
         .tool(load_artifacts_tool())
-        .tool(keep())
+        .tool(save_tool())
 }
 
 async fn play(script: &Json) -> Json {
@@ -170,7 +169,8 @@ async fn play(script: &Json) -> Json {
         }
         false => Arc::new(InMemoryArtifactService::new()),
     };
-    let (model, helper_model) = (told(&script["replies"]), told(&script["helperReplies"]));
+    let model = scripted_model(&script["replies"]);
+    let helper_model = scripted_model(&script["helperReplies"]);
     let helper = agent("helper", &helper_model).build().unwrap();
     let root = agent("agent", &model).tool(AgentTool::new(helper));
     let sessions = Arc::new(InMemorySessionService::new());
@@ -209,31 +209,31 @@ async fn play(script: &Json) -> Json {
     let stored = session.events.iter().map(|event| json(event.to_json()));
     let state = session.state.iter();
     let state: JsonMap = state.map(|(key, value)| (key, value.clone())).collect();
-    let mut told = JsonMap::from([("stored", stored.collect::<Vec<Json>>())]);
-    told.insert("asked", asked(&model));
-    told.insert("helperAsked", asked(&helper_model));
-    told.insert("state", state);
-    told.insert("files", files(&*artifacts, &key).await);
-    told.into()
+    let mut result = JsonMap::from([("stored", stored.collect::<Vec<Json>>())]);
+    result.insert("requests", requests(&model));
+    result.insert("helperRequests", requests(&helper_model));
+    result.insert("state", state);
+    result.insert("files", files(&*artifacts, &key).await);
+    result.into()
 }
 
 /// Return the requests that a model received.
-fn asked(model: &ScriptedModel) -> Vec<Json> {
-    let asked = model.requests().into_iter().map(|request| {
+fn requests(model: &ScriptedModel) -> Vec<Json> {
+    let requests = model.requests().into_iter().map(|request| {
         let contents = request.contents.iter().map(|it| json(it.to_json()));
         let tools = request.config.tools.iter().flatten();
-        let mut asked = JsonMap::from([("contents", contents.collect::<Vec<_>>())]);
-        asked.insert(
+        let mut fields = JsonMap::from([("contents", contents.collect::<Vec<_>>())]);
+        fields.insert(
             "instruction",
             request.config.system_instruction.clone().unwrap(),
         );
-        asked.insert(
+        fields.insert(
             "tools",
             tools.map(|it| json(it.to_json())).collect::<Vec<_>>(),
         );
-        asked.into()
+        fields.into()
     });
-    asked.collect()
+    requests.collect()
 }
 
 /// Return each file with its versions and its current content.
@@ -251,16 +251,16 @@ async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap
     files
 }
 
-/// ADK records the files of a message in the first agent's before-event; Retain records them in the
-/// message event. Drop that event and move its files to the message.
-fn files_told_by_messages(theirs: &Json) -> Json {
-    const LEFT: &str = "save_files_as_artifacts_plugin:pending_delta";
+/// ADK records the files of a message in an event before the first agent runs; Retain records them
+/// in the message event. Drop ADK's event and move its files to the message.
+fn move_files_to_messages(theirs: &Json) -> Json {
+    const PENDING: &str = "save_files_as_artifacts_plugin:pending_delta";
     let mut theirs = theirs.as_object().unwrap().clone();
     let mut stored: Vec<Json> = Vec::new();
     for event in theirs["stored"].as_array().unwrap() {
         let mut event = Event::from_json(&event.to_string()).unwrap();
-        let left = event.actions.state_delta.remove(LEFT);
-        if left.is_none_or(|left| left.is_null()) {
+        let pending = event.actions.state_delta.remove(PENDING);
+        if pending.is_none_or(|pending| pending.is_null()) {
             stored.push(json(event.to_json()));
             continue;
         }
@@ -277,17 +277,17 @@ fn files_told_by_messages(theirs: &Json) -> Json {
     }
     theirs.insert("stored", stored);
     let mut state = theirs["state"].as_object().unwrap().clone();
-    state.remove(LEFT);
+    state.remove(PENDING);
     theirs.insert("state", state);
     theirs.into()
 }
 
-/// Return the events with ids numbered in order of appearance and without times.
-fn comparable(told: &Json) -> Json {
-    let mut told = told.as_object().unwrap().clone();
+/// Return the result with ids numbered in order of appearance and without times.
+fn comparable(result: &Json) -> Json {
+    let mut result = result.as_object().unwrap().clone();
     let mut ids: Vec<String> = Vec::new();
     let mut seen = HashSet::new();
-    let stored = told["stored"].as_array().unwrap().iter();
+    let stored = result["stored"].as_array().unwrap().iter();
     let stored: Vec<Json> = stored
         .map(|event| {
             let event = Event::from_json(&event.to_string()).unwrap();
@@ -314,12 +314,12 @@ fn comparable(told: &Json) -> Json {
             event
         })
         .collect();
-    told.insert("stored", stored);
+    result.insert("stored", stored);
     // After a rewind ADK stores `null` for state keys that did not exist.
-    let mut state = told["state"].as_object().unwrap().clone();
+    let mut state = result["state"].as_object().unwrap().clone();
     state.retain(|_, value| !value.is_null());
-    told.insert("state", state);
-    let mut text = Json::from(told).to_string();
+    result.insert("state", state);
+    let mut text = Json::from(result).to_string();
     for (number, id) in ids.iter().enumerate() {
         text = text.replace(id, &format!("#{number}#"));
     }

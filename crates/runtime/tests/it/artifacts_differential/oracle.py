@@ -1,13 +1,14 @@
-"""Runs turns that are about artifacts on Google's ADK: real runner, agents, tools and plugin, and
-models that say what they are told.
+"""Runs turns with artifacts on google-adk: the real runner, agents, tools and plugin, with models that
+follow a script.
 
-Reads a JSON list of scripts from stdin, which `script.rs` describes. Prints one line: for each
-script what was stored, what the models were asked, the state, and the artifacts in the end.
+Reads JSON Lines from stdin, one script per line, which `script.rs` describes. Prints one line per
+script: the stored events, the requests of the models, and the final state and artifacts.
 """
 
 import asyncio
 import json
 import logging
+import os
 import sys
 import tempfile
 import warnings
@@ -15,11 +16,13 @@ import warnings
 warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
 
+# The folder of the modules that several oracles share.
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.artifacts.file_artifact_service import FileArtifactService
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
-from google.adk.models.base_llm import BaseLlm
-from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
 from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -27,68 +30,50 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.load_artifacts_tool import load_artifacts_tool
 from google.genai import types
-from pydantic import PrivateAttr
+from scripted_model import ScriptedModel, dump
 
 SESSION = {"user_id": "ada", "session_id": "s1"}
 OWNER = {"app_name": "app", **SESSION}
 
 
-def dump(model):
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+def scripted_model(replies, requests):
+    def describe(config):
+        return {"tools": [dump(tool) for tool in config.tools]}
+
+    contents = [{"role": "model", "parts": parts} for parts in replies]
+    replies = [{"responses": [{"content": content}]} for content in contents]
+    return ScriptedModel(replies, requests, describe, "Done.")
 
 
-class Told(BaseLlm):
-    """Says what the script says, and keeps what it was asked."""
-
-    _replies: list = PrivateAttr()
-    _asked: list = PrivateAttr()
-
-    def __init__(self, replies, asked):
-        super().__init__(model="gemini-told")
-        self._replies = replies
-        self._asked = asked
-
-    async def generate_content_async(self, llm_request, stream=False):
-        config = llm_request.config
-        self._asked.append({
-            "contents": [dump(content) for content in llm_request.contents],
-            "instruction": config.system_instruction,
-            "tools": [dump(tool) for tool in config.tools],
-        })
-        parts = self._replies.pop(0) if self._replies else [{"text": "Done."}]
-        content = {"role": "model", "parts": parts}
-        yield LlmResponse.model_validate_json(json.dumps({"content": content}))
-
-
-class Keep(BaseTool):
-    """Saves a file and says what is known of it then."""
+class SaveTool(BaseTool):
+    """Saves a file and returns its metadata."""
 
     def __init__(self):
-        super().__init__(name="keep", description="Keeps a file.")
+        super().__init__(name="save", description="Saves a file.")
 
     def _get_declaration(self):
         return types.FunctionDeclaration(name=self.name, description=self.description)
 
     async def run_async(self, *, args, tool_context):
         part = types.Part(text=args["text"])
-        version = await tool_context.save_artifact(args["name"], part, {"by": "keep"})
-        known = await tool_context.get_artifact_version(args["name"], version)
+        version = await tool_context.save_artifact(args["name"], part, {"by": "save"})
+        saved = await tool_context.get_artifact_version(args["name"], version)
         first = await tool_context.load_artifact(args["name"], 0)
         return {
             "version": version,
-            "notes": known.custom_metadata,
+            "metadata": saved.custom_metadata,
             "first": dump(first) if first else None,
             "names": await tool_context.list_artifacts(),
         }
 
 
-def agent(name, replies, asked, tools):
+def agent(name, replies, requests, tools):
     return LlmAgent(
         name=name,
         description=f"Is {name}.",
-        model=Told(replies, asked),
+        model=scripted_model(replies, requests),
         instruction="Note: {artifact.note.txt?}",
-        tools=[load_artifacts_tool, Keep(), *tools],
+        tools=[load_artifacts_tool, SaveTool(), *tools],
     )
 
 
@@ -100,9 +85,9 @@ async def run(script):
 
 
 async def play(script, artifacts):
-    asked, helper_asked = [], []
-    helper = agent("helper", script["helperReplies"], helper_asked, [])
-    root = agent("agent", script["replies"], asked, [AgentTool(helper)])
+    requests, helper_requests = [], []
+    helper = agent("helper", script["helperReplies"], helper_requests, [])
+    root = agent("agent", script["replies"], requests, [AgentTool(helper)])
     sessions = InMemorySessionService()
     runner = Runner(
         app_name="app",
@@ -132,8 +117,8 @@ async def play(script, artifacts):
         files[name] = [versions, dump(loaded) if loaded else None]
     return {
         "stored": [dump(event) for event in session.events],
-        "asked": asked,
-        "helperAsked": helper_asked,
+        "requests": requests,
+        "helperRequests": helper_requests,
         "state": dict(session.state),
         "files": files,
     }

@@ -1,4 +1,4 @@
-//! Random turns with artifacts, as JSON that both sides execute.
+//! Random scripts: turns with artifacts, as JSON that both sides run.
 //!
 //! `files` exist before the first turn; each of `turns` holds the parts of a message; `replies` and
 //! `helperReplies` are the replies of the two models in order; `rewind` is the number of the turn
@@ -18,11 +18,12 @@ const NAMES: [&str; 8] = [
     "sub/plan.xml",
 ];
 
-/// In a folder, a file saved without a session belongs to the user, even without `user:`.
+/// A file saved without a session. `FileArtifactService` gives it to the user, even without the
+/// prefix `user:`.
 pub(crate) const SHARED: &str = "shared.txt";
 
-/// Names a model may ask for: with and without `user:`, and some that do not exist.
-const ASKED: [&str; 7] = [
+/// More names that a model may request: with and without `user:`, and some that do not exist.
+const OTHER_NAMES: [&str; 7] = [
     SHARED,
     "user:shared.txt",
     "prefs.json",
@@ -49,7 +50,7 @@ const TYPES: [&str; 14] = [
     "x",
 ];
 
-/// Base64 data as on the wire: text, binary, empty and longer data.
+/// Data in base64, as on the wire: text, binary data, no data and the start of a ZIP file.
 const DATA: [&str; 5] = [
     "aGVsbG8gd8O2cmxk",
     "AAEC__7D",
@@ -113,8 +114,8 @@ fn blob(random: &mut Random) -> JsonMap {
     blob
 }
 
-/// A message of text and files. Files without a name are named after the run id, and the order of
-/// two run ids differs between the sides.
+/// A message of text and files. A file without a name is named after the run id, so only one
+/// message has such files: the order of two run ids differs between the sides.
 fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     let mut parts = vec![text("Look.")];
     for _ in 0..random.below(3) {
@@ -130,58 +131,59 @@ fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     parts.into()
 }
 
-/// A model reply: text, or one or two calls. Only one of the calls changes anything, because the
-/// order of two calls is not defined.
-fn reply(random: &mut Random, may_ask_helper: bool) -> Json {
+/// A model reply: text, or one or two calls. At most one of the calls saves a file, because two
+/// concurrent calls run in any order.
+fn reply(random: &mut Random, may_call_helper: bool) -> Json {
     let calls = random.below(4).min(2);
     if calls == 0 {
         return vec![text("Well.")].into();
     }
-    let mut said = vec![call(random, may_ask_helper)];
+    let mut parts = vec![call(random, may_call_helper)];
     if calls > 1 {
-        said.insert(random.below(2) as usize, loading(random));
+        parts.insert(random.below(2) as usize, load_call(random));
     }
-    said.into()
+    parts.into()
 }
 
-fn call(random: &mut Random, may_ask_helper: bool) -> Json {
+fn call(random: &mut Random, may_call_helper: bool) -> Json {
     let (name, args) = match random.below(10) {
-        0..6 => return loading(random),
-        6 if may_ask_helper => ("helper", JsonMap::from([("request", "Help!")])),
+        0..6 => return load_call(random),
+        6 if may_call_helper => ("helper", JsonMap::from([("request", "Help!")])),
         _ => {
             let name = random.pick(&["note.txt", "user:portrait", "sub/plan.xml"]);
-            let text = match may_ask_helper {
-                true => "kept",
-                false => "kept by the helper",
+            let text = match may_call_helper {
+                true => "saved",
+                false => "saved by the helper",
             };
-            ("keep", JsonMap::from([("name", name), ("text", text)]))
+            ("save", JsonMap::from([("name", name), ("text", text)]))
         }
     };
-    called(name, args)
+    function_call(name, args)
 }
 
-fn loading(random: &mut Random) -> Json {
-    called("load_artifacts", asked(random))
+fn load_call(random: &mut Random) -> Json {
+    function_call("load_artifacts", load_args(random))
 }
 
-fn called(name: &str, args: JsonMap) -> Json {
+fn function_call(name: &str, args: JsonMap) -> Json {
     let mut call = JsonMap::from([("name", name)]);
     call.insert("args", args);
     JsonMap::from([("functionCall", call)]).into()
 }
 
-fn asked(random: &mut Random) -> JsonMap {
-    let odd = match random.below(100) {
+/// The arguments of `load_artifacts`, some of them invalid.
+fn load_args(random: &mut Random) -> JsonMap {
+    let invalid = match random.below(100) {
         0..3 => Some(Json::from("note.txt")),
         3..6 => Some(vec![Json::from("note.txt"), Json::from(1)].into()),
         6..9 => Some(Json::Null),
         9..12 => return JsonMap::new(),
         _ => None,
     };
-    let names = odd.unwrap_or_else(|| {
+    let names = invalid.unwrap_or_else(|| {
         list(random, 4, |random| match random.chance(75) {
             true => random.pick(&NAMES).into(),
-            false => random.pick(&ASKED).into(),
+            false => random.pick(&OTHER_NAMES).into(),
         })
     });
     JsonMap::from([("artifact_names", names)])

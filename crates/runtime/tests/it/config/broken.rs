@@ -1,6 +1,6 @@
 //! Invalid configurations, each with the exact error message.
 
-use crate::config::support::{folder, load, registry, told};
+use crate::config::support::{error_text, folder, load, registry};
 
 /// Text added to a valid agent, and the expected error.
 pub(crate) const KEYS: &[(&str, &str)] = &[
@@ -294,46 +294,48 @@ pub(crate) const FILES: &[(&str, &str)] = &[
 
 #[test]
 fn invalid_key_is_reported_with_its_line() {
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (added, expected) in KEYS {
         let text = format!("name: fine\nmodel: scripted\ninstruction: Be.\n{added}\n");
-        check(&text, expected, &mut wrong);
+        check(&text, expected, &mut failures);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn invalid_file_is_reported_with_its_line() {
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (text, expected) in FILES {
-        check(text, expected, &mut wrong);
+        check(text, expected, &mut failures);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn check(text: &str, expected: &str, wrong: &mut Vec<String>) {
+/// Load a file, and add an entry to `failures` if the error is not the expected one.
+fn check(text: &str, expected: &str, failures: &mut Vec<String>) {
     let folder = folder(&[("root_agent.yaml", text)]);
     let found = match load(&folder, &registry()) {
         Ok(agent) => format!("an agent: {agent:?}"),
-        Err(error) => told(&folder, &error),
+        Err(error) => error_text(&folder, &error),
     };
     if found != expected {
-        wrong.push(format!("expected {expected}\n   found {found}"));
+        failures.push(format!("expected {expected}\n   found {found}"));
     }
 }
 
-const CALLER: &str = "name: a\nmodel: scripted\ninstruction: x\nsub_agents:\n  - config_path: ";
+/// An agent whose sub-agent is in another file, which follows.
+const PARENT: &str = "name: a\nmodel: scripted\ninstruction: x\nsub_agents:\n  - config_path: ";
 
 #[test]
 fn cycle_of_files_is_reported_where_it_closes() {
     let folder = folder(&[
-        ("root_agent.yaml", &format!("{CALLER}below/b.yaml\n")),
-        ("below/b.yaml", &format!("{CALLER}c.yaml\n")),
-        ("below/c.yaml", &format!("{CALLER}b.yaml\n")),
+        ("root_agent.yaml", &format!("{PARENT}below/b.yaml\n")),
+        ("below/b.yaml", &format!("{PARENT}c.yaml\n")),
+        ("below/c.yaml", &format!("{PARENT}b.yaml\n")),
     ]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
-        told(&folder, &error),
+        error_text(&folder, &error),
         "below/c.yaml:5: sub_agents[0].config_path: the files form a reference cycle: \
          b.yaml → c.yaml → b.yaml"
     );
@@ -345,12 +347,12 @@ fn cycle_of_files_is_reported_where_it_closes() {
 #[test]
 fn error_in_a_sub_agent_file_names_that_file() {
     let folder = folder(&[
-        ("root_agent.yaml", &format!("{CALLER}b.yaml\n")),
+        ("root_agent.yaml", &format!("{PARENT}b.yaml\n")),
         ("b.yaml", "name: b\ninstruction: x\ntool: []\n"),
     ]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
-        told(&folder, &error),
+        error_text(&folder, &error),
         "b.yaml:3: tool: is not a key of an LlmAgent; did you mean `tools`?"
     );
 }
@@ -358,8 +360,8 @@ fn error_in_a_sub_agent_file_names_that_file() {
 #[test]
 fn sub_agent_file_cannot_reference_a_parent_folder() {
     let folder = folder(&[
-        ("root_agent.yaml", &format!("{CALLER}below/b.yaml\n")),
-        ("below/b.yaml", &format!("{CALLER}../other.yaml\n")),
+        ("root_agent.yaml", &format!("{PARENT}below/b.yaml\n")),
+        ("below/b.yaml", &format!("{PARENT}../other.yaml\n")),
         ("other.yaml", "name: c\ninstruction: x\n"),
     ]);
     let error = load(&folder, &registry()).unwrap_err();
@@ -371,9 +373,9 @@ fn sub_agent_file_cannot_reference_a_parent_folder() {
 #[test]
 fn symlink_out_of_the_folder_is_rejected() {
     let outside = folder(&[("b.yaml", "name: b\ninstruction: x\n")]);
-    let folder = folder(&[("root_agent.yaml", &format!("{CALLER}b.yaml\n"))]);
+    let folder = folder(&[("root_agent.yaml", &format!("{PARENT}b.yaml\n"))]);
     let link = folder.path().join("b.yaml");
-    std::os::unix::fs::symlink(outside.path().join("b.yaml"), link).expect("a link can be made");
+    std::os::unix::fs::symlink(outside.path().join("b.yaml"), link).expect("a new link");
     let error = load(&folder, &registry()).unwrap_err();
     assert!(error.problem().contains("leaves the folder"), "{error}");
 }
@@ -381,12 +383,12 @@ fn symlink_out_of_the_folder_is_rejected() {
 #[test]
 fn duplicate_agent_name_is_rejected() {
     let folder = folder(&[
-        ("root_agent.yaml", &format!("{CALLER}b.yaml\n")),
+        ("root_agent.yaml", &format!("{PARENT}b.yaml\n")),
         ("b.yaml", "name: a\ninstruction: x\n"),
     ]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
-        told(&folder, &error),
+        error_text(&folder, &error),
         "root_agent.yaml: agent \"a\" occurs twice; give each agent of a tree a unique name"
     );
 }
@@ -408,13 +410,19 @@ fn oversized_or_non_utf8_file_is_rejected() {
     let folder = folder(&[("root_agent.yaml", &"#".repeat((1 << 20) + 1))]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
-        told(&folder, &error),
+        error_text(&folder, &error),
         "root_agent.yaml: has 1048577 bytes; the limit is 1048576"
     );
     std::fs::write(folder.path().join("root_agent.yaml"), b"name: \xff").unwrap();
     let error = load(&folder, &registry()).unwrap_err();
-    assert_eq!(told(&folder, &error), "root_agent.yaml: is not valid UTF-8");
+    assert_eq!(
+        error_text(&folder, &error),
+        "root_agent.yaml: is not valid UTF-8"
+    );
     std::fs::remove_file(folder.path().join("root_agent.yaml")).unwrap();
     let error = load(&folder, &registry()).unwrap_err();
-    assert_eq!(told(&folder, &error), "root_agent.yaml: does not exist");
+    assert_eq!(
+        error_text(&folder, &error),
+        "root_agent.yaml: does not exist"
+    );
 }

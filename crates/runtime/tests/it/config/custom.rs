@@ -9,18 +9,18 @@ use retain_runtime::{
 };
 use retain_stores::InMemorySessionService;
 
-use crate::config::support::{folder, load, registry, told};
+use crate::config::support::{error_text, folder, load, registry};
 
-/// Says its greeting, or runs its sub-agents.
+/// A custom agent that emits its greeting.
 #[derive(Debug)]
 struct Greeter {
     config: CustomAgentConfig,
-    own: Greeting,
+    settings: GreeterSettings,
 }
 
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Greeting {
+struct GreeterSettings {
     greeting: String,
     #[serde(default)]
     times: usize,
@@ -45,19 +45,20 @@ impl Agent for Greeter {
     }
 
     async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
-        let words = self.own.greeting.repeat(self.own.times);
+        let words = self.settings.greeting.repeat(self.settings.times);
         ctx.emit(Event::model_text(self.name(), words)).await?;
         Ok(())
     }
 }
 
-fn greeters() -> ConfigRegistry {
+/// A registry with the agent class `shop.agents.Greeter`.
+fn greeter_registry() -> ConfigRegistry {
     registry().with_agent_class("shop.agents.Greeter", |config| {
-        let own: Greeting = config.parse()?;
-        if own.times > 10 {
+        let settings: GreeterSettings = config.parse()?;
+        if settings.times > 10 {
             return Err("greets too often".into());
         }
-        Ok(Arc::new(Greeter { config, own }))
+        Ok(Arc::new(Greeter { config, settings }))
     })
 }
 
@@ -79,7 +80,7 @@ async fn registered_class_builds_the_agent_of_its_file() {
     let folder = folder(&[("root_agent.yaml", GREETER), ("below.yaml", below)]);
     let noted = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&noted);
-    let registry = greeters().with_agent_callback("shop.noted", move |ctx| {
+    let registry = greeter_registry().with_agent_callback("shop.noted", move |ctx| {
         seen.lock().unwrap().push(ctx.agent_name().to_owned());
         async { Ok(None) }
     });
@@ -122,22 +123,22 @@ fn custom_agent_error_names_its_file() {
     ];
     for (rest, expected) in cases {
         let folder = folder(&[("root_agent.yaml", &format!("{class}{rest}"))]);
-        let error = load(&folder, &greeters()).unwrap_err();
-        assert_eq!(told(&folder, &error), expected);
+        let error = load(&folder, &greeter_registry()).unwrap_err();
+        assert_eq!(error_text(&folder, &error), expected);
     }
     let nameless = "agent_class: shop.agents.Greeter\ngreeting: Hi\n";
     let folder = folder(&[("root_agent.yaml", nameless)]);
-    let error = load(&folder, &greeters()).unwrap_err();
+    let error = load(&folder, &greeter_registry()).unwrap_err();
     let expected = "root_agent.yaml:1: the key `name` of an agent is missing";
-    assert_eq!(told(&folder, &error), expected);
+    assert_eq!(error_text(&folder, &error), expected);
 }
 
 #[test]
 fn unregistered_class_error_suggests_the_nearest_name() {
     let yaml = "agent_class: shop.agents.Greter\nname: door\n";
     let folder = folder(&[("root_agent.yaml", yaml)]);
-    let error = load(&folder, &greeters()).unwrap_err();
+    let error = load(&folder, &greeter_registry()).unwrap_err();
     let expected = "root_agent.yaml:1: agent_class: \"shop.agents.Greter\" is not an agent class; did \
                     you mean `shop.agents.Greeter`?";
-    assert_eq!(told(&folder, &error), expected);
+    assert_eq!(error_text(&folder, &error), expected);
 }

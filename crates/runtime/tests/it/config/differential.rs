@@ -1,4 +1,4 @@
-//! Retain loads the configurations that ADK loads, and rejects those that ADK rejects.
+//! Retain loads the configurations that ADK loads, and rejects the configurations that ADK rejects.
 
 use retain_core::Json;
 use retain_runtime::ConfigRegistry;
@@ -9,8 +9,8 @@ use crate::config::{
     support::{folder, load, registry},
 };
 
-/// Configurations that only one of the two sides loads; docs/differences-from-adk.md gives the
-/// reasons.
+/// Texts of configurations that only one of the two sides loads. docs/differences-from-adk.md gives
+/// the reasons.
 const DIFFERENT: &[&str] = &[
     "name: twice",
     "args: {a: 1}",
@@ -24,7 +24,7 @@ const DIFFERENT: &[&str] = &[
     "include_contents:\n",
 ];
 
-/// Text that is added to an agent.
+/// Texts that are added to a valid agent.
 const ADDED: &[&str] = &[
     "",
     "disallow_transfer_to_peers: 'on'",
@@ -151,7 +151,7 @@ fn texts() -> Vec<String> {
         .collect()
 }
 
-fn loads_here(text: &str, registry: &ConfigRegistry) -> Result<(), String> {
+fn load_text(text: &str, registry: &ConfigRegistry) -> Result<(), String> {
     let below = ("below.yaml", "name: below\ninstruction: x\n");
     let folder = folder(&[("root_agent.yaml", text), below, ("a/empty", "")]);
     let loaded = load(&folder, registry);
@@ -169,21 +169,23 @@ fn config_files_load_as_in_adk() {
     let answers = adk.ask_all(&requests).into_iter();
     let theirs = answers.map(|answer| answer.as_bool().expect("true or false"));
     let registry = registry();
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     let mut different = 0;
     for (text, theirs) in texts.iter().zip(theirs) {
-        let ours = loads_here(text, &registry);
+        let ours = load_text(text, &registry);
         let is_known = DIFFERENT.iter().any(|known| text.contains(known));
         match (ours.is_ok() == theirs, is_known) {
             (false, true) => different += 1,
-            (false, false) => wrong.push(format!("ADK: {theirs}, here: {ours:?}\n{text}")),
+            (false, false) => {
+                failures.push(format!("ADK loads it: {theirs}, Retain: {ours:?}\n{text}"))
+            }
             (true, _) => {}
         }
     }
     println!("{} texts, {different} known differences", texts.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(
         different >= DIFFERENT.len(),
-        "a known difference is none any more"
+        "a known difference no longer occurs: remove it from DIFFERENT"
     );
 }

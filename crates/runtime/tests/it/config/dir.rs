@@ -1,10 +1,10 @@
-//! A folder of agents.
+//! A folder of agents: which folders are apps, and when an agent is reloaded.
 
 use std::sync::Arc;
 
 use retain_runtime::AgentsDir;
 
-use crate::config::support::{folder, registry, told, write};
+use crate::config::support::{error_text, folder, registry, write};
 
 const A: &str = "name: a\nmodel: scripted\ninstruction: x\ndescription: First.\n";
 
@@ -27,8 +27,9 @@ fn folders_with_a_root_agent_are_listed_as_apps() {
         let expected = format!("app {missing:?} not found; ");
         assert!(error.problem().starts_with(&expected), "{error}");
     }
-    let gone = AgentsDir::open(folder.path().join("gone"), registry());
-    assert_eq!(told(&folder, &gone.unwrap_err()), "gone: does not exist");
+    let missing = AgentsDir::open(folder.path().join("missing"), registry());
+    let error = missing.unwrap_err();
+    assert_eq!(error_text(&folder, &error), "missing: does not exist");
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn agent_reloads_when_one_of_its_files_changes() {
     write(&folder, "a/b.yaml", "name: below\ninstruction: x\n");
     assert!(
         Arc::ptr_eq(&first, &agents.load("a").unwrap()),
-        "only when asked"
+        "a changed file is loaded only by `reload`"
     );
     let changed = agents.reload("a").unwrap();
     assert!(changed.changed);
@@ -59,12 +60,12 @@ fn agent_reloads_when_one_of_its_files_changes() {
     write(&folder, "a/b.yaml", "name: below\ninstruction: x\nnam: y\n");
     let error = agents.reload("a").unwrap_err();
     assert_eq!(
-        told(&folder, &error),
+        error_text(&folder, &error),
         "a/b.yaml:3: nam: is not a key of an LlmAgent; did you mean `name`?"
     );
     assert!(
         Arc::ptr_eq(&changed.agent, &agents.load("a").unwrap()),
-        "the one before stays"
+        "the previous agent stays loaded"
     );
 
     write(&folder, "a/b.yaml", "name: repaired\ninstruction: x\n");
@@ -72,7 +73,7 @@ fn agent_reloads_when_one_of_its_files_changes() {
     assert_eq!(repaired.agent.sub_agents()[0].name(), "repaired");
 }
 
-/// An editor may write half a file, or delete a file and create a new one.
+/// An editor writes a file in several steps, or deletes it and creates a new one.
 #[test]
 fn previous_agent_stays_loaded_while_a_file_is_half_written() {
     let root = format!(
@@ -88,20 +89,20 @@ fn previous_agent_stays_loaded_while_a_file_is_half_written() {
     ]);
     let agents = AgentsDir::open(folder.path(), registry()).unwrap();
     let first = agents.load("a").unwrap();
-    let stays = |expected: &str| {
+    let assert_not_reloaded = |expected: &str| {
         let error = agents.reload("a").unwrap_err();
-        let told = told(&folder, &error);
-        assert!(told.starts_with(expected), "{told}");
-        assert!(Arc::ptr_eq(&first, &agents.load("a").unwrap()), "{told}");
+        let text = error_text(&folder, &error);
+        assert!(text.starts_with(expected), "{text}");
+        assert!(Arc::ptr_eq(&first, &agents.load("a").unwrap()), "{text}");
     };
     write(&folder, "a/t/c.yaml", "name: c\ninstruction: [x");
-    stays("a/t/c.yaml:");
+    assert_not_reloaded("a/t/c.yaml:");
     write(&folder, "a/t/c.yaml", "");
-    stays("a/t/c.yaml");
+    assert_not_reloaded("a/t/c.yaml");
     std::fs::remove_file(folder.path().join("a/t/c.yaml")).unwrap();
-    stays("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" does not exist");
+    assert_not_reloaded("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" does not exist");
     std::fs::remove_file(folder.path().join("a/root_agent.yaml")).unwrap();
-    stays("");
+    assert_not_reloaded("");
 
     write(&folder, "a/root_agent.yaml", &root);
     write(&folder, "a/t/c.yaml", "name: c\ninstruction: another\n");

@@ -1,4 +1,4 @@
-//! Configurations that load: the requests and the actions of their agents.
+//! Valid configurations: the requests and the events of their agents.
 
 use std::{
     path::PathBuf,
@@ -24,8 +24,8 @@ fn outline(agent: &dyn Agent) -> String {
     }
 }
 
-/// The events of one turn.
-async fn ask(agent: Arc<dyn Agent>) -> Vec<Event> {
+/// Run one turn and return its events.
+async fn run_turn(agent: Arc<dyn Agent>) -> Vec<Event> {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let runner = Runner::builder()
         .app_name("app")
@@ -34,19 +34,19 @@ async fn ask(agent: Arc<dyn Agent>) -> Vec<Event> {
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .auto_create_session(true)
         .build()
-        .expect("the runner can be built");
+        .expect("a runner");
     let run = runner.run("ada", Some("s1"), "Hello").await;
-    let events = run.expect("the run begins").collect_events().await;
-    events.expect("the run ends well")
+    let events = run.expect("a started run").collect_events().await;
+    events.expect("a successful run")
 }
 
 /// A model that always gives the same answer.
-fn saying(text: &'static str) -> Arc<ScriptedModel> {
+fn model_with_answer(text: &'static str) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::new("scripted").otherwise(move |_| text))
 }
 
 /// A registry that resolves every model name to this model.
-fn asking(model: &Arc<ScriptedModel>) -> ConfigRegistry {
+fn registry_with(model: &Arc<ScriptedModel>) -> ConfigRegistry {
     let model: Arc<dyn Model> = Arc::clone(model) as _;
     ConfigRegistry::new().with_model_resolver(move |_, _| Ok(Arc::clone(&model)))
 }
@@ -88,8 +88,8 @@ output_schema: {name: google.genai.types.LatLng}
 generate_content_config: {temperature: 0.25, topK: 20, stop_sequences: [END], top_p: 1e-1, seed: '7'}
 "#,
     )]);
-    let model = saying(r#"{"latitude": 1.5, "longitude": null}"#);
-    let events = ask(load(&folder, &asking(&model)).unwrap()).await;
+    let model = model_with_answer(r#"{"latitude": 1.5, "longitude": null}"#);
+    let events = run_turn(load(&folder, &registry_with(&model)).unwrap()).await;
     let position = &events[0].actions.state_delta["position"];
     assert_eq!(position.to_string(), r#"{"latitude":1.5}"#);
     let request = &model.requests()[0];
@@ -125,18 +125,18 @@ tools:
     args: {prefix: new, sizes: [1, 2]}
 ",
     )]);
-    let told = Arc::new(Mutex::new(JsonMap::new()));
-    let kept = Arc::clone(&told);
+    let args = Arc::new(Mutex::new(JsonMap::new()));
+    let tool_args = Arc::clone(&args);
     let plain =
         |name: &str| FunctionTool::untyped(name, "", None, |_, _| async { Ok(ToolOutput::none()) });
-    let model = saying("Done.");
-    let registry = asking(&model)
+    let model = model_with_answer("Done.");
+    let registry = registry_with(&model)
         .with_tool("shop.tools.order_status", plain("order_status"))
         .with_tool_from_args("shop.tools.make", move |args| {
-            *kept.lock().unwrap() = args;
+            *tool_args.lock().unwrap() = args;
             Ok(plain("made").into())
         });
-    ask(load(&folder, &registry).unwrap()).await;
+    run_turn(load(&folder, &registry).unwrap()).await;
     let requests = model.requests();
     let names: Vec<&str> = requests[0].tools.names().collect();
     assert_eq!(
@@ -151,14 +151,14 @@ tools:
             "made"
         ]
     );
-    let args = Json::from(told.lock().unwrap().clone());
+    let args = Json::from(args.lock().unwrap().clone());
     assert_eq!(args.to_string(), r#"{"prefix":"new","sizes":[1,2]}"#);
 }
 
 #[derive(Debug)]
-struct Fitting;
+struct EchoExamples;
 
-impl ExampleProvider for Fitting {
+impl ExampleProvider for EchoExamples {
     fn examples(&self, query: &str) -> Vec<Example> {
         vec![Example {
             input: Content::user(query),
@@ -180,9 +180,9 @@ async fn configured_examples_come_from_the_file_or_a_provider() {
         ("my.fitting", "Fits."),
     ] {
         let folder = folder(&[("root_agent.yaml", &agent(examples))]);
-        let model = saying("Done.");
-        let registry = asking(&model).with_examples("my.fitting", Arc::new(Fitting));
-        ask(load(&folder, &registry).unwrap()).await;
+        let model = model_with_answer("Done.");
+        let registry = registry_with(&model).with_examples("my.fitting", Arc::new(EchoExamples));
+        run_turn(load(&folder, &registry).unwrap()).await;
         let system = model.requests()[0].config.system_instruction.clone();
         let system = system.unwrap();
         assert!(system.contains(expected), "{system}");
@@ -220,7 +220,7 @@ after_tool_callbacks: [{name: my.after_tool}]
             Json::parse(r#"{"query":"x"}"#).unwrap(),
         ))
         .reply("Done.");
-    let registry = asking(&Arc::new(model))
+    let registry = registry_with(&Arc::new(model))
         .with_agent_callback("my.agent", move |_| {
             agent();
             async { Ok(None) }
@@ -245,7 +245,7 @@ after_tool_callbacks: [{name: my.after_tool}]
             after_tool();
             async { Ok(None) }
         });
-    ask(load(&folder, &registry).unwrap()).await;
+    run_turn(load(&folder, &registry).unwrap()).await;
     let model = ["before_model", "after_model"];
     let tool = ["before_tool", "after_tool"];
     let expected = [&["agent", "other"][..], &model, &tool, &model, &["agent"]].concat();
@@ -279,12 +279,12 @@ sub_agents:
         ("parts/one.yaml", &below("one")),
         ("parts/two.yaml", &below("two")),
     ]);
-    let model = saying("Done.");
+    let model = model_with_answer("Done.");
     let last = LlmAgent::builder("last")
-        .model(saying("Bye."))
+        .model(model_with_answer("Bye."))
         .build()
         .unwrap();
-    let registry = asking(&model)
+    let registry = registry_with(&model)
         .with_agent("my.agents.last", last)
         .with_agent_callback("my.note", |ctx| async move {
             ctx.state().set("noted", ctx.agent_name());
@@ -292,7 +292,7 @@ sub_agents:
         });
     let agent = load(&folder, &registry).unwrap();
     assert_eq!(outline(agent.as_ref()), "root(again(one, both(two)), last)");
-    let events = ask(agent).await;
+    let events = run_turn(agent).await;
     assert_eq!(events[0].actions.state_delta["noted"], "root");
     let spoken = events.iter().filter(|event| event.content().is_some());
     let authors: Vec<&str> = spoken.map(|event| event.author.as_str()).collect();
@@ -318,7 +318,7 @@ async fn configured_model_comes_from_the_registry_or_the_parent() {
     );
     let model = Arc::new(ScriptedModel::new("big").reply(call).reply("Deep down."));
     let registry = ConfigRegistry::new().with_model_code("my.models.big", Arc::clone(&model));
-    let events = ask(load(&folder, &registry).unwrap()).await;
+    let events = run_turn(load(&folder, &registry).unwrap()).await;
     assert_eq!(events.last().unwrap().author, "below");
     assert_eq!(model.requests().len(), 2);
 }
@@ -332,7 +332,7 @@ async fn agent_tool_loads_from_its_file() {
         )
     };
     let cases = [("", 3), ("      skip_summarization: true\n", 2)];
-    for (more, asked) in cases {
+    for (more, requests) in cases {
         let folder = folder(&[
             ("root_agent.yaml", &root(more)),
             (
@@ -346,10 +346,10 @@ async fn agent_tool_loads_from_its_file() {
             .reply("Bonjour")
             .reply("They say Bonjour.");
         let model = Arc::new(model);
-        let agent = load(&folder, &asking(&model)).unwrap();
+        let agent = load(&folder, &registry_with(&model)).unwrap();
         assert_eq!(outline(agent.as_ref()), "manager");
-        ask(agent).await;
-        assert_eq!(model.requests().len(), asked, "{more}");
+        run_turn(agent).await;
+        assert_eq!(model.requests().len(), requests, "{more}");
     }
 }
 
@@ -368,10 +368,10 @@ generate_content_config:
   seed: 2
 ",
     )]);
-    let model = saying("Done.");
-    let agent = load(&folder, &asking(&model)).unwrap();
+    let model = model_with_answer("Done.");
+    let agent = load(&folder, &registry_with(&model)).unwrap();
     assert_eq!(agent.description(), "clerk");
-    ask(agent).await;
+    run_turn(agent).await;
     let settings = &model.requests()[0].config;
     assert_eq!((settings.temperature, settings.seed), (Some(0.5), Some(2)));
 }

@@ -1,4 +1,5 @@
-"""Says of each text, one JSON string per line of stdin, whether google-adk loads it as root_agent.yaml."""
+"""Reads one JSON string per line from stdin, and prints for each whether google-adk loads it as
+root_agent.yaml."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-//! Folders with configurations for one test.
+//! Creates folders with configurations, and loads them.
 
 use std::{fs, sync::Arc};
 
@@ -7,7 +7,8 @@ use retain_runtime::{
 };
 use tempfile::TempDir;
 
-/// Model names that begin with `scripted` or `gemini` resolve to models without replies.
+/// A registry that resolves model names with the prefix `scripted` or `gemini` to models without
+/// replies.
 pub(crate) fn registry() -> ConfigRegistry {
     let mut models = ModelRegistry::default();
     models.register("scripted", |name| Ok(Arc::new(ScriptedModel::new(name))));
@@ -27,8 +28,8 @@ pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
 pub(crate) fn write(folder: &TempDir, name: &str, text: &str) {
     let path = folder.path().join(name);
     let parent = path.parent().expect("a file is in a folder");
-    fs::create_dir_all(parent).expect("a folder can be made");
-    fs::write(path, text).expect("a file can be written");
+    fs::create_dir_all(parent).expect("a new folder");
+    fs::write(path, text).expect("a new file");
 }
 
 pub(crate) fn load(
@@ -38,8 +39,8 @@ pub(crate) fn load(
     AgentConfig::load(folder.path().join("root_agent.yaml"), registry)
 }
 
-/// Return the error message with paths relative to the folder.
-pub(crate) fn told(folder: &TempDir, error: &ConfigError) -> String {
+/// Return the text of the error, with paths relative to the folder.
+pub(crate) fn error_text(folder: &TempDir, error: &ConfigError) -> String {
     let prefix = format!("{}/", folder.path().display());
     error.to_string().replace(&prefix, "")
 }

@@ -1,4 +1,4 @@
-//! Which events are compacted, and the transcript that the default summarizer gets.
+//! Compactions: which events are selected, and the transcript for the default summarizer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -62,7 +62,7 @@ impl Case {
         case
     }
 
-    /// Return our answer in the format of ADK's answer.
+    /// Return Retain's answer in the same format as the oracle.
     fn answer(&self) -> Json {
         let events = &self.history.events;
         let options = self.history.options();
@@ -71,8 +71,11 @@ impl Case {
             .collect();
         let threshold = token_threshold_range(events, &self.threshold, &options);
         JsonMap::from([
-            ("window", chosen(sliding_window_range(events, &self.window))),
-            ("threshold", chosen(threshold)),
+            (
+                "window",
+                selection(sliding_window_range(events, &self.window)),
+            ),
+            ("threshold", selection(threshold)),
             ("tokens", prompt_tokens(events, &options).into()),
             ("transcript", transcript(&all).into()),
         ])
@@ -88,7 +91,7 @@ impl Case {
             self.history.options_json()
         );
         for (index, event) in self.history.events.iter().enumerate() {
-            let event = event.to_json().expect("an event can be written");
+            let event = event.to_json().expect("an event is JSON");
             text += &format!("  {index}: {event}\n");
         }
         for field in ["window", "threshold", "tokens", "transcript", "error"] {
@@ -110,7 +113,7 @@ fn with_requests(mut event: Event, random: &mut Random) -> Event {
         });
     }
     if random.chance(5) {
-        // Near the length limit for a quoted call or answer.
+        // About as long as the limit of a quoted call or answer.
         let long = "é".repeat(1960 + random.below(60) as usize);
         let parts = event
             .response
@@ -126,22 +129,22 @@ fn with_requests(mut event: Event, random: &mut Random) -> Event {
             }
         }
     }
-    let asked = random.pick(&["c1", "c2", "adk-1", "t1"]);
+    let call_id = random.pick(&["c1", "c2", "adk-1", "t1"]);
     if random.chance(4) {
         let confirmation = JsonMap::from([("hint", "sure?")]);
-        let confirmations = JsonMap::from([(asked, confirmation)]);
+        let confirmations = JsonMap::from([(call_id, confirmation)]);
         event.actions.requested_tool_confirmations = Shaped::new(confirmations);
     }
     if random.chance(3) {
         let scheme = JsonMap::from([("type", "http"), ("scheme", "bearer")]);
         let credential = JsonMap::from([("authScheme", Json::from(scheme))]);
-        let credentials = JsonMap::from([(asked, credential)]);
+        let credentials = JsonMap::from([(call_id, credential)]);
         event.actions.requested_auth_configs = Shaped::new(credentials);
     }
     event
 }
 
-fn chosen(range: Option<Vec<Arc<Event>>>) -> Json {
+fn selection(range: Option<Vec<Arc<Event>>>) -> Json {
     let Some(range) = range else {
         return Json::Null;
     };
@@ -197,13 +200,16 @@ pub(crate) fn compare() {
         }
     }
     oracle.stop();
-    for failure in failures.iter().take(crate::differential::SHOWN) {
+    for failure in failures.iter().take(crate::differential::PRINTED_MAX) {
         println!("{failure}\n");
     }
     println!("{found:?}");
     assert!(failures.is_empty(), "{} cases differ", failures.len());
     if seeds.is_whole_run() {
-        assert_eq!(found.len(), 8, "not tried: see above");
-        assert!(found.values().all(|count| *count >= 20), "hardly tried");
+        assert_eq!(found.len(), 8, "some features do not occur, see above");
+        assert!(
+            found.values().all(|count| *count >= 20),
+            "some features occur in fewer than 20 cases, see above"
+        );
     }
 }

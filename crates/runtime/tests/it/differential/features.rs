@@ -1,4 +1,4 @@
-//! The features of a history, so that the test can check that each was covered.
+//! The features of a history, so that the test can check that the cases cover each of them.
 
 use retain_core::{Event, Events, Json, Part};
 
@@ -6,7 +6,7 @@ use crate::differential::history::History;
 
 macro_rules! features {
     ($($name:ident)*) => {
-        /// A property that some histories have.
+        /// A feature that some histories have.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Feature { $($name),* }
 
@@ -18,21 +18,21 @@ macro_rules! features {
 
 features! {
     Plain SeveralAuthors Branches BranchBelow BranchBeside ToolBranch Scopes Nodes OtherNodesInput
-    Rewinds RewoundRewind RewindToNowhere
+    Rewinds RewoundRewind RewindToUnknownRun
     Compactions NestedCompactions OverlappingCompactions BackwardCompaction EqualCompactions
     CallInCompaction
     Thoughts OnlyThoughts Signatures EmptyContents NoRole
-    HeardPieces SpokenPieces SpeechWithContent LiveSession
-    EqualTimes TimesGoBack
+    InputTranscriptions OutputTranscriptions SpeechWithContent LiveSession
+    EqualTimes DecreasingTimes
     ParallelCalls LongRunning MissingResponse LateResponse SeveralResponses OrphanResponse
     ReusedId CallWithoutId CallAndResponseInOne UserSendsResult ResponseToSeveralCalls
     ConfirmationAsked InternalCalls Transfer Errors OnlyState AgentState Markers Media ServerTools
-    CurrentTurn KeptIds StrippedIds SingleTurn ShownThoughts
+    CurrentTurn PreservedIds StrippedIds SingleTurn ShownThoughts
     Quoted ElidedMarker TaskFromCall TaskFromUser TextsJoined Emptied
 }
 
-/// Return the features of a history and of our result.
-pub(crate) fn of(history: &History, ours: &Json) -> Vec<Feature> {
+/// Return the features of a history and of its contents.
+pub(crate) fn find(history: &History, ours: &Json) -> Vec<Feature> {
     let mut found = Vec::new();
     in_options(history, &mut found);
     in_events(&history.events, &mut found);
@@ -82,7 +82,7 @@ fn in_options(history: &History, found: &mut Vec<Feature>) {
     };
     push_if(found, Feature::ToolBranch, branches.iter().any(is_tools));
     push_if(found, Feature::CurrentTurn, history.is_current_turn_only);
-    push_if(found, Feature::KeptIds, history.keeps_ids);
+    push_if(found, Feature::PreservedIds, history.keeps_ids);
     push_if(found, Feature::SingleTurn, history.is_single_turn);
     push_if(found, Feature::ShownThoughts, history.thoughts);
 }
@@ -169,14 +169,20 @@ fn in_sequence(events: &Events, put: &mut impl FnMut(Feature, bool)) {
         any(&|(a, b)| a.timestamp == b.timestamp),
     );
     put(
-        Feature::TimesGoBack,
+        Feature::DecreasingTimes,
         any(&|(a, b)| a.timestamp > b.timestamp),
     );
-    let heard = |event: &Event| event.response.input_transcription.is_some();
-    let spoken = |event: &Event| event.response.output_transcription.is_some();
-    put(Feature::HeardPieces, any(&|(a, b)| heard(a) && heard(b)));
-    put(Feature::SpokenPieces, any(&|(a, b)| spoken(a) && spoken(b)));
-    let mixed = |event: &Event| (heard(event) || spoken(event)) && event.content().is_some();
+    let is_input = |event: &Event| event.response.input_transcription.is_some();
+    let is_output = |event: &Event| event.response.output_transcription.is_some();
+    put(
+        Feature::InputTranscriptions,
+        any(&|(a, b)| is_input(a) && is_input(b)),
+    );
+    put(
+        Feature::OutputTranscriptions,
+        any(&|(a, b)| is_output(a) && is_output(b)),
+    );
+    let mixed = |event: &Event| (is_input(event) || is_output(event)) && event.content().is_some();
     put(Feature::SpeechWithContent, events.iter().any(mixed));
     let rewind = |event: &Event| event.actions.rewind_before_invocation_id.clone();
     let rewinds = events.iter().enumerate();
@@ -186,16 +192,16 @@ fn in_sequence(events: &Events, put: &mut impl FnMut(Feature, bool)) {
     put(Feature::Rewinds, !rewinds.is_empty());
     let first = |id: &str| events.iter().position(|event| event.invocation_id == id);
     put(
-        Feature::RewindToNowhere,
+        Feature::RewindToUnknownRun,
         rewinds.iter().any(|(_, id)| first(id).is_none()),
     );
-    let takes_back = |(place, id): &(usize, String)| {
+    let is_rewound = |(place, id): &(usize, String)| {
         let target = first(id).unwrap_or(usize::MAX);
         rewinds
             .iter()
             .any(|(other, _)| target <= *other && other < place)
     };
-    put(Feature::RewoundRewind, rewinds.iter().any(takes_back));
+    put(Feature::RewoundRewind, rewinds.iter().any(is_rewound));
 }
 
 /// Return the calls with their positions; `None` for a call without an id.

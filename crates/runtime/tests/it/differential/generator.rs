@@ -47,7 +47,7 @@ const TEXTS: [&str; 9] = [
     "ok",
 ];
 
-/// A call that was made.
+/// A generated call, for responses to it.
 #[derive(Clone)]
 struct CallRecord {
     id: Option<String>,
@@ -56,20 +56,20 @@ struct CallRecord {
     invocation: String,
 }
 
-/// Generates one history. Its oddities are chosen once, so that each occurs several times.
+/// Generates one history. Its unusual features are chosen once, so that each occurs several times.
 pub(crate) struct Generator<'r> {
     random: &'r mut Random,
     /// Events that must come next.
     next: VecDeque<Event>,
-    made: Vec<CallRecord>,
+    calls: Vec<CallRecord>,
     invocation: u64,
     time: f64,
     times: Vec<f64>,
     /// The span of the last summary.
     span: Option<(f64, f64)>,
-    /// Whether the last transcription was of the user (`true`) or an agent; speech arrives in
-    /// chunks.
-    heard: Option<bool>,
+    /// Whether the last event was a transcription, and of the user (`true`) or of an agent. Several
+    /// such events follow one another, because speech arrives in chunks.
+    transcribes_user: Option<bool>,
     has_agents: bool,
     has_branches: bool,
     has_scopes: bool,
@@ -103,12 +103,12 @@ impl<'r> Generator<'r> {
         Generator {
             random,
             next: VecDeque::new(),
-            made: Vec::new(),
+            calls: Vec::new(),
             invocation: 1,
             time: 100.0,
             times: Vec::new(),
             span: None,
-            heard: None,
+            transcribes_user: None,
             has_agents: agents,
             has_branches: branches,
             has_scopes: scopes,
@@ -126,7 +126,7 @@ impl<'r> Generator<'r> {
         let mut events = Events::default();
         for position in 1..=count {
             let mut event = self.event();
-            self.place(&mut event);
+            self.set_context(&mut event);
             self.times.push(event.timestamp);
             event.id = format!("e{position}");
             events.push(position, event);
@@ -135,11 +135,15 @@ impl<'r> Generator<'r> {
     }
 
     fn event(&mut self) -> Event {
-        let speaks = if self.heard.is_some() { 65 } else { 20 };
-        if self.has_speech && self.random.chance(speaks) {
+        let speech_percent = if self.transcribes_user.is_some() {
+            65
+        } else {
+            20
+        };
+        if self.has_speech && self.random.chance(speech_percent) {
             return self.speech();
         }
-        self.heard = None;
+        self.transcribes_user = None;
         if let Some(next) = self.next.pop_front() {
             return next;
         }
@@ -170,7 +174,7 @@ impl<'r> Generator<'r> {
     }
 
     /// Set the fields that do not depend on the content of the event.
-    fn place(&mut self, event: &mut Event) {
+    fn set_context(&mut self, event: &mut Event) {
         let random = &mut *self.random;
         event.timestamp = match self.has_odd_times {
             true => random.pick(&[
@@ -295,10 +299,10 @@ impl<'r> Generator<'r> {
         part
     }
 
-    /// A tool that reports several times while the model continues, and whose result comes late.
+    /// A tool that sends several responses while the model continues, and whose result comes late.
     fn begin_long_tool(&mut self) {
         let calls = self.calls();
-        let Some(made) = self.made.last().cloned() else {
+        let Some(made) = self.calls.last().cloned() else {
             return;
         };
         let author = calls.author.clone();
@@ -339,16 +343,16 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// A call, its response in one event with the next call, and the response to that.
+    /// Three events: a call, its response together with a second call, and the second response.
     fn begin_chain(&mut self) {
-        let ids = [self.made.len(), self.made.len() + 1].map(|number| format!("chain{number}"));
+        let ids = [self.calls.len(), self.calls.len() + 1].map(|number| format!("chain{number}"));
         let call = |id: &String| FunctionCall {
             id: Some(id.clone()),
             ..FunctionCall::new("lookup", JsonMap::new())
         };
         let answer = |id: &String| FunctionResponse::new(id, "lookup", JsonMap::new());
         for id in &ids {
-            self.remember(&call(id), "main");
+            self.record_call(&call(id), "main");
         }
         let [first, second] = &ids;
         for parts in [
@@ -366,8 +370,8 @@ impl<'r> Generator<'r> {
         let id = match self.random.below(12) {
             0 => None,
             1 if self.is_wild => Some(String::new()),
-            2 => Some(format!("adk-n{}", self.made.len())),
-            3..=6 => Some(format!("n{}", self.made.len())),
+            2 => Some(format!("adk-n{}", self.calls.len())),
+            3..=6 => Some(format!("n{}", self.calls.len())),
             _ => Some(self.random.pick(&CALL_IDS).to_owned()),
         };
         let name = match self.random.below(20) {
@@ -386,8 +390,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    fn remember(&mut self, call: &FunctionCall, author: &str) {
-        self.made.push(CallRecord {
+    fn record_call(&mut self, call: &FunctionCall, author: &str) {
+        self.calls.push(CallRecord {
             id: call.id.clone(),
             name: call.name.clone(),
             author: author.to_owned(),
@@ -417,7 +421,7 @@ impl<'r> Generator<'r> {
             {
                 long_running.insert(id.as_str());
             }
-            self.remember(&call, &event.author);
+            self.record_call(&call, &event.author);
             let mut part = Part::from(call);
             if self.random.chance(15) {
                 part.thought_signature = Some(vec![9].into());
@@ -426,7 +430,7 @@ impl<'r> Generator<'r> {
             push(&mut event, part);
         }
         if self.is_wild && self.random.chance(8) {
-            // Mark as long-running a call of another event, or one that was never made.
+            // Mark a call of another event, or one that does not exist, as long-running.
             let (_, made) = self.response();
             let id = made.and_then(|made| made.id);
             long_running.insert(id.unwrap_or_else(|| self.random.pick(&CALL_IDS).into()));
@@ -437,14 +441,14 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// Answer one of the newest calls, or sometimes any call or none.
+    /// A response to one of the newest calls, or sometimes to any call or to none.
     fn response(&mut self) -> (FunctionResponse, Option<CallRecord>) {
-        let made = match (self.made.len(), self.random.below(20)) {
+        let made = match (self.calls.len(), self.random.below(20)) {
             (0, _) | (_, 0) => None,
-            (count, 1..=3) => Some(self.made[self.random.below(count as u64) as usize].clone()),
+            (count, 1..=3) => Some(self.calls[self.random.below(count as u64) as usize].clone()),
             (count, _) => {
                 let back = 1 + self.random.below(count.min(3) as u64) as usize;
-                Some(self.made[count - back].clone())
+                Some(self.calls[count - back].clone())
             }
         };
         let has_response = self.random.chance(93);
@@ -486,14 +490,14 @@ impl<'r> Generator<'r> {
             push(&mut event, more);
         }
         if self.random.chance(8) {
-            let asked = Json::parse(r#"{"c1": {"hint": "sure?", "confirmed": false}}"#);
-            let asked = asked.expect("JSON");
-            event.actions.requested_tool_confirmations = Shaped::new(asked);
+            let requested = Json::parse(r#"{"c1": {"hint": "sure?", "confirmed": false}}"#);
+            let requested = requested.expect("JSON");
+            event.actions.requested_tool_confirmations = Shaped::new(requested);
         }
         event
     }
 
-    /// State changes, errors, the end of an agent.
+    /// An event without content: a state change, an error or the end of an agent.
     fn without_content(&mut self) -> Event {
         let author = self.random.pick(&["user", "main", "helper"]);
         let mut event = Event::new(author, LlmResponse::default());
@@ -540,7 +544,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// Calls, responses and more in one event, even in one part.
+    /// An event with calls, responses and other parts, sometimes several in one part.
     fn mixed(&mut self) -> Event {
         let mut event = match self.random.chance(60) {
             true => self.calls(),
@@ -551,7 +555,7 @@ impl<'r> Generator<'r> {
             let mut part = Part::from(response);
             if self.random.chance(40) {
                 let call = self.call();
-                self.remember(&call, &event.author);
+                self.record_call(&call, &event.author);
                 part.function_call = Some(call);
             }
             if self.random.chance(20) {
@@ -579,7 +583,7 @@ impl<'r> Generator<'r> {
     }
 
     fn speech(&mut self) -> Event {
-        let said = Transcription {
+        let transcription = Transcription {
             text: self.random.pick(&[
                 Some("la ".to_owned()),
                 Some("lu".to_owned()),
@@ -589,11 +593,11 @@ impl<'r> Generator<'r> {
             finished: Some(self.random.chance(50)),
             ..Transcription::default()
         };
-        let is_input = match self.heard {
-            Some(heard) if self.random.chance(75) => heard,
+        let is_input = match self.transcribes_user {
+            Some(is_input) if self.random.chance(75) => is_input,
             _ => self.random.chance(50),
         };
-        self.heard = Some(is_input);
+        self.transcribes_user = Some(is_input);
         let author = if is_input {
             "user".to_owned()
         } else {
@@ -601,10 +605,10 @@ impl<'r> Generator<'r> {
         };
         let mut event = Event::new(author, LlmResponse::default());
         if is_input || self.random.chance(5) {
-            event.response.input_transcription = Some(said.clone());
+            event.response.input_transcription = Some(transcription.clone());
         }
         if !is_input || self.random.chance(5) {
-            event.response.output_transcription = Some(said);
+            event.response.output_transcription = Some(transcription);
         }
         if self.random.chance(15) {
             event.response.content = Some(match self.random.chance(50) {
@@ -626,7 +630,8 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// The time span of a summary: usually that of events, sometimes reversed or repeated.
+    /// The time span of a summary: usually the span of events, sometimes reversed, sometimes that
+    /// of the last summary.
     fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,
@@ -655,7 +660,7 @@ impl<'r> Generator<'r> {
                 1 => self.response().0.into(),
                 _ => {
                     let call = self.call();
-                    self.remember(&call, "main");
+                    self.record_call(&call, "main");
                     call.into()
                 }
             };

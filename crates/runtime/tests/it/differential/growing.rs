@@ -1,5 +1,5 @@
-//! Histories that grow event by event: at each step the cache returns what the full function
-//! returns.
+//! Histories that grow event by event: after each step, the cached contents equal those that are
+//! assembled anew.
 
 use retain_core::{Content, Event, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse};
 use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
@@ -11,12 +11,12 @@ use crate::differential::{generator::Generator, history::History, oracle::cases}
 #[derive(Debug, Default)]
 struct Steps {
     all: usize,
-    /// Steps after which all events were settled.
+    /// Steps after which the cache had settled all events.
     settled: usize,
-    /// Steps after which the previously settled events were still settled.
-    kept: usize,
-    /// Steps that reverted settled events.
-    undone: usize,
+    /// Steps after which all events that were settled before still were settled.
+    retained: usize,
+    /// Steps after which fewer events were settled than before.
+    reverted: usize,
 }
 
 pub(crate) fn compare() {
@@ -26,26 +26,26 @@ pub(crate) fn compare() {
         let history = History::generate(seed);
         let mut options = history.options();
         options.include_contents = Default::default();
-        grow(seed, &long(seed, &history), &options, &mut steps);
+        grow(seed, &extend(seed, &history), &options, &mut steps);
     }
     println!("{steps:?}");
     if seeds.is_whole_run() {
         assert!(steps.settled > steps.all / 10, "{steps:?}");
-        assert!(steps.kept > steps.all / 10, "{steps:?}");
-        assert!(steps.undone > steps.all / 100, "{steps:?}");
+        assert!(steps.retained > steps.all / 10, "{steps:?}");
+        assert!(steps.reverted > steps.all / 100, "{steps:?}");
     }
 }
 
-/// Return the history, sometimes extended by more events with their own ids.
-fn long(seed: u64, history: &History) -> Events {
+/// Return the history, sometimes with more events, whose ids usually differ from the others.
+fn extend(seed: u64, history: &History) -> Events {
     let mut random = Random::new(seed ^ 0xABCD);
     let mut events = history.events.clone();
     for round in 0..random.below(3) {
         let more = Generator::new(&mut random).events();
-        let is_apart = random.chance(80);
+        let has_own_ids = random.chance(80);
         for event in &more {
             let mut event = event.clone();
-            if is_apart {
+            if has_own_ids {
                 rename(&mut event, round);
             }
             events.push(events.len() as u64 + 1, event);
@@ -86,7 +86,7 @@ fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut S
     let mut grown = Events::default();
     for (index, (position, _)) in events.iter_with_positions().enumerate() {
         grown.push(position, events.get_shared(index).expect("an event"));
-        // A model step sees several events at once.
+        // Between two model calls, several events may be added.
         if random.chance(40) {
             continue;
         }
@@ -101,12 +101,12 @@ fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut S
         }
         steps.all += 1;
         steps.settled += usize::from(cache.settled() == grown.len());
-        steps.kept += usize::from(before > 0 && cache.settled() >= before);
-        steps.undone += usize::from(cache.settled() < before);
+        steps.retained += usize::from(before > 0 && cache.settled() >= before);
+        steps.reverted += usize::from(cache.settled() < before);
     }
 }
 
-/// A typical session: every step is settled at once.
+/// In a typical session, the cache settles all events at each step.
 pub(crate) fn settle_tool_loops() {
     let mut cache = ContentsCache::default();
     let options = ContentsOptions::of("main");
@@ -131,8 +131,8 @@ pub(crate) fn settle_tool_loops() {
     }
 }
 
-/// The cache detects a different list, a shorter list and different options.
-pub(crate) fn notice_other_lists() {
+/// The cache detects other events, fewer events and another agent.
+pub(crate) fn detect_other_lists() {
     let list = |texts: &[&str]| -> Events {
         let texts = texts.iter().zip(1..);
         texts
@@ -142,7 +142,7 @@ pub(crate) fn notice_other_lists() {
     let one = list(&["a", "b", "c"]);
     let mut shorter = one.clone();
     shorter.truncate(2);
-    // The same events without the first ones, and with another event in front.
+    // The same events without the first, and with another event in its place.
     let mut later = Events::default();
     let mut other_first = list(&["x"]);
     for index in 1..3 {

@@ -1,4 +1,4 @@
-//! A random history with its options, and the report printed if answers differ.
+//! A random history with its options, and the report that is printed if the answers differ.
 
 use retain_core::{Content, Event, Events, Json, JsonMap};
 use retain_runtime::contents::{ContentsOptions, IncludeContents};
@@ -79,8 +79,8 @@ impl History {
     pub(crate) fn options_json(&self) -> Json {
         let text = |text: Option<&str>| text.map_or(Json::Null, Json::from);
         let content = self.user_content.as_ref().map(|content| {
-            let text = content.to_json().expect("a content can be written");
-            Json::parse(&text).expect("it can be read back")
+            let text = content.to_json().expect("a content is JSON");
+            Json::parse(&text).expect("a content is JSON")
         });
         let include = if self.is_current_turn_only {
             "none"
@@ -103,9 +103,7 @@ impl History {
 
     pub(crate) fn to_json(&self) -> Json {
         let events = self.events.iter().map(|event| event.to_json());
-        let events: Vec<String> = events
-            .map(|text| text.expect("it can be written"))
-            .collect();
+        let events: Vec<String> = events.map(|text| text.expect("an event is JSON")).collect();
         let events = format!("[{}]", events.join(","));
         JsonMap::from([("options", self.options_json()), ("events", events.into())]).into()
     }
@@ -114,7 +112,7 @@ impl History {
     pub(crate) fn report(&self, ours: &Json, theirs: &Json) -> String {
         let mut text = format!("RETAIN_SEED={}\n{}\n", self.seed, self.options_json());
         for (index, event) in self.events.iter().enumerate() {
-            let event = event.to_json().expect("an event can be written");
+            let event = event.to_json().expect("an event is JSON");
             let event = event.replace(EMPTY_ACTIONS, "");
             text += &format!("  {index}: {event}\n");
         }

@@ -1,4 +1,4 @@
-//! Random histories, templates and values give the same results as in Google's ADK.
+//! Random histories, templates and values give the same results as in google-adk.
 //!
 //! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
 //! cases.
@@ -22,8 +22,8 @@ use retain_runtime::contents::{
     assemble_contents, insertion_point_before_user_turn, place_of_user_content,
 };
 
-/// Number of failures printed.
-const SHOWN: usize = 3;
+/// Maximum number of failures that are printed.
+const PRINTED_MAX: usize = 3;
 
 #[test]
 fn contents_of_histories_match_adk() {
@@ -31,15 +31,15 @@ fn contents_of_histories_match_adk() {
     let Some(mut oracle) = Oracle::start("contents") else {
         return;
     };
-    let mut found: BTreeMap<Feature, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<Feature, usize> = BTreeMap::new();
     let mut failures = Vec::new();
     for batch in seeds.batches(200) {
         let histories: Vec<History> = batch.map(History::generate).collect();
         let answers = oracle.ask("histories", histories.iter().map(History::to_json));
         for (history, theirs) in histories.iter().zip(&answers) {
-            let ours = made_of(history);
-            for feature in features::of(history, &ours) {
-                *found.entry(feature).or_default() += 1;
+            let ours = answer(history);
+            for feature in features::find(history, &ours) {
+                *counts.entry(feature).or_default() += 1;
             }
             if !is_same(&ours, theirs) {
                 failures.push(history.report(&ours, theirs));
@@ -47,23 +47,23 @@ fn contents_of_histories_match_adk() {
         }
     }
     oracle.stop();
-    for failure in failures.iter().take(SHOWN) {
+    for failure in failures.iter().take(PRINTED_MAX) {
         println!("{failure}\n");
     }
     assert!(failures.is_empty(), "{} histories differ", failures.len());
     if seeds.is_whole_run() {
-        let count = |feature: &Feature| found.get(feature).copied().unwrap_or(0);
+        let count = |feature: &Feature| counts.get(feature).copied().unwrap_or(0);
         for feature in Feature::ALL {
             println!("{:6} {feature:?}", count(feature));
         }
-        // One occurrence may be chance; a feature counts as tested after 20.
+        // A feature counts as tested after 20 occurrences.
         let missing: Vec<_> = Feature::ALL.iter().filter(|it| count(it) < 20).collect();
-        assert!(missing.is_empty(), "hardly tried: {missing:?}");
+        assert!(missing.is_empty(), "fewer than 20 histories: {missing:?}");
     }
 }
 
-/// Compare both answers, floats by value: Retain keeps their digits as written, ADK formats them
-/// anew.
+/// Compare both answers, floats by value: Retain keeps the digits of the input, and ADK formats the
+/// number again.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) if !a.is_integer() && !b.is_integer() => {
@@ -80,14 +80,14 @@ fn is_same(ours: &Json, theirs: &Json) -> bool {
     }
 }
 
-/// Return our answer in the format of ADK's answer.
-fn made_of(history: &History) -> Json {
+/// Return Retain's answer in the same format as the oracle.
+fn answer(history: &History) -> Json {
     let contents = assemble_contents(&history.events, &history.options());
     let place = insertion_point_before_user_turn(&contents);
     let user_content = place_of_user_content(&contents, history.user_content.as_ref());
     let contents = contents.iter().map(|content| {
-        let text = content.to_json().expect("a content can be written");
-        Json::parse(&text).expect("it can be read back")
+        let text = content.to_json().expect("a content is JSON");
+        Json::parse(&text).expect("a content is JSON")
     });
     let contents: Vec<Json> = contents.collect();
     retain_core::JsonMap::from([
@@ -130,5 +130,5 @@ fn cache_settles_every_step_of_a_tool_loop() {
 
 #[test]
 fn contents_cache_detects_a_different_event_list() {
-    growing::notice_other_lists();
+    growing::detect_other_lists();
 }

@@ -1,15 +1,15 @@
-"""Answers what Google's ADK makes of histories, templates and values.
+"""Runs google-adk on histories, templates and values.
 
-Reads JSON Lines from stdin, one batch a line: `{"kind": "histories", "cases": [...]}`. Prints one
-line a batch: a list with an answer for each case, or `{"error": ...}` where ADK raised.
+Reads JSON Lines from stdin, one batch per line: `{"kind": "histories", "cases": [...]}`. Prints one
+line per batch: a list with an answer for each case, or `{"error": ...}` for a case in which ADK raised.
 
-histories   events (as text) and options -> the contents in ADK's HTTP form, and where contents of
-            one request would be put among them
+histories   events (as text) and options -> the contents in ADK's HTTP format, and the positions at
+            which ADK inserts the contents that belong to one request
 templates   a template, a state, artifacts or none -> the text
-compactions events, options and settings -> the ids of the events that would be summed up, the
-            tokens that the next prompt is taken to have, and the transcripts
-values      JSON texts -> what str, repr and json.dumps print
-printable   -> the runs of characters that repr escapes
+compactions events, options and settings -> the ids of the events that would be summarized, the
+            estimated tokens of the next prompt, and the transcripts
+values      JSON texts -> the output of str, repr and json.dumps
+printable   -> the ranges of characters that repr escapes
 """
 
 import asyncio
@@ -73,7 +73,7 @@ def history(case):
 
 
 def place(contents, insert):
-    """Where `insert` puts a content into a request with these."""
+    """The position at which `insert` puts a content into a request with `contents`."""
     mark = types.Content(role="user", parts=[types.Part(text="mark")])
     request = LlmRequest()
     request.contents = list(contents)
@@ -82,7 +82,7 @@ def place(contents, insert):
 
 
 class Recorder(BaseEventsSummarizer):
-    """Sums up nothing, and notes what it was to sum up."""
+    """Records the events that it should summarize, and returns no summary."""
 
     def __init__(self):
         self.events = None
@@ -96,8 +96,8 @@ async def exhaust(generator):
         pass
 
 
-def chosen(config, run):
-    """What `run` gives a summarizer, as IDs; the summary so far has none."""
+def selection(config, run):
+    """The ids of the events that `run` passes to the summarizer. An earlier summary has an empty id."""
     recorder = Recorder()
     config = EventsCompactionConfig(summarizer=recorder, **config)
     asyncio.run(run(config))
@@ -105,7 +105,7 @@ def chosen(config, run):
         return None
     summarizer = LlmEventSummarizer(llm=None)
     transcript = summarizer._format_events_for_prompt(recorder.events)
-    # Ids that ADK made are UUIDs.
+    # Ids that ADK generates are UUIDs, and those of the case are shorter.
     ids = [event.id if len(event.id) < 9 else "" for event in recorder.events]
     return {
         "ids": ids,
@@ -123,14 +123,14 @@ def compactions(case):
     }
     events = Events.validate_json(case["events"])
     session = python_types.SimpleNamespace(id="session", events=events)
-    window = chosen(case["window"], lambda config: exhaust(
+    window = selection(case["window"], lambda config: exhaust(
         compaction._run_compaction_for_sliding_window(
             python_types.SimpleNamespace(root_agent=object(), events_compaction_config=config),
             session,
             None,
         )
     ))
-    threshold = chosen(
+    threshold = selection(
         case["threshold"],
         lambda config: compaction._run_compaction_for_token_threshold_config(
             config=config, session=session, session_service=None, agent=object(), **agent

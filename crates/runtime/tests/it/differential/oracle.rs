@@ -5,16 +5,17 @@ use std::ops::Range;
 use retain_core::{Json, JsonMap};
 use retain_testkit::oracle::{self, Reference, is_long, setting};
 
-/// First seed of a normal run.
+/// The first seed, unless `RETAIN_SEED` sets it.
 const SEED: u64 = 20_260_801;
 
-/// The seeds of a run.
+/// The seeds of the cases of a test.
 pub(crate) struct Seeds {
     seeds: Range<u64>,
     is_chosen: bool,
 }
 
-/// Use `count` cases, with `RETAIN_LONG` ten times as many, or the seeds that the environment sets.
+/// Return the seeds of `count` cases, or of ten times as many with `RETAIN_LONG`. `RETAIN_SEED` and
+/// `RETAIN_CASES` replace them.
 pub(crate) fn cases(count: u64) -> Seeds {
     let chosen = setting("RETAIN_SEED");
     let count = match (setting("RETAIN_CASES"), chosen) {
@@ -39,7 +40,7 @@ impl Seeds {
         starts.map(move |start| start..end.min(start + size))
     }
 
-    /// Whether this run must cover every feature.
+    /// Whether the cases must cover every feature.
     pub(crate) fn is_whole_run(&self) -> bool {
         !self.is_chosen
     }

@@ -1,4 +1,4 @@
-//! Random templates over random states, and their rendered text.
+//! Random templates, each rendered with a random state.
 
 use std::collections::HashMap;
 
@@ -50,6 +50,7 @@ const ODD_NAMES: [&str; 17] = [
     "½",
 ];
 
+/// Text between placeholders, much of it almost a placeholder.
 const BETWEEN: [&str; 19] = [
     "{", "}", "{{", "}}", "$", "\\", " ", "\n", "\u{1c}", "\u{3000}", "?", "text", "é😀", "${",
     "\\{", "}{", ":", "{}", "\u{200b}",
@@ -141,7 +142,7 @@ fn push_placeholder(template: &mut String, name: &str, random: &mut Random) {
     template.push_str(close);
 }
 
-/// Artifacts that both sides render the same: no media, and no documents to unpack.
+/// Artifacts that both sides render in the same way: neither media nor documents.
 fn artifacts(random: &mut Random) -> JsonMap {
     let mut artifacts = JsonMap::new();
     for name in ["notes.txt", "user:report", "data.bin", ""] {

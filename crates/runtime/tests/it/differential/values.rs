@@ -103,7 +103,7 @@ pub(crate) fn map(random: &mut Random, depth: u64, is_stored: bool) -> JsonMap {
     entries.collect()
 }
 
-fn printed(value: &Json) -> Json {
+fn print(value: &Json) -> Json {
     let mut answer = JsonMap::from([("str", python_str(value)), ("repr", python_repr(value))]);
     if let Some(map) = value.as_object() {
         assert_eq!(python_repr(value), python_repr_map(map));
@@ -131,7 +131,7 @@ pub(crate) fn compare() {
         let texts = values.iter().map(|value| Json::from(value.to_string()));
         let answers = oracle.ask("values", texts);
         for ((seed, value), theirs) in batch.zip(&values).zip(&answers) {
-            assert_eq!(printed(value), *theirs, "RETAIN_SEED={seed}: {value}");
+            assert_eq!(print(value), *theirs, "RETAIN_SEED={seed}: {value}");
             let text = theirs["repr"].as_str().unwrap_or_default();
             let signs = ["\\U000", "\\x", "e+", "inf"];
             for (kind, sign) in kinds.iter_mut().zip(signs) {

@@ -127,8 +127,8 @@ fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.tool(tool).build().unwrap()
 }
 
-/// An agent that calls the tools `x` and `y` in one message, and then answers. The tools wait at the
-/// gates.
+/// An agent that calls the tools `x` and `y` in one message, and then answers. The tools wait at
+/// the gates.
 fn leaf_with_two_tools(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let agent = LlmAgent::builder(name).model(gated_model(gates, name, &["x", "y"]));
     let agent = ["x", "y"].into_iter().fold(agent, |agent, name| {
@@ -259,7 +259,7 @@ pub(super) fn two_tools_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     parallel("all", agents)
 }
 
-/// A root agent for a shared agent, because a runner takes a value.
+/// A root agent that runs a shared agent, because the helper `runner` takes an agent by value.
 #[derive(Debug)]
 pub(super) struct Root(pub(super) Arc<dyn Agent>);
 

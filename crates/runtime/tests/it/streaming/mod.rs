@@ -1,4 +1,4 @@
-//! Streamed answers are aggregated as in google-adk 2.13, tested with random streams.
+//! Random streams: streamed answers are aggregated as in google-adk 2.13.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 const SEED: u64 = 20_261_116;
 const STREAMS: u64 = 2_000;
 
-/// Returns the id that the oracle generates.
+/// Returns the same id as the oracle.
 #[derive(Debug)]
-struct SameId;
+struct OracleIds;
 
-impl Ids for SameId {
+impl Ids for OracleIds {
     fn new_id(&self) -> String {
         "0".to_owned()
     }
 }
 
 fn json(response: &LlmResponse) -> Json {
-    let text = response.to_json().expect("a response can be written");
-    Json::parse(&text).expect("what was written can be read")
+    let text = response.to_json().expect("a response is JSON");
+    Json::parse(&text).expect("a response is JSON")
 }
 
 #[test]
@@ -51,11 +51,11 @@ fn streamed_chunks_aggregate_as_in_adk() {
 
 fn compare(stream: &Json) {
     let seed = &stream["seed"];
-    let mut pieces = StreamAggregator::new(Arc::new(SameId));
+    let mut pieces = StreamAggregator::new(Arc::new(OracleIds));
     let created = stream["created"].as_array().unwrap_or_default();
-    let handed_on = stream["handed_on"].as_array().unwrap_or_default();
-    for (number, (piece, expected)) in created.iter().zip(handed_on).enumerate() {
-        let piece = LlmResponse::from_json(&piece.to_string()).expect("a piece can be read");
+    let outputs = stream["outputs"].as_array().unwrap_or_default();
+    for (number, (piece, expected)) in created.iter().zip(outputs).enumerate() {
+        let piece = LlmResponse::from_json(&piece.to_string()).expect("a piece is a response");
         let found = json(&pieces.push(piece));
         assert_eq!(&found, expected, "seed {seed}, piece {number}");
     }

@@ -1,9 +1,8 @@
-"""Streams random pieces through google-adk's own aggregator and prints what came of them.
+"""Streams random pieces through google-adk's aggregator.
 
-    python oracle.py SEED COUNT
-
-One line of JSON for each stream: the pieces as ADK's LlmResponse has them, what the aggregator
-handed on for each, and the whole at the end. Ids that ADK makes are all `adk-0`.
+Reads one seed per line from stdin. Prints one line of JSON per seed: the pieces as LlmResponse
+objects, the output of the aggregator for each piece, and its final response. All ids that ADK
+generates are `adk-0`.
 """
 
 import asyncio
@@ -94,7 +93,7 @@ def piece(rng, is_last):
         candidate["content"] = {"role": "model", "parts": parts}
     if is_last or rng.random() < 0.1:
         candidate["finish_reason"] = rng.choice(["STOP", "STOP", "STOP", "SAFETY", "MAX_TOKENS"])
-        # An LlmResponse has no place for it beside content.
+        # An LlmResponse cannot have both content and a finish message.
         if not parts and rng.random() < 0.3:
             candidate["finish_message"] = "why"
     if rng.random() < 0.1:
@@ -114,13 +113,13 @@ def dump(response):
 async def stream(rng):
     aggregator = StreamingResponseAggregator()
     count = rng.randrange(7)
-    created, handed_on = [], []
+    created, outputs = [], []
     for number in range(count):
         response = types.GenerateContentResponse.model_validate(piece(rng, number == count - 1))
         created.append(dump(LlmResponse.create(response.model_copy(deep=True))))
         async for out in aggregator.process_response(response):
-            handed_on.append(dump(out))
-    return {"created": created, "handed_on": handed_on, "whole": dump(aggregator.close())}
+            outputs.append(dump(out))
+    return {"created": created, "outputs": outputs, "whole": dump(aggregator.close())}
 
 
 for line in sys.stdin:

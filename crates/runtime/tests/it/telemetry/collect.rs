@@ -38,28 +38,29 @@ pub(crate) struct Span {
 pub(crate) struct SpanRecorder(Arc<Mutex<Vec<Span>>>);
 
 impl SpanRecorder {
-    /// Listen on this thread until the guard is dropped.
-    pub(crate) fn listening() -> (SpanRecorder, DefaultGuard) {
-        let collected = SpanRecorder::default();
-        let is_ours = filter_fn(|about| about.target() == SPANS || about.target() == CONTENT);
-        let layer = collected.clone().with_filter(is_ours);
+    /// Record the spans of this thread until the guard is dropped.
+    pub(crate) fn install() -> (SpanRecorder, DefaultGuard) {
+        let recorder = SpanRecorder::default();
+        let is_ours =
+            filter_fn(|metadata| metadata.target() == SPANS || metadata.target() == CONTENT);
+        let layer = recorder.clone().with_filter(is_ours);
         retain_testkit::callsites::enable_for_all_threads();
         let guard = tracing::subscriber::set_default(Registry::default().with(layer));
-        (collected, guard)
+        (recorder, guard)
     }
 
     pub(crate) fn spans(&self) -> Vec<Span> {
-        self.0.lock().expect("no panic").clone()
+        self.0.lock().expect("no test has panicked").clone()
     }
 
     fn change(&self, id: u64, change: impl FnOnce(&mut Span)) {
-        let mut spans = self.0.lock().expect("no panic");
+        let mut spans = self.0.lock().expect("no test has panicked");
         let span = spans.iter_mut().rev().find(|span| span.id == id);
-        change(span.expect("it began"));
+        change(span.expect("a recorded span"));
     }
 }
 
-/// Reads fields. A field recorded twice would be exported twice.
+/// Collects fields. Fails if a field is recorded twice, because it would be exported twice.
 struct Fields<'a>(&'a mut BTreeMap<String, Json>);
 
 impl Fields<'_> {
@@ -79,7 +80,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        panic!("exporters make a text of {field} = {value}");
+        panic!("exporters write the unsigned number {field} = {value} as text");
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
@@ -93,7 +94,7 @@ impl Visit for Fields<'_> {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
-        let span = ctx.span(id).expect("it is there");
+        let span = ctx.span(id).expect("a registered span");
         let mut new = Span {
             id: id.into_u64(),
             parent: span.parent().map(|parent| parent.id().into_u64()),
@@ -103,9 +104,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
         let name = new
             .attributes
             .remove("otel.name")
-            .expect("every one has it");
+            .expect("a span has `otel.name`");
         new.name = name.as_str().expect("a text").to_owned();
-        self.0.lock().expect("no panic").push(new);
+        self.0.lock().expect("no test has panicked").push(new);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _ctx: Context<'_, S>) {
@@ -118,12 +119,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
         let Some(span) = ctx.event_span(event) else {
             panic!("content without a span: {event:?}");
         };
-        let mut told = BTreeMap::new();
-        event.record(&mut Fields(&mut told));
+        let mut fields = BTreeMap::new();
+        event.record(&mut Fields(&mut fields));
         self.change(span.id().into_u64(), |span| {
-            match told.get("attribute").and_then(Json::as_str) {
-                Some(name) => drop(span.content.insert(name.to_owned(), told["value"].clone())),
-                None => span.content.extend(told),
+            match fields.get("attribute").and_then(Json::as_str) {
+                Some(name) => drop(
+                    span.content
+                        .insert(name.to_owned(), fields["value"].clone()),
+                ),
+                None => span.content.extend(fields),
             }
         });
     }
@@ -133,36 +137,35 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     }
 }
 
-/// Nest the spans as `{name, attributes, children}`, with children in an order that does not depend
-/// on time.
+/// Nest the spans as `{name, attributes, children}`. Children are in the order of their start.
 pub(crate) fn tree(spans: &[Span]) -> Json {
-    Json::from(below(spans, None))
+    Json::from(children(spans, None))
 }
 
-fn below(spans: &[Span], parent: Option<u64>) -> Vec<Json> {
-    let mut found: Vec<Json> = Vec::new();
+fn children(spans: &[Span], parent: Option<u64>) -> Vec<Json> {
+    let mut nodes: Vec<Json> = Vec::new();
     for span in spans.iter().filter(|span| span.parent == parent) {
         assert!(span.is_closed, "{span:?} is still open");
         let mut node = JsonMap::from([("name", span.name.as_str())]);
         let attributes = span.attributes.iter();
         let attributes = attributes.map(|(name, value)| (name.as_str(), value.clone()));
         node.insert("attributes", attributes.collect::<JsonMap>());
-        node.insert("children", below(spans, Some(span.id)));
-        found.push(node.into());
+        node.insert("children", children(spans, Some(span.id)));
+        nodes.push(node.into());
     }
-    found
+    nodes
 }
 
-/// A tree as text, one span per line.
-pub(crate) struct Drawn<'a>(pub(crate) &'a [Span]);
+/// Displays spans as a tree, one span per line.
+pub(crate) struct SpanTree<'a>(pub(crate) &'a [Span]);
 
-impl fmt::Display for Drawn<'_> {
+impl fmt::Display for SpanTree<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        draw(f, self.0, None, 0)
+        write_tree(f, self.0, None, 0)
     }
 }
 
-fn draw(
+fn write_tree(
     f: &mut fmt::Formatter<'_>,
     all: &[Span],
     parent: Option<u64>,
@@ -170,7 +173,7 @@ fn draw(
 ) -> fmt::Result {
     for span in all.iter().filter(|span| span.parent == parent) {
         writeln!(f, "{:indent$}{}", "", span.name, indent = 2 * depth)?;
-        draw(f, all, Some(span.id), depth + 1)?;
+        write_tree(f, all, Some(span.id), depth + 1)?;
     }
     Ok(())
 }

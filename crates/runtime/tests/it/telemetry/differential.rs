@@ -1,4 +1,4 @@
-//! The same runs on Google's ADK give the same spans.
+//! The same runs on google-adk give the same spans.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::Telemetry;
@@ -17,8 +17,8 @@ const TEXTS: [&str; 4] = [
     "gcp.vertex.agent.tool_response",
 ];
 
-/// Return the spans that ADK produces for the runs.
-fn adks(content: bool) -> Option<Vec<Json>> {
+/// Return the spans of the runs on ADK.
+fn adk_runs(content: bool) -> Option<Vec<Json>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/telemetry/oracle.py");
     let mut oracle = Oracle::start_with(Reference::Adk, "spans as ADK's", script, |command| {
         command.arg(content.to_string());
@@ -29,19 +29,19 @@ fn adks(content: bool) -> Option<Vec<Json>> {
 }
 
 /// Convert ADK's list of spans to a tree.
-fn below(spans: &[Json], parent: &Json) -> Json {
+fn tree_of(spans: &[Json], parent: &Json) -> Json {
     let children = spans.iter().filter(|span| span["parent"] == *parent);
     let nodes = children.map(|span| {
         let mut node = JsonMap::from([("name", span["name"].clone())]);
         node.insert("failed", span["failed"].clone());
         node.insert("attributes", span["attributes"].clone());
-        node.insert("children", below(spans, &span["id"]));
+        node.insert("children", tree_of(spans, &span["id"]));
         Json::from(node)
     });
     nodes.collect::<Vec<Json>>().into()
 }
 
-/// Make a tree comparable: replace ids by what they refer to.
+/// Make a tree comparable: replace ids by numbers or names, and drop known differences.
 fn comparable(tree: &Json, events: &[String]) -> Json {
     let nodes = tree.as_array().expect("nodes").iter().map(|node| {
         let name = node["name"].as_str().expect("a name");
@@ -97,14 +97,14 @@ fn attribute(span: &str, key: &str, value: &Json, events: &[String]) -> Option<J
 }
 
 /// Report where trees differ. ADK records less about failures than Retain.
-fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
+fn tree_differences(path: &str, ours: &Json, adks: &Json, differences: &mut Vec<String>) {
     let names = |tree: &Json| -> Vec<String> {
         let nodes = tree.as_array().expect("nodes").iter();
         nodes.map(|node| node["name"].to_string()).collect()
     };
     if names(ours) != names(adks) {
-        found.push(format!(
-            "{path}: {:?} and not {:?}",
+        differences.push(format!(
+            "{path}: found {:?}, expected {:?}",
             names(ours),
             names(adks)
         ));
@@ -115,8 +115,8 @@ fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
         let path = format!("{path}/{}", ours["name"].as_str().expect("a name"));
         let is_failed = adks["failed"] == true;
         if ours["failed"] != adks["failed"] {
-            found.push(format!(
-                "{path}: failed {} and not {}",
+            differences.push(format!(
+                "{path}: failed is {}, expected {}",
                 ours["failed"], adks["failed"]
             ));
         }
@@ -124,23 +124,24 @@ fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
         let of_ours = of_ours.as_object().expect("a map");
         let of_adks = of_adks.as_object().expect("a map");
         for (key, value) in of_adks.iter() {
-            let unsaid = |words: &&str| value.to_string().contains(words);
-            let is_unsaid = is_failed && ["not specified", "no event"].iter().any(unsaid);
-            if of_ours.get(key) != Some(value) && !is_unsaid {
+            let is_placeholder = |words: &&str| value.to_string().contains(words);
+            let is_placeholder =
+                is_failed && ["not specified", "no event"].iter().any(is_placeholder);
+            if of_ours.get(key) != Some(value) && !is_placeholder {
                 let ours = of_ours.get(key).unwrap_or(&Json::Null);
-                value_differences(&format!("{path}: {key}"), ours, value, found);
+                value_differences(&format!("{path}: {key}"), ours, value, differences);
             }
         }
         let more = of_ours.keys().filter(|key| !of_adks.contains_key(key));
         for key in more.filter(|_| !is_failed) {
-            found.push(format!("{path}: has {key} = {}", of_ours[key]));
+            differences.push(format!("{path}: has {key} = {}", of_ours[key]));
         }
-        differences(&path, &ours["children"], &adks["children"], found);
+        tree_differences(&path, &ours["children"], &adks["children"], differences);
     }
 }
 
 /// Report where values differ.
-fn value_differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
+fn value_differences(path: &str, ours: &Json, adks: &Json, differences: &mut Vec<String>) {
     match (ours, adks) {
         _ if ours == adks => {}
         (Json::Object(ours), Json::Object(adks)) => {
@@ -149,20 +150,20 @@ fn value_differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<Strin
             let is_title = |key: &str| key == "title" && path.contains("json_schema");
             for key in adks.keys().chain(more).filter(|key| !is_title(key)) {
                 let of = |map: &JsonMap| map.get(key).cloned().unwrap_or_default();
-                value_differences(&format!("{path}.{key}"), &of(ours), &of(adks), found);
+                value_differences(&format!("{path}.{key}"), &of(ours), &of(adks), differences);
             }
         }
         (Json::Array(ours), Json::Array(adks)) if ours.len() == adks.len() => {
             for (at, (ours, adks)) in ours.iter().zip(adks.iter()).enumerate() {
-                value_differences(&format!("{path}[{at}]"), ours, adks, found);
+                value_differences(&format!("{path}[{at}]"), ours, adks, differences);
             }
         }
-        _ => found.push(format!("{path} is {ours} and not {adks}")),
+        _ => differences.push(format!("{path}: found {ours}, expected {adks}")),
     }
 }
 
 async fn compare(content: bool) {
-    let Some(adks) = adks(content) else {
+    let Some(adks) = adk_runs(content) else {
         return;
     };
     let telemetry = Telemetry::default().with_content_in_spans(content);
@@ -174,10 +175,10 @@ async fn compare(content: bool) {
             .map(|id| id.as_str().expect("a text").to_owned())
             .collect();
         let spans = adks["spans"].as_array().expect("spans");
-        let adks = comparable(&below(spans, &Json::Null), &events);
-        let mut found = Vec::new();
-        differences("", &ours, &adks, &mut found);
-        assert!(found.is_empty(), "{}", found.join("\n"));
+        let adks = comparable(&tree_of(spans, &Json::Null), &events);
+        let mut list = Vec::new();
+        tree_differences("", &ours, &adks, &mut list);
+        assert!(list.is_empty(), "{}", list.join("\n"));
     }
 }
 

@@ -1,6 +1,6 @@
-"""Plays the runs of the test on Google's ADK and prints the spans that they make, as JSON.
+"""Runs the agents of the test on google-adk and prints their spans as JSON.
 
-The schema is the one with `invocation` and `call_llm`; ADK 2.13 has it beside a newer one.
+The spans have the older schema of ADK 2.13, with `invocation` and `call_llm`.
 """
 
 import asyncio
@@ -34,7 +34,9 @@ from google.adk.tools import AgentTool
 from google.genai import types
 
 
-class Scripted(BaseLlm):
+class ScriptedModel(BaseLlm):
+    """Answers with its replies, or raises those that are exceptions."""
+
     replies: list = []
 
     async def generate_content_async(self, llm_request, stream=False):
@@ -45,7 +47,7 @@ class Scripted(BaseLlm):
 
 
 def model(name, *replies):
-    return Scripted(model=name, replies=list(replies))
+    return ScriptedModel(model=name, replies=list(replies))
 
 
 def text(words):

@@ -1,4 +1,4 @@
-//! The agents that `oracle.py` defines too, and runs of them.
+//! The same agents as in `oracle.py`, and a helper that runs them.
 
 use std::sync::Arc;
 
@@ -17,30 +17,34 @@ pub(crate) const SESSION: &str = "s1";
 pub(crate) const MESSAGE: &str = "Hello!";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Two {
+struct Summands {
     a: i64,
     b: i64,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}
 
 fn add() -> FunctionTool {
-    FunctionTool::new("add", "Adds.", |_: ToolContext, two: Two| async move {
-        // Yield, so that spans of several calls are open at the same time.
-        tokio::task::yield_now().await;
-        Ok::<_, ToolError>(serde_json::json!({ "sum": two.a + two.b }))
-    })
+    FunctionTool::new(
+        "add",
+        "Adds.",
+        |_: ToolContext, args: Summands| async move {
+            // Yield, so that spans of several calls are open at the same time.
+            tokio::task::yield_now().await;
+            Ok::<_, ToolError>(serde_json::json!({ "sum": args.a + args.b }))
+        },
+    )
 }
 
 fn refuse() -> FunctionTool {
-    FunctionTool::new("refuse", "Refuses.", |_: ToolContext, _: Nothing| async {
+    FunctionTool::new("refuse", "Refuses.", |_: ToolContext, _: NoArgs| async {
         Ok::<_, ToolError>(serde_json::json!({ "error": "no" }))
     })
 }
 
 fn fail() -> FunctionTool {
-    FunctionTool::new("fail", "Fails.", |_: ToolContext, _: Nothing| async {
+    FunctionTool::new("fail", "Fails.", |_: ToolContext, _: NoArgs| async {
         Err::<Json, _>(ToolError::new("the secret of the tool"))
     })
 }
@@ -79,19 +83,19 @@ fn agent(name: &str, description: &str, of: ScriptedModel) -> retain_runtime::Ll
     LlmAgent::builder(name).description(description).model(of)
 }
 
-/// Parallel calls, one of them to an agent tool, followed by a transfer.
+/// An agent that makes concurrent calls, one of them to an agent tool, and then transfers.
 pub(crate) fn desk() -> Arc<dyn Agent> {
     let helper = agent("helper", "Helps.", model("gemini-x", vec![text("Helped.")]));
     let other = model(
         "openai/gpt",
         vec![calls(&[("c5", "nothing", "{}")]), text("Done.")],
     );
-    let asked = [
+    let first_calls = [
         ("c1", "add", r#"{"a":1,"b":2}"#),
         ("c2", "refuse", "{}"),
         ("c3", "helper", r#"{"request":"Help!"}"#),
     ];
-    let handed = ("c4", "transfer_to_agent", r#"{"agent_name":"other"}"#);
+    let transfer = ("c4", "transfer_to_agent", r#"{"agent_name":"other"}"#);
     let config = GenerateContentConfig {
         top_p: Some(0.5),
         max_output_tokens: Some(99),
@@ -101,7 +105,7 @@ pub(crate) fn desk() -> Arc<dyn Agent> {
     let desk = agent(
         "desk",
         "A desk.",
-        model("scripted", vec![calls(&asked), calls(&[handed])]),
+        model("scripted", vec![calls(&first_calls), calls(&[transfer])]),
     )
     .generate_content_config(config)
     .tool(add())
@@ -148,15 +152,15 @@ pub(crate) fn runner(agent: Arc<dyn Agent>, telemetry: Telemetry) -> Runner {
 
 /// Run the agent; return the ids of its events and its spans.
 pub(crate) async fn play(agent: Arc<dyn Agent>, telemetry: Telemetry) -> (Vec<String>, Vec<Span>) {
-    let (collected, _listening) = SpanRecorder::listening();
+    let (recorder, _guard) = SpanRecorder::install();
     let runner = runner(agent, telemetry);
     let request = RunRequest::new(MESSAGE);
     let run = runner.run_with(USER, Some(SESSION), request).await;
-    let mut run = run.expect("it begins");
+    let mut run = run.expect("a started run");
     let mut events = Vec::new();
     while let Some(Ok(event)) = futures_util::StreamExt::next(&mut run).await {
         events.push(event.id);
     }
     drop(run);
-    (events, collected.spans())
+    (events, recorder.spans())
 }

@@ -1,4 +1,4 @@
-//! Tests of spans that need no ADK: the tree, and which content the spans contain and omit.
+//! The tree of spans, and which content the spans contain.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use retain_runtime::{
 use tokio::sync::Notify;
 
 use crate::telemetry::{
-    collect::{Drawn, Span, SpanRecorder},
+    collect::{Span, SpanRecorder, SpanTree},
     runs::{APP, MESSAGE, SESSION, USER, broken, calls, desk, line, model, play, runner, text},
 };
 
@@ -20,7 +20,7 @@ fn in_process() -> Telemetry {
 }
 
 /// Words that occur only in content.
-const SAID: [&str; 6] = [
+const CONTENT: [&str; 6] = [
     MESSAGE,
     "Done.",
     "Helped.",
@@ -55,7 +55,7 @@ invocation
     call_llm
       generate_content openai/gpt
 ";
-    assert_eq!(Drawn(&spans).to_string(), expected);
+    assert_eq!(SpanTree(&spans).to_string(), expected);
     assert!(spans.iter().all(|span| span.is_closed));
 }
 
@@ -66,8 +66,8 @@ async fn spans_have_no_content_unless_enabled() {
             let (_, spans) = play(agent(), telemetry).await;
             for span in &spans {
                 let written = format!("{:?}", span.attributes);
-                let said = SAID.iter().find(|said| written.contains(*said));
-                assert_eq!(said, None, "{} has {written}", span.name);
+                let content = CONTENT.iter().find(|text| written.contains(**text));
+                assert_eq!(content, None, "{} has {written}", span.name);
                 assert_eq!(
                     span.content.is_empty(),
                     telemetry == Telemetry::default() || !is_recorded(span)
@@ -99,23 +99,25 @@ async fn in_process_spans_have_content_and_session_key() {
         run["invocation"],
         spans[0].attributes["gcp.vertex.agent.invocation_id"]
     );
-    let told = |name: &str, attribute: &str| {
+    let content_of = |name: &str, attribute: &str| {
         let span = spans.iter().find(|span| span.name == name).expect("a span");
         let text = span.content[attribute].as_str().expect("a text").to_owned();
         assert_eq!(span.attributes[attribute], Json::from("{}"));
         text
     };
-    assert!(told("call_llm", "gcp.vertex.agent.llm_request").contains(MESSAGE));
-    assert!(told("call_llm", "gcp.vertex.agent.llm_response").contains("function_call"));
+    assert!(content_of("call_llm", "gcp.vertex.agent.llm_request").contains(MESSAGE));
+    assert!(content_of("call_llm", "gcp.vertex.agent.llm_response").contains("function_call"));
     assert_eq!(
-        told("execute_tool add", "gcp.vertex.agent.tool_call_args"),
+        content_of("execute_tool add", "gcp.vertex.agent.tool_call_args"),
         r#"{"a":1,"b":2}"#
     );
     assert_eq!(
-        told("execute_tool add", "gcp.vertex.agent.tool_response"),
+        content_of("execute_tool add", "gcp.vertex.agent.tool_response"),
         r#"{"sum":3}"#
     );
-    assert!(told("execute_tool (merged)", "gcp.vertex.agent.tool_response").contains("Helped."));
+    assert!(
+        content_of("execute_tool (merged)", "gcp.vertex.agent.tool_response").contains("Helped.")
+    );
 }
 
 #[tokio::test]
@@ -133,25 +135,25 @@ async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
         .candidates_token_count = Some(2);
     let replies = vec![vec![piece("Good "), piece("day!"), whole].into()];
     let agent = LlmAgent::builder("a").model(model("m", replies));
-    let (collected, _listening) = SpanRecorder::listening();
+    let (recorder, _guard) = SpanRecorder::install();
     let runner = runner(Arc::new(agent.build().expect("an agent")), in_process());
     let config = RunConfig::default().with_streaming_mode(StreamingMode::Sse);
     let request = RunRequest::new(MESSAGE).with_config(config);
     let run = runner.run_with(USER, Some(SESSION), request).await;
     let events = run
-        .expect("it begins")
+        .expect("a started run")
         .collect_events()
         .await
-        .expect("it runs");
-    let spans = collected.spans();
+        .expect("a successful run");
+    let spans = recorder.spans();
     let call = spans
         .iter()
         .find(|span| span.name == "call_llm")
         .expect("a call");
-    let said = call.content["gcp.vertex.agent.llm_response"].to_string();
+    let response = call.content["gcp.vertex.agent.llm_response"].to_string();
     assert!(
-        said.contains("Good day!") && !said.contains("partial"),
-        "{said}"
+        response.contains("Good day!") && !response.contains("partial"),
+        "{response}"
     );
     for name in ["call_llm", "generate_content m"] {
         let span = spans.iter().find(|span| span.name == name).expect("a span");
@@ -170,14 +172,14 @@ async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
 async fn dropped_run_closes_its_spans() {
     let started = Arc::new(Notify::new());
     let starts = Arc::clone(&started);
-    let hang = FunctionTool::new("hang", "Hangs.", move |_: ToolContext, _: Nothing| {
+    let hang = FunctionTool::new("hang", "Hangs.", move |_: ToolContext, _: NoArgs| {
         starts.notify_one();
         std::future::pending::<Result<(), ToolError>>()
     });
     let agent = LlmAgent::builder("a")
         .model(model("m", vec![calls(&[("c1", "hang", "{}")])]))
         .tool(hang);
-    let (collected, _listening) = SpanRecorder::listening();
+    let (recorder, _guard) = SpanRecorder::install();
     let runner = runner(
         Arc::new(agent.build().expect("an agent")),
         Telemetry::default(),
@@ -185,15 +187,15 @@ async fn dropped_run_closes_its_spans() {
     let mut run = runner
         .run(USER, Some(SESSION), MESSAGE)
         .await
-        .expect("it begins");
-    run.next().await.expect("the call").expect("it is stored");
+        .expect("a started run");
+    run.next().await.expect("the call").expect("a stored event");
     tokio::select! {
         biased;
         event = run.next() => panic!("expected a tool that hangs, found {event:?}"),
         () = started.notified() => {}
     }
     assert!(
-        collected
+        recorder
             .spans()
             .iter()
             .all(|span| !span.is_closed || is_model(span))
@@ -202,15 +204,15 @@ async fn dropped_run_closes_its_spans() {
     while runner.running() > 0 {
         tokio::task::yield_now().await;
     }
-    runner.close().await.expect("it closes");
+    runner.close().await.expect("a closed runner");
     tokio::task::yield_now().await;
-    let open: Vec<Span> = collected
+    let open: Vec<Span> = recorder
         .spans()
         .into_iter()
         .filter(|span| !span.is_closed)
         .collect();
     assert!(open.is_empty(), "{open:?}");
-    let failed = collected
+    let failed = recorder
         .spans()
         .into_iter()
         .find(|span| span.attributes.contains_key("error.type"));
@@ -222,15 +224,15 @@ async fn dropped_run_closes_its_spans() {
 
 #[tokio::test]
 async fn model_span_closes_before_tools_run() {
-    let (collected, _listening) = SpanRecorder::listening();
-    let seen = collected.clone();
-    let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: Nothing| {
+    let (recorder, _guard) = SpanRecorder::install();
+    let seen = recorder.clone();
+    let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: NoArgs| {
         let spans = seen.spans();
         let open = spans.iter().filter(|span| !span.is_closed);
         let open: Vec<String> = open.map(|span| span.name.clone()).collect();
         async move { Ok::<_, ToolError>(open.join(", ")) }
     });
-    let mut asked = retain_core::LlmResponse::of(retain_core::Content::new(
+    let mut response = retain_core::LlmResponse::of(retain_core::Content::new(
         "model",
         vec![
             retain_core::FunctionCall {
@@ -240,9 +242,9 @@ async fn model_span_closes_before_tools_run() {
             .into(),
         ],
     ));
-    asked.finish_reason = Some("STOP".to_owned());
+    response.finish_reason = Some("STOP".to_owned());
     let agent = LlmAgent::builder("a")
-        .model(model("m", vec![asked.into(), text("Done.")]))
+        .model(model("m", vec![response.into(), text("Done.")]))
         .tool(look);
     let runner = runner(
         Arc::new(agent.build().expect("an agent")),
@@ -250,10 +252,10 @@ async fn model_span_closes_before_tools_run() {
     );
     let run = runner.run(USER, Some(SESSION), MESSAGE).await;
     let events = run
-        .expect("it begins")
+        .expect("a started run")
         .collect_events()
         .await
-        .expect("it runs");
+        .expect("a successful run");
     let answers = events[1].function_responses();
     let open = answers[0].response.as_ref().expect("an answer")["result"].clone();
     let expected = "invocation, invoke_agent a, call_llm, execute_tool look";
@@ -261,7 +263,7 @@ async fn model_span_closes_before_tools_run() {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}
 
 fn is_model(span: &Span) -> bool {
     span.name == "call_llm" || span.name.starts_with("generate_content")
@@ -269,7 +271,7 @@ fn is_model(span: &Span) -> bool {
 
 #[tokio::test]
 async fn compaction_span_belongs_to_its_run() {
-    let (collected, _listening) = SpanRecorder::listening();
+    let (recorder, _guard) = SpanRecorder::install();
     let answers = vec![text("One."), text("A summary."), text("Two.")];
     let agent = LlmAgent::builder("a").model(model("m", answers));
     let runner = retain_runtime::Runner::builder()
@@ -284,11 +286,11 @@ async fn compaction_span_belongs_to_its_run() {
     let run = runner
         .run(USER, Some(SESSION), long)
         .await
-        .expect("it begins");
-    run.collect_events().await.expect("it runs");
+        .expect("a started run");
+    run.collect_events().await.expect("a successful run");
     assert!(runner.flush_compaction().await.is_empty());
     tokio::task::yield_now().await;
-    let spans = collected.spans();
+    let spans = recorder.spans();
     let summary = spans
         .iter()
         .find(|span| span.name == "compact_events sliding_window");

@@ -3,9 +3,9 @@
 use retain_core::{Event, Json, JsonMap};
 
 /// Return the result with ids numbered in order of appearance and without times.
-pub(crate) fn comparable(told: &Json) -> Json {
+pub(crate) fn comparable(result: &Json) -> Json {
     let mut ids = Vec::new();
-    let turns = told["turns"].as_array().unwrap_or_default().iter();
+    let turns = result["turns"].as_array().unwrap_or_default().iter();
     let turns: Vec<Json> = turns
         .map(|turn| {
             let mut turn = turn.as_object().cloned().unwrap_or_default();
@@ -18,18 +18,18 @@ pub(crate) fn comparable(told: &Json) -> Json {
             turn.into()
         })
         .collect();
-    let asked = match &told["asked"] {
+    let requests = match &result["requests"] {
         Json::Object(models) => {
             let models = models.iter();
-            let models = models.map(|(name, asked)| (name.to_owned(), requests(asked)));
+            let models = models.map(|(name, list)| (name.to_owned(), model_requests(list)));
             Json::from(models.collect::<JsonMap>())
         }
-        asked => requests(asked),
+        list => model_requests(list),
     };
     JsonMap::from([
         ("turns", Json::from(turns)),
-        ("asked", asked),
-        ("stored", events(&told["stored"], &mut ids).into()),
+        ("requests", requests),
+        ("stored", events(&result["stored"], &mut ids).into()),
     ])
     .into()
 }
@@ -46,9 +46,9 @@ fn is_value_error(code: &Json) -> bool {
 }
 
 /// Return the requests of one model.
-fn requests(asked: &Json) -> Json {
-    let asked = asked.as_array().unwrap_or_default().iter();
-    Json::from(asked.map(without_nulls).collect::<Vec<_>>())
+fn model_requests(list: &Json) -> Json {
+    let requests = list.as_array().unwrap_or_default().iter();
+    Json::from(requests.map(without_nulls).collect::<Vec<_>>())
 }
 
 fn without_nulls(value: &Json) -> Json {
@@ -59,9 +59,9 @@ fn without_nulls(value: &Json) -> Json {
 
 fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     // Convert through our type, so that fields without meaning are dropped on both sides.
-    let event = Event::from_json(&event.to_string()).expect("an event can be read");
-    let text = event.to_json().expect("it can be written");
-    let mut json = Json::parse(&text).expect("and read again");
+    let event = Event::from_json(&event.to_string()).expect("an event is valid");
+    let text = event.to_json().expect("an event is JSON");
+    let mut json = Json::parse(&text).expect("an event is JSON");
     let map = json.as_object_mut().expect("an event is a map");
     map.remove("timestamp");
     // ADK writes an empty `nodeInfo` into events that no node emitted.
@@ -73,7 +73,7 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
         map.remove("actions");
     }
     let code = map.get("errorCode").cloned().unwrap_or_default();
-    // Retain words these messages differently: they say what to do and what its parser found.
+    // Retain has other texts for these errors: they say what to do and what its parser found.
     let message = map.get("errorMessage").and_then(Json::as_str);
     let is_about_transfer = message.is_some_and(|it| {
         it.contains("transfer") || it.contains("Transfer") || it.contains("in the agent tree")
@@ -84,14 +84,14 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     if is_value_error(&code) {
         map.insert("errorCode", "ValueError");
     }
-    number(map, "id", ids);
-    number(map, "invocationId", ids);
+    number_id(map, "id", ids);
+    number_id(map, "invocationId", ids);
     // Number calls first, because ADK lists the pending ones in any order.
     number_calls(&mut json, ids);
     let map = json.as_object_mut().expect("an event is a map");
     let open = map.get_mut("longRunningToolIds");
     if let Some(open) = open.and_then(Json::as_array_mut) {
-        open.iter_mut().for_each(|id| *id = numbered(id, ids));
+        open.iter_mut().for_each(|id| *id = id_number(id, ids));
         open.sort_by_key(Json::to_string);
     }
     json
@@ -108,17 +108,18 @@ fn number_calls(value: &mut Json, ids: &mut Vec<String>) {
     };
     for call in ["functionCall", "functionResponse", "originalFunctionCall"] {
         if let Some(call) = map.get_mut(call).and_then(Json::as_object_mut) {
-            number(call, "id", ids);
+            number_id(call, "id", ids);
         }
     }
-    let asked = map.get("requestedToolConfirmations");
-    if let Some(asked) = asked.and_then(Json::as_object) {
-        let asked = asked.iter().map(|(id, asked)| {
-            let id = numbered(&id.into(), ids);
-            (id.as_str().unwrap_or_default().to_owned(), asked.clone())
+    let requested = map.get("requestedToolConfirmations");
+    if let Some(requested) = requested.and_then(Json::as_object) {
+        let numbered = requested.iter().map(|(id, confirmation)| {
+            let id = id_number(&id.into(), ids);
+            let id = id.as_str().unwrap_or_default().to_owned();
+            (id, confirmation.clone())
         });
-        let asked: JsonMap = asked.collect();
-        map.insert("requestedToolConfirmations", asked);
+        let numbered: JsonMap = numbered.collect();
+        map.insert("requestedToolConfirmations", numbered);
     }
     let keys: Vec<String> = map.keys().map(ToString::to_string).collect();
     for key in keys {
@@ -128,16 +129,17 @@ fn number_calls(value: &mut Json, ids: &mut Vec<String>) {
     }
 }
 
-fn number(holder: &mut JsonMap, key: &str, ids: &mut Vec<String>) {
+fn number_id(holder: &mut JsonMap, key: &str, ids: &mut Vec<String>) {
     if let Some(id) = holder.get_mut(key) {
-        *id = numbered(id, ids);
+        *id = id_number(id, ids);
     }
 }
 
-fn numbered(id: &Json, ids: &mut Vec<String>) -> Json {
+/// Return the number of an id, `#0` for the first that appears.
+fn id_number(id: &Json, ids: &mut Vec<String>) -> Json {
     let text = id.to_string();
-    let known = ids.iter().position(|known| *known == text);
-    let number = known.unwrap_or_else(|| {
+    let number = ids.iter().position(|id| *id == text);
+    let number = number.unwrap_or_else(|| {
         ids.push(text);
         ids.len() - 1
     });
@@ -175,10 +177,10 @@ fn pair(ours: Option<&Json>, theirs: Option<&Json>, path: &str) -> Option<String
     }
 }
 
-/// Return the result with one line per event, to help find the reason of a difference.
-pub(crate) fn brief(told: &Json) -> String {
+/// Return the result as text, one line per event, for the search for the cause of a difference.
+pub(crate) fn event_lines(result: &Json) -> String {
     let mut lines = String::from("\n");
-    for turn in told["turns"].as_array().unwrap_or_default() {
+    for turn in result["turns"].as_array().unwrap_or_default() {
         lines += &format!("  turn, failed: {}\n", turn["failed"]);
         for event in turn["events"].as_array().unwrap_or_default() {
             let parts = &event["content"]["parts"];

@@ -1,18 +1,24 @@
-"""Runs scripts on Google's ADK: real runner and agent, a model and tools that do what they are told.
+"""Runs scripts on google-adk: the real runner and agents, with a model, tools and callbacks that follow
+the script.
 
-Reads JSON Lines from stdin, one script a line. Prints one line a script:
-what every turn gave, what the models were asked, and the session in the end. `script.rs` says what
-a script is, `tree_script.rs` what one with several agents is.
+Reads JSON Lines from stdin, one script per line. Prints one line per script: the results of each
+turn, the requests of the models, and the final session. `script.rs` and `tree_script.rs` describe
+the scripts.
 """
 
 import asyncio
 import json
 import logging
+import os
 import sys
 import warnings
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
+
+# The folder of the modules that several oracles share.
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.agents.loop_agent import LoopAgent
@@ -20,7 +26,6 @@ from google.adk.agents.parallel_agent import ParallelAgent
 from google.adk.agents.sequential_agent import SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps.app import App, ResumabilityConfig
-from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -31,48 +36,21 @@ from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel
+from scripted_model import ScriptedModel, dump
 
 USER = "ada"
 
 
-def dump(model):
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+def scripted_model(replies, requests):
+    def describe(config):
+        return {"temperature": config.temperature}
+
+    return ScriptedModel(replies, requests, describe, "Nothing more.")
 
 
-class Told(BaseLlm):
-    """Says what the script says, and keeps what it was asked."""
-
-    # Not fields of the model: those are copied.
-    _replies: list = PrivateAttr()
-    _asked: list = PrivateAttr()
-
-    def __init__(self, replies, asked):
-        super().__init__(model="gemini-told")
-        self._replies = replies
-        self._asked = asked
-
-    async def generate_content_async(self, llm_request, stream=False):
-        config = llm_request.config
-        self._asked.append({
-            "contents": [dump(content) for content in llm_request.contents],
-            "instruction": config.system_instruction,
-            "temperature": config.temperature,
-        })
-        reply = self._replies.pop(0) if self._replies else {"responses": [text("Nothing more.")]}
-        for response in reply["responses"]:
-            if stream or not response.get("partial"):
-                yield LlmResponse.model_validate_json(json.dumps(response))
-        if "error" in reply:
-            raise RuntimeError(reply["error"])
-
-
-def text(words):
-    return {"content": {"role": "model", "parts": [{"text": words}]}}
-
-
-class Doing(BaseTool):
-    """A tool that does what its arguments say."""
+class ScriptedTool(BaseTool):
+    """A tool that writes the state, fails or returns a result, as its name and arguments say."""
 
     def __init__(self, name):
         super().__init__(name=name, description=name, is_long_running=name == "later")
@@ -102,7 +80,7 @@ class Doing(BaseTool):
             raise ValueError(args["message"])
         if self.name == "quiet":
             tool_context.actions.skip_summarization = True
-            return {"said": args["text"]}
+            return {"text": args["text"]}
         if self.name == "later":
             return args["result"]
         if self.name == "leave":
@@ -115,12 +93,13 @@ TOOLS = ["note", "nest", "add", "say", "fail", "quiet", "later", "leave"]
 
 
 class Hooks:
-    """The agent's callbacks, each of which follows its plan."""
+    """The agent's callbacks. Each follows its list of steps."""
 
     def __init__(self, plans):
         self.plans = plans
 
     def next(self, hook, context):
+        """Write the state keys of the next step, and return the step."""
         plan = self.plans.get(hook)
         step = plan.pop(0) if plan else None
         if step is None:
@@ -192,56 +171,56 @@ ANSWERED = {
 
 
 class User:
-    """What the user says: words, or an answer to a call that is open. `turns.rs` says which."""
+    """The user's messages: text, or an answer to a pending call. `turns.rs` describes them."""
 
     def __init__(self):
         self.open = {kind: [] for kind in KINDS}
         self.answered = []
 
-    def saw(self, event):
+    def record_calls(self, event):
         if not event.partial:
             for call in event.get_function_calls():
                 self.open.get(call.name, []).append((event.author, call.id))
 
-    def message(self, said):
-        how = said["answers"]
+    def message(self, turn):
+        how = turn["answers"]
         if how == "again":
             parts = self.answered
         elif how == "unknown":
-            parts = [self.answer("no-such-call", LATER, said)]
+            parts = [self.answer("no-such-call", LATER, turn)]
         else:
             open_ = [(kind, self.open[kind]) for kind in ANSWERED.get(how, []) if self.open[kind]]
             for _, calls in open_:
                 calls.sort(key=lambda call: call[0])
             newest = -1 if how == "newest" else 0
-            parts = [self.answer(calls.pop(newest)[1], kind, said) for kind, calls in open_]
-        text = types.Part(text=said["text"])
+            parts = [self.answer(calls.pop(newest)[1], kind, turn) for kind, calls in open_]
+        text = types.Part(text=turn["text"])
         if not parts:
             return types.Content(role="user", parts=[text])
         self.answered = parts
         return types.Content(role="user", parts=parts + [text] if how == "with words" else parts)
 
-    def answer(self, id, kind, said):
+    def answer(self, id, kind, turn):
         if kind == CONFIRM:
-            result = {"confirmed": said["answers"] != "reject"}
+            result = {"confirmed": turn["answers"] != "reject"}
         elif kind == LATER:
-            result = {"late": said["text"]}
+            result = {"late": turn["text"]}
         else:
             result = {"result": "that"}
         return types.Part(function_response=types.FunctionResponse(id=id, name=kind, response=result))
 
 
-def single_agent(script, asked):
+def single_agent(script, requests):
     hooks = Hooks(script["hooks"])
     return LlmAgent(
         name="agent",
         description="Acts.",
-        model=Told(script["replies"], asked),
+        model=scripted_model(script["replies"], requests),
         instruction=script["instruction"],
         static_instruction=script["staticInstruction"],
         include_contents=script["includeContents"],
         output_key=script["outputKey"],
-        tools=[Doing(name) for name in TOOLS],
+        tools=[ScriptedTool(name) for name in TOOLS],
         before_agent_callback=hooks.before_agent,
         after_agent_callback=hooks.after_agent,
         before_model_callback=hooks.before_model,
@@ -259,14 +238,14 @@ def pay(amount: int):
 
 
 class Order(BaseModel):
-    """What an agent that is a tool is given."""
+    """The input of an agent tool."""
 
     topic: str
     count: int | None = None
 
 
-class Titled(BaseModel):
-    """What it returns."""
+class TitleOutput(BaseModel):
+    """The output of an agent tool."""
 
     title: str
 
@@ -274,13 +253,13 @@ class Titled(BaseModel):
 WORKFLOWS = {"sequential": SequentialAgent, "loop": LoopAgent, "parallel": ParallelAgent}
 
 
-def tree_agent(node, asked):
-    """An agent of a tree with those below it. What its model is asked is kept under its name."""
+def tree_agent(node, requests):
+    """An agent with its sub-agents. `requests` has the requests of each model by the agent's name."""
     hooks = Hooks(node["hooks"])
     fields = {
         "name": node["name"],
         "description": f"Is {node['name']}.",
-        "sub_agents": [tree_agent(child, asked) for child in node["below"]],
+        "sub_agents": [tree_agent(child, requests) for child in node["below"]],
         "before_agent_callback": hooks.before_agent,
         "after_agent_callback": hooks.after_agent,
     }
@@ -289,12 +268,12 @@ def tree_agent(node, asked):
     if node["kind"] != "llm":
         return WORKFLOWS[node["kind"]](**fields)
     if node["ownModel"]:
-        fields["model"] = Told(node["replies"], asked.setdefault(node["name"], []))
-    tools = [Doing(name) for name in TOOLS]
+        fields["model"] = scripted_model(node["replies"], requests.setdefault(node["name"], []))
+    tools = [ScriptedTool(name) for name in TOOLS]
     tools += [FunctionTool(pay, require_confirmation=True), exit_loop]
     tools += [get_user_choice_tool, request_input]
     if node["helper"] is not None:
-        tools.append(AgentTool(tree_agent(node["helper"], asked)))
+        tools.append(AgentTool(tree_agent(node["helper"], requests)))
     return LlmAgent(
         instruction=node["instruction"],
         include_contents=node["includeContents"],
@@ -302,7 +281,7 @@ def tree_agent(node, asked):
         disallow_transfer_to_parent=node["notToParent"],
         disallow_transfer_to_peers=node["notToPeers"],
         input_schema=Order if node["hasInputSchema"] else None,
-        output_schema=Titled if node["hasOutputSchema"] else None,
+        output_schema=TitleOutput if node["hasOutputSchema"] else None,
         tools=tools,
         **fields,
     )
@@ -310,8 +289,8 @@ def tree_agent(node, asked):
 
 async def run(script):
     is_tree = "tree" in script
-    asked = {} if is_tree else []
-    agent = tree_agent(script["tree"], asked) if is_tree else single_agent(script, asked)
+    requests = {} if is_tree else []
+    agent = tree_agent(script["tree"], requests) if is_tree else single_agent(script, requests)
     sessions = InMemorySessionService()
     resumability = ResumabilityConfig(is_resumable=script.get("resumable", False))
     app = App(name="app", root_agent=agent, resumability_config=resumability)
@@ -320,29 +299,29 @@ async def run(script):
         app_name="app", user_id=USER, session_id="s1", state=script["state"]
     )
     turns, user = [], User()
-    for said in script["turns"]:
-        config = RunConfig(streaming_mode=StreamingMode.SSE if said["streaming"] else StreamingMode.NONE)
-        if said["maxLlmCalls"] is not None:
-            config.max_llm_calls = said["maxLlmCalls"]
-        if said["metadata"] is not None:
-            config.custom_metadata = said["metadata"]
+    for turn in script["turns"]:
+        config = RunConfig(streaming_mode=StreamingMode.SSE if turn["streaming"] else StreamingMode.NONE)
+        if turn["maxLlmCalls"] is not None:
+            config.max_llm_calls = turn["maxLlmCalls"]
+        if turn["metadata"] is not None:
+            config.custom_metadata = turn["metadata"]
         events, failed = [], None
         try:
             async for event in runner.run_async(
                 user_id=USER,
                 session_id="s1",
-                new_message=user.message(said),
-                state_delta=said["stateDelta"],
+                new_message=user.message(turn),
+                state_delta=turn["stateDelta"],
                 run_config=config,
             ):
                 events.append(dump(event))
-                user.saw(event)
+                user.record_calls(event)
         except Exception as error:
             failed = type(error).__name__
         session = await sessions.get_session(app_name="app", user_id=USER, session_id="s1")
         turns.append({"events": events, "failed": failed, "state": dict(session.state)})
     stored = [dump(event) for event in session.events]
-    return {"turns": turns, "asked": asked, "stored": stored}
+    return {"turns": turns, "requests": requests, "stored": stored}
 
 
 for line in sys.stdin:

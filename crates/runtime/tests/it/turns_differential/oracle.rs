@@ -1,4 +1,4 @@
-//! The process in which ADK executes the scripts.
+//! The process in which ADK runs the scripts.
 
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};

@@ -1,4 +1,4 @@
-//! Our side: an agent whose model, tools and callbacks follow a script.
+//! Retain's side: an agent whose model, tools and callbacks follow a script.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,19 +19,19 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// The rest of a script during its execution.
+/// The part of a script that is still to be run, and the requests so far.
 #[derive(Debug, Default)]
 struct Play {
     replies: VecDeque<Json>,
     hooks: HashMap<String, VecDeque<Json>>,
-    asked: Vec<Json>,
+    requests: Vec<Json>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct SharedPlay(Arc<Mutex<Play>>);
 
 impl SharedPlay {
-    pub(crate) fn of(script: &Json) -> SharedPlay {
+    pub(crate) fn from_script(script: &Json) -> SharedPlay {
         let hooks = map(&script["hooks"]);
         let hooks = hooks
             .iter()
@@ -39,7 +39,7 @@ impl SharedPlay {
         SharedPlay(Arc::new(Mutex::new(Play {
             replies: queue(&script["replies"]),
             hooks: hooks.collect(),
-            asked: Vec::new(),
+            requests: Vec::new(),
         })))
     }
 
@@ -48,11 +48,11 @@ impl SharedPlay {
     }
 
     /// Return the requests of the model.
-    pub(crate) fn asked(&self) -> Vec<Json> {
-        self.lock().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<Json> {
+        self.lock().requests.clone()
     }
 
-    /// Execute the next step of a callback, including its state writes.
+    /// Write the state keys of the next step of a callback, and return the step.
     fn step(&self, hook: &str, ctx: &CallbackContext) -> Result<Json, BoxError> {
         let step = self
             .lock()
@@ -94,7 +94,7 @@ fn queue(list: &Json) -> VecDeque<Json> {
 
 fn response(value: &Json) -> Option<LlmResponse> {
     let text = (!value.is_null()).then(|| value.to_string())?;
-    Some(LlmResponse::from_json(&text).expect("a response is scripted"))
+    Some(LlmResponse::from_json(&text).expect("the script has a response"))
 }
 
 /// A model that replies as scripted and records its requests.
@@ -103,20 +103,20 @@ pub(crate) struct PlayModel(pub(crate) SharedPlay);
 
 impl Model for PlayModel {
     fn name(&self) -> &str {
-        "gemini-told"
+        "gemini-scripted"
     }
 
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
         let mut play = self.0.lock();
-        play.asked.push(asked(&request));
+        play.requests.push(request_json(&request));
         let reply = play.replies.pop_front().unwrap_or_else(|| {
             let end = LlmResponse::of(Content::model("Nothing more."));
-            let end = Json::parse(&end.to_json().expect("it can be written"));
-            JsonMap::from([("responses", vec![end.expect("it can be read")])]).into()
+            let end = Json::parse(&end.to_json().expect("a response is JSON"));
+            JsonMap::from([("responses", vec![end.expect("a response is JSON")])]).into()
         });
         let responses = reply["responses"].as_array().unwrap_or_default().iter();
-        let wanted = responses.filter(|response| stream || response["partial"] != true);
-        let mut answers: Vec<_> = wanted.filter_map(response).map(Ok).collect();
+        let responses = responses.filter(|response| stream || response["partial"] != true);
+        let mut answers: Vec<_> = responses.filter_map(response).map(Ok).collect();
         if let Some(error) = reply["error"].as_str() {
             answers.push(Err(ModelError::new(error).with_code("RuntimeError")));
         }
@@ -124,10 +124,10 @@ impl Model for PlayModel {
     }
 }
 
-fn asked(request: &LlmRequest) -> Json {
+fn request_json(request: &LlmRequest) -> Json {
     let contents = request.contents.iter().map(|content| {
-        let text = content.to_json().expect("a content can be written");
-        Json::parse(&text).expect("it can be read back")
+        let text = content.to_json().expect("a content is JSON");
+        Json::parse(&text).expect("a content is JSON")
     });
     let contents: Vec<Json> = contents.collect();
     JsonMap::from([
@@ -141,7 +141,7 @@ fn asked(request: &LlmRequest) -> Json {
     .into()
 }
 
-/// A tool that does what its arguments say.
+/// A tool that writes the state, fails or returns a result, as its name and arguments say.
 #[derive(Debug)]
 pub(crate) struct PlayTool(pub(crate) &'static str);
 
@@ -162,21 +162,21 @@ impl Tool for PlayTool {
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         let arg = |name: &str| args.get(name).cloned().unwrap_or_default();
         let key = arg("key").as_str().unwrap_or_default().to_owned();
-        let known = ctx.state().get(&key).unwrap_or_default();
+        let before = ctx.state().get(&key).unwrap_or_default();
         let result = match self.0 {
             "note" => {
                 ctx.state().set(key.as_str(), arg("value"));
                 JsonMap::from([("noted", key)]).into()
             }
             "nest" => {
-                let mut inside = map(&known);
+                let mut inside = map(&before);
                 inside.insert(arg("inner").as_str().unwrap_or_default(), arg("value"));
                 let size = inside.len();
                 ctx.state().set(key, inside);
                 JsonMap::from([("size", size as i64)]).into()
             }
             "add" => {
-                let mut items = known.as_array().map(<[Json]>::to_vec).unwrap_or_default();
+                let mut items = before.as_array().map(<[Json]>::to_vec).unwrap_or_default();
                 items.push(arg("value"));
                 let size = items.len();
                 ctx.state().set(key, items);
@@ -188,7 +188,7 @@ impl Tool for PlayTool {
             }
             "quiet" => {
                 ctx.update_actions(|actions| actions.skip_summarization = Some(true));
-                JsonMap::from([("said", arg("text"))]).into()
+                JsonMap::from([("text", arg("text"))]).into()
             }
             "leave" => {
                 ctx.update_actions(|actions| actions.escalate = Some(true));
@@ -228,7 +228,7 @@ fn agent(script: &Json, play: &SharedPlay) -> LlmAgent {
         .before_tool(move |ctx, call| ready(before_tool(&two, &ctx, call.args)))
         .after_tool(move |ctx, _| ready(three.value("after_tool", &ctx)))
         .on_tool_error(move |ctx, _, _| ready(four.value("on_tool_error", &ctx)));
-    agent.build().expect("the agent can be built")
+    agent.build().expect("the agent is valid")
 }
 
 fn before_model(
@@ -262,9 +262,9 @@ fn before_tool(
     })
 }
 
-/// Execute a script of one agent; return the result in the format of ADK's result.
+/// Run a script of one agent; return the result in the same format as the oracle.
 pub(crate) async fn play(script: &Json) -> Json {
-    let play = SharedPlay::of(script);
+    let play = SharedPlay::from_script(script);
     let agent = agent(script, &play);
-    turns(script, Arc::new(agent), || play.asked().into()).await
+    turns(script, Arc::new(agent), || play.requests().into()).await
 }

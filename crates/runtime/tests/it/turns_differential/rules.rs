@@ -23,7 +23,7 @@ pub(crate) struct RuleUses {
     /// A message is rejected if it answers an unknown call or calls of several runs, or mixes text
     /// with an answer. ADK rejects it only if the root has a model. Nothing is compared from that
     /// turn on.
-    pub(crate) odd_answers_are_refused: usize,
+    pub(crate) invalid_answers_are_rejected: usize,
     /// If a call that needs approval is made together with a transfer, ADK never requests the
     /// approval. Nothing is compared from that turn on.
     pub(crate) approval_comes_first: usize,
@@ -35,7 +35,7 @@ pub(crate) struct RuleUses {
     pub(crate) branches_end_with_their_agents: usize,
     /// A parallel agent that fails or escalates ends the others wherever they are. The common
     /// prefix of each branch is compared, and nothing after it.
-    pub(crate) others_are_cut_short: usize,
+    pub(crate) siblings_are_cut_short: usize,
     /// ADK stores a message that answers calls of several branches on the branch of the first,
     /// hidden from the others; in Retain each branch gets its own answers. Nothing is compared from
     /// that turn on.
@@ -52,70 +52,75 @@ pub(crate) struct RuleUses {
     /// In a resumable run, ADK marks the target of a transfer from a waiting agent as done without
     /// running it, or while the call is pending. Nothing is compared from that turn on.
     pub(crate) waiting_agent_is_not_done: usize,
-    /// In a resumable run, ADK marks an agent as done if its transfer target does not exist.
-    pub(crate) who_fails_is_not_done: usize,
+    /// In a resumable run, ADK records the end of an agent whose transfer target does not exist.
+    pub(crate) failed_agent_is_not_done: usize,
 }
 
 impl RuleUses {
     /// Fail if a rule was not used.
-    pub(crate) fn assert_all_were(&self) {
+    pub(crate) fn assert_all_used(&self) {
         let rules = [
             self.failures_are_stored,
             self.order_is_by_branch,
             self.failures_name_their_agent,
-            self.odd_answers_are_refused,
+            self.invalid_answers_are_rejected,
             self.approval_comes_first,
             self.answers_find_their_branch,
             self.branches_end_with_their_agents,
-            self.others_are_cut_short,
+            self.siblings_are_cut_short,
             self.branches_get_their_answers,
         ];
-        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+        assert!(rules.iter().all(|uses| *uses > 0), "{self:?}");
     }
 
-    /// Like [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
-    pub(crate) fn assert_all_of_resumable_were(&self) {
+    /// Like [`assert_all_used`](Self::assert_all_used), for the rules of resumable runs.
+    pub(crate) fn assert_resumable_used(&self) {
         let rules = [
             self.open_calls_are_awaited,
             self.workflows_continue,
             self.ended_agents_stay_ended,
             self.waiting_agent_is_not_done,
-            self.who_fails_is_not_done,
+            self.failed_agent_is_not_done,
         ];
-        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+        assert!(rules.iter().all(|uses| *uses > 0), "{self:?}");
     }
 
-    /// Return the results of both sides without the allowed differences.
-    pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
+    /// Return the results of both sides without the allowed differences, and count the rules.
+    pub(crate) fn remove_allowed_differences(
+        &mut self,
+        script: &Json,
+        ours: &Json,
+        theirs: &Json,
+    ) -> (Json, Json) {
         self.scripts += 1;
         let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));
         if script["resumable"] == true {
-            self.drop_vain_ends(&mut theirs);
+            self.drop_false_ends(&mut theirs);
         }
-        self.drop_failures(&mut ours, &theirs);
-        self.name_failures(&ours, &mut theirs);
+        self.drop_failure_events(&mut ours, &theirs);
+        self.rename_failures(&ours, &mut theirs);
         let agents = ParallelAgents::from_tree(&script["tree"]);
-        self.cut(script, &agents, &mut ours, &mut theirs);
-        for told in [&mut ours, &mut theirs] {
+        self.drop_incomparable_turns(script, &agents, &mut ours, &mut theirs);
+        for result in [&mut ours, &mut theirs] {
             let mut moved = false;
-            edit_turns(told, |_, turn| {
+            edit_turns(result, |_, turn| {
                 if let Some(events) = turn.get_mut("events") {
-                    moved |= by_branch(events);
+                    moved |= sort_by_branch(events);
                 }
             });
-            let branches = branches(&told["stored"]);
-            let told = told.as_object_mut();
-            if let Some(told) = told {
-                moved |= told.get_mut("stored").is_some_and(by_branch);
-                let asked = told.get_mut("asked");
-                moved |= asked.is_some_and(|asked| quoted_by_branch(asked, &branches));
+            let branches = agent_branches(&result["stored"]);
+            if let Some(result) = result.as_object_mut() {
+                moved |= result.get_mut("stored").is_some_and(sort_by_branch);
+                let requests = result.get_mut("requests");
+                moved |= requests.is_some_and(|it| sort_quotes_by_branch(it, &branches));
             }
             self.order_is_by_branch += usize::from(moved);
         }
         (ours, theirs)
     }
 
-    fn drop_failures(&mut self, ours: &mut Json, theirs: &Json) {
+    /// Drop a failure that only Retain records as an event.
+    fn drop_failure_events(&mut self, ours: &mut Json, theirs: &Json) {
         let mut dropped = Vec::new();
         edit_turns(ours, |at, turn| {
             let other = &theirs["turns"].as_array().unwrap_or_default()[at];
@@ -131,30 +136,33 @@ impl RuleUses {
             }
         });
         self.failures_are_stored += dropped.len();
-        let stored = ours.as_object_mut().and_then(|told| told.get_mut("stored"));
+        let stored = ours
+            .as_object_mut()
+            .and_then(|result| result.get_mut("stored"));
         if let Some(stored) = stored.and_then(Json::as_array_mut) {
             stored.retain(|event| !dropped.contains(&event["id"]));
         }
     }
 
-    fn drop_vain_ends(&mut self, theirs: &mut Json) {
+    /// Drop the end of an agent that ADK records although its transfer failed.
+    fn drop_false_ends(&mut self, theirs: &mut Json) {
         let mut dropped = Vec::new();
         edit_turns(theirs, |_, turn| {
-            dropped.extend(resuming::drop_vain_ends(turn))
+            dropped.extend(resuming::drop_false_ends(turn))
         });
-        self.who_fails_is_not_done += dropped.len();
+        self.failed_agent_is_not_done += dropped.len();
         let stored = theirs
             .as_object_mut()
-            .and_then(|told| told.get_mut("stored"));
+            .and_then(|result| result.get_mut("stored"));
         if let Some(stored) = stored.and_then(Json::as_array_mut) {
             stored.retain(|event| dropped.iter().all(|dropped| dropped["id"] != event["id"]));
         }
     }
 
     /// Give a failure the same author on both sides.
-    fn name_failures(&mut self, ours: &Json, theirs: &mut Json) {
-        let all = |told: &Json, at: usize| {
-            let turn = &told["turns"].as_array().unwrap_or_default()[at];
+    fn rename_failures(&mut self, ours: &Json, theirs: &mut Json) {
+        let all = |result: &Json, at: usize| {
+            let turn = &result["turns"].as_array().unwrap_or_default()[at];
             turn["events"].as_array().unwrap_or_default().to_vec()
         };
         let mut renamed = HashMap::new();
@@ -175,7 +183,7 @@ impl RuleUses {
         self.failures_name_their_agent += renamed.len();
         let stored = theirs
             .as_object_mut()
-            .and_then(|told| told.get_mut("stored"));
+            .and_then(|result| result.get_mut("stored"));
         for event in stored.and_then(Json::as_array_mut).into_iter().flatten() {
             if let Some(author) = renamed.get(&event["id"].to_string()) {
                 set_author(event, author);
@@ -183,40 +191,52 @@ impl RuleUses {
         }
     }
 
-    /// Drop all turns from the first one whose behavior differs and is not comparable.
-    fn cut(&mut self, script: &Json, agents: &ParallelAgents, ours: &mut Json, theirs: &mut Json) {
-        let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
+    /// Drop the first turn in which both sides are known to differ, and all turns after it.
+    fn drop_incomparable_turns(
+        &mut self,
+        script: &Json,
+        agents: &ParallelAgents,
+        ours: &mut Json,
+        theirs: &mut Json,
+    ) {
+        let turns = |result: &Json| result["turns"].as_array().unwrap_or_default().to_vec();
         for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
             let either = |is: fn(&Json, usize) -> bool| is(ours, at) || is(theirs, at);
             let rule = match script["resumable"] == true {
-                true if either(resuming::hands_over_and_waits) => {
+                true if either(resuming::transfers_while_waiting) => {
                     Some(&mut self.waiting_agent_is_not_done)
                 }
-                true if either(resuming::leaves_something_open) => {
+                true if either(resuming::has_another_open_call) => {
                     Some(&mut self.open_calls_are_awaited)
                 }
-                true if either(resuming::spoke_behind_the_end) => {
+                true if either(resuming::has_event_after_agent_end) => {
                     Some(&mut self.ended_agents_stay_ended)
                 }
-                true if either(resuming::goes_on_inside) => Some(&mut self.workflows_continue),
+                true if either(resuming::resumes_nested_agent) => {
+                    Some(&mut self.workflows_continue)
+                }
                 _ => None,
             };
             if let Some(rule) = rule {
                 *rule += 1;
-                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+                return [ours, theirs]
+                    .into_iter()
+                    .for_each(|result| keep_turns(result, at));
             }
-            if let Some(rule) = self.ends_comparing(script, at, one, other) {
+            if let Some(rule) = self.rule_of_incomparable_turn(script, at, one, other) {
                 *rule += 1;
-                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+                return [ours, theirs]
+                    .into_iter()
+                    .for_each(|result| keep_turns(result, at));
             }
             if agents.ends_others(one) || agents.ends_others(other) {
-                self.others_are_cut_short += 1;
+                self.siblings_are_cut_short += 1;
                 let is_same_end = one["failed"] == other["failed"];
-                let kept = at + usize::from(is_same_end);
+                let compared = at + usize::from(is_same_end);
                 let lengths = agents.common(events(one), events(other));
-                for told in [ours, theirs] {
-                    keep(told, kept);
-                    edit_turns(told, |number, turn| {
+                for result in [ours, theirs] {
+                    keep_turns(result, compared);
+                    edit_turns(result, |number, turn| {
                         if number == at {
                             agents.shorten(turn, &lengths);
                         }
@@ -228,19 +248,19 @@ impl RuleUses {
     }
 
     /// Return the rule that ends the comparison at this turn, if any.
-    fn ends_comparing(
+    fn rule_of_incomparable_turn(
         &mut self,
         script: &Json,
         at: usize,
         ours: &Json,
         theirs: &Json,
     ) -> Option<&mut usize> {
-        let said = &script["turns"].as_array().unwrap_or_default()[at];
-        let answers = !said["answers"].is_null();
+        let message = &script["turns"].as_array().unwrap_or_default()[at];
+        let answers = !message["answers"].is_null();
         let asks_model = script["tree"].is_null() || script["tree"]["kind"] == "llm";
         let is_refused = ours["failed"] == "ValueError" && events(ours).is_empty();
         if answers && !asks_model && is_refused {
-            return Some(&mut self.odd_answers_are_refused);
+            return Some(&mut self.invalid_answers_are_rejected);
         }
         if ours["messages"].as_i64() > Some(1) {
             return Some(&mut self.branches_get_their_answers);
@@ -250,18 +270,20 @@ impl RuleUses {
         if answers && asks_model && has_branch(first) && !has_branch(other) {
             return Some(&mut self.answers_find_their_branch);
         }
-        let beside = |told: &Json| {
-            let made = events(told)
-                .iter()
-                .filter(|event| !branch(event).is_empty());
-            made.map(|event| event["author"].to_string())
+        let parallel_authors = |turn: &Json| {
+            let events = events(turn).iter();
+            let parallel = events.filter(|event| !branch(event).is_empty());
+            parallel
+                .map(|event| event["author"].to_string())
                 .collect::<HashSet<_>>()
         };
-        if !beside(theirs).is_subset(&beside(ours)) && events(ours).len() == events(theirs).len() {
+        if !parallel_authors(theirs).is_subset(&parallel_authors(ours))
+            && events(ours).len() == events(theirs).len()
+        {
             return Some(&mut self.branches_end_with_their_agents);
         }
-        let is_handed_over = events(ours).iter().any(hands_over_what_waits);
-        is_handed_over.then_some(&mut self.approval_comes_first)
+        let transfers = events(ours).iter().any(transfers_with_approval);
+        transfers.then_some(&mut self.approval_comes_first)
     }
 }
 
@@ -279,25 +301,28 @@ fn is_failure(event: &Json) -> bool {
     !event["errorCode"].is_null() && event["content"].is_null()
 }
 
-fn hands_over_what_waits(event: &Json) -> bool {
+/// Whether an event both requests approval and transfers to another agent.
+fn transfers_with_approval(event: &Json) -> bool {
     let actions = &event["actions"];
     let waiting = actions["requestedToolConfirmations"].as_object();
     waiting.is_some_and(|waiting| !waiting.is_empty()) && !actions["transferToAgent"].is_null()
 }
 
 /// Keep only the first turns, and drop the overall results.
-fn keep(told: &mut Json, turns: usize) {
-    if let Some(told) = told.as_object_mut() {
-        told.remove("asked");
-        told.remove("stored");
-        if let Some(all) = told.get_mut("turns").and_then(Json::as_array_mut) {
+fn keep_turns(result: &mut Json, turns: usize) {
+    if let Some(result) = result.as_object_mut() {
+        result.remove("requests");
+        result.remove("stored");
+        if let Some(all) = result.get_mut("turns").and_then(Json::as_array_mut) {
             all.truncate(turns);
         }
     }
 }
 
-fn edit_turns(told: &mut Json, mut edit: impl FnMut(usize, &mut JsonMap)) {
-    let turns = told.as_object_mut().and_then(|told| told.get_mut("turns"));
+fn edit_turns(result: &mut Json, mut edit: impl FnMut(usize, &mut JsonMap)) {
+    let turns = result
+        .as_object_mut()
+        .and_then(|result| result.get_mut("turns"));
     let turns = turns.and_then(Json::as_array_mut).into_iter().flatten();
     for (at, turn) in turns.enumerate() {
         if let Some(turn) = turn.as_object_mut() {
@@ -311,38 +336,40 @@ fn branch(event: &Json) -> String {
 }
 
 /// Sort events of parallel agents by branch; return whether that changed anything.
-fn by_branch(events: &mut Json) -> bool {
+fn sort_by_branch(events: &mut Json) -> bool {
     let before = events.clone();
     if let Some(events) = events.as_array_mut() {
         let together = |one: &Json, next: &Json| {
-            let is_beside = |event: &Json| event["author"] != "user" && !branch(event).is_empty();
-            is_beside(one) && is_beside(next) && one["invocationId"] == next["invocationId"]
+            let is_parallel = |event: &Json| event["author"] != "user" && !branch(event).is_empty();
+            is_parallel(one) && is_parallel(next) && one["invocationId"] == next["invocationId"]
         };
-        for beside in events.chunk_by_mut(together) {
-            beside.sort_by_key(branch);
+        for parallel in events.chunk_by_mut(together) {
+            parallel.sort_by_key(branch);
         }
     }
     before != *events
 }
 
-/// Return the branch of the last event of each agent.
-fn branches(stored: &Json) -> HashMap<String, String> {
+/// Return the branch of each agent's last event.
+fn agent_branches(stored: &Json) -> HashMap<String, String> {
     let stored = stored.as_array().unwrap_or_default().iter();
-    let beside = stored.filter(|event| !branch(event).is_empty());
+    let parallel = stored.filter(|event| !branch(event).is_empty());
     let author = |event: &Json| event["author"].as_str().unwrap_or_default().to_owned();
-    beside.map(|event| (author(event), branch(event))).collect()
+    parallel
+        .map(|event| (author(event), branch(event)))
+        .collect()
 }
 
 /// Sort the quotes of parallel agents in requests; return whether that changed anything.
-fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> bool {
-    let before = asked.clone();
+fn sort_quotes_by_branch(requests: &mut Json, branches: &HashMap<String, String>) -> bool {
+    let before = requests.clone();
     let quoted = |content: &Json| {
         let text = content["parts"].as_array()?.get(1)?["text"].as_str()?;
         let (name, _) = text.strip_prefix('[')?.split_once(']')?;
         branches.get(name).cloned()
     };
     let together = |one: &Json, next: &Json| quoted(one).is_some() && quoted(next).is_some();
-    let Some(models) = asked.as_object_mut() else {
+    let Some(models) = requests.as_object_mut() else {
         return false;
     };
     let names: Vec<String> = models.keys().map(ToString::to_string).collect();
@@ -352,27 +379,28 @@ fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> boo
             let contents = request.as_object_mut();
             let contents = contents.and_then(|request| request.get_mut("contents"));
             let contents = contents.and_then(Json::as_array_mut);
-            for beside in contents
+            for quotes in contents
                 .into_iter()
                 .flat_map(|it| it.chunk_by_mut(together))
             {
-                beside.sort_by_key(quoted);
+                quotes.sort_by_key(quoted);
             }
         }
     }
-    before != *asked
+    before != *requests
 }
 
-/// Ids of calls inside an agent tool appear only in error messages.
-fn without_hidden_ids(told: &Json) -> Json {
+/// Remove the ids of calls inside an agent tool, which appear only in error messages: each side
+/// makes its own.
+fn without_hidden_ids(result: &Json) -> Json {
     const BEFORE: &str = "(pending call ids: [";
-    let text = told.to_string();
+    let text = result.to_string();
     let mut pieces = text.split(BEFORE);
-    let mut kept = pieces.next().unwrap_or_default().to_owned();
+    let mut visible = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let end = piece.find(']').unwrap_or(0);
-        kept += BEFORE;
-        kept += &piece[end..];
+        visible += BEFORE;
+        visible += &piece[end..];
     }
-    Json::parse(&kept).expect("only ids were taken out")
+    Json::parse(&visible).expect("only ids were removed")
 }

@@ -1,6 +1,6 @@
 //! Random scripts: the user's messages, the model's replies, the steps of callbacks.
 //!
-//! A script is JSON, so that both sides read the same:
+//! A script is JSON, so that both sides read the same script:
 //!
 //! ```text
 //! state, instruction, staticInstruction,
@@ -24,19 +24,21 @@ pub(crate) fn script(seed: u64) -> Json {
     let mut random = Random::new(seed);
     let turns = 1 + random.below(4);
     let mut turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
-    // In ADK, several full answers to one request share their actions, so an earlier answer shows
-    // the writes of a later one. Scripts therefore write nothing for such answers.
-    let several = random.chance(20);
+    // In ADK, several complete answers to one request share their actions, so an earlier answer
+    // contains the writes of a later one. Such scripts therefore write nothing.
+    let has_several_answers = random.chance(20);
     let replies = 2 + random.below(10);
-    let mut replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
+    let mut replies: Vec<Value> = (0..replies)
+        .map(|_| reply(&mut random, has_several_answers))
+        .collect();
     if random.chance(15) {
         add_resumption(&mut random, &mut turns, &mut replies);
     }
     let output_key = ["answer", "user:answer", "temp:answer"];
     let output_key = random.chance(50).then(|| random.pick(&output_key));
-    let output_key = output_key.filter(|_| !several);
+    let output_key = output_key.filter(|_| !has_several_answers);
     let mut hooks = hooks(&mut random);
-    if several {
+    if has_several_answers {
         hooks["after_model"] = json!([]);
     }
     let include = if random.chance(15) { "none" } else { "default" };
@@ -109,10 +111,10 @@ fn writes(random: &mut Random) -> Value {
 }
 
 /// The reply of the model to one request.
-fn reply(random: &mut Random, several: bool) -> Value {
+fn reply(random: &mut Random, has_several_answers: bool) -> Value {
     let whole = match random.below(100) {
-        0..35 => spoken(random),
-        35..75 => calling(random),
+        0..35 => text_response(random),
+        35..75 => call_response(random),
         75..80 => json!({"content": {"role": "model", "parts": []}, "finishReason": "STOP"}),
         80..84 => json!({"finishReason": "STOP"}),
         84..88 => json!({
@@ -127,15 +129,15 @@ fn reply(random: &mut Random, several: bool) -> Value {
         _ => return json!({"responses": pieces(random), "error": "no line"}),
     };
     let mut responses = pieces(random);
-    if several && random.chance(50) {
-        responses.push(spoken(random));
+    if has_several_answers && random.chance(50) {
+        responses.push(text_response(random));
     }
-    responses.push(with_notes(random, whole));
+    responses.push(with_metadata(random, whole));
     json!({"responses": responses})
 }
 
 /// Add metadata to a reply of the model.
-fn with_notes(random: &mut Random, mut response: Value) -> Value {
+fn with_metadata(random: &mut Random, mut response: Value) -> Value {
     if random.chance(15) {
         response["usageMetadata"] = json!({"promptTokenCount": 3, "totalTokenCount": 5});
     }
@@ -160,7 +162,7 @@ fn pieces(random: &mut Random) -> Vec<Value> {
     vec![piece; random.below(3) as usize]
 }
 
-fn spoken(random: &mut Random) -> Value {
+fn text_response(random: &mut Random) -> Value {
     let mut parts = Vec::new();
     if random.chance(20) {
         parts.push(json!({"text": "Let me see.", "thought": true}));
@@ -173,7 +175,7 @@ fn spoken(random: &mut Random) -> Value {
     response
 }
 
-fn calling(random: &mut Random) -> Value {
+fn call_response(random: &mut Random) -> Value {
     let mut parts = Vec::new();
     if random.chance(30) {
         parts.push(json!({"text": "One moment."}));
@@ -259,8 +261,8 @@ fn step(random: &mut Random, hook: &str) -> Value {
                 random.pick(&[json!({"by": "callback"}), json!({})])
             }
             // A partial response that becomes a call would share its actions too.
-            _ if hook != "after_model" && random.chance(25) => calling(random),
-            _ => spoken(random),
+            _ if hook != "after_model" && random.chance(25) => call_response(random),
+            _ => text_response(random),
         };
     }
     step

@@ -1,4 +1,4 @@
-//! Our side of the scripts with several agents.
+//! Retain's side of the scripts with several agents.
 
 use std::{future::ready, sync::Arc};
 
@@ -14,27 +14,27 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// Execute a script; return the result in the format of ADK's result.
+/// Run a script; return the result in the same format as the oracle.
 pub(crate) async fn play(script: &Json) -> Json {
     let mut models = Vec::new();
     let root = agent(&script["tree"], &mut models);
-    let asked = || {
-        let asked = models
+    let requests = || {
+        let requests = models
             .iter()
-            .map(|(name, play)| (name.clone(), Json::from(play.asked())));
-        Json::from(asked.collect::<JsonMap>())
+            .map(|(name, play)| (name.clone(), Json::from(play.requests())));
+        Json::from(requests.collect::<JsonMap>())
     };
-    turns(script, root, asked).await
+    turns(script, root, requests).await
 }
 
-/// The agents with their own model, each with the rest of the model's script.
+/// The names of the agents with a model of their own, and the scripts of the models.
 type Models = Vec<(String, SharedPlay)>;
 
 fn name(node: &Json) -> &str {
     node["name"].as_str().expect("an agent has a name")
 }
 
-fn below(node: &Json, models: &mut Models) -> Vec<Arc<dyn Agent>> {
+fn sub_agents(node: &Json, models: &mut Models) -> Vec<Arc<dyn Agent>> {
     let nodes = node["below"].as_array().unwrap_or_default().iter();
     nodes.map(|node| agent(node, models)).collect()
 }
@@ -46,40 +46,40 @@ fn callbacks(play: &SharedPlay) -> AgentCallbacks {
         .with_after(move |ctx| ready(after.content("after_agent", &ctx)))
 }
 
-/// Build an agent that runs others.
+/// The builder of a workflow agent, with its sub-agents.
 macro_rules! workflow {
     ($builder:expr, $node:expr, $models:expr) => {{
         let described = $builder
             .description(format!("Is {}.", name($node)))
-            .callbacks(callbacks(&SharedPlay::of($node)));
-        below($node, $models)
+            .callbacks(callbacks(&SharedPlay::from_script($node)));
+        sub_agents($node, $models)
             .into_iter()
             .fold(described, |all, agent| all.sub_agent(agent))
     }};
 }
 
 fn agent(node: &Json, models: &mut Models) -> Arc<dyn Agent> {
-    let can = "the agent can be built";
+    let valid = "the agent is valid";
     match node["kind"].as_str() {
         Some("sequential") => {
             let agent = workflow!(SequentialAgent::builder(name(node)), node, models);
-            Arc::new(agent.build().expect(can))
+            Arc::new(agent.build().expect(valid))
         }
         Some("parallel") => {
             let agent = workflow!(ParallelAgent::builder(name(node)), node, models);
-            Arc::new(agent.build().expect(can))
+            Arc::new(agent.build().expect(valid))
         }
         Some("loop") => {
             let agent = workflow!(LoopAgent::builder(name(node)), node, models);
             let rounds = node["maxIterations"].as_u64().expect("a limit") as u32;
-            Arc::new(agent.max_iterations(rounds).build().expect(can))
+            Arc::new(agent.max_iterations(rounds).build().expect(valid))
         }
         _ => Arc::new(llm_agent(node, models)),
     }
 }
 
 fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
-    let play = SharedPlay::of(node);
+    let play = SharedPlay::from_script(node);
     let (before, after) = (play.clone(), play.clone());
     let mut agent = LlmAgent::builder(name(node))
         .description(format!("Is {}.", name(node)))
@@ -112,19 +112,19 @@ fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
     if !node["helper"].is_null() {
         agent = agent.tool(AgentTool::new(self::agent(&node["helper"], models)));
     }
-    let below = below(node, models).into_iter();
+    let below = sub_agents(node, models).into_iter();
     let agent = below.fold(agent, |all, agent| all.sub_agent(agent));
-    agent.build().expect("the agent can be built")
+    agent.build().expect("the agent is valid")
 }
 
-/// What an agent that is a tool is given.
+/// The input of an agent tool.
 #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 struct Order {
     topic: String,
     count: Option<i64>,
 }
 
-/// What it returns.
+/// The output of an agent tool.
 #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 struct TitleOutput {
     title: String,

@@ -9,8 +9,8 @@
 //!                   hasInputSchema, hasOutputSchema}
 //! ```
 //!
-//! Parallel agents emit nothing that depends on timing: they write only their own state keys and
-//! read none. One may fail and end the others; `rules.rs` says what is compared then.
+//! Parallel agents write only their own state keys and read none, so their events do not depend on
+//! timing. If one of them fails, it ends the others; `rules.rs` says what is compared then.
 
 use retain_core::Json;
 use retain_testkit::random::Random;
@@ -25,8 +25,8 @@ const DEPTH: usize = 4;
 pub(crate) fn script(seed: u64) -> Json {
     let mut maker = TreeGenerator {
         random: Random::new(seed),
-        named: 0,
-        names: 2 + (seed % 7) as usize,
+        created: 0,
+        agents_max: 2 + (seed % 7) as usize,
     };
     let tree = maker.agent(AgentPosition::default());
     let turns = 2 + maker.random.below(4);
@@ -35,7 +35,7 @@ pub(crate) fn script(seed: u64) -> Json {
 }
 
 /// Return the script of a seed for a resumable runner.
-pub(crate) fn resumable(seed: u64) -> Json {
+pub(crate) fn resumable_script(seed: u64) -> Json {
     let mut script = script(seed);
     if let Some(script) = script.as_object_mut() {
         script.insert("resumable", true);
@@ -47,27 +47,27 @@ pub(crate) fn resumable(seed: u64) -> Json {
 #[derive(Debug, Clone, Copy, Default)]
 struct AgentPosition {
     depth: usize,
-    /// It runs in parallel with others.
-    beside: bool,
-    /// One of its ancestors has a model.
+    /// Whether the agent runs in parallel with others.
+    is_parallel: bool,
+    /// Whether an ancestor has a model.
     below_model: bool,
-    /// It is an agent tool, alone in its run.
+    /// Whether the agent itself is called as a tool.
     is_helper: bool,
-    /// It runs inside an agent tool.
+    /// Whether the agent runs inside an agent that is called as a tool.
     in_helper: bool,
 }
 
 struct TreeGenerator {
     random: Random,
-    named: usize,
-    names: usize,
+    created: usize,
+    agents_max: usize,
 }
 
 impl TreeGenerator {
     fn agent(&mut self, place: AgentPosition) -> Value {
-        let name = NAMES[self.named];
-        self.named += 1;
-        let is_leaf = place.depth + 1 >= DEPTH || self.named >= self.names;
+        let name = NAMES[self.created];
+        self.created += 1;
+        let is_leaf = place.depth + 1 >= DEPTH || self.created >= self.agents_max;
         let kind = match self.random.below(100) {
             _ if is_leaf => "llm",
             0..55 => "llm",
@@ -80,19 +80,19 @@ impl TreeGenerator {
             _ => json!({"maxIterations": 1 + self.random.below(3)}),
         };
         let wanted = match kind {
-            // The last text, which is the tool's result, would depend on timing.
+            // With more agents, timing decides which text is the last, which is the tool's result.
             "parallel" if place.in_helper => 1,
             _ => 1 + self.random.below(3),
         };
         let inside = AgentPosition {
             depth: place.depth + 1,
-            beside: place.beside || (kind == "parallel" && wanted > 1),
+            is_parallel: place.is_parallel || (kind == "parallel" && wanted > 1),
             below_model: place.below_model || kind == "llm",
             is_helper: false,
             in_helper: place.in_helper,
         };
         let mut below = Vec::new();
-        while !is_leaf && self.named < self.names && (below.len() as u64) < wanted {
+        while !is_leaf && self.created < self.agents_max && (below.len() as u64) < wanted {
             below.push(self.agent(inside));
         }
         agent["name"] = json!(name);
@@ -106,21 +106,21 @@ impl TreeGenerator {
     }
 
     fn llm(&mut self, name: &str, place: AgentPosition) -> Value {
-        let inherits = place.below_model && !place.beside && !place.is_helper;
+        let inherits = place.below_model && !place.is_parallel && !place.is_helper;
         let helper = self.helper(place);
         let has_output_schema = place.is_helper && self.random.chance(25);
-        let output_key = self.random.chance(50).then(|| format!("said_{name}"));
+        let output_key = self.random.chance(50).then(|| format!("answer_of_{name}"));
         let replies = 1 + self.random.below(6);
         let replies: Vec<Value> = (0..replies)
             .map(|_| match has_output_schema && self.random.chance(70) {
-                true => structured(self.random.below(100)),
+                true => structured_reply(self.random.below(100)),
                 false => self.reply(name, place, &helper),
             })
             .collect();
-        let instruction = match place.beside {
+        let instruction = match place.is_parallel {
             true => format!("I am {name}."),
             false => format!(
-                "I am {name}. a={{a?}} ann={{said_ann?}} bob={{said_bob?}} cid={{said_cid?}}"
+                "I am {name}. a={{a?}} ann={{answer_of_ann?}} bob={{answer_of_bob?}} cid={{answer_of_cid?}}"
             ),
         };
         json!({
@@ -137,9 +137,9 @@ impl TreeGenerator {
         })
     }
 
-    /// Sometimes return an agent tool for another agent.
+    /// Returns an agent that another one calls as a tool, or null.
     fn helper(&mut self, place: AgentPosition) -> Value {
-        if place.in_helper || self.named >= self.names || !self.random.chance(25) {
+        if place.in_helper || self.created >= self.agents_max || !self.random.chance(25) {
             return Value::Null;
         }
         self.agent(AgentPosition {
@@ -163,14 +163,14 @@ impl TreeGenerator {
         }
         for _ in 0..calls {
             let call = self.call(name, place, helper);
-            // With two concurrent runs of one agent, timing decides which gets which reply.
+            // In two concurrent runs of one agent, timing decides which run gets which reply.
             let is_helper = !helper.is_null() && call["name"] == helper["name"];
             let calls = |name: &Value| {
                 parts
                     .iter()
                     .any(|part| part["functionCall"]["name"] == *name)
             };
-            // Approval is requested before a transfer, which is invisible in the run of a tool.
+            // Inside an agent tool, the events do not show that approval comes before a transfer.
             let is_hidden = place.in_helper
                 && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
                     || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
@@ -195,7 +195,7 @@ impl TreeGenerator {
             };
             return json!({"name": helper["name"], "args": args});
         }
-        let key = match place.beside {
+        let key = match place.is_parallel {
             true => format!("of_{name}"),
             false => "a".to_owned(),
         };
@@ -220,17 +220,17 @@ impl TreeGenerator {
     }
 
     fn transfer(&mut self) -> Value {
-        let known = NAMES[self.random.below(self.names as u64) as usize];
+        let agent = NAMES[self.random.below(self.agents_max as u64) as usize];
         let target = match self.random.chance(12) {
             true => "nobody",
-            false => known,
+            false => agent,
         };
         json!({"name": "transfer_to_agent", "args": {"agent_name": target}})
     }
 
     /// The steps of a callback, one per call.
     fn plan(&mut self, name: &str, place: AgentPosition) -> Value {
-        let key = match place.beside {
+        let key = match place.is_parallel {
             true => format!("of_{name}"),
             false => "a".to_owned(),
         };
@@ -278,7 +278,7 @@ impl TreeGenerator {
 }
 
 /// An answer that matches a schema.
-fn structured(number: u64) -> Value {
+fn structured_reply(number: u64) -> Value {
     let text = format!("{{\"title\": \"T{number}\"}}");
     json!({"responses": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
 }

@@ -1,5 +1,5 @@
-//! Executes the turns of a script on our runner, for any agents: the user's messages and the
-//! resulting events.
+//! Runs the turns of a script on Retain's runner, for any agents: sends the user's messages and
+//! collects the events.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,12 +22,12 @@ const INPUT: &str = "adk_request_input";
 /// The calls that a user can answer.
 const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
 
-/// Execute the turns of a script; return the result in the format of ADK's result. The requests of
-/// the models are collected at the end.
+/// Run the turns of a script; return the result in the same format as the oracle. `requests`
+/// returns the requests of the models at the end.
 pub(crate) async fn turns(
     script: &Json,
     agent: Arc<dyn Agent>,
-    asked: impl FnOnce() -> Json,
+    requests: impl FnOnce() -> Json,
 ) -> Json {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let runner = Runner::builder()
@@ -35,20 +35,20 @@ pub(crate) async fn turns(
         .agent(agent)
         .session_service(Arc::clone(&sessions))
         .resumable(script["resumable"] == true);
-    let runner = runner.build().expect("the runner can be built");
+    let runner = runner.build().expect("the runner is valid");
     let state = Some(map(&script["state"]).into());
     let created = sessions.create_session("app", USER, state, Some("s1"));
     created.await.expect("the session is created");
     let mut turns = Vec::new();
     let mut user = User::default();
-    for said in script["turns"].as_array().unwrap_or_default() {
-        let before = messages(&stored(&sessions).await);
-        let (events, failed) = turn(&runner, said, &mut user).await;
+    for turn in script["turns"].as_array().unwrap_or_default() {
+        let before = count_messages(&stored(&sessions).await);
+        let (events, failed) = run_turn(&runner, turn, &mut user).await;
         let session = stored(&sessions).await;
         turns.push(Json::from(JsonMap::from([
             ("events", Json::from(events)),
             ("failed", failed.into()),
-            ("messages", (messages(&session) - before).into()),
+            ("messages", (count_messages(&session) - before).into()),
             ("state", session.state.to_delta().into()),
         ])));
     }
@@ -57,7 +57,7 @@ pub(crate) async fn turns(
     let stored: Vec<Json> = stored.map(|event| json(&event)).collect();
     JsonMap::from([
         ("turns", Json::from(turns)),
-        ("asked", asked()),
+        ("requests", requests()),
         ("stored", stored.into()),
     ])
     .into()
@@ -65,31 +65,31 @@ pub(crate) async fn turns(
 
 async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     let read = sessions.get_session("app", USER, "s1", GetSessionConfig::default());
-    read.await.expect("it can be read").expect("it is there")
+    read.await.expect("a readable session").expect("a session")
 }
 
 /// Return the number of events of the user.
-fn messages(session: &Session) -> usize {
-    let said = session.events.iter().filter(|event| event.author == "user");
-    said.count()
+fn count_messages(session: &Session) -> usize {
+    let messages = session.events.iter().filter(|event| event.author == "user");
+    messages.count()
 }
 
 /// Run one turn; return its events and the code of its error.
-async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
-    let mode = match said["streaming"] == true {
+async fn run_turn(runner: &Runner, turn: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
+    let mode = match turn["streaming"] == true {
         true => StreamingMode::Sse,
         false => StreamingMode::None,
     };
     let config = RunConfig::default();
     let max_llm_calls = config.max_llm_calls;
-    let limit = said["maxLlmCalls"].as_u64().map(|limit| limit as u32);
-    let request = RunRequest::new(user.message(said))
-        .with_state_delta(map(&said["stateDelta"]))
+    let limit = turn["maxLlmCalls"].as_u64().map(|limit| limit as u32);
+    let request = RunRequest::new(user.message(turn))
+        .with_state_delta(map(&turn["stateDelta"]))
         .with_config(
             config
                 .with_streaming_mode(mode)
                 .with_max_llm_calls(limit.or(max_llm_calls))
-                .with_custom_metadata(map(&said["metadata"])),
+                .with_custom_metadata(map(&turn["metadata"])),
         );
     let mut run = match runner.run_with(USER, Some("s1"), request).await {
         Ok(run) => run,
@@ -100,7 +100,7 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
         match event {
             Ok(event) => {
                 events.push(json(&event));
-                user.saw(&event);
+                user.record_calls(&event);
             }
             Err(error) => return (events, Some(error.code().to_owned())),
         }
@@ -120,8 +120,8 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
 /// with words             answers the oldest call of `later`, with text in the same message
 /// ```
 ///
-/// "Oldest" is the call of the first agent by name, "newest" that of the last, because the order of
-/// parallel agents differs between the sides.
+/// The oldest call is that of the first agent by name and the newest that of the last, because
+/// parallel agents run in another order on each side.
 #[derive(Debug, Default)]
 struct User {
     /// Author and id of each pending call, by kind.
@@ -130,7 +130,7 @@ struct User {
 }
 
 impl User {
-    fn saw(&mut self, event: &Event) {
+    fn record_calls(&mut self, event: &Event) {
         if event.is_partial() {
             return;
         }
@@ -144,9 +144,9 @@ impl User {
         }
     }
 
-    fn message(&mut self, said: &Json) -> Content {
-        let text = said["text"].as_str().unwrap_or_default();
-        let how = said["answers"].as_str().unwrap_or_default();
+    fn message(&mut self, turn: &Json) -> Content {
+        let text = turn["text"].as_str().unwrap_or_default();
+        let how = turn["answers"].as_str().unwrap_or_default();
         let mut parts = match how {
             "again" => self.answered.clone().unwrap_or_default(),
             "unknown" => vec![answer("no-such-call", LATER, how, text)],
@@ -185,15 +185,15 @@ impl User {
 }
 
 fn answer(id: &str, kind: &str, how: &str, text: &str) -> Part {
-    let said = match kind {
+    let response = match kind {
         CONFIRM => JsonMap::from([("confirmed", how != "reject")]),
         LATER => [("late", text)].into(),
         _ => [("result", "that")].into(),
     };
-    FunctionResponse::new(id, kind, said).into()
+    FunctionResponse::new(id, kind, response).into()
 }
 
 fn json(event: &Event) -> Json {
-    let text = event.to_json().expect("an event can be written");
-    Json::parse(&text).expect("it can be read back")
+    let text = event.to_json().expect("an event is JSON");
+    Json::parse(&text).expect("an event is JSON")
 }

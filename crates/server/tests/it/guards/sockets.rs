@@ -280,8 +280,8 @@ async fn connections_are_limited() {
     read_until(&mut first, "ok").await;
     let mut second = server.connect().await;
     second.write_all(&get("/health")).await.unwrap();
-    // Without a limit, the server would have answered the second connection meanwhile. Only the time
-    // tells that it never does so, but a server that limits connections always passes.
+    // A server without the limit would answer the second connection during these requests. A server
+    // with the limit never does, so this check cannot fail by chance.
     for _ in 0..20 {
         first
             .write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
