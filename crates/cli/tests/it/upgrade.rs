@@ -117,16 +117,19 @@ fn version(fixture: &Path) -> u32 {
 
 #[test]
 fn every_sqlite_schema_version_is_upgraded_without_loss() {
-    for fixture in fixtures("sqlite-", ".db") {
+    let fixtures = fixtures("sqlite-", ".db");
+    for fixture in &fixtures {
         let folder = retain_testkit::scratch::folder();
         let file = folder.path().join("copy.db");
-        fs::copy(&fixture, &file).unwrap();
+        fs::copy(fixture, &file).unwrap();
         let store = Store {
             folder: folder.path(),
             uri: uri(&file),
         };
         let before = fs::read(&file).unwrap();
-        let is_old = read_commands_leave_an_old_schema_alone(&store, version(&fixture));
+        if Some(fixture) != fixtures.last() {
+            read_commands_reject_an_old_schema(&store, version(fixture));
+        }
         assert!(
             fs::read(&file).unwrap() == before,
             "{fixture:?} was changed"
@@ -136,30 +139,25 @@ fn every_sqlite_schema_version_is_upgraded_without_loss() {
             fs::read(&file).unwrap() == before,
             "{fixture:?} was changed"
         );
-        println!("{}: upgraded: {is_old}", fixture.display());
-        upgrade_and_compare(&store, &fixture);
+        upgrade_and_compare(&store, fixture);
         // The backup, which has the old schema, is as good as the original.
         let backup = Store {
             folder: folder.path(),
             uri: uri(&folder.path().join("backup.db")),
         };
-        upgrade_and_compare(&backup, &fixture);
+        upgrade_and_compare(&backup, fixture);
     }
 }
 
-/// Commands that only read an old schema fail and say what to do. Returns whether it is old.
-fn read_commands_leave_an_old_schema_alone(store: &Store<'_>, version: u32) -> bool {
-    let exported = store.run(Program::Current, &EXPORT, "");
-    if exported.status.success() {
-        return false;
-    }
+/// Commands that only read fail on an old schema and say what to do. The newest fixture has the
+/// schema of this program.
+fn read_commands_reject_an_old_schema(store: &Store<'_>, version: u32) {
     let expected = format!("has schema version {version}, but this program reads");
     for arguments in [&EXPORT[..], &["check"]] {
         let error = store.fail(Program::Current, arguments);
         assert!(error.contains(&expected), "{error}");
         assert!(error.contains("run `retain upgrade`"), "{error}");
     }
-    true
 }
 
 #[test]
@@ -229,16 +227,18 @@ mod postgres {
         if !is_there() {
             return;
         }
-        for fixture in fixtures("postgres-", ".sql") {
+        let fixtures = fixtures("postgres-", ".sql");
+        for fixture in &fixtures {
             let folder = retain_testkit::scratch::folder();
-            let database = restore(&fixture).await;
+            let database = restore(fixture).await;
             let store = Store {
                 folder: folder.path(),
                 uri: database.uri(),
             };
-            let is_old = read_commands_leave_an_old_schema_alone(&store, version(&fixture));
-            println!("{}: upgraded: {is_old}", fixture.display());
-            upgrade_and_compare(&store, &fixture);
+            if Some(fixture) != fixtures.last() {
+                read_commands_reject_an_old_schema(&store, version(fixture));
+            }
+            upgrade_and_compare(&store, fixture);
         }
     }
 

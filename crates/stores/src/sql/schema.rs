@@ -149,12 +149,35 @@ pub(crate) fn too_old(version: u64, supported: u64) -> String {
     )
 }
 
-/// The migrations of a backend, and `test` if the environment asks for it.
-pub(crate) fn with_test_migration(migrations: &[Migration], test: Migration) -> Vec<Migration> {
+/// The migrations of a backend, and one with these two halves if the environment asks for it.
+pub(crate) fn with_test_migration(
+    migrations: &[Migration],
+    expand: &'static str,
+    contract: &'static str,
+) -> Vec<Migration> {
     let is_wanted = cfg!(feature = "test-migration")
         && std::env::var_os("RETAIN_TEST_MIGRATION").is_some_and(|value| !value.is_empty());
-    let test = is_wanted.then_some(test);
+    let test = is_wanted.then_some(Migration {
+        name: "test-migration",
+        expand,
+        contract: Some(contract),
+    });
     migrations.iter().copied().chain(test).collect()
+}
+
+/// Fails if a released migration has changed. `expected` has the name and the first 16 digits of the
+/// checksum of each.
+#[cfg(test)]
+pub(crate) fn assert_unchanged(migrations: &[Migration], expected: &[(&str, &str)]) {
+    let found: Vec<(&str, String)> = migrations
+        .iter()
+        .map(|migration| (migration.name, migration.checksum()[..16].to_owned()))
+        .collect();
+    let expected: Vec<(&str, String)> = expected
+        .iter()
+        .map(|(name, checksum)| (*name, (*checksum).to_owned()))
+        .collect();
+    assert_eq!(found, expected);
 }
 
 #[cfg(test)]
