@@ -9,7 +9,7 @@ use crate::{
 };
 
 wire_object! {
-    /// The effects of an event: changes of state and artifacts, transfer, escalation, compaction,
+    /// The effects of an event: state and artifact changes, transfer, escalation, compaction,
     /// rewind.
     pub struct EventActions: EVENT_ACTIONS {
         /// The function response is the final answer; the model does not summarize it.
@@ -30,13 +30,13 @@ wire_object! {
         requested_tool_confirmations: Shaped<ToolConfirmations>,
         /// The summary that this event stores.
         compaction: Option<EventCompaction>,
-        /// The agent has finished its run.
+        /// Whether the agent has finished its run.
         end_of_agent: Option<bool>,
         /// A checkpoint of the agent.
         agent_state: Option<JsonMap>,
-        /// Set on a rewind: the session returns to the state before this invocation.
+        /// On a rewind: the invocation that is undone, with everything after it.
         rewind_before_invocation_id: Option<String>,
-        /// The edge of the workflow to follow.
+        /// The workflow edge to follow.
         route: Option<Json>,
         /// Widgets to show.
         render_ui_widgets: Option<Shaped<UiWidgets>>,
@@ -64,7 +64,7 @@ wire_object! {
         hint: String,
         /// Whether the call is approved.
         confirmed: bool,
-        /// Additional data that is requested or was answered.
+        /// Additional data: what the tool requests, or what the person answered.
         payload: Option<Json>,
     }
 }

@@ -11,10 +11,10 @@ pub fn date_of_day(day: i64) -> (i64, i64, i64) {
     let day = day + DAYS_TO_1970;
     let era = day.div_euclid(DAYS_OF_ERA);
     let day = day.rem_euclid(DAYS_OF_ERA);
-    // Subtract the leap days of the 4, 100 and 400 year cycles, so that every year has 365 days.
+    // Subtract the leap days of the 4-, 100- and 400-year cycles, so that every year has 365 days.
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // From March on, each five months have 153 days.
+    // From March on, every five months have 153 days.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, year) = match month {

@@ -47,11 +47,11 @@ wire_object! {
         text: Option<String>,
         /// Whether this is a thought of the model.
         thought: Option<bool>,
-        /// An opaque signature of a thought; must be sent back on the same part.
+        /// The opaque signature of a thought. The caller must send it back on the same part.
         thought_signature: Option<Bytes>,
         /// The range and frame rate of a video.
         video_metadata: Option<VideoMetadata>,
-        /// A call of a tool that the provider runs.
+        /// A call to a tool that the provider runs.
         tool_call: Option<Shaped<ToolCall>>,
         /// The result of a tool that the provider runs.
         tool_response: Option<Shaped<ToolResponse>>,
@@ -216,14 +216,14 @@ impl Content {
         parts.filter_map(|part| part.text.as_deref()).collect()
     }
 
-    /// The function calls in it.
+    /// The function calls in the message.
     pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.parts()
             .iter()
             .filter_map(|part| part.function_call.as_ref())
     }
 
-    /// The function responses in it.
+    /// The function responses in the message.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.parts()
             .iter()
@@ -246,7 +246,7 @@ impl From<String> for Content {
 }
 
 impl Part {
-    /// A part of text.
+    /// A text part.
     pub fn text(text: impl Into<String>) -> Part {
         Part {
             text: Some(text.into()),
@@ -254,7 +254,7 @@ impl Part {
         }
     }
 
-    /// A part of bytes with their media type.
+    /// An inline-data part: bytes and their media type.
     pub fn bytes(data: impl Into<Bytes>, mime_type: impl Into<String>) -> Part {
         Part {
             inline_data: Some(Blob {
@@ -268,7 +268,7 @@ impl Part {
 }
 
 impl From<&str> for Part {
-    /// A part of text.
+    /// A text part.
     fn from(text: &str) -> Part {
         Part::text(text)
     }
@@ -293,7 +293,7 @@ impl From<FunctionResponse> for Part {
 }
 
 impl FunctionCall {
-    /// A call of `name` with `args`; a value that is not a JSON object is dropped.
+    /// A call to `name` with `args`. If `args` is not a JSON object, the call has no arguments.
     pub fn new(name: impl Into<String>, args: impl Into<Json>) -> FunctionCall {
         FunctionCall {
             name: Some(name.into()),

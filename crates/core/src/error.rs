@@ -104,7 +104,7 @@ pub enum SessionError {
     Invalid {
         /// The invalid value, e.g. `user id`.
         what: String,
-        /// Why, and what to do instead.
+        /// Why the value is invalid, and what to do instead.
         reason: String,
     },
     /// A limit is exceeded. Send less, or raise the limit.
@@ -132,7 +132,7 @@ pub enum SessionError {
     Import {
         /// The line number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         reason: String,
     },
     /// The store could not be opened. The message says why and what to do.
@@ -198,7 +198,7 @@ pub enum Conflict {
 }
 
 impl SessionError {
-    /// The error for an invalid input: `what` is invalid because of `reason`.
+    /// Creates the error for an invalid input: `what` names the value, and `reason` says why.
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> SessionError {
         SessionError::Invalid {
             what: what.into(),

@@ -88,21 +88,21 @@ impl Event {
         self.response.content.as_ref()
     }
 
-    /// The function calls in it.
+    /// The function calls in the event.
     pub fn function_calls(&self) -> Vec<&FunctionCall> {
         self.content()
             .map(|content| content.function_calls().collect())
             .unwrap_or_default()
     }
 
-    /// The function responses in it.
+    /// The function responses in the event.
     pub fn function_responses(&self) -> Vec<&FunctionResponse> {
         self.content()
             .map(|content| content.function_responses().collect())
             .unwrap_or_default()
     }
 
-    /// Whether its last part is a code execution result, which the model has not seen yet.
+    /// Whether the event ends with a code execution result, which the model has not seen yet.
     pub fn has_trailing_code_execution_result(&self) -> bool {
         let last = self.content().and_then(|content| content.parts().last());
         last.is_some_and(|part| part.code_execution_result.is_some())

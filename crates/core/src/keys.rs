@@ -14,7 +14,7 @@ use crate::error::{Result, SessionError};
 /// The prefix of every key text, so that secret scanners recognize a leaked key.
 const PREFIX: &str = "retain_";
 
-/// Number of bytes of a secret: enough that it cannot be guessed, so that a fast hash is safe.
+/// Number of bytes of a secret. It is too long to guess, so a fast hash is safe.
 pub const KEY_SECRET_BYTES: usize = 32;
 
 /// What a key permits.
@@ -140,7 +140,7 @@ impl ApiKey {
     }
 
     /// Checks that `secret` belongs to this key and that the key is valid at `now_us`. Compares in
-    /// constant time, so that timing does not reveal how much of the secret is right.
+    /// constant time, so that timing reveals nothing about the secret.
     pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRejection> {
         if !bool::from(self.hash[..].ct_eq(&hash_secret(secret)[..])) {
             return Err(KeyRejection::Unknown);
@@ -210,7 +210,7 @@ impl KeyText {
     }
 }
 
-/// Compares two secrets in constant time, so that timing does not reveal how much of them is equal.
+/// Compares two secrets in constant time, so that timing reveals nothing about them.
 pub fn is_same_secret(one: &str, other: &str) -> bool {
     hash_secret(one)[..].ct_eq(&hash_secret(other)[..]).into()
 }

@@ -34,7 +34,7 @@ pub enum LimitKind {
     Log,
     /// One state key, in bytes.
     StateKey,
-    /// The state that a session is created with, in bytes.
+    /// The initial state of a session, in bytes.
     InitialState,
     /// The state of one app, in bytes.
     AppState,
@@ -77,7 +77,7 @@ impl fmt::Display for LimitKind {
 }
 
 impl Limits {
-    /// Maximum bytes of an id. Longer ids do not fit the index of a store.
+    /// Maximum bytes of an id. Longer ids do not fit a store's index.
     pub const ID_BYTES_MAX: usize = 512;
 }
 

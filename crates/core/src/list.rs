@@ -13,7 +13,7 @@ use crate::{
     store::Listing,
 };
 
-/// The keys of a state as JSON text, ready to copy into an object.
+/// State keys and values as JSON text, ready to copy into an object.
 ///
 /// Every key has a comma before it, so that such texts can be concatenated.
 ///
@@ -160,8 +160,8 @@ pub struct EncodedSessions {
 }
 
 impl EncodedSessions {
-    /// Converts a store's answer: takes over the rows that the store encoded, and encodes the
-    /// sessions that it returned as objects.
+    /// Converts a store's answer: keeps rows that the store encoded, and encodes sessions that it
+    /// returned as objects.
     pub(crate) fn of_user(user: &str, mut listing: Listing) -> Result<EncodedSessions> {
         let mut rows = listing.rows;
         for session in &listing.sessions {

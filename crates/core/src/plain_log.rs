@@ -1,5 +1,5 @@
-//! `PlainSessionLog`: a session log over a service that has only ADK's methods, so that a runner
-//! needs one code path for all services.
+//! `PlainSessionLog`: a session log over a service with only ADK's methods. With it, a runner has
+//! one code path for all services.
 
 use std::{sync::Arc, time::Duration};
 

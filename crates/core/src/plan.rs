@@ -16,7 +16,7 @@ use crate::{
 pub struct SessionStatus<'a> {
     /// The session.
     pub key: &'a SessionKey,
-    /// Distinguishes this session from earlier ones with the same address.
+    /// A number that distinguishes this session from earlier ones with the same address.
     pub incarnation: u64,
     /// The last position of its log.
     pub position: u64,
@@ -33,8 +33,8 @@ pub struct SessionStatus<'a> {
 pub enum Plan {
     /// Write the events listed in `fresh` at their positions, and write the lease.
     Write {
-        /// Each event of the batch as the log will hold it, with its position. A repeated event is
-        /// the one that was stored first.
+        /// The events of the batch as the log will hold them, with their positions. For a repeated
+        /// event, the one that was stored first.
         events: Vec<(u64, Arc<Event>)>,
         /// Indexes of the new events in the batch.
         fresh: Vec<usize>,

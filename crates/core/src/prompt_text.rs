@@ -1,4 +1,4 @@
-//! Fixed texts of prompts: the flow writes them, and the offline model recognizes them.
+//! Fixed prompt texts: the flow writes them, and the offline model recognizes them.
 //!
 //! A [`Fence`] encloses text of other agents, or text from the state, between markers that the text
 //! cannot forge.

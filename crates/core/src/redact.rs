@@ -64,8 +64,7 @@ const CREDENTIALS: [&str; 4] = [
 
 const AUTH_CONFIGS: [&str; 2] = ["requestedAuthConfigs", "requested_auth_configs"];
 
-/// A text that holds a secret contains at least one of these, or a `requestedAuthConfigs` that is
-/// not empty.
+/// Every text with a secret contains one of these, or a `requestedAuthConfigs` that is not empty.
 static MARKS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
     [
         Finder::new("\"authType\""),

@@ -45,7 +45,7 @@ wire_object! {
         logprobs: Option<i64>,
         /// A penalty for tokens that occurred before.
         presence_penalty: Option<f64>,
-        /// A penalty for tokens by how often they occurred.
+        /// A penalty that grows with how often a token has occurred.
         frequency_penalty: Option<f64>,
         /// The random seed.
         seed: Option<i64>,
@@ -77,11 +77,11 @@ wire_object! {
         speech_config: Option<Json>,
         /// Whether audio timestamps are included.
         audio_timestamp: Option<bool>,
-        /// Automatic function calls of the client library.
+        /// Settings of the client library's automatic function calling.
         automatic_function_calling: Option<Json>,
         /// The thinking budget.
         thinking_config: Option<Json>,
-        /// Settings of generated images.
+        /// Image generation settings.
         image_config: Option<Json>,
         /// Whether enhanced civic answers are enabled.
         enable_enhanced_civic_answers: Option<bool>,
@@ -89,7 +89,7 @@ wire_object! {
         model_armor_config: Option<Json>,
         /// The service tier of the request.
         service_tier: Option<String>,
-        /// Settings of audio transcription.
+        /// Audio transcription settings.
         audio_transcription_config: Option<Json>,
         /// The token that continues an earlier response.
         continuation_token: Option<Bytes>,
@@ -103,8 +103,7 @@ wire_object! {
 }
 
 wire_object! {
-    /// Tools that are declared together: functions that Retain calls, or a tool that the provider
-    /// runs.
+    /// A group of tools: functions that Retain calls, or a tool that the provider runs.
     pub struct ModelTool: TOOL {
         /// Retrieval from a corpus.
         retrieval: Option<Json>,
@@ -122,7 +121,7 @@ wire_object! {
         enterprise_web_search: Option<JsonMap>,
         /// Functions that the model may call.
         function_declarations: Option<Vec<FunctionDeclaration>>,
-        /// Google Search of older models.
+        /// Google Search for older models.
         google_search_retrieval: Option<Json>,
         /// Web search by Parallel.
         parallel_ai_search: Option<Json>,
@@ -136,8 +135,8 @@ wire_object! {
 }
 
 impl ModelTool {
-    /// Returns the name of a tool in it that the provider runs itself, for example
-    /// `googleSearch`.
+    /// Returns the name of the tool that the provider runs itself, for example `googleSearch`;
+    /// `None` if this declares only functions.
     ///
     /// ```
     /// use retain_core::ModelTool;

@@ -97,9 +97,9 @@ pub trait SessionLog: SessionService {
     /// Creates a session with its history, completely or not at all. The events keep their ids and
     /// times, and their number is not limited.
     ///
-    /// The session's own state is the given state with the changes of the events on top. Shared
-    /// state keys are set from the given state only where the app or the user lacks them; the
-    /// events do not change shared state.
+    /// The session's own state is the given state with the events' changes applied. Shared state
+    /// keys are set from the given state only where the app or the user lacks them; the events do
+    /// not change shared state.
     async fn create_with_events(&self, new: CreateSession, events: Vec<Event>) -> Result<Session>;
 
     /// Reads a session with the events of `window`; `None` if it does not exist.
@@ -278,9 +278,9 @@ impl CreateSession {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ListSessions {
-    /// Only sessions of this app.
+    /// The app whose sessions are listed.
     pub app_name: String,
-    /// Only sessions of this user.
+    /// The user whose sessions are listed; `None` lists all users.
     pub user_id: Option<String>,
     /// The cursor at which the previous page ended.
     pub after: Option<ListCursor>,
@@ -380,15 +380,15 @@ impl Append {
 /// How an append relates to a run.
 #[derive(Debug, Clone, Default)]
 pub enum RunUse {
-    /// It belongs to no run, such as a late tool response or a state change by an administrator. It
-    /// never waits for a lease.
+    /// The append belongs to no run, such as a late tool response or a state change by an
+    /// administrator. It never waits for a lease.
     #[default]
     Outside,
-    /// It begins a run: it waits for the lease of the session and takes it.
+    /// The append begins a run: it waits for the lease of the session and takes it.
     Begin(RunOptions),
-    /// It belongs to the run that holds this token.
+    /// The append belongs to the run that holds this token.
     Within(RunToken),
-    /// It is the last append of a run, and releases the lease.
+    /// The append is the last one of a run, and releases the lease.
     End(RunToken),
 }
 
@@ -407,8 +407,9 @@ pub struct RunOptions {
     /// How long to wait for another run to end. Zero fails at once with
     /// [`SessionError::RunBusy`].
     pub wait: Duration,
-    /// Cancels the wait. The append then fails with [`SessionError::Cancelled`]: it has stored
-    /// nothing and has left the queue. A write that the store has already begun is finished.
+    /// The token that cancels the wait. The append then fails with [`SessionError::Cancelled`]: it
+    /// has stored nothing and has left the queue. A write that the store has already begun is
+    /// finished.
     pub cancel: CancellationToken,
     /// The sessions whose runs contain this run, outermost first. A run of one of these sessions
     /// fails with [`SessionError::NestedRun`], because it would wait for itself.
@@ -438,7 +439,7 @@ impl RunOptions {
         self
     }
 
-    /// Marks the run as part of the run of `session`.
+    /// Marks the run as nested in a run of `session`.
     pub fn with_outer_session(mut self, session: SessionKey) -> RunOptions {
         self.within.push(session);
         self
@@ -475,11 +476,11 @@ impl RunOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rewind {
-    /// The invocation whose first event, and all later ones, are undone.
+    /// The invocation to undo, with everything after its first event.
     pub before_invocation_id: String,
-    /// The service that holds the session's artifacts. Each artifact that changed since gets a new
-    /// version with its earlier content, or a tombstone, which loads as `None`, if it did not
-    /// exist. Artifacts with a `user:` name stay, and so do those that no event refers to.
+    /// The service that stores the session's artifacts. A changed artifact gets a new version: its
+    /// earlier content, or a tombstone (loads as `None`) if it did not exist. Artifacts that are
+    /// named `user:…` or that no event names stay unchanged.
     pub artifacts: Option<Arc<dyn ArtifactService>>,
     /// How the rewind waits for the lease of the session.
     pub options: RunOptions,

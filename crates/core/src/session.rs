@@ -63,8 +63,8 @@ pub struct Session {
     pub last_update_time: f64,
     /// The log position that `state` reflects: every event up to it has been applied.
     pub position: u64,
-    /// Distinguishes this session from an earlier one with the same id. 0 if the session was not
-    /// read from a store.
+    /// A number that distinguishes this session from an earlier one with the same id; 0 if the
+    /// session was not read from a store.
     pub incarnation: u64,
 }
 
@@ -265,9 +265,9 @@ pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event 
 /// Selects the events that a read of a session returns, as in ADK.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GetSessionConfig {
-    /// Only the newest N events. 0 returns none.
+    /// Maximum number of events, counted from the newest; 0 returns none.
     pub num_recent_events: Option<usize>,
-    /// Only events with this timestamp or a later one.
+    /// Earliest timestamp of a returned event.
     pub after_timestamp: Option<f64>,
 }
 
@@ -279,11 +279,11 @@ pub struct Window {
     pub first: u64,
     /// The last position, inclusive.
     pub last: u64,
-    /// Only events with this timestamp or a later one.
+    /// Earliest timestamp of a selected event.
     pub after_timestamp: Option<f64>,
-    /// Of those, only the newest N.
+    /// Maximum number of those events, counted from the newest.
     pub newest: Option<usize>,
-    /// Of those, only the oldest N, for reading in pages.
+    /// Maximum number of those events, counted from the oldest; for reading in pages.
     pub oldest: Option<usize>,
 }
 
@@ -402,8 +402,8 @@ const INVALID_CURSOR: &str =
     "is not a cursor that a list returned; omit it to start from the beginning";
 
 impl ListCursor {
-    /// Rejects a cursor with a NUL character. No address holds one, and not every store can compare
-    /// with one.
+    /// Rejects a cursor with a NUL character: addresses contain none, and some stores cannot
+    /// compare it.
     pub(crate) fn check(&self) -> crate::Result<()> {
         match self.user.contains('\0') || self.id.contains('\0') {
             true => Err(crate::SessionError::invalid("list cursor", INVALID_CURSOR)),

@@ -2,7 +2,7 @@
 
 use crate::json::{Json, JsonMap};
 
-/// The sessions that share a state key, as given by its prefix.
+/// The scope of a state key: the sessions that share it, as its prefix says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateScope {
     /// `app:`: every session of every user of the app.

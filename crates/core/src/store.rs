@@ -129,7 +129,7 @@ pub struct NewSession {
 pub struct Head {
     /// Its address.
     pub key: SessionKey,
-    /// Distinguishes this session from an earlier one with the same id.
+    /// A number that distinguishes this session from an earlier one with the same id.
     pub incarnation: u64,
     /// The last position of the log.
     pub position: u64,
@@ -188,7 +188,7 @@ pub enum LeaseUpdate {
 /// Which events of a log to find.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventLookup {
-    /// The event with each id.
+    /// The events with these ids.
     Ids(Vec<String>),
     /// The first event of an invocation.
     Invocation(String),
@@ -209,11 +209,11 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ListQuery {
-    /// Only sessions of this app.
+    /// The app whose sessions are listed.
     pub app: String,
-    /// Only sessions of this user.
+    /// The user whose sessions are listed; `None` lists all users.
     pub user: Option<String>,
-    /// Only sessions after this cursor.
+    /// The cursor after which the list starts.
     pub after: Option<ListCursor>,
     /// Maximum number of sessions.
     pub limit: usize,
@@ -386,7 +386,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// several transactions; an interrupted erase can be repeated.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
 
-    /// Waits until the session may have changed after `position`, or until a timeout of the store.
+    /// Waits until the session may have changed after `position`, or until the store's timeout.
     /// Waking too often is allowed; missing a change is not.
     async fn changed(&self, key: &SessionKey, position: u64);
 

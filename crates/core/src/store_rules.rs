@@ -1,6 +1,6 @@
 //! Rules that every store applies in the same way, inside its transactions.
 //!
-//! [`plan_append`](crate::plan_append) and [`Lease`](crate::Lease) have the rules of appends.
+//! The rules for appends are in [`plan_append`](crate::plan_append) and [`Lease`](crate::Lease).
 
 use std::{collections::BTreeSet, time::Duration};
 

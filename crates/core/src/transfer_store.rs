@@ -66,8 +66,8 @@ pub struct DraftId(pub u64);
 pub struct SchemaReport {
     /// The schema version of the database.
     pub version: u64,
-    /// The schema version of this program. A lower one than `version` means that a newer program
-    /// upgraded the database and this one still works on it.
+    /// The schema version of this program. If it is lower than `version`, a newer program has
+    /// upgraded the database, and this program still works on it.
     pub supported: u64,
     /// The migrations that wait for [`TransferStore::finish_upgrade`], by name.
     pub unfinished: Vec<String>,

@@ -13,8 +13,8 @@ pub const USER_ARTIFACT_PREFIX: &str = "user:";
 /// Maximum length of a file name in common file systems, in bytes.
 const SEGMENT_MAX: usize = 255;
 
-/// Maximum length of a normalized name, in bytes. Together with the folder of the store, the path
-/// must not exceed the limit of the operating system, e.g. 4096 bytes on Linux.
+/// Maximum length of a normalized name, in bytes. Leaves room for the store's folder, because the
+/// operating system limits the whole path, e.g. to 4096 bytes on Linux.
 const PATH_MAX: usize = 2048;
 
 /// How a store interprets names.
@@ -153,7 +153,7 @@ pub(super) fn check_segment(
             .split('/')
             .any(|segment| segment.is_empty() || segment == ".")
         {
-            return refuse("must not contain empty path segments");
+            return refuse("must not contain empty or `.` path segments");
         }
         check_lengths(what, value)?;
     }

@@ -24,8 +24,8 @@ const TOO_MANY_REFERENCES: &str = "is part of a cycle, or of a chain of more tha
 
 const BINARY: &str = "application/octet-stream";
 
-/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at the
-/// restored position. It loads as `None`.
+/// The tombstone for an artifact that did not exist at the restored position. A rewind saves it as
+/// the newest version; it loads as `None`.
 pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
@@ -53,7 +53,7 @@ impl<S: fmt::Debug> fmt::Debug for StoreArtifactService<S> {
 }
 
 impl<S: ArtifactStore + Default> StoreArtifactService<S> {
-    /// A service on a new, empty store.
+    /// Creates a service on a new, empty store.
     pub fn new() -> Self {
         Self::over(S::default())
     }
@@ -66,7 +66,7 @@ impl<S: ArtifactStore + Default> Default for StoreArtifactService<S> {
 }
 
 impl<S: ArtifactStore> StoreArtifactService<S> {
-    /// A service on `store`.
+    /// Creates a service on `store`.
     pub fn over(store: S) -> Self {
         StoreArtifactService {
             store: Arc::new(store),

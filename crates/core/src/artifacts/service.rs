@@ -21,7 +21,7 @@ pub struct ArtifactKey {
     pub app_name: String,
     /// The user.
     pub user_id: String,
-    /// The session. Without one the name must belong to the user.
+    /// The session. `None` for an artifact that belongs to the user.
     pub session_id: Option<String>,
     /// The name of the file.
     pub filename: String,
@@ -72,22 +72,22 @@ impl fmt::Display for ArtifactKey {
 wire_object! {
     /// Metadata of one version of an artifact.
     pub struct ArtifactVersion: ARTIFACT_VERSION {
-        /// Its number, from 0.
+        /// The version number, from 0.
         version: u64,
-        /// The URI of its bytes.
+        /// The URI of the content.
         canonical_uri: String,
         /// Custom metadata; keys are never renamed.
         custom_metadata: JsonMap,
         /// When it was saved, in seconds since 1970.
         create_time: f64,
-        /// Its media type.
+        /// The media type.
         mime_type: Option<String>,
     }
 }
 
 wire_text!(ArtifactVersion);
 
-/// Files of agents and tools, with versions from 0.
+/// Stores the files of agents and tools. Versions are numbered from 0.
 ///
 /// ```
 /// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};
@@ -117,8 +117,8 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         version: Option<u64>,
     ) -> Result<Option<Part>, ArtifactError>;
 
-    /// The names that the session sees, sorted: its own and the user's. Without a session, the
-    /// user's.
+    /// Lists the names that the session sees, sorted: its own and the user's. Without a session,
+    /// lists only the user's.
     async fn list_artifact_keys(
         &self,
         app_name: &str,
@@ -173,7 +173,7 @@ pub enum ArtifactError {
     Invalid {
         /// The invalid value, e.g. `user id`.
         what: String,
-        /// Why, and what to do instead.
+        /// Why the value is invalid, and what to do instead.
         reason: String,
     },
     /// A reference to another artifact cannot be resolved. Save a valid reference.
@@ -181,7 +181,7 @@ pub enum ArtifactError {
     Reference {
         /// The reference.
         uri: String,
-        /// The reason.
+        /// Why the reference cannot be resolved.
         reason: &'static str,
     },
     /// A stored version cannot be read. The data is corrupt or from a newer version.
@@ -217,7 +217,7 @@ pub enum ArtifactError {
 }
 
 impl ArtifactError {
-    /// The error for an invalid `what`, with the `reason`.
+    /// Creates the error for an invalid value: `what` names it, and `reason` says why.
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> ArtifactError {
         ArtifactError::Invalid {
             what: what.into(),
@@ -225,7 +225,8 @@ impl ArtifactError {
         }
     }
 
-    /// The conflict error for a version that must be `expected` but would be `next`.
+    /// Creates the error for a save that expects version `expected` while the next version is
+    /// `next`.
     pub fn other_version(expected: u64, next: u64) -> ArtifactError {
         let reason =
             format!("{expected} conflicts with the stored versions: the next version is {next}");

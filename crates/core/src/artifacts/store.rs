@@ -28,12 +28,12 @@ pub struct NewArtifact {
     pub create_time: f64,
 }
 
-/// A stored version.
+/// A stored version of an artifact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredArtifact {
     /// The content.
     pub part: Part,
-    /// Its number.
+    /// The version number.
     pub version: u64,
 }
 
@@ -85,7 +85,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// Deletes all versions.
     async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError>;
 
-    /// The names in the session and those of the user, in any order.
+    /// Lists the names in the session and the user's names, in any order.
     async fn list(
         &self,
         app: &str,
@@ -93,9 +93,9 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError>;
 
-    /// At most `limit` artifact addresses after `after`, of all apps and users, ordered by app,
-    /// user, session (the user's own first) and name as bytes. A store that also has the sessions
-    /// omits the artifacts of expired ones.
+    /// Lists at most `limit` addresses after `after`, across all apps and users, ordered by app,
+    /// user, session (the user's own artifacts first) and name as bytes. A store that also stores
+    /// sessions omits the artifacts of expired sessions.
     async fn addresses(
         &self,
         after: Option<&ArtifactAddress>,
@@ -104,7 +104,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. An erase may be large, so it is not atomic; an
-    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omit
+    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omits
     /// artifacts must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.

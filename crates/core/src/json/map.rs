@@ -4,7 +4,8 @@ use std::{collections::HashMap, fmt};
 
 use super::Json;
 
-/// Below this size a scan over the keys is faster than a hash table. Most maps are smaller.
+/// The size from which a map has an index. In a smaller map, as most are, a scan over the keys is
+/// faster than a hash table.
 const INDEXED_FROM: usize = 24;
 
 /// A map from strings to [`Json`] in insertion order. Setting a key again keeps its position, as in

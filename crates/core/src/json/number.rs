@@ -63,7 +63,8 @@ impl Number {
         }
     }
 
-    /// False for a `NaN` or infinity that was set in Rust, which JSON cannot represent.
+    /// Whether JSON can represent the number. False only for a `NaN` or infinity that was set in
+    /// Rust.
     pub(crate) fn is_finite(&self) -> bool {
         match &self.0 {
             Repr::Int(_) => true,

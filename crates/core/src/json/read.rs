@@ -7,11 +7,11 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use super::{DEPTH_MAX, Json, JsonMap, Number};
 
-/// The error of reading or writing JSON, with its path.
+/// A JSON read or write error, with the path of the value that caused it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonError {
     message: String,
-    /// From the outermost key to the innermost, e.g. `actions.stateDelta`.
+    /// The path of the value, outermost key first, e.g. `actions.stateDelta`.
     path: String,
     offset: usize,
 }
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         Ok(map)
     }
 
-    /// An error at the next value, which differs from `expected`.
+    /// Returns an error at the next value that names the `expected` and the found value.
     pub(crate) fn unexpected(&mut self, expected: &str) -> JsonError {
         let found = match self.peek() {
             None => "the end of the text".to_owned(),
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
         JsonError::new(format!("expected {expected}, found {found}"), self.at)
     }
 
-    /// An error at the next value, whose field occurs a second time.
+    /// Returns an error at the next value, whose field has occurred before.
     pub(crate) fn duplicate_field(&mut self) -> JsonError {
         self.peek();
         JsonError::new("duplicate field; write each field once", self.at)

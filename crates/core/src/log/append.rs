@@ -13,7 +13,7 @@ use crate::{
     store::{AppendOutcome, Batch, SessionStore},
 };
 
-/// The events that an append stored, with everything that a live session applies.
+/// Stored events, with the changes that a live session applies.
 #[derive(Debug, Default)]
 pub(super) struct StoredBatch {
     events: Vec<StoredEvent>,
@@ -69,7 +69,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let (ready, temps): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
         let batch = Batch {
             events: ready,
-            // A caller without a session that was read from a store does not know the incarnation.
+            // Callers know the incarnation only if they read the session from a store.
             incarnation: Some(incarnation).filter(|it| *it != 0),
             expected: append.expected,
             lease: LeaseUse::Outside,

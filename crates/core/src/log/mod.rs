@@ -84,7 +84,7 @@ impl<S> Clone for StoreSessionService<S> {
     }
 }
 
-/// A store that a URI opens.
+/// A store that can be opened by URI.
 #[async_trait]
 pub trait ConnectStore: SessionStore + Sized {
     /// Opens the store at `uri` and migrates its schema if necessary.

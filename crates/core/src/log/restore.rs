@@ -30,10 +30,10 @@ pub(super) struct ChangedFile {
     earlier: Option<u64>,
 }
 
-/// The files that a rewind has restored so far. If a concurrent append makes the rewind start over,
-/// a file is saved again only if it has changed again.
+/// The files that a rewind has restored so far. A retry after a concurrent append saves a file
+/// again only if it has changed since.
 ///
-/// Maps a file to the newest version that the rewind replaced, and the version that it saved.
+/// Maps a file to two versions: the newest one that the rewind replaced, and the one that it saved.
 #[derive(Debug, Default)]
 pub(super) struct RestoredFiles(HashMap<String, (u64, u64)>);
 

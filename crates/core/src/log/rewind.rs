@@ -2,8 +2,8 @@
 //! `restore` module handles artifacts.
 //!
 //! ADK's rewind ignores the initial state and sets keys that did not exist to `null`. Here the
-//! stored event carries the delta that ADK would write, so that ADK can read it, but the state is
-//! restored from the log.
+//! stored event carries ADK's delta, so that ADK can read it, but the state is restored from the
+//! log.
 
 use std::{collections::HashMap, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ struct RewindInput {
     current: JsonMap,
     /// The session's own state to restore.
     target: JsonMap,
-    /// The files that have changed since then; empty unless artifacts must be restored.
+    /// The files that have changed since the target state; empty unless artifacts must be restored.
     files: Vec<ChangedFile>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) type KeyChanges = Vec<(String, Option<Json>)>;
 impl<S: SessionStore> StoreSessionService<S> {
     /// Appends the event that undoes everything since the invocation.
     ///
-    /// Runs on a task of its own, so that a caller that disconnects leaves no lease behind.
+    /// Runs in its own task, so that a disconnected caller leaves no lease behind.
     pub(super) async fn rewind_before(
         &self,
         key: &SessionKey,

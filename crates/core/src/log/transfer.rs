@@ -36,7 +36,7 @@ pub(super) fn export<S: SessionStore>(
             ExportScope::User { app, user } => list_keys(&service, app, Some(user)).await?,
             ExportScope::App { app } => list_keys(&service, app, None).await?,
         };
-        // Export the shared state of a user without sessions too.
+        // Also export the shared state of a user who has no sessions.
         let lone_user = match &scope {
             ExportScope::User { app, user } if keys.is_empty() => Some((app, user)),
             _ => None,
@@ -396,7 +396,9 @@ impl<S: SessionStore> Import<'_, S> {
             .and_then(|text| Event::from_json(&text));
         let event = event.map_err(|e| self.error(e.to_string()))?;
         let Some(log) = &mut self.open else {
-            return Err(self.error("an event must follow a session line"));
+            return Err(
+                self.error("found an event before any session line; expected a session line")
+            );
         };
         let position = log.next;
         if map["position"].as_u64() != Some(position) || position > log.header.head.position {
@@ -411,7 +413,9 @@ impl<S: SessionStore> Import<'_, S> {
         }
         if !log.ids.insert(event.id.clone()) {
             let id = &event.id;
-            return Err(self.error(format!("an earlier event has the id {id:?} already")));
+            return Err(self.error(format!(
+                "event id {id:?} is already used by an earlier event"
+            )));
         }
         let changes = log.fold.step(position, &event);
         let (mut ready, _) = self.service.prepare(event)?;

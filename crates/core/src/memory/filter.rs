@@ -7,21 +7,21 @@ use crate::json::JsonMap;
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryFilter {
-    /// At this time or later, in seconds since 1970.
+    /// Earliest time of a selected memory, in seconds since 1970.
     pub since: Option<f64>,
-    /// Before this time.
+    /// End of the time range (exclusive), in seconds since 1970.
     pub until: Option<f64>,
-    /// By this author.
+    /// The author of the selected memories.
     pub author: Option<String>,
-    /// From this session.
+    /// The session of the selected memories.
     pub session: Option<String>,
-    /// Of this kind.
+    /// The kind of the selected memories.
     pub kind: Option<MemoryKind>,
-    /// From one of these origins; empty matches all.
+    /// The allowed origins; empty allows all.
     pub origins: Vec<OriginKind>,
-    /// From this tool.
+    /// The tool whose results are selected.
     pub tool: Option<String>,
-    /// With this metadata: every key has exactly this value.
+    /// The required metadata: every key must have exactly this value.
     pub metadata: JsonMap,
 }
 

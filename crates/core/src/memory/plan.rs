@@ -1,4 +1,4 @@
-//! Decisions of ingests and edits: whether a memory is new, and whether it is within the limits.
+//! Plans ingests and edits: whether a memory is new, and whether it is within the limits.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct NewMemory {
     pub id: String,
     /// How it became a memory.
     pub kind: MemoryKind,
-    /// Its session.
+    /// The session that the memory comes from.
     pub session: Option<String>,
     /// The position of its event in the session.
     pub position: u64,
@@ -119,7 +119,7 @@ pub enum RepeatPolicy {
 pub struct MemoryBatch {
     /// The app and user.
     pub scope: MemoryScope,
-    /// The memories, in order; of two with the same id the second is applied after the first.
+    /// The memories, in order. If two have the same id, the second is applied after the first.
     pub memories: Vec<PreparedMemory>,
     /// What to do with existing memories.
     pub repeats: RepeatPolicy,
@@ -196,7 +196,7 @@ pub struct MemoryTotals {
     pub in_minute: u64,
 }
 
-/// An existing memory with the id of a new one.
+/// An existing memory with the same id as a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExistingMemory {
     /// Its number, as in [`MemoryInfo::seq`](super::MemoryInfo::seq).
@@ -306,7 +306,7 @@ fn plan_memory(
             seq: existing.seq,
             bytes: existing.bytes,
         };
-        // An expired memory counts as deleted, whether or not it was swept already.
+        // An expired memory counts as deleted, even if no sweep has deleted it yet.
         if !existing.is_alive(batch.now_us) {
             return match existing.kind {
                 MemoryKind::Turn => MemoryPlan::Forgotten,

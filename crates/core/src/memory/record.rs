@@ -102,7 +102,7 @@ pub struct MemoryInfo {
     pub revision: u64,
     /// How it became a memory.
     pub kind: MemoryKind,
-    /// Its session.
+    /// The session that the memory comes from.
     pub session: Option<String>,
     /// The position of its event in the session.
     pub position: u64,
@@ -196,9 +196,10 @@ impl MemoryRecord {
 /// The vectors of a memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryVectors {
-    /// From the table that is compiled into Retain: one byte per dimension.
+    /// The vector from the table that is compiled into Retain: one byte per dimension.
     pub fixed: Option<MemoryVector>,
-    /// From an [`Embedder`](super::Embedder): four bytes per dimension, little-endian floats.
+    /// The vector from an [`Embedder`](super::Embedder): little-endian floats, four bytes per
+    /// dimension.
     pub embedding: Option<MemoryVector>,
 }
 
@@ -209,7 +210,7 @@ pub struct MemoryVector {
     pub model: String,
     /// The number of dimensions.
     pub dims: usize,
-    /// The numbers.
+    /// The components, as [`MemoryVectors`] describes.
     pub bytes: Vec<u8>,
 }
 
@@ -229,7 +230,7 @@ impl MemoryVector {
         }
     }
 
-    /// The numbers as floats; empty if the bytes are not one float per dimension.
+    /// The components as floats; empty if the bytes are not one float per dimension.
     pub fn floats(&self) -> Vec<f32> {
         let (chunks, rest) = self.bytes.as_chunks::<4>();
         match rest.is_empty() && chunks.len() == self.dims {

@@ -79,7 +79,7 @@ pub enum MemoryError {
     InvalidInput {
         /// The invalid value, e.g. `user id`.
         what: String,
-        /// Why, and what to do instead.
+        /// Why the value is invalid, and what to do instead.
         reason: String,
     },
     /// A limit is exceeded. Forget something, send less or later, or raise the limit.
@@ -111,7 +111,7 @@ impl MemoryError {
         MemoryError::Unsupported { method }
     }
 
-    /// The error for an invalid `what`, with the `reason`.
+    /// Creates the error for an invalid input: `what` names the value, and `reason` says why.
     pub fn invalid_input(what: impl Into<String>, reason: impl Into<String>) -> MemoryError {
         MemoryError::InvalidInput {
             what: what.into(),
@@ -119,7 +119,7 @@ impl MemoryError {
         }
     }
 
-    /// The error for a failure of the backend.
+    /// Creates the error for a backend failure.
     pub fn backend(cause: impl Into<BoxError>) -> MemoryError {
         MemoryError::Backend(cause.into())
     }

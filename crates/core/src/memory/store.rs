@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{content::Content, json::JsonMap};
 
-/// The result of an ingest, in numbers of memories.
+/// The result of an ingest, as numbers of memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IngestReceipt {
     /// Inserted memories.
@@ -33,9 +33,9 @@ pub struct IngestReceipt {
 /// The version of a scope that a reader has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryMark {
-    /// Changes when the user is erased. 0 if the scope is empty.
+    /// A number that changes when the user is erased; 0 if the scope is empty.
     pub generation: u64,
-    /// Increases with every change.
+    /// A number that increases with every change.
     pub revision: u64,
     /// The highest number that was ever assigned.
     pub last_seq: u64,
@@ -44,7 +44,7 @@ pub struct MemoryMark {
 /// The changes since a mark. New memories have higher numbers than the mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryChanges {
-    /// These memories were changed or deleted.
+    /// The memories that were changed or deleted.
     Touched {
         /// Their numbers.
         seqs: Vec<u64>,
@@ -138,7 +138,7 @@ pub struct MemoryStatistics {
     pub from_tools: u64,
     /// Memories that were added directly.
     pub direct: u64,
-    /// Memories with a vector of an embedder.
+    /// Memories with an embedder's vector.
     pub embedded: u64,
     /// Tombstones of forgotten memories.
     pub tombstones: u64,

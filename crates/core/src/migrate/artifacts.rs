@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Artifacts {
     stores: StorePair<dyn ArtifactStore>,
-    /// The source of expiry times: artifacts expire with their session.
+    /// The sessions that determine when their artifacts expire.
     sessions: Option<Arc<dyn TransferStore>>,
 }
 

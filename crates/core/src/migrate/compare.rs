@@ -13,7 +13,7 @@ use crate::json::{Json, JsonMap};
 pub(super) struct RecordField {
     name: String,
     text: String,
-    /// Whether errors may show the text: a number or a time.
+    /// Whether errors may show the text. True only for numbers and times.
     is_plain: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn json_text(what: &str, map: &JsonMap) -> Result<String> {
     Json::from(map.clone()).to_json().map_err(failed(what))
 }
 
-/// Hashes of both sides, as far as they were compared.
+/// The running hashes of the records compared so far, one per side.
 #[derive(Debug, Default)]
 pub(super) struct HashPair {
     from: Sha256,

@@ -8,7 +8,7 @@ use crate::{
     memory::MemoryError,
 };
 
-/// The result of a step of a migration.
+/// The result of a migration step.
 pub(super) type Result<T, E = MigrationError> = std::result::Result<T, E>;
 
 /// Counts by kind of data.
@@ -126,7 +126,7 @@ pub enum MigrationPhase {
 
 /// Receives the progress of a migration.
 pub trait MigrationObserver: fmt::Debug + Send + Sync + 'static {
-    /// A phase begins, with the expected number of steps if it is known.
+    /// Reports that a phase begins; `steps` is the expected number of steps, if it is known.
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>);
 
     /// Reports that `steps` more steps are done.
@@ -177,7 +177,7 @@ pub enum MigrationError {
         difference: String,
     },
     /// The target cannot store this data unchanged.
-    #[error("{what}: cannot be copied: {reason}")]
+    #[error("the target cannot store {what}: {reason}")]
     Rejected {
         /// The data.
         what: String,
@@ -202,7 +202,9 @@ pub enum MigrationError {
         what: String,
     },
     /// A store failed. Run the migration again to continue.
-    #[error("{what}: could not be read or written; run the migration again to continue")]
+    #[error(
+        "migration failed while reading or writing {what}; run the migration again to continue"
+    )]
     Failed {
         /// The data that was being copied.
         what: String,
@@ -233,8 +235,7 @@ impl MigrationError {
     }
 }
 
-/// Returns a function that converts the error of a store into a [`MigrationError`]. `what` names
-/// the data.
+/// Returns a function that converts a store error into a [`MigrationError`]. `what` names the data.
 pub(super) fn failed<E: Into<BoxError>>(
     what: impl Into<String>,
 ) -> impl FnOnce(E) -> MigrationError {
@@ -293,7 +294,10 @@ mod tests {
             MemoryError::invalid_input("user id", "is odd").into(),
         ] {
             let message = message(error);
-            assert!(message.starts_with("it: cannot be copied: "), "{message}");
+            assert!(
+                message.starts_with("the target cannot store it: "),
+                "{message}"
+            );
         }
         let message = message("the network is down".into());
         assert!(message.contains("run the migration again"), "{message}");

@@ -262,12 +262,12 @@ fn header_fields(header: &LogHeader) -> Result<Vec<RecordField>> {
     Ok(vec![
         RecordField::plain("its address", &head.key),
         RecordField::plain("its number of events", head.position),
-        RecordField::plain("its time of creation", head.create_time),
+        RecordField::plain("its creation time", head.create_time),
         RecordField::plain("its last update", head.last_update_time),
         RecordField::plain("its time to live", us(head.ttl.map(duration_us))),
         RecordField::plain("when it expires", us(head.expires_us)),
         RecordField::new("its origin", origin.unwrap_or_default()),
-        RecordField::of_keys("the state it was created with", &header.initial)?,
+        RecordField::of_keys("its initial state", &header.initial)?,
     ])
 }
 

@@ -16,8 +16,8 @@ pub(super) struct SideSurvey {
     pub(super) counts: MigrationCounts,
     /// The sum of the hashes of the records that do not expire. It does not depend on their order.
     sum: u64,
-    /// The sums of the hashes of records that expire, by the minute of expiry, so that an expired
-    /// record does not count as a change.
+    /// The sums of the hashes of expiring records, by minute of expiry. They are separate, so that
+    /// an expired record does not count as a change.
     expiring: BTreeMap<i64, u64>,
     /// Whether any record was added.
     has_records: bool,

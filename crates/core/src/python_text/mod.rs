@@ -1,8 +1,8 @@
 //! Formats values as Python does, because ADK puts them into prompts with `str()`, `repr()` and
 //! `json.dumps()`.
 //!
-//! Models that are tuned on ADK's prompts and providers that cache them then receive the same
-//! bytes. The output is that of Python 3.11 for the parsed JSON value.
+//! Models tuned on ADK's prompts, and providers that cache prompts, then receive the same bytes.
+//! The output is that of Python 3.11 for the parsed JSON value.
 
 mod unprintable;
 

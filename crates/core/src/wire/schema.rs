@@ -15,11 +15,11 @@ pub struct ObjectSchema {
 /// What ADK does with a field that an object does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// It drops the field.
+    /// ADK drops the field.
     Ignore,
-    /// It keeps the field unchanged.
+    /// ADK keeps the field unchanged.
     Keep,
-    /// It rejects the object.
+    /// ADK rejects the object.
     Reject,
 }
 
@@ -39,11 +39,11 @@ pub struct FieldSchema {
 /// Whether a field may be missing or null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It must be there, and not null.
+    /// The field must be present and not null.
     Required,
-    /// It has a default, and must not be null.
+    /// The field has a default and must not be null.
     Optional,
-    /// It may be missing or null.
+    /// The field may be missing or null.
     Nullable,
 }
 

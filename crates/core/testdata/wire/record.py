@@ -15,8 +15,8 @@ Each file holds:
          text: what the package writes then, as "<written>_from_<read>",
          or a string that starts with "error:"
 
-Ids and times are fixed, so two runs give the same files. What the installed
-version cannot build is skipped with a printed line.
+Ids and times are fixed, so two runs give the same files. Cases that the
+installed version cannot build are skipped with a printed line.
 """
 
 import datetime
@@ -1331,7 +1331,7 @@ case(
 
 
 def known(cls, **fields):
-    """Build a model that takes any key, but only if it declares these."""
+    """Build a model that accepts unknown keys; fail if it does not declare these fields."""
     for name in fields:
         if name not in cls.model_fields:
             raise AttributeError(f"{cls.__name__} has no field {name}")
@@ -1347,7 +1347,7 @@ def context():
 
 
 def fix_calls(event):
-    """Give the calls that the package made up fixed ids."""
+    """Set fixed ids in the calls that the package generated."""
     ids = set()
     for number, one in enumerate(event.get_function_calls(), 1):
         one.id = f"adk-00000000-0000-4000-8000-{number:012d}"

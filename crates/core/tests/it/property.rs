@@ -621,8 +621,8 @@ proptest! {
         let _ = Json::parse(&text);
     }
 
-    /// Most events of the test above are unreadable after the corruption. Most events with an
-    /// inserted field stay readable.
+    /// Complements the test above: a corrupt event is usually unreadable, but an event with an
+    /// inserted field usually stays readable.
     #[test]
     fn event_with_an_inserted_field_is_rejected_or_keeps_it(
         recording in any::<Index>(),

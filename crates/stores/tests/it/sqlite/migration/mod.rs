@@ -1,4 +1,4 @@
-//! Migration of a whole database to another file, also if it is interrupted or the data changes.
+//! Migration of a whole database to another file, even if it is interrupted or the data changes.
 
 mod fixture;
 mod folders;
@@ -358,7 +358,7 @@ async fn verify_finds_every_tampered_record() {
         ("DELETE FROM events WHERE event_id = 'e17'", "session"),
         (
             "UPDATE sessions SET create_time = create_time + 1 WHERE id = 'long'",
-            "its time of creation",
+            "its creation time",
         ),
         (
             "UPDATE sessions SET touched_us = touched_us + 1 WHERE ttl_us IS NOT NULL",
