@@ -77,8 +77,8 @@ impl InMemoryStore {
     }
 
     fn tables(&self) -> MutexGuard<'_, SessionTables> {
-        // Ignore the poison: each function does the steps that can fail before it changes a table,
-        // so a panic leaves the tables consistent.
+        // Ignore the poison: each function performs the steps that can fail before it changes a
+        // table, so a panic leaves the tables consistent.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -182,7 +182,7 @@ async fn find_newest(database: &Database, row_key: &ArtifactRowKey<'_>) -> Outco
     match found.first() {
         Some(row) => Ok((row.try_get(0)?, row.try_get(1)?)),
         None => Err(Failure::Transient(
-            "the server returned no row for the newest version",
+            "PostgreSQL returned no row for the newest version",
         )),
     }
 }
@@ -311,7 +311,7 @@ fn decode_text<'a>(
 }
 
 /// Deletes all versions up to the newest. The row number limits the delete, so that a delayed
-/// attempt does not delete versions that were saved later.
+/// attempt deletes no later version.
 async fn delete(database: &Database, address: &ArtifactAddress) -> Outcome<()> {
     const SQL: &str = concat!(
         "DELETE FROM retain_artifacts WHERE ",

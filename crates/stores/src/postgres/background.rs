@@ -17,7 +17,7 @@ pub(super) struct BackgroundJobs {
     vacuum: BackgroundJob,
 }
 
-/// A job that only one task at a time runs. A request while the job is already due changes nothing.
+/// A job that one task at a time runs. Requesting a job that is already due changes nothing.
 #[derive(Debug, Default)]
 struct BackgroundJob {
     is_due: AtomicBool,

@@ -20,7 +20,7 @@ use super::PostgresOptions;
 /// Default time limit for one address of a host.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// The time limit of a host allows for this number of addresses; the driver tries each in turn.
+/// Number of addresses per host that the time limit allows for; the driver tries each in turn.
 const ADDRESSES: u32 = 3;
 
 /// The hosts of a URI. Connects to the first that answers.

@@ -52,8 +52,8 @@ statements! {
     }
 }
 
-/// Deletes a session; its log is purged later. `found` has the session number that an earlier
-/// attempt found, and whether that session was alive. A newer session with this key is not deleted.
+/// Deletes a session; its log is purged later. `found` is the result of an earlier attempt: the
+/// session's number, and whether it was alive. A newer session with this key is not deleted.
 pub(super) async fn delete(
     database: &Database,
     key: &SessionKey,

@@ -333,7 +333,7 @@ async fn touched_us(
     let now = transaction.query(&statement, [&now_us]).await?;
     let now_us: i64 = match now.first() {
         Some(row) => row.try_get(0)?,
-        None => return Err(Failure::Transient("the server did not return its time")),
+        None => return Err(Failure::Transient("PostgreSQL did not return its time")),
     };
     if expires_us <= now_us {
         let key = head.key.clone();

@@ -79,7 +79,8 @@ pub(super) async fn erase_chunk(
         receipt.events += unsigned(row, 2)?;
         receipt.state_keys += unsigned(row, 3)?;
     }
-    // Sessions are read in order: if the earlier attempt was rolled back, its sessions are found.
+    // Sessions are read in order, so if the earlier attempt was rolled back, this one finds the
+    // same sessions.
     let before = std::mem::take(unconfirmed);
     if !before.numbers.is_empty() && before.numbers.iter().all(|it| !numbers.contains(it)) {
         *total += before.receipt;

@@ -92,9 +92,9 @@ pub(super) async fn fork(
         if let Some(head) = clear_key(&transaction, key, &existing, *made).await? {
             return Ok(head);
         }
-        let log = log
-            .first()
-            .ok_or(Failure::Transient("the server did not create a log"))?;
+        let log = log.first().ok_or(Failure::Transient(
+            "PostgreSQL returned no number for the new log",
+        ))?;
         let number: i64 = log.try_get(0)?;
         let copy = AdoptedLog {
             key,

@@ -1,5 +1,5 @@
-//! Process-local row locks. A writer takes them before it takes a connection, so that writers that
-//! wait for a busy session do not use up the connection pool.
+//! Process-local row locks. A writer takes them before a connection, so that writers of a busy
+//! session do not use up the connection pool.
 //!
 //! All writers lock in one order: the app's shared state, the user's shared state, the session's
 //! head. A holder runs in its own task, so that it makes progress even if its caller does not poll.

@@ -376,7 +376,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn flush(&self) -> Result<()> {
-        // The server has committed every acknowledged write.
+        // PostgreSQL has committed every acknowledged write.
         Ok(())
     }
 

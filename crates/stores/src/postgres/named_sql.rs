@@ -18,8 +18,8 @@ impl<'p> NamedSql<'p> {
         self.params.push(value);
     }
 
-    /// Appends text and replaces the names in it. A name that is not bound stays in braces, so the
-    /// server rejects the statement.
+    /// Appends text and replaces the names in it. A name that is not bound stays in braces, so
+    /// PostgreSQL rejects the statement.
     pub(super) fn push(&mut self, text: &str) {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {

@@ -26,7 +26,7 @@ impl fmt::Debug for PostgresOptions {
 
 impl PostgresOptions {
     pub(super) fn new(mut config: Config) -> PostgresOptions {
-        // Detect a dead server within seconds. The defaults of the operating system take hours.
+        // Detect a dead server within seconds. The operating system's defaults take hours.
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(connect::CONNECT_MAX);
         }

@@ -70,7 +70,7 @@ impl<E> From<PoolError> for Failure<E> {
                 )
                 .into(),
             ),
-            PoolError::Timeout(_) => Failure::Transient("timed out waiting for the server"),
+            PoolError::Timeout(_) => Failure::Transient("timed out waiting for PostgreSQL"),
             error => Failure::NoConnection(error.into()),
         }
     }
@@ -259,7 +259,7 @@ impl Database {
     pub(super) async fn dedicated_connection<E>(&self) -> Result<Client, Failure<E>> {
         match timeout(self.hosts.total_limit(), self.hosts.open()).await {
             Ok(opened) => Ok(opened?.0),
-            Err(_) => Err(Failure::Transient("timed out waiting for the server")),
+            Err(_) => Err(Failure::Transient("timed out waiting for PostgreSQL")),
         }
     }
 

@@ -42,17 +42,17 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
   checksum text   NOT NULL -- SHA-256 of the migration
 )";
 
-/// Takes the advisory lock of migrations until the end of the transaction. The number identifies
-/// Retain's lock. Appends do not take it.
+/// The statement that takes the advisory lock of migrations until the end of the transaction. The
+/// number identifies Retain's lock. Appends do not take it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
-/// Set before the lock is taken: the server aborts the transaction of a replica that hangs in a
-/// migration, and replicas that wait for the lock time out and retry.
+/// Time limits that are set before the lock is taken. PostgreSQL aborts the transaction of a
+/// replica that hangs in a migration; replicas that wait for the lock time out and retry.
 const LOCK_TIMEOUTS: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
                     SET LOCAL lock_timeout = '12s'";
 
-/// A migration that waits for a table lock blocks all readers and writers that come after it, so it
-/// times out soon and retries.
+/// The table lock timeout of a migration. It is short, because a migration that waits for a table
+/// lock blocks all later readers and writers. The migration then retries.
 const TABLE_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// Runs all missing migrations.
@@ -236,7 +236,7 @@ fn decode_schema(
     let applied: Result<Vec<AppliedMigration>, _> = rows.iter().map(decode_row).collect();
     let applied = applied.map_err(|error| SessionError::Open {
         uri: options.uri(),
-        reason: "has a table retain_migrations that Retain did not create".to_owned(),
+        reason: "the database has a table retain_migrations that Retain did not create".to_owned(),
         source: Some(error),
     })?;
     Schema::read(migrations, &applied).map_err(|reason| open_error(options, reason))
@@ -270,8 +270,8 @@ pub(super) fn into_open_error(options: &PostgresOptions, failure: Failure) -> Se
         Some("28P01" | "28000") => "authentication failed; check the user name and password",
         Some("3D000") => "the database does not exist; create it first",
         Some("42501") => "permission denied; grant the role the right to create tables",
-        Some(_) => "the server returned an error",
-        None => "cannot connect to the server",
+        Some(_) => "PostgreSQL returned an error",
+        None => "the connection to PostgreSQL failed",
     };
     let source: BoxError = match failure {
         Failure::Rejected(error) => return error,

@@ -147,7 +147,7 @@ fn to_columns<'a>(
 pub(super) struct OwnerKeys {
     limit: LimitKind,
     app: String,
-    /// Empty for the app itself.
+    /// The user; empty for the app itself.
     user: String,
     bytes: usize,
     stored: HashMap<String, usize>,

@@ -64,7 +64,7 @@ fn load_roots(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
     match file {
         Some(file) => {
             let describe = |cause: rustls::pki_types::pem::Error| -> BoxError {
-                format!("sslrootcert {}: {cause}", file.display()).into()
+                format!("cannot read sslrootcert {}: {cause}", file.display()).into()
             };
             for certificate in CertificateDer::pem_file_iter(file).map_err(describe)? {
                 roots.add(certificate.map_err(describe)?)?;

@@ -36,7 +36,7 @@ pub(crate) struct ScopeRow {
     pub(crate) number: i64,
     pub(crate) revision: u64,
     pub(crate) last_seq: u64,
-    /// Changes after this revision are recorded.
+    /// The revision after which changes are recorded.
     pub(crate) floor: u64,
     /// Number of recorded changes.
     pub(crate) touched: u64,

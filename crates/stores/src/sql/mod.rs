@@ -13,7 +13,8 @@ use retain_core::{
     Window, check_limit, store_rules,
 };
 
-/// Positions have 32 bits in every store, so that a log can be migrated between stores.
+/// The highest position. It has 32 bits in every store, so that a log can be migrated between
+/// stores.
 pub(crate) const POSITION_MAX: u64 = u32::MAX as u64;
 
 /// The head of a session, as its row in the sessions table.

@@ -89,16 +89,17 @@ impl Schema {
             let (version, name) = (row.version, &row.name);
             if version != expected {
                 return Err(format!(
-                    "its list of migrations has version {version} in place {expected}; restore a \
-                     backup"
+                    "the database's list of migrations has version {version} in place {expected}; \
+                     restore a backup"
                 ));
             }
             match migrations.get(expected as usize - 1) {
                 Some(migration) if row.checksum != migration.checksum() => {
                     let found = &row.checksum;
                     return Err(format!(
-                        "its migration {version} ({name}) differs from the one of this program: \
-                         its checksum is {found}; use the program that created the database"
+                        "migration {version} ({name}) of the database differs from this \
+                         program's: its checksum is {found}; use the program that created the \
+                         database"
                     ));
                 }
                 Some(migration) if migration.contract.is_some() && row.oldest_program < version => {
@@ -135,17 +136,17 @@ fn too_new(row: &AppliedMigration, supported: u64) -> String {
         ..
     } = row;
     format!(
-        "has schema version {version} ({name}) and needs a program that supports schema version \
-         {oldest_program} or later, such as Retain {program}; this is Retain {PROGRAM}, which \
-         supports schema version {supported}"
+        "the database has schema version {version} ({name}) and needs a program that supports \
+         schema version {oldest_program} or later, such as Retain {program}; this is Retain \
+         {PROGRAM}, which supports schema version {supported}"
     )
 }
 
 /// The error for a database that this program can use only after an upgrade.
 pub(crate) fn too_old(version: u64, supported: u64) -> String {
     format!(
-        "has schema version {version}, but this program reads schema version {supported}; run \
-         `retain upgrade` to upgrade the database"
+        "the database has schema version {version}, but this program reads schema version \
+         {supported}; run `retain upgrade` to upgrade the database"
     )
 }
 
@@ -207,9 +208,9 @@ mod tests {
         applied[1].oldest_program = 2;
         let error = Schema::read(&[FIRST], &applied).unwrap_err();
         let expected = format!(
-            "has schema version 2 (second) and needs a program that supports schema version 2 or \
-             later, such as Retain {PROGRAM}; this is Retain {PROGRAM}, which supports schema \
-             version 1"
+            "the database has schema version 2 (second) and needs a program that supports schema \
+             version 2 or later, such as Retain {PROGRAM}; this is Retain {PROGRAM}, which \
+             supports schema version 1"
         );
         assert_eq!(error, expected);
         let new = Schema::read(&[FIRST, SECOND], &applied).unwrap();
@@ -233,7 +234,7 @@ mod tests {
         };
         let error = Schema::read(&[FIRST, changed], &applied).unwrap_err();
         assert!(
-            error.starts_with("its migration 2 (second) differs"),
+            error.starts_with("migration 2 (second) of the database differs"),
             "{error}"
         );
         let mut gap = rows(&[FIRST, SECOND]);

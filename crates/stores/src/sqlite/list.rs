@@ -21,7 +21,7 @@ use crate::sql::SessionLifetime;
 /// The operation's name in errors.
 const LIST: &str = "list sessions";
 
-/// Minimum length of a list that uses the cache, and that may read all states with one statement.
+/// The length from which a list uses the cache and may read all states with one statement.
 const BULK_MIN: usize = 64;
 
 /// Lists sessions, ordered by (last update, user, id).

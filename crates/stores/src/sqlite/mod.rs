@@ -52,8 +52,8 @@ use writer::Writer;
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
-/// Maximum number of events of a small read, which is faster than moving the runtime's other tasks
-/// to another thread.
+/// Maximum number of events in a small read. Such a read is faster than moving the runtime's other
+/// tasks to another thread.
 const SMALL_READ: usize = 16;
 
 /// Sessions in a SQLite file, durable when acknowledged.

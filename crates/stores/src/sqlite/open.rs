@@ -54,7 +54,7 @@ pub(super) fn open_reader(options: &SqliteOptions) -> Result<Connection> {
     let connection = open_existing(options)?;
     connection
         .pragma_update(None, "query_only", true)
-        .map_err(|e| opener.error("cannot be read", e))?;
+        .map_err(|e| opener.error("SQLite failed to read the database", e))?;
     Ok(connection)
 }
 
@@ -69,7 +69,7 @@ impl Opener<'_> {
             return Ok(());
         };
         if path.is_dir() {
-            return Err(self.reject("is a directory; add a file name to the path"));
+            return Err(self.reject("the path is a directory; add a file name to the path"));
         }
         if self.options.must_exist && !path.exists() {
             return Err(self.reject("the file does not exist; check the path"));
@@ -92,13 +92,14 @@ impl Opener<'_> {
             None => Connection::open_in_memory(),
             Some(path) => Connection::open_with_flags(path, flags),
         };
-        let connection = connection.map_err(|e| self.error("cannot be opened", e))?;
+        let connection =
+            connection.map_err(|e| self.error("SQLite failed to open the database", e))?;
         let prepared = connection.busy_timeout(BUSY_TIMEOUT).and_then(|()| {
             connection.set_prepared_statement_cache_capacity(64);
             connection.pragma_update(None, "foreign_keys", true)?;
             connection.pragma_update(None, "trusted_schema", false)
         });
-        prepared.map_err(|e| self.error("cannot be opened", e))?;
+        prepared.map_err(|e| self.error("SQLite failed to open the database", e))?;
         Ok(connection)
     }
 
@@ -112,8 +113,8 @@ impl Opener<'_> {
 
     fn configure(&self, connection: &Connection) -> Result<()> {
         let read_only = connection.is_readonly(rusqlite::MAIN_DB);
-        if read_only.map_err(|e| self.error("cannot be opened", e))? {
-            return Err(self.reject("is read-only; make it writable"));
+        if read_only.map_err(|e| self.error("SQLite failed to open the database", e))? {
+            return Err(self.reject("the file is read-only; make it writable"));
         }
         let synchronous = match self.options.durability {
             Durability::Full => "FULL",
@@ -132,7 +133,7 @@ impl Opener<'_> {
             // FAST overwrites deleted content if that needs no extra I/O.
             connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))
         };
-        configured().map_err(|e| self.error("cannot be written", e))
+        configured().map_err(|e| self.error("SQLite failed to write to the database", e))
     }
 
     /// Switches to WAL mode. Retries while another process does the same, because the busy timeout
@@ -166,10 +167,10 @@ impl Opener<'_> {
     pub(super) fn error(&self, what: &str, error: rusqlite::Error) -> SessionError {
         let reason = match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => {
-                "is not a SQLite database; give another file name".into()
+                "the file is not a SQLite database; give another file name".into()
             }
             Some(ErrorCode::ReadOnly) => {
-                "is read-only; make the file and its folder writable".into()
+                "the file is read-only; make the file and its folder writable".into()
             }
             Some(ErrorCode::CannotOpen) => {
                 format!("{what}; check that the folder exists and is writable")

@@ -68,7 +68,7 @@ pub(super) fn report(options: &SqliteOptions, connection: &Connection) -> Result
 pub(super) fn finish(options: &SqliteOptions, connection: &Connection) -> Result<()> {
     let opener = Opener { options };
     let migrations = migrations();
-    let failed = |error| opener.error("cannot be upgraded", error);
+    let failed = |error| opener.error("SQLite failed to upgrade the database", error);
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
     let transaction = transaction.map_err(failed)?;
     let schema = opener.read_schema(&transaction, &migrations)?;
@@ -149,24 +149,25 @@ impl Opener<'_> {
     pub(super) fn check_application(&self, connection: &Connection) -> Result<bool> {
         // Read from one snapshot, because another process may be creating the database now.
         let snapshot = connection.unchecked_transaction();
-        let connection = &*snapshot.map_err(|e| self.error("cannot be read", e))?;
+        let connection =
+            &*snapshot.map_err(|e| self.error("SQLite failed to read the database", e))?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0));
-        let id: i32 = id.map_err(|e| self.error("cannot be read", e))?;
+        let id: i32 = id.map_err(|e| self.error("SQLite failed to read the database", e))?;
         if id == APPLICATION_ID {
             return Ok(true);
         }
         let tables = self
             .tables(connection)
-            .map_err(|e| self.error("cannot be read", e))?;
+            .map_err(|e| self.error("SQLite failed to read the database", e))?;
         if tables.is_empty() && id == 0 {
             return Ok(false);
         }
         let has = |name: &str| tables.iter().any(|table| table == name);
         let reason = if has("adk_internal_metadata") || (has("sessions") && has("events")) {
-            "is a session database of Google's ADK, not of Retain, and was not changed; \
+            "the file is a session database of Google's ADK, not of Retain, and was not changed; \
              choose another file name"
         } else {
-            "is a database of another program and was not changed; choose another file name"
+            "the file is a database of another program and was not changed; choose another name"
         };
         Err(self.reject(reason))
     }
@@ -188,11 +189,13 @@ impl Opener<'_> {
             };
             Ok((read_version(connection)?, read_applied(connection)?))
         };
-        let (version, applied) = read().map_err(|e| self.error("cannot be read", e))?;
+        let (version, applied) =
+            read().map_err(|e| self.error("SQLite failed to read the database", e))?;
         if version != applied.len() as u64 {
             let recorded = applied.len();
             return Err(self.reject(format!(
-                "has schema version {version}, but records {recorded} migrations; restore a backup"
+                "the database has schema version {version}, but records {recorded} migrations; \
+                 restore a backup"
             )));
         }
         Schema::read(migrations, &applied).map_err(|reason| self.reject(reason))
@@ -225,7 +228,7 @@ impl Opener<'_> {
 
     /// Runs the next migration; false if there is none.
     fn migrate_one(&self, connection: &Connection, migrations: &[Migration]) -> Result<bool> {
-        let failed = |error| self.error("cannot be upgraded", error);
+        let failed = |error| self.error("SQLite failed to upgrade the database", error);
         let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
         let transaction = transaction.map_err(failed)?;
         let schema = self.read_schema(&transaction, migrations)?;

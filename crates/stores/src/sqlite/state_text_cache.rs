@@ -24,7 +24,7 @@ pub(super) struct StateTextCache(Mutex<CachedUsers>);
 
 #[derive(Debug)]
 struct CachedUsers {
-    /// The key is app and user.
+    /// The states by app and user.
     users: LruCache<(String, String), Arc<StateTexts>>,
     bytes: usize,
 }

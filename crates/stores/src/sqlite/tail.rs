@@ -9,7 +9,7 @@ use retain_core::{ReadDetail, SessionKey, Window, store_rules::CHANGE_POLL};
 
 use super::{SqliteStore, read};
 
-/// Maximum number of version checks of a waiter. It then returns, so that the caller reads again.
+/// Maximum number of version checks per waiter. It then returns, so that the caller reads again.
 const CHECKS_MAX: usize = 150;
 
 /// Counts the commits of other processes. All waiters share one version check per interval.

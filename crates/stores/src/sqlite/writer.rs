@@ -33,7 +33,7 @@ trait WriteJob: Send {
     /// a rollback.
     fn run(&mut self, connection: &Connection) -> bool;
 
-    /// Sends the result to the caller. `failure` is the error of the transaction, if it failed.
+    /// Sends the result to the caller. `failure` is the transaction's error, if it failed.
     fn send_result(self: Box<Self>, failure: Option<&rusqlite::Error>);
 
     /// Whether the job must run outside a transaction.
@@ -59,8 +59,8 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T> + Send> WriteJob for Request<T,
     fn send_result(self: Box<Self>, failure: Option<&rusqlite::Error>) {
         let result = match (failure, self.result) {
             (None, Some(result)) => result,
-            // The job's own error is more precise than the transaction's, unless writes of other
-            // jobs that were rolled back have caused it.
+            // Prefer the job's own error, which is more precise, unless writes of other jobs, now
+            // rolled back, may have caused it.
             (Some(_), Some(Err(error))) if is_independent(&error) => Err(error),
             (Some(failure), _) => Err(failed(self.operation, clone_error(failure))),
             (None, None) => Err(stopped_error()),
@@ -173,8 +173,8 @@ impl Writer {
         };
         self.state.queue().jobs.push_back(Box::new(request));
         if self.state.last_batch_was_shared.load(Ordering::Relaxed) && may_block() {
-            // Other tasks probably write too. Yield once, so that those that are ready can queue
-            // their jobs for the same transaction.
+            // Other tasks probably write too. Yield once, so that ready tasks can queue their jobs
+            // for the same transaction.
             let mut wake_if_cancelled = WakeOnDrop(Some(&self.state));
             tokio::task::yield_now().await;
             wake_if_cancelled.0 = None;
@@ -333,7 +333,7 @@ impl WriterState {
         };
         // A panic in a job must not leave the transaction open or callers waiting.
         let outcome = catch_unwind(AssertUnwindSafe(|| run_all(open, &mut jobs)));
-        let outcome = outcome.unwrap_or_else(|_| Err(error_with_text("a job panicked")));
+        let outcome = outcome.unwrap_or_else(|_| Err(error_with_text("a write job panicked")));
         if outcome.is_err() {
             let _ = open.execute_batch("ROLLBACK");
             self.discard_connection(connection);
@@ -380,8 +380,8 @@ fn run_all(connection: &Connection, jobs: &mut [Box<dyn WriteJob>]) -> rusqlite:
             connection.execute_batch("ROLLBACK")
         };
     }
-    // Savepoints make SQLite copy every page that a job changes, and most jobs that fail do so
-    // before their first write. So the first attempt runs without savepoints.
+    // Savepoints make SQLite copy every page that a job changes, and most failing jobs fail before
+    // their first write. So the first attempt runs without savepoints.
     if !run_without_savepoints(connection, jobs)? {
         connection.execute_batch("ROLLBACK")?;
         execute(connection, "BEGIN IMMEDIATE")?;

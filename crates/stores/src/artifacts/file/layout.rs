@@ -35,7 +35,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// `root` must be absolute and free of symbolic links.
+    /// Creates a layout. `root` must be absolute and free of symbolic links.
     pub(super) fn new(root: PathBuf) -> Layout {
         Layout { root }
     }
@@ -91,7 +91,7 @@ fn descend(from: PathBuf, path: &str) -> Result<PathBuf, ArtifactError> {
     for name in path.split('/') {
         if name.is_empty() || name == "." || name == ".." || name.contains('\0') {
             let reason = format!(
-                "contains {name:?}; expected a relative path without empty names, `.` and `..`"
+                "contains {name:?}; expected a relative path without empty names, `.` or `..`"
             );
             return Err(ArtifactError::invalid("artifact name", reason));
         }
@@ -153,7 +153,7 @@ pub(super) struct ArtifactFolder {
 }
 
 impl ArtifactFolder {
-    /// `folder` must be inside `scope`, and free of symbolic links.
+    /// Describes `folder`, which must be inside `scope` and free of symbolic links.
     pub(super) fn new(scope: &Path, folder: &Path) -> ArtifactFolder {
         ArtifactFolder {
             scope: scope.to_owned(),
@@ -207,8 +207,8 @@ impl ArtifactFolder {
         self.read(version, &path)
     }
 
-    /// Reads a file of a version; `None` if it does not exist. Fails as corrupt if the path is not
-    /// a regular file, such as a symbolic link.
+    /// Reads a version's file; `None` if it does not exist. Fails as corrupt if the path is not a
+    /// regular file, such as a symbolic link.
     pub(super) fn read(&self, version: u64, path: &Path) -> Result<Option<Vec<u8>>, ArtifactError> {
         let read = || -> io::Result<Vec<u8>> {
             if !fs::symlink_metadata(path)?.is_file() {

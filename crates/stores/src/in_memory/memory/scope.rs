@@ -22,7 +22,7 @@ pub(super) struct ScopeTable {
     pub(super) tombstones: HashSet<Tombstone>,
     /// (revision, sequence number) of each entry changed or removed after revision `floor`.
     pub(super) touched: Vec<(u64, u64)>,
-    /// `touched` has all changes after this revision.
+    /// The revision after which `touched` has all changes.
     pub(super) floor: u64,
 }
 

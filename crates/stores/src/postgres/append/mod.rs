@@ -258,7 +258,7 @@ pub(super) fn resolve_now(given: Option<i64>, clock: Option<Vec<Row>>) -> Result
     match (given, clock.as_deref().and_then(<[Row]>::first)) {
         (Some(now_us), _) => Ok(now_us),
         (None, Some(row)) => Ok(row.try_get(0)?),
-        (None, None) => Err(Failure::Transient("the server did not return its time")),
+        (None, None) => Err(Failure::Transient("PostgreSQL did not return its time")),
     }
 }
 

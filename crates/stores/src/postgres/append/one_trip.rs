@@ -40,9 +40,9 @@ const SET_HEAD: &str = ", head AS (
     in_order = {in_order}, lease_until_us =
       CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END";
 
-/// Matches only an unchanged head. Compares position and token too, because a server that lost its
-/// last commits may reuse revisions. A queue for the lease that the batch takes, or a stored event
-/// with an id that the caller chose, also prevents the write.
+/// Matches only an unchanged head. Compares position and token too, because PostgreSQL may reuse
+/// revisions if it loses its last commits. Matches nothing if runs queue for the lease that the
+/// batch takes, or if the log has an event with an id that the caller chose.
 // A lateral join looks up each id by itself; otherwise the planner may read the whole log. Arrays are
 // in subqueries so that one generic plan serves every append.
 const IF_UNCHANGED: &str = "

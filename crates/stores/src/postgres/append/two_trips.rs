@@ -114,8 +114,8 @@ pub(super) async fn append(
     }
 }
 
-/// Begins the transaction, locks the rows that may change, and reads everything that the decision
-/// needs. One round trip.
+/// Begins the transaction, locks the rows that may change, and reads what the decision needs, in
+/// one round trip.
 #[allow(
     clippy::too_many_arguments,
     reason = "three sets of statements, used once"

@@ -165,7 +165,7 @@ fn read_tombstones(rows: &[Row]) -> Result<HashSet<Tombstone>, Error> {
     Ok(hashes)
 }
 
-/// Returns the tombstones of which one exists if the memory was forgotten.
+/// Returns the two possible tombstones of a memory. If it was forgotten, one of them exists.
 fn tombstones_for(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
     Tombstone::excluding(&batch.scope, memory.new.session.as_deref(), &memory.new.id)
 }

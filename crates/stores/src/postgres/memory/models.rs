@@ -72,7 +72,7 @@ async fn find_or_create(database: &Database, vector: &MemoryVector) -> Outcome<i
     match client.query_opt(&find, &[&model, &dims]).await? {
         Some(row) => Ok(row.try_get(0)?),
         None => Err(Failure::Transient(
-            "the server returned no number for the embedding model",
+            "PostgreSQL returned no number for the embedding model",
         )),
     }
 }

@@ -1,11 +1,11 @@
 """Runs operations on google-adk's artifact services.
 
-Reads a JSON line for each operation. "service" says where: "memory:KEY" for a service in memory
+Reads one JSON line per operation. "service" names the service: "memory:KEY" for an in-memory service
 that is kept under KEY, or "file:PATH" for the folder PATH. Answers each with a line: {"ok": value},
-or {"error": text}. Addresses of files begin with ROOT instead of the folder; times are left out.
+or {"error": text}. File URIs begin with ROOT instead of the folder; times are omitted.
 
-"event" and "rewind" are about a session that a runner has beside the service: an event tells of new
-versions, and a rewind answers with the pairs of its event's artifact_delta, in their order.
+"event" and "rewind" use a session that a runner has beside the service: an event records new
+versions, and a rewind returns the pairs of its event's artifact_delta, in order.
 """
 
 import asyncio

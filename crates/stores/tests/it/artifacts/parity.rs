@@ -81,7 +81,7 @@ async fn in_memory_artifacts_match_adk() {
 }
 
 #[tokio::test]
-async fn folder_artifacts_match_adk_alone_and_shared() {
+async fn folder_artifacts_match_adk_in_separate_and_shared_folders() {
     let Some(mut adk) = Adk::start("artifacts in a folder, parity") else {
         return;
     };

@@ -1,9 +1,9 @@
 """Runs scripts of session operations on Google's ADK and prints what it answers.
 
-Reads JSON Lines from stdin, one script a line: `{"script": 7, "ops": [...]}`. Each script runs on
+Reads JSON Lines from stdin, one script per line: `{"script": 7, "ops": [...]}`. Each script runs on
 the three session services that ADK has built in: in memory (`memory`), `SqliteSessionService`
-(`sqlite`) and `DatabaseSessionService` on SQLite (`database`). Prints JSON Lines, one a script and
-service: `{"script": 7, "service": "memory", "results": [...]}`, with one result an operation.
+(`sqlite`) and `DatabaseSessionService` on SQLite (`database`). Prints JSON Lines, one per script and
+service: `{"script": 7, "service": "memory", "results": [...]}`, with one result per operation.
 
 A result holds values in ADK's HTTP form (camelCase, no empty fields) or the name of the error
 class. Ids and times come from the script: operation number N (from 0) makes the ids `opN-1`,
@@ -36,8 +36,8 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 
 
-# What the databases hold need not survive anything, and one caller needs no threads: waiting for
-# the disk and for threads would take most of the time. ADK's own code is left alone.
+# The databases are temporary and have one caller, so they need neither syncs nor threads: waiting
+# for the disk and for threads would take most of the time. ADK's own code is unchanged.
 _connect = sqlite3.connect
 
 
@@ -60,7 +60,7 @@ if hasattr(aiosqlite.Connection, "_execute"):
 
 
 class Silent(BaseAgent):
-    """An agent that says nothing; a runner must have one to rewind."""
+    """An agent without output, because a runner needs an agent to rewind."""
 
 
 def dump(model):
@@ -144,7 +144,7 @@ class Play:
             event = await self.service.append_event(live, read_event(op["event"]))
             return {"event": dump(event), "live": dump(live)}
         # ADK may reject an append to an old copy. The client then reads the session again and
-        # appends to that, as ADK tells it, and continues with a fresh copy in any case.
+        # appends to the fresh copy, as ADK's error advises. It always continues with a fresh copy.
         where = {"app_name": live.app_name, "user_id": live.user_id, "session_id": live.id}
         event = read_event(op["event"])
         again = event.model_copy(deep=True)
@@ -162,7 +162,7 @@ class Play:
 
     async def repeat(self, op):
         live = await self.service.get_session(**self.address(op))
-        # The in-memory service may store the event a second time; that is seen and taken back.
+        # The in-memory service may store the event a second time. Record that, then restore its data.
         held = ("sessions", "user_state", "app_state")
         in_memory = isinstance(self.service, InMemorySessionService)
         saved = copy.deepcopy([getattr(self.service, name) for name in held]) if in_memory else None
@@ -193,7 +193,7 @@ class Play:
         return {"event": dump(event), "session": dump(after)}
 
     async def probe(self, op):
-        """Creates a session that may be refused, appends an event that may be, deletes it again."""
+        """Creates a session, appends an event and deletes the session; ADK may reject each step."""
         result = {}
         where = {"app_name": op["app"], "user_id": op["user"]}
         try:

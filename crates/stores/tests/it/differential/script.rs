@@ -379,8 +379,8 @@ fn parse(text: &str) -> Json {
 }
 
 impl Script {
-    /// Return a script that appends through a copy of a session that was deleted and recreated.
-    /// Retain and ADK differ after that, so random scripts do not contain it.
+    /// Return a script that appends through an outdated copy: its session was deleted and
+    /// recreated. Retain and ADK differ after that, so random scripts do not contain it.
     pub(crate) fn recreated_session() -> Script {
         let app = "recreated".to_owned();
         let create = |number| Op::Create {
