@@ -328,7 +328,7 @@ impl Driver {
         }
     }
 
-    /// Run an operation that is not limited to one session, or that moves one.
+    /// Run an operation on several sessions or on shared state, or one that moves a session.
     async fn run_both_shared(
         &mut self,
         log: &Arc<dyn SessionLog>,

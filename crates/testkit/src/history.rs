@@ -74,7 +74,7 @@ pub(crate) struct Write {
     pub(crate) outcome: Outcome,
     /// Whether it repeats an acknowledged append.
     pub(crate) is_repeat: bool,
-    /// The value to which it sets the writer's user state key.
+    /// The writer's user state key that it sets, with the value.
     pub(crate) mark: Option<(String, i64)>,
 }
 

@@ -51,8 +51,8 @@ struct LogChecker<'a> {
 }
 
 impl LogChecker<'_> {
-    /// The log is dense and has no duplicate or unknown event. The counter grows by 1 each time,
-    /// and the state equals the fold of the events.
+    /// Check that the log is dense and has no duplicate or unknown event, that the counter grows by
+    /// 1 each time, and that the state equals the fold of the events.
     fn check_log(&self, history: &History) -> Vec<String> {
         let mut wrong = Vec::new();
         let positions = self.end.events.iter_with_positions().map(|(at, _)| at);
@@ -79,7 +79,7 @@ impl LogChecker<'_> {
         wrong
     }
 
-    /// The state of a session must equal the fold of the events up to its position.
+    /// Check that the state of a session equals the fold of the events up to its position.
     fn check_state(&self, seen: &Session, who: &str) -> Option<String> {
         let own = ScopedDelta::of(&seen.state.to_delta()).session;
         let expected = self.states.get(seen.position as usize)?;
@@ -91,7 +91,8 @@ impl LogChecker<'_> {
         })
     }
 
-    /// Acknowledged events are at the reported positions; rejected ones are not in the log.
+    /// Check that acknowledged events are at the reported positions, and rejected ones not in the
+    /// log.
     fn check_write(&self, write: &Write) -> Option<String> {
         match &write.outcome {
             Outcome::Unknown => None,
@@ -120,7 +121,7 @@ impl LogChecker<'_> {
         }
     }
 
-    /// An append that began after another had returned has a higher position.
+    /// Check that an append that began after another had returned has a higher position.
     fn check_order(&self, writes: &[Write]) -> Option<String> {
         let mut placed: Vec<(u64, &Write)> = Vec::new();
         for write in writes.iter().filter(|write| !write.is_repeat) {
@@ -139,7 +140,7 @@ impl LogChecker<'_> {
         None
     }
 
-    /// A read returns a prefix of the log, or the end of one, and the state that belongs to it.
+    /// Check that a read returns a prefix of the log, or the end of one, and the matching state.
     fn check_read(&self, read: &Read) -> Vec<String> {
         let seen = &read.seen;
         let position = seen.position as usize;
@@ -161,7 +162,7 @@ impl LogChecker<'_> {
         wrong
     }
 
-    /// A read includes everything that was acknowledged or read before its call.
+    /// Check that a read includes everything that was acknowledged or read before its call.
     fn check_freshness(&self, history: &History) -> Vec<String> {
         // The last position known to be stored, by the time at which it became known.
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
@@ -196,7 +197,7 @@ impl LogChecker<'_> {
     }
 }
 
-/// For each writer, the values to which it set its own user state key, with the writes.
+/// The values to which each writer set its own user state key, with the writes.
 struct Marks<'a>(HashMap<&'a str, Vec<(i64, &'a Write)>>);
 
 impl Marks<'_> {
@@ -210,8 +211,8 @@ impl Marks<'_> {
         Marks(marks)
     }
 
-    /// For each writer, a read shows at least the value acknowledged before its call and at most
-    /// the value attempted before its return.
+    /// Check that, for each writer, a read shows at least the value acknowledged before its call
+    /// and at most the value attempted before its return.
     fn check(&self, read: &Read) -> Option<String> {
         for (name, writes) in &self.0 {
             let found = read.seen.state.get(name).and_then(|n| n.as_i64());

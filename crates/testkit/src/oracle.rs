@@ -1,5 +1,5 @@
-//! Asks a reference implementation, usually google-adk, in a Python process. Each line of JSON that
-//! the process reads is a request, and each line that it writes is an answer.
+//! Queries a reference implementation, usually google-adk, in a Python process. The process reads
+//! one JSON request per line and writes one JSON answer per line.
 
 use std::{
     ffi::OsStr,

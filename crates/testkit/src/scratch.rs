@@ -5,10 +5,10 @@ use std::{env, fs::File};
 
 use tempfile::{Builder, TempDir};
 
-/// If this variable is set, folders and files of tests are kept for the scan for API keys.
+/// The variable that makes tests keep their folders and files for the API key scan.
 const KEEP_VARIABLE: &str = "RETAIN_KEEP_SCRATCH";
 
-/// Whether folders and files of tests are kept for the scan for API keys.
+/// Whether tests keep their folders and files for the API key scan.
 pub fn is_kept() -> bool {
     env::var_os(KEEP_VARIABLE).is_some()
 }

@@ -1,4 +1,4 @@
-//! `WrappedStore`: a store that several services share, or that is broken on purpose.
+//! `WrappedStore`: a store for several services, optionally with faults.
 
 use std::{fmt, sync::Arc};
 
@@ -37,7 +37,7 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Called after each renewal of a lease that succeeded.
+    /// Called after each successful lease renewal.
     fn after_renew(&self) {}
 
     /// The snapshot to return instead of `snapshot`.

@@ -107,7 +107,7 @@ fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
 }
 
-/// Build a name that attempts path traversal from the pieces such names consist of.
+/// Build a name that attempts path traversal from random pieces.
 pub fn hostile_name(random: &mut Random) -> String {
     const PIECES: [&str; 34] = [
         "..",

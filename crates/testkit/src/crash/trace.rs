@@ -190,7 +190,7 @@ impl Reader {
             let call = self
                 .open
                 .remove(thread)
-                .ok_or("a call resumes that has not begun")?;
+                .ok_or("a call resumes but has not begun")?;
             let (_, rest) = resumed.split_once(" resumed>").ok_or("unknown format")?;
             return self.end(call, result_of(rest)?);
         }
@@ -244,15 +244,16 @@ impl Reader {
                         self.push(call, &action, Stage::End(result));
                         Ok(())
                     }
-                    None => {
-                        Err("killed during a change of a file; the outcome is unknown".to_owned())
-                    }
+                    None => Err(
+                        "the program was killed while it changed a file; the outcome is unknown"
+                            .to_owned(),
+                    ),
                 },
             },
         }
     }
 
-    /// Infer the result of a call that did not return from the present files.
+    /// Infer from the present files the result of a call that did not return.
     fn infer_result(&self, action: &Action) -> Option<i64> {
         let path = |file: &str| Path::new(&self.folder).join(file);
         match action {
@@ -376,7 +377,7 @@ fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Act
         return Ok(Some(Action::Tell { to, bytes }));
     }
     if matches!(name, "sync" | "io_submit" | "io_uring_enter") {
-        return Err(format!("{name} is not in the model"));
+        return Err(format!("the model does not support {name}"));
     }
     let mut inside = arguments.iter().filter_map(|argument| match argument {
         Argument::File { number, path } if number != "AT_FDCWD" => classify_path(folder, path),
@@ -388,7 +389,7 @@ fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Act
         (Some(TracedPath::File(file)), None) if file.ends_with("-shm") => Ok(None),
         (Some(TracedPath::File(file)), None) => file_action(name, file, arguments),
         (Some(TracedPath::Folder), None) => folder_action(name, arguments),
-        (Some(_), Some(_)) => Err(format!("{name} on two files is not in the model")),
+        (Some(_), Some(_)) => Err(format!("the model does not support {name} on two files")),
     }
 }
 
@@ -418,7 +419,7 @@ fn folder_action(name: &str, arguments: &[Argument]) -> Result<Option<Action>, S
         "open" | "openat" if !has_flag(arguments, "O_TMPFILE") && !is_relative(arguments) => {
             Ok(None)
         }
-        _ => Err(format!("{name} on the folder is not in the model")),
+        _ => Err(format!("the model does not support {name} on the folder")),
     }
 }
 
@@ -443,7 +444,7 @@ fn file_action(name: &str, file: String, arguments: &[Argument]) -> Result<Optio
         ("unlinkat", _) if !has_flag(arguments, "AT_REMOVEDIR") => Action::Remove { file },
         ("mmap", _) if !has_flag(arguments, "PROT_WRITE") => return Ok(None),
         ("mmap", _) if has_flag(arguments, "MAP_PRIVATE") => return Ok(None),
-        _ => return Err(format!("{name} on a file is not in the model")),
+        _ => return Err(format!("the model does not support {name} on a file")),
     };
     // Opening an existing file without truncating it changes nothing.
     let nothing = matches!(

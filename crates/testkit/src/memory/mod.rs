@@ -1,5 +1,5 @@
-//! The promises that every memory keeps, as tests: those of a service, which answers queries, and
-//! those of a store, which a service uses.
+//! The promises that every memory keeps, as tests: a service answers queries, and a store holds the
+//! service's entries.
 //!
 //! A service runs them with one line, [`memory_promises!`](crate::memory_promises), a store with
 //! [`memory_store_promises!`](crate::memory_store_promises); each promise becomes a test.
@@ -190,8 +190,8 @@ macro_rules! memory_store_promises {
             edits_respect_the_limits,
             every_field_of_an_entry_is_returned_unchanged,
             entries_are_read_in_pages_without_gap_or_repeat,
-            mark_moves_with_every_change_and_only_then,
-            changes_since_a_mark_list_changed_and_removed_entries,
+            mark_moves_exactly_when_entries_change,
+            changes_since_a_mark_include_changed_and_removed_entries,
             too_many_changes_require_a_full_read,
             edited_entry_is_not_replaced_by_ingestion,
             forget_removes_exactly_the_selected_entries,

@@ -223,7 +223,7 @@ pub async fn entries_are_read_in_pages_without_gap_or_repeat(harness: MemoryStor
 }
 
 /// Every change moves the mark; an operation that changes nothing leaves it.
-pub async fn mark_moves_with_every_change_and_only_then(harness: MemoryStoreHarness) {
+pub async fn mark_moves_exactly_when_entries_change(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
     let mut before = mark(&*store).await;
@@ -254,9 +254,9 @@ pub async fn mark_moves_with_every_change_and_only_then(harness: MemoryStoreHarn
     assert_eq!(mark(&*store).await.last_seq, 2);
 }
 
-/// Changes since a mark list changed and removed entries by number; new ones follow the last
-/// number.
-pub async fn changes_since_a_mark_list_changed_and_removed_entries(harness: MemoryStoreHarness) {
+/// The changes since a mark include the numbers of changed and removed entries; new entries have
+/// higher numbers than the mark.
+pub async fn changes_since_a_mark_include_changed_and_removed_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
     add(&*store, news.to_vec()).await;
@@ -367,7 +367,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
     assert_eq!(store.statistics(&ada(), NOW_US).await.unwrap().bytes, 0);
 }
 
-/// Forgetting by session, tool or filter removes the selected entries and prevents their return.
+/// Forgetting by session, tool or filter removes the selected entries and prevents their ingestion.
 pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let elsewhere = |id: &str, text: &str| NewMemory {

@@ -416,7 +416,7 @@ pub async fn state_values_are_stored_exactly(harness: Harness) {
     }
 }
 
-/// A log of a thousand events is complete: read in full, in part, and as a past state.
+/// A log of a thousand events can be read in full, in part, and as past states.
 pub async fn long_log_is_stored_completely(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -110,7 +110,7 @@ pub async fn state_at_position_zero_is_the_initial_state(harness: Harness) {
 }
 
 /// Creating an existing session fails and changes nothing, not even shared state.
-pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harness) {
+pub async fn creating_an_existing_session_fails_and_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:a":1,"user:a":1}"#).await;
     append(&log, &key, state_event("e", r#"{"b":1}"#)).await;

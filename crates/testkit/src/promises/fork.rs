@@ -56,7 +56,7 @@ pub async fn fork_defaults_to_the_end_and_a_generated_id(harness: Harness) {
 }
 
 /// A fork beyond the end of the log fails.
-pub async fn a_fork_beyond_the_end_is_position_not_found(harness: Harness) {
+pub async fn fork_beyond_the_end_fails_with_position_not_found(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     for beyond in [5, u64::MAX] {
@@ -71,7 +71,7 @@ pub async fn a_fork_beyond_the_end_is_position_not_found(harness: Harness) {
 }
 
 /// A fork does not overwrite an existing session.
-pub async fn a_fork_to_an_existing_id_is_already_exists(harness: Harness) {
+pub async fn fork_to_an_existing_id_fails_with_already_exists(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let taken = create_with(&log, "taken", r#"{"mine":1}"#).await;

@@ -82,7 +82,7 @@ macro_rules! session_promises {
             create_merges_shared_state_key_by_key,
             create_drops_temp_keys,
             state_at_position_zero_is_the_initial_state,
-            creating_twice_is_already_exists_and_changes_nothing,
+            creating_an_existing_session_fails_and_changes_nothing,
             exactly_one_of_concurrent_creates_wins,
             same_id_under_another_user_is_another_session,
             different_session_keys_never_collide,
@@ -183,7 +183,7 @@ macro_rules! session_promises {
             shared_state_of_an_unknown_user_is_empty,
             state_at_every_position_equals_the_fold_of_the_events,
             state_at_has_the_current_shared_state,
-            state_beyond_the_end_is_position_not_found,
+            state_beyond_the_end_fails_with_position_not_found,
             changing_a_loaded_session_does_not_change_the_store,
             // runs
             run_gets_its_token_with_the_first_append,
@@ -235,7 +235,7 @@ macro_rules! session_promises {
             rewind_waits_for_the_lease_of_an_active_run,
             state_after_concurrent_rewinds_and_appends_equals_the_fold,
             rewound_events_stay_in_the_log,
-            rewind_after_a_repeat_in_a_batch_starts_from_the_current_state,
+            rewind_after_repeated_events_starts_from_the_current_state,
             // rewind_artifacts
             rewind_restores_artifacts,
             rewind_without_an_artifact_service_keeps_artifacts,
@@ -248,8 +248,8 @@ macro_rules! session_promises {
             // fork
             fork_has_the_same_history,
             fork_defaults_to_the_end_and_a_generated_id,
-            a_fork_beyond_the_end_is_position_not_found,
-            a_fork_to_an_existing_id_is_already_exists,
+            fork_beyond_the_end_fails_with_position_not_found,
+            fork_to_an_existing_id_fails_with_already_exists,
             fork_records_its_origin,
             fork_and_origin_change_independently,
             fork_has_the_state_at_every_earlier_position,

@@ -64,7 +64,7 @@ pub async fn rewind_restores_the_state_exactly(harness: Harness) {
     }
 }
 
-/// The stored event is the one ADK writes, so that ADK's readers agree about it.
+/// The stored event has the deltas that ADK would write, so that ADK restores the same state.
 pub async fn rewind_event_has_the_deltas_of_adk(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -180,8 +180,8 @@ pub async fn rewind_does_not_change_the_state_at_earlier_positions(harness: Harn
     }
 }
 
-/// A rewind event that ADK wrote restores the state exactly too. ADK sets to null the keys that
-/// only the initial state has and the keys that did not exist.
+/// A rewind event that ADK wrote restores the state exactly, too. ADK writes `null` for keys that
+/// did not exist and for keys of the initial state.
 pub async fn rewind_event_written_by_adk_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -336,9 +336,9 @@ pub async fn rewound_events_stay_in_the_log(harness: Harness) {
     assert_eq!(append(&log, &key, event("e3-new")).await, 7);
 }
 
-/// Repeated events of a batch are already in the log: a rewind after them starts from the current
-/// state, not from what they set earlier.
-pub async fn rewind_after_a_repeat_in_a_batch_starts_from_the_current_state(harness: Harness) {
+/// A rewind that follows repeated events in a batch starts from the current state, not from the
+/// state that those events once set.
+pub async fn rewind_after_repeated_events_starts_from_the_current_state(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = invocation_event("e1", "i1", r#"{"a":1,"b":1}"#);

@@ -270,7 +270,7 @@ pub async fn rewind_that_failed_at_an_artifact_can_be_repeated(harness: Harness)
     assert_eq!(text(&artifacts, "b").await, None);
 }
 
-/// A rewind waits for the current run and also undoes the files which that run still changes.
+/// A rewind waits for the active run and also undoes that run's later file changes.
 pub async fn rewind_undoes_artifacts_of_an_active_run(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;

@@ -16,7 +16,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Longer than any lease or ticket lasts.
+/// A time longer than any lease or ticket lasts.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn begin_and_wait(event: Event) -> Append {

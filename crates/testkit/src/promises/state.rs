@@ -195,7 +195,7 @@ pub async fn state_at_has_the_current_shared_state(harness: Harness) {
 }
 
 /// A position beyond the end of the log has no state.
-pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
+pub async fn state_beyond_the_end_fails_with_position_not_found(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered_events("e", 2)).await;
