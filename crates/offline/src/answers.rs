@@ -56,7 +56,7 @@ pub(super) fn no_text(is_media: bool) -> String {
     format!("{why} {MARK}")
 }
 
-/// Answers a question with a matching passage.
+/// Answers a question by quoting its best match.
 pub(super) fn quotation(found: &Match<'_, '_>) -> String {
     let who = speaker_phrase(found.passage);
     let source = source_phrase(found.passage);
@@ -88,7 +88,7 @@ pub(super) fn unknown(failure: Option<&str>) -> String {
     }
 }
 
-/// Answers a question about everything, with the latest statements.
+/// Answers a question about everything by quoting the latest statements.
 pub(super) fn overview(latest_first: &[(&Passage<'_>, &str)]) -> String {
     let quotes = latest_first.iter().map(|(passage, statement)| {
         let statement = truncate(statement, NOTED_MAX);

@@ -98,7 +98,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Returns the state of memory search after the contents of this turn.
+/// Determines from the contents of this turn whether the model has searched memory.
 fn memory_search<'a>(config: &GenerateContentConfig, turn: &[&'a Content]) -> MemorySearch<'a> {
     let mut calls = turn.iter().flat_map(|content| content.function_calls());
     if calls.any(|call| call.name.as_deref() == Some(LOAD_MEMORY)) {
@@ -122,7 +122,7 @@ fn is_declared(config: &GenerateContentConfig, name: &str) -> bool {
     declared.any(|declaration| declaration.name.as_deref() == Some(name))
 }
 
-/// Whether a content is a message of the user, and not a text that the runtime inserted.
+/// Whether the user wrote the content. The runtime also inserts texts of its own in the user role.
 fn is_message(content: &Content) -> bool {
     let is_inserted =
         |text| is_recalled(text) || is_own_instruction(text) || text == QUOTED_AGENT_PREAMBLE;
@@ -136,7 +136,7 @@ fn is_model(content: &Content) -> bool {
     content.role.as_deref() == Some("model")
 }
 
-/// Returns the non-blank texts of a content, without thoughts.
+/// Returns the non-blank texts of a content, except thoughts.
 fn texts(content: &Content) -> impl Iterator<Item = &str> {
     let parts = content.parts().iter();
     let parts = parts.filter(|part| part.thought != Some(true));

@@ -2,7 +2,7 @@
 
 use crate::words::words;
 
-/// The kind of a courtesy.
+/// A kind of courtesy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Courtesy {
     Greeting,
@@ -11,7 +11,7 @@ pub(super) enum Courtesy {
 }
 
 /// Words that start a question even without a question mark. The list omits words that start
-/// statements as often.
+/// statements just as often.
 const ASKING_WORDS: [&str; 36] = [
     "what", "which", "who", "whom", "whose", "why", "wer", "wann", "warum", "wieso", "weshalb",
     "welche", "welcher", "welches", "welchen", "quel", "quelle", "quels", "quelles", "pourquoi",

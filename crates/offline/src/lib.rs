@@ -34,8 +34,8 @@ enum Reply {
     Call(FunctionCall),
 }
 
-/// Returns the response to a request. With `stream`, partial responses with single words come
-/// first. Equal requests have equal responses.
+/// Returns the response to a request. With `stream`, one partial response per word comes first.
+/// Equal requests have equal responses.
 pub fn respond(
     contents: &[&Content],
     config: &GenerateContentConfig,
@@ -121,7 +121,8 @@ fn is_about_the_model(topic: &Topic, question: &str) -> bool {
     says_you && topic.words.is_empty() && !is_about_everything(topic, question)
 }
 
-/// Whether the question asks for all that the model can quote, such as "What do you remember?".
+/// Whether the question asks for everything that the model can quote, such as "What do you
+/// remember?".
 fn is_about_everything(topic: &Topic, question: &str) -> bool {
     topic.words.is_empty() && words::words(question).any(|word| stop_words::is_asking(&word))
 }
@@ -178,7 +179,7 @@ fn partial_response(text: &str) -> LlmResponse {
     }
 }
 
-/// Adds the metadata that a provider adds to a complete response with `text`.
+/// Adds metadata in the form of a real provider to a complete response with `text`.
 fn with_metadata(
     contents: &[&Content],
     config: &GenerateContentConfig,

@@ -91,7 +91,7 @@ impl<'a> Passages<'a> {
         });
     }
 
-    /// Adds the block of recalled memories, if `text` is one.
+    /// Adds the entries of `text` if it is a block of recalled memories.
     pub(super) fn add_recalled_block(&mut self, text: &'a str) {
         let inside = text
             .split_once(RECALL_OPENING)

@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 64;
 pub(super) struct Topic {
     /// The content words as they appear in the question.
     pub(super) words: Vec<String>,
-    /// The index of each stem, which is its bit in a set of matches.
+    /// Maps each stem to its bit in a set of matches.
     stems: HashMap<String, usize>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Match<'p, 'a> {
     pub(super) passage: &'p Passage<'a>,
     /// The sentences to quote.
     pub(super) quote: &'a str,
-    /// Whether the quote has at least two thirds of the question's words.
+    /// Whether the quote contains at least two thirds of the question's words.
     pub(super) is_sure: bool,
     weight: f64,
     /// Number of quoted sentences; one is preferred to two.
@@ -39,7 +39,7 @@ pub(super) struct Match<'p, 'a> {
     index: usize,
 }
 
-/// A sentence with a bit set of the question's words in it.
+/// A sentence, with a bit set of the question words that it contains.
 struct Sentence<'p, 'a> {
     passage: &'p Passage<'a>,
     text: &'a str,
@@ -89,7 +89,7 @@ impl Topic {
         best
     }
 
-    /// Returns the sentences that are not questions, with the question's words in each.
+    /// Returns all sentences except questions, with the question words in each.
     fn sentences<'p, 'a>(&self, passages: &'p [Passage<'a>]) -> Vec<Sentence<'p, 'a>> {
         let mut all = Vec::new();
         for passage in passages {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_match_is_uncertain_and_weak_match_is_no_answer() {
+    fn partial_match_is_uncertain_and_weak_match_is_ignored() {
         let statements = [("My favorite project is Alpha.", Speaker::User)];
         let (_, is_sure) = find("What is my favorite color?", &statements).unwrap();
         assert!(!is_sure);

@@ -146,7 +146,7 @@ fn question_is_answered_from_recalled_memories() {
             .answer(),
         expected
     );
-    // The block of recalled memories comes last after tool results.
+    // With tool results, the block of recalled memories follows the user's message.
     assert_eq!(
         Talk::default()
             .user(QUESTION)
@@ -219,7 +219,7 @@ fn failed_search_is_reported() {
 }
 
 #[test]
-fn other_tools_are_not_called() {
+fn offline_model_does_not_call_unrelated_tools() {
     let talk = Talk::default()
         .with_tool("weather")
         .user("What is the weather?");

@@ -24,7 +24,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// Creates a difference that words describe instead of a JSON path.
+    /// Creates a difference that is described in words instead of by a JSON path.
     pub fn in_words(
         location: impl Into<String>,
         expected: impl Into<String>,

@@ -31,7 +31,7 @@ use plugin::ReplayPlugin;
 use request::{comparable_request, recorded_request, request_json};
 use retain_runtime::{LlmRequest, Model, Plugin, yaml_to_json};
 
-/// Maximum number of tracked runs. An aborted run stays until newer runs evict it.
+/// Maximum number of tracked runs. An aborted run stays tracked until newer runs evict it.
 const RUNS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
 /// Recorded model and tool calls, in order.
@@ -141,7 +141,7 @@ impl Replay {
     }
 
     /// Sets whether to record differences for [`differences`](Self::differences). The list grows
-    /// with every run that differs: do not use this in a server, whose clients receive the
+    /// with every run that differs, so do not enable this in a server; its clients receive the
     /// differences as errors.
     pub fn with_recorded_differences(mut self, record: bool) -> Replay {
         self.records_differences = record;
@@ -176,8 +176,8 @@ impl Replay {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a run is replayed; `state` is the state of its session. A replayed run that newer
-    /// runs have evicted fails: it must never reach the real model or tools.
+    /// Whether a run is replayed; `state` is the state of its session. Fails for a replayed run
+    /// that newer runs have evicted: it must never reach the real model or tools.
     async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
         if self.lock().by_id.contains(run) {
             return Ok(true);
@@ -192,8 +192,8 @@ impl Replay {
         }
     }
 
-    /// Starts to track a run, or restarts a resumed one, which has the same ID. If there are too
-    /// many, evicts the least recently used run.
+    /// Starts tracking a run. A resumed run keeps its ID and starts over. If too many runs are
+    /// tracked, evicts the least recently used one.
     fn begin(&self, id: &str, script: Script) {
         let run = Run {
             script,
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// Replays the sessions with the state key `replay`, without any recordings.
+    /// Replays sessions whose state has the key `replay`, with empty recordings.
     #[derive(Debug)]
     struct ScriptedByState;
 

@@ -8,7 +8,7 @@ use retain_core::Json;
 use super::Replay;
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-/// Labels with which the plugin names the run and the agent of a request. The comparison of
+/// The labels in which the plugin stores the run and the agent of a request. The comparison of
 /// requests ignores labels.
 pub(super) const RUN_LABEL: &str = "retain_replay_run";
 pub(super) const AGENT_LABEL: &str = "retain_replay_agent";

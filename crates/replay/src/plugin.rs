@@ -11,7 +11,7 @@ use retain_runtime::{
     CallbackContext, HookResult, InvocationContext, LlmRequest, Plugin, RunError, Tool, ToolContext,
 };
 
-/// Checks tool calls, lets the tools run, and replaces their results by the recorded ones.
+/// Checks tool calls, lets the tools run, and replaces their results with the recorded ones.
 #[derive(Debug)]
 pub(super) struct ReplayPlugin(pub(super) Replay);
 

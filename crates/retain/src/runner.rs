@@ -1,4 +1,4 @@
-//! The runner runs an agent for a message and stores the events. Also its configuration.
+//! The runner, which runs an agent for a message and stores the events, and its configuration.
 
 pub use retain_runtime::{
     BlockingRun, CompactionConfig, CompactionError, EventSummarizer, HookResult,

@@ -17,7 +17,7 @@ pub(crate) fn root_agent(
     AgentConfig::load(file, &registry).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Parses a content of a YAML file.
+/// Parses a content from a YAML file.
 pub(crate) fn content(value: &Json) -> Content {
     Content::from_json(&value.to_string()).expect("the content must be valid")
 }

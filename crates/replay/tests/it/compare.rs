@@ -3,7 +3,7 @@
 use retain_core::{Event, Json, JsonMap, Session};
 
 /// Returns the compared parts of a session: owner, state and events. Replaces ids that each run
-/// generates by numbers in order of appearance, so that references must still match.
+/// generates with numbers in order of appearance, so that references must still match.
 pub(crate) fn comparable_session(session: &Session) -> Json {
     let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
     let mut ids = GeneratedIds::default();

@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap};
 
 use crate::case::CaseRecording;
 
-/// Corrupts a recording. Returns `None` if the recording has nothing that it could corrupt.
+/// Corrupts one value of a recording. Returns `None` if the recording has no such value.
 pub(crate) type Corruption = fn(&mut CaseRecording) -> Option<()>;
 
 /// Every kind of corruption, by name.

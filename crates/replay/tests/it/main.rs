@@ -49,7 +49,7 @@ async fn recorded_case_replays_without_differences() {
     );
 }
 
-/// A server reads recordings with Retain's own YAML reader. `Case` reads them with another one.
+/// A server reads recordings with Retain's own YAML reader; `Case` uses a different one.
 #[test]
 fn yaml_reader_parses_every_recording() {
     let mut read = 0;

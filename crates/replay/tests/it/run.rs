@@ -49,7 +49,7 @@ pub(crate) async fn replay(
 ) -> Vec<Difference> {
     let sessions = store.open().await;
     let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
-    // The apps use only tools of ADK, so Retain's versions of them must return the recorded
+    // The apps use only ADK's own tools, so Retain's versions of them must return the recorded
     // results.
     let replay = Replay::new(script.clone());
     let replay = replay
@@ -73,7 +73,7 @@ pub(crate) async fn replay(
     let session = create_session(&sessions, case).await;
     let failed = send_messages(&runner, &script, case, mode, &session.id).await;
     let mut found = replay.differences();
-    // Report the error of the run only if no difference of the replay explains it.
+    // Report the run's error only if no replay difference explains it.
     if found.is_empty() {
         found.extend(failed);
     }
@@ -99,7 +99,7 @@ async fn create_session(sessions: &Arc<dyn SessionService>, case: &Case) -> Sess
     created.await.expect("the session must be created")
 }
 
-/// Sends all messages of the user. A failed run ends the conversation and is returned.
+/// Sends all messages of the user. Stops at a failed run and returns its error.
 async fn send_messages(
     runner: &Runner,
     script: &CaseScript,

@@ -22,7 +22,7 @@ use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 use client::Client;
 use export::Exporter;
 
-/// The instrumentation scope of ADK's spans, so that tools that filter by it find Retain's spans.
+/// ADK's instrumentation scope: tools that filter by it find Retain's spans too.
 const SCOPE: &str = "gcp.vertex.agent";
 
 /// Timeout for sending the last spans at shutdown.
@@ -40,7 +40,7 @@ pub struct OtlpError(String);
 
 impl fmt::Display for OtlpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "spans cannot be exported: {}", self.0)
+        write!(f, "cannot export spans: {}", self.0)
     }
 }
 
@@ -49,7 +49,7 @@ impl std::error::Error for OtlpError {}
 impl Otlp {
     /// Starts the exporter that the environment configures. `OTEL_EXPORTER_OTLP_ENDPOINT` or
     /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` names the collector. Returns `None` if neither is set,
-    /// or with `OTEL_SDK_DISABLED=true` or `OTEL_TRACES_EXPORTER=none`. OpenTelemetry's other
+    /// or if `OTEL_SDK_DISABLED=true` or `OTEL_TRACES_EXPORTER=none` is set. OpenTelemetry's other
     /// variables set headers, timeout, service name, resource attributes, sampler, batches and
     /// limits.
     ///
@@ -142,8 +142,8 @@ impl Otlp {
     }
 }
 
-/// Describes the service that emits the spans. It is named `retain` unless the environment names
-/// it.
+/// Describes the service that emits the spans. Its name is `retain` unless the environment sets
+/// another.
 fn resource() -> Resource {
     let from_env = Resource::builder().build();
     let name = from_env.get(&"service.name".into());

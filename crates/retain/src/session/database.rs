@@ -79,7 +79,8 @@ async fn open_postgres(_: &str) -> Result<Arc<dyn SessionLog>> {
     Err(cannot_open("postgresql", reason))
 }
 
-/// The rest of the URI may hold a password, so the error shows only the scheme.
+/// Builds the error for a failed connection. It shows only the scheme, because the rest of the URI
+/// may contain a password.
 fn cannot_open(scheme: &str, reason: &str) -> SessionError {
     SessionError::Open {
         uri: format!("{scheme}:…"),

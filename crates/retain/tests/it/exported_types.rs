@@ -1,4 +1,5 @@
-//! What an exported item names is exported too, so that users can implement and store it.
+//! Every type that an exported item names is exported too, so that users can store values of it and
+//! implement traits with it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +42,7 @@ fn exported_items_name_only_exported_types() {
                 if SEALS.contains(&name.as_str()) {
                     continue;
                 }
-                // A name means the type of its own crate, if there is one.
+                // Look a name up in the item's own crate first.
                 let homes = std::iter::once(*crate_name).chain(CRATES);
                 let mut homes = homes.map(|home| (home, name.clone()));
                 if let Some(named) = homes.find(|named| public.contains_key(named))
@@ -83,7 +84,7 @@ fn exported_types(public: &BTreeMap<PublicType, PathBuf>) -> BTreeSet<PublicType
     exported
 }
 
-/// The type that a line such as `pub type A = b::C<D>;` gives another name.
+/// The type to which a line such as `pub type A = b::C<D>;` gives another name.
 fn aliased_path(line: &str) -> Option<&str> {
     let (_, path) = line.strip_prefix("pub type ")?.rsplit_once(" = ")?;
     path.split(['<', ';']).next()
@@ -96,8 +97,8 @@ struct Item {
     named_types: Vec<String>,
 }
 
-/// Reads the items of a file, which may be indented in a macro call. The code is formatted, so an
-/// item ends with a brace below its beginning.
+/// Reads the items of a file, which may be indented in a macro call. rustfmt aligns the closing
+/// brace of an item with its first line.
 fn read_items(file: &Path) -> Vec<Item> {
     let text = fs::read_to_string(file).unwrap();
     let mut items = Vec::new();
@@ -124,7 +125,7 @@ fn read_items(file: &Path) -> Vec<Item> {
     items
 }
 
-/// The kind and the name of the item that a line begins.
+/// The kind and the name of the item that starts on a line.
 fn item_head(line: &str) -> Option<(&'static str, &str)> {
     // An alias can be written out, so users do not need its name.
     let kinds = ["trait", "struct", "enum"];
@@ -141,7 +142,7 @@ fn item_head(line: &str) -> Option<(&'static str, &str)> {
     Some((kind, &rest[..end]))
 }
 
-/// The lines of a body that users see: signatures, public fields, all variants.
+/// The lines of an item's body that users see: signatures, public fields, all variants.
 fn public_lines<'a>(kind: &str, body: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut in_signature = false;
     let is_public = |line: &&str| {

@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Sends a request with a JSON body, and returns the response with its head.
+/// Sends a request with a JSON body, and returns the status line, headers and body of the response.
 async fn send(listener_address: std::net::SocketAddr, route: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(listener_address).await.unwrap();
     let length = body.len();
@@ -27,7 +27,7 @@ async fn send(listener_address: std::net::SocketAddr, route: &str, body: &str) -
     response
 }
 
-/// A server always has a memory service, so ADK's 400 of a server without one cannot occur.
+/// Retain's server always has a memory service, so ADK's 400 for a server without one cannot occur.
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_route_adds_a_session_and_rejects_an_unknown_one() {
     let sessions = Arc::new(InMemorySessionService::new());

@@ -26,8 +26,8 @@ fn unknown_model_name_is_an_error() {
     assert!(error.unwrap_err().to_string().contains("martian-1"));
 }
 
-/// These tests set and remove the variables of providers for a child process, because a test must
-/// not change its own environment.
+/// Tests with environment variables. Each runs in a child process, because a test must not change
+/// the environment of its own process.
 #[cfg(feature = "models")]
 mod from_env {
     use std::process::Command;
@@ -57,8 +57,8 @@ mod from_env {
         "OPENAI_API_BASE",
     ];
 
-    /// Runs an ignored test of this file in a child process, with `key` in the variables for API
-    /// keys or without any.
+    /// Runs an ignored test of this file in a child process that has `key` in every API-key
+    /// variable, or no such variable.
     fn run_child(test: &str, key: Option<&str>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "--ignored", &format!("models::from_env::{test}")]);
