@@ -30,7 +30,7 @@ const SSE: &str = "sse_connection_params";
 const HTTP: &str = "streamable_http_connection_params";
 /// ADK's authentication keys, which are not supported.
 const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
-/// A key that ADK does not have: there, only Python code can require a confirmation.
+/// A key that ADK lacks: there, only Python code can require a confirmation.
 const CONFIRMATION: &str = "require_confirmation";
 
 /// Whether a configuration may start child processes.
@@ -350,7 +350,7 @@ mod tests {
     const UNUSED: [&str; 1] = ["encoding_error_handler"];
 
     #[test]
-    fn every_key_of_adk_is_read_or_refused() {
+    fn every_adk_key_is_read_or_refused() {
         for (section, object, args) in [
             (
                 HTTP,

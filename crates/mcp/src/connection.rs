@@ -155,8 +155,8 @@ impl Connection {
     }
 }
 
-/// Converts a connection failure to one that is not retried, because `session` has already retried
-/// it if that can help.
+/// Marks a connection failure as final: `session` has already retried the connection where that can
+/// help.
 fn connect_failed(failure: Failure) -> Failure {
     let message = format!("Failed to create MCP session: {failure}");
     Failure::new(FailureKind::ConnectFailed, message)

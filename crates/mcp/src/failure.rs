@@ -28,8 +28,7 @@ pub(crate) enum FailureKind {
     Disconnected,
     /// The connection broke before the server received the request.
     NotDelivered,
-    /// No session could be opened, even with the retry that `Connection` makes. The request is not
-    /// retried.
+    /// No session could be opened, even after `Connection` tried again. The request is not retried.
     ConnectFailed,
 }
 
@@ -41,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a tool call that timed out. The message is that of the Python SDK.
+    /// Creates the failure of a tool call that timed out, with the Python SDK's message.
     pub(crate) fn call_timed_out(method: &str) -> Failure {
         let message = format!("Request '{method}' timed out");
         Failure::new(FailureKind::NoValidAnswer, message)
@@ -54,8 +53,7 @@ impl Failure {
         Failure::new(FailureKind::Disconnected, message)
     }
 
-    /// Creates the failure of a connection attempt that timed out. The message is that of the
-    /// Python SDK.
+    /// Creates the failure of a connection attempt that timed out, with the Python SDK's message.
     pub(crate) fn connect_timed_out(limit: Duration) -> Failure {
         let message = format!(
             "timed out after {}s waiting for the session to become ready",
@@ -85,7 +83,7 @@ impl From<Failure> for ToolError {
     }
 }
 
-/// Formats seconds as Python prints a float.
+/// A duration that is printed in seconds, as Python prints a float.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

@@ -6,8 +6,8 @@ use retain_core::{Json, JsonMap};
 const BEGIN: &str = "<<<BEGIN_UNTRUSTED_TOOL_DESCRIPTION>>>";
 const END: &str = "<<<END_UNTRUSTED_TOOL_DESCRIPTION>>>";
 const ELIDED: &str = "<<<ELIDED_MARKER>>>";
-/// Markers that a server's text must not contain: those around descriptions, and those around the
-/// agent's instruction.
+/// Markers that a server's text must not contain: those around tool descriptions and those around
+/// the agent's instruction.
 const MARKERS: [&str; 4] = [
     BEGIN,
     END,
@@ -35,7 +35,7 @@ pub(crate) fn fence_schema(schema: &Json) -> Json {
     fence_json(schema, SchemaPosition::Schema)
 }
 
-/// Whether a JSON value is a schema, or an example of the values that a schema describes.
+/// The position of a JSON value in a schema: a schema itself, or a sample value such as a default.
 #[derive(Clone, Copy, PartialEq)]
 enum SchemaPosition {
     Schema,
@@ -71,8 +71,8 @@ fn fence_object(map: &JsonMap, position: SchemaPosition) -> JsonMap {
         .collect()
 }
 
-/// Whether the value of this keyword maps names to schemas. A key `description` in it is a name,
-/// not the keyword.
+/// Whether the value of this keyword maps names to schemas. In such a map, the key `description` is
+/// a name, not the keyword.
 fn maps_names_to_schemas(key: &str) -> bool {
     matches!(
         key,

@@ -25,7 +25,7 @@ const DESCRIPTION: &str =
 const STATUS: &str = "resource contents temporarily inserted and removed. to access these \
     resources, call load_mcp_resource tool again.";
 
-/// The MIME type of binary data for which the server sends none.
+/// The MIME type of binary data for which the server states none.
 const DEFAULT_MIME_TYPE: &str = "application/octet-stream";
 
 /// The `load_mcp_resource` tool.
@@ -93,7 +93,7 @@ impl Tool for LoadMcpResource {
         })
     }
 
-    /// Errors of the server are only logged: the request to the model is then sent without its
+    /// A server error is only logged: the model then receives the request without the server's
     /// resources.
     async fn process_request(
         &self,
@@ -104,8 +104,8 @@ impl Tool for LoadMcpResource {
         let resources = match self.connection.resources().await {
             Ok(resources) => resources,
             Err(error) => {
-                tracing::warn!("cannot list the resources of the MCP server");
-                tracing::debug!(%error, "cannot list the resources of the MCP server");
+                tracing::warn!("cannot list the MCP server's resources");
+                tracing::debug!(%error, "cannot list the MCP server's resources");
                 return Ok(());
             }
         };
@@ -119,8 +119,8 @@ impl Tool for LoadMcpResource {
                     request.contents.extend(contents);
                 }
                 Err(error) => {
-                    tracing::warn!("cannot read a resource of the MCP server");
-                    tracing::debug!(%error, name, "cannot read a resource of the MCP server");
+                    tracing::warn!("cannot read one of the MCP server's resources");
+                    tracing::debug!(%error, name, "cannot read one of the MCP server's resources");
                 }
             }
         }

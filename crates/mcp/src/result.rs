@@ -5,8 +5,7 @@
 
 use retain_core::{Json, JsonMap};
 
-/// The keys of an object in the order of ADK, and the kinds of their values. Other keys are
-/// dropped.
+/// The keys of an object in ADK's order, and the kinds of their values. Other keys are dropped.
 struct Shape(&'static [(&'static str, Value)]);
 
 /// The kind of a value.
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_result_content_has_the_keys_of_adk_in_the_same_order() {
+    fn tool_result_content_has_adks_keys_in_adks_order() {
         for (wire, expected) in [
             (
                 r#"{"content":[{"text":"hi","type":"text"}]}"#,

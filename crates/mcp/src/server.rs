@@ -193,7 +193,7 @@ impl fmt::Debug for HttpServer {
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
-/// Shorter values are not treated as secrets, because redacting them would damage ordinary words.
+/// Minimum length of a secret. Redacting shorter values would damage ordinary words.
 const SECRET_MIN: usize = 6;
 
 impl Secrets {

@@ -1,4 +1,4 @@
-//! `McpTool`: a tool of a server as a tool of an agent.
+//! `McpTool`: an agent's tool that calls a tool of an MCP server.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(crate) type ConfirmationCheck = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool of a server.
 pub(crate) struct McpTool {
-    /// The name with the prefix of the toolset, which the server does not know.
+    /// The prefixed name, which the model uses and the server does not know.
     name: String,
     tool: ServerTool,
     connection: Arc<Connection>,

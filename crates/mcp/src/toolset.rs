@@ -1,4 +1,4 @@
-//! `McpToolset`: the tools of a server as a toolset of an agent.
+//! `McpToolset`: the tools of an MCP server as an agent's toolset.
 
 use std::{
     fmt,
@@ -21,7 +21,7 @@ use crate::{
     tool::{ConfirmationCheck, McpTool},
 };
 
-/// Names of the framework's own tools. A tool of a server must not have one of them.
+/// Names of the framework's own tools, which no MCP tool may have.
 const RESERVED: [&str; 5] = [
     "adk_request_confirmation",
     "adk_request_credential",
@@ -105,8 +105,8 @@ impl McpToolset {
         self
     }
 
-    /// Prefixes the name of each tool with `prefix` and an underscore, so that tools of two servers
-    /// may have the same name.
+    /// Prefixes each tool name with `prefix` and an underscore, so that two servers may have tools
+    /// of the same name.
     pub fn with_tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into()).filter(|prefix| !prefix.is_empty());
         self
@@ -156,7 +156,7 @@ impl McpToolset {
         }
         let result = self.connection.tools().await;
         let tools = result.map_err(|error| {
-            ToolError::new(format!("cannot list the tools of the MCP server: {error}"))
+            ToolError::new(format!("cannot list the MCP server's tools: {error}"))
         })?;
         if self.list_ttl.is_some() {
             let mut cached_list = self

@@ -32,7 +32,7 @@ use crate::{
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 /// How long to read the remaining output of a process that has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum number of bytes of one logged line.
+/// Maximum size of a logged line, in bytes.
 const LINE_MAX: u64 = 4096;
 
 /// The transport to a child process.
@@ -66,7 +66,7 @@ impl ChildProcess {
         })
     }
 
-    /// Returns the calls that may have reached the server. Clones share their contents.
+    /// Returns a handle to the calls that may have reached the server.
     pub(super) fn sent(&self) -> SentCalls {
         self.sent.clone()
     }

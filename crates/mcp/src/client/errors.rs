@@ -13,7 +13,7 @@ use crate::{
 
 /// The message for a closed connection without a known reason.
 pub(super) const CLOSED: &str = "Connection closed";
-/// Maximum number of characters of a message that is not part of a protocol error.
+/// Maximum number of characters per message. Protocol errors are not truncated.
 const MESSAGE_MAX: usize = 300;
 
 /// Creates the failure for an invalid answer.
@@ -64,7 +64,7 @@ pub(super) fn from_initialize_error(error: &ClientInitializeError, secrets: &Sec
     }
 }
 
-/// Converts an error of sending a message or of receiving its answer.
+/// Converts an error that occurred while sending a message or receiving its answer.
 fn from_transport_error(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     let cause = error
         .error

@@ -28,7 +28,7 @@ const RESERVED: [&str; 4] = [
     "mcp-protocol-version",
     "last-event-id",
 ];
-/// Maximum number of reconnects of a broken stream.
+/// Maximum number of reconnects per broken stream.
 const RECONNECTS_MAX: usize = 3;
 /// The delay before the first reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(200);
@@ -219,7 +219,7 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
     }
 }
 
-/// Converts the answer of a server that no longer knows the session to an error. The protocol
+/// Turns the answer of a server that no longer knows the session into an error. The protocol
 /// requires HTTP 404 for it, but servers based on the TypeScript SDK's examples answer 400 with
 /// their own error, before executing the request.
 fn detect_expired_session(posted: PostOutcome, has_session: bool) -> PostOutcome {

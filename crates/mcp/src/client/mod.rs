@@ -35,7 +35,7 @@ use child::{ChildProcess, SentCalls};
 pub use group::exit_at_once;
 pub(crate) use http::check_headers;
 
-/// Timeout for closing a session. It is longer than the time that a child process gets to exit.
+/// Timeout for closing a session. It exceeds the time that a child process gets to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A tool as the server describes it.
@@ -287,8 +287,8 @@ fn body_of(contents: ResourceContents) -> ResourceBody {
     }
 }
 
-/// Converts through JSON text: converted directly, a 32-bit float of the library would become
-/// another number, for example 0.7 would become 0.699999988.
+/// Converts through JSON text, because a direct conversion would widen the library's 32-bit floats:
+/// 0.7 would become 0.699999988.
 fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
     let text = serde_json::to_string(value).ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
@@ -314,10 +314,10 @@ while read -r line; do
 done
 "#;
 
-    /// A session may last as long as the program, so data that it keeps per request would
+    /// A session may last as long as the program, so any data that it kept per request would
     /// accumulate.
     #[tokio::test]
-    async fn session_tracks_no_call_after_it_has_ended() {
+    async fn session_stops_tracking_a_call_when_it_ends() {
         let long = Duration::from_secs(60);
         let server = StdioServer::new("sh")
             .with_args(["-c", SILENT])

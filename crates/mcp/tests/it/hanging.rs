@@ -58,7 +58,7 @@ fn large_arguments() -> String {
 
 #[tokio::test]
 async fn server_process_that_reads_nothing_ends_with_its_toolset() {
-    // Each check waits until the process is killed, so run them concurrently.
+    // Each check waits for the server to be killed, so run them concurrently.
     join_all([true, false].map(check_termination)).await;
 }
 
@@ -83,12 +83,12 @@ async fn check_termination(closes: bool) {
 }
 
 #[tokio::test]
-async fn runs_waiting_for_a_server_that_fails_to_start_share_the_failure() {
+async fn runs_share_the_failure_of_a_server_that_does_not_start() {
     let folder = retain_testkit::scratch::folder();
     let failing = "while [ ! -e go ]; do sleep 0.01; done; exit 1";
     let set = Arc::new(McpToolset::new(script(folder.path(), failing)));
     let start_run = || AgentRun::with_model(&set, ScriptedModel::new("m").otherwise(|_| "Done."));
-    // Let the server fail only after it was started, when all runs wait for it.
+    // Let the server fail only once all runs wait for it.
     let release = async {
         while pids(folder.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -101,7 +101,7 @@ async fn runs_waiting_for_a_server_that_fails_to_start_share_the_failure() {
     }
     // All runs shared two attempts: the first one and its retry.
     assert_eq!(pids(folder.path()).len(), 2);
-    // A later run tries again, twice.
+    // A later run tries again: one attempt and its retry.
     start_run().await;
     assert_eq!(pids(folder.path()).len(), 4);
 }
@@ -167,7 +167,7 @@ async fn tool_whose_prefixed_name_is_reserved_is_left_out() {
     assert_eq!(run.tools(), ["transfer_echo"]);
 }
 
-/// Counts the spans of runs: the open ones and all.
+/// Counts run spans: those still open, and all.
 #[derive(Debug, Clone, Default)]
 struct SpanCounter {
     open: Arc<AtomicUsize>,
@@ -187,13 +187,13 @@ impl<S: Subscriber> Layer<S> for SpanCounter {
 
 /// Runs on one thread, because the subscriber is set for this thread only.
 #[tokio::test]
-async fn spans_of_a_run_end_although_its_connection_stays_open() {
+async fn run_spans_end_although_the_connection_stays_open() {
     let spans = SpanCounter::default();
     let run_spans = spans
         .clone()
         .with_filter(filter_fn(|about| about.target() == SPANS));
-    // Enable the spans and events of the MCP library too, because only then does it hold the
-    // current span.
+    // Enable the MCP library's spans and events too: only then does the library hold the current
+    // span.
     let everything = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
     let registry = tracing_subscriber::registry()
         .with(run_spans)

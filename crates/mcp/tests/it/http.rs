@@ -125,8 +125,8 @@ async fn toolset_reconnects_to_a_restarted_server() {
     assert_eq!(calls, 3);
 }
 
-/// Starts a server at this address as soon as the address is free, which it is only after the last
-/// connection has ended.
+/// Starts a server at this address as soon as it is free, which is when the last connection has
+/// ended.
 async fn restart(address: SocketAddr, app: Router) -> HttpTestServer {
     loop {
         match std::net::TcpListener::bind(address) {
@@ -303,7 +303,8 @@ async fn error_for_an_http_error_contains_no_secrets() {
         let error = run.error();
         assert!(error.contains("MCP tool execution"), "{status}: {error}");
         assert!(!error.contains("canary"), "{status}: {error}");
-        // The beginning of the credentials in base64, as they are sent.
+        // The first characters of the credentials in base64, the form in which the client sends
+        // them.
         assert!(!error.contains("Y2FuYXJ5"), "{status}: {error}");
         *is_failing.lock().unwrap() = false;
         let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"back"}"#).await;
@@ -315,7 +316,7 @@ async fn error_for_an_http_error_contains_no_secrets() {
 async fn protocol_error_contains_no_secrets() {
     let folder = retain_testkit::scratch::folder();
     let server = HttpTestServer::start(ANY_PORT, app(folder.path()));
-    // Use the text of the tool's error as a secret.
+    // The server's error quotes the secret, so it must be redacted.
     let keyed = HttpServer::new(server.url()).with_header("X-Key", "not like this");
     let set = Arc::new(McpToolset::new(keyed.with_timeout(LONG)));
     let run = AgentRun::calling_tool(&set, "refuse", "{}").await;

@@ -8,7 +8,7 @@ use retain_mcp::McpToolset;
 use crate::support::{AgentRun, child_process};
 
 #[tokio::test]
-async fn tool_result_is_stored_in_the_shape_of_adk() {
+async fn tool_result_is_stored_in_adks_form() {
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     for (tool, expected) in [

@@ -77,13 +77,14 @@ fn server_process_ends_when_the_runtime_is_dropped() {
     });
 }
 
-/// The environment variable that makes `exit_without_closing` start a server and exit. Its value is
-/// the folder of the server.
+/// The environment variable with the server's folder, for the test that runs as a child process. If
+/// it is unset, that test does nothing.
 const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
 
-/// Not a test: a program that exits without closing its toolsets.
+/// Not a test of its own: `exit_at_once_leaves_no_child_process` runs it as a program that exits
+/// without closing its toolsets.
 #[tokio::test]
-async fn exit_without_closing() {
+async fn child_process_exits_without_closing_toolsets() {
     let Some(folder) = std::env::var_os(ENDS_AT_ONCE) else {
         return;
     };
@@ -98,7 +99,11 @@ async fn exit_without_closing() {
 async fn exit_at_once_leaves_no_child_process() {
     let folder = retain_testkit::scratch::folder();
     let program = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "stdio::exit_without_closing", "--nocapture"])
+        .args([
+            "--exact",
+            "stdio::child_process_exits_without_closing_toolsets",
+            "--nocapture",
+        ])
         .env(ENDS_AT_ONCE, folder.path())
         .output()
         .unwrap();
@@ -137,7 +142,7 @@ async fn killed_server_is_detected_while_its_output_stays_open() {
     let run = tokio::time::timeout(LONG / 2, run).await;
     assert_eq!(run.expect("a server that answers").text(), "hello");
     assert_eq!(server_count(folder.path()), 2);
-    // The child process of the first server has ended too.
+    // The process that the first server started has ended too.
     wait_until_ended(&started).await;
 }
 

@@ -77,7 +77,8 @@ impl HttpReferenceServer {
             .spawn()
             .unwrap();
         let mut server = HttpReferenceServer { port, child };
-        // The output of the server says that it listens even if the port is in use.
+        // The server prints that it listens even if the port is in use, so look for the socket
+        // itself.
         let listens = async {
             while !is_listening(server.child.id(), port) {
                 if server.child.try_wait().unwrap().is_some() {
@@ -197,8 +198,8 @@ async fn killed_child_process_is_restarted_and_close_leaves_none() {
     };
     let kill = Command::new("kill").args(["-9", killed]).status();
     assert!(kill.unwrap().success());
-    // Wait until the process has ended: until then it might read a call, which would then not be
-    // retried.
+    // Wait until the process has ended. Until then it might read a call, and a delivered call is
+    // not retried.
     let process = Path::new("/proc").join(killed);
     let ended = async {
         while process.exists() {
@@ -259,7 +260,7 @@ async fn toolset_reconnects_after_the_http_server_is_killed_and_restarted() {
     assert!(error.starts_with(lead), "{error}");
     let server = HttpReferenceServer::on_port(port).await;
     assert_echo(&caller).await;
-    // A restarted server does not know the session, which it reports with status 400 and its own
+    // The restarted server does not know the session, and answers with status 400 and its own
     // error.
     drop(server);
     let _server = HttpReferenceServer::on_port(port).await;
