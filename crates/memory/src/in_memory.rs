@@ -33,12 +33,12 @@ pub struct InMemoryMemoryService {
     ids: Arc<dyn Ids>,
 }
 
-/// The memories of one user of an app.
+/// One user's memories in an app.
 #[derive(Debug, Default)]
 struct UserMemory {
-    /// In the order in which sessions were first added.
+    /// The sessions, in the order in which they were first added.
     sessions: Vec<Arc<Vec<Arc<IndexedEvent>>>>,
-    /// The index of each session in `sessions`.
+    /// Maps each session id to its index in `sessions`.
     indexes: HashMap<String, usize>,
     /// Deleted event ids. They are skipped when their session is added again.
     deleted: HashSet<String>,
@@ -216,8 +216,8 @@ impl UserMemory {
         }
     }
 
-    /// The events of a session; a new session is added at the end. A running search holds its own
-    /// reference to the old list, so a change meanwhile copies the list.
+    /// Returns a session's events, after adding the session if it is new. A running search holds
+    /// its own reference to the old list, so a concurrent change copies the list.
     fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<IndexedEvent>>> {
         let index = match self.indexes.get(session) {
             Some(index) => *index,

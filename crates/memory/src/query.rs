@@ -19,7 +19,7 @@ pub struct MemoryQuery {
     pub text: String,
     /// Maximum number of hits (default 10).
     pub limit: usize,
-    /// Approximate token budget of all hits together, at four bytes per token.
+    /// Approximate token budget for all hits together, at four bytes per token.
     pub token_budget: Option<usize>,
     /// Which memories may be returned.
     pub filter: MemoryFilter,
@@ -50,7 +50,7 @@ impl MemoryQuery {
         self
     }
 
-    /// Set the approximate token budget of all hits together.
+    /// Set the approximate token budget for all hits together.
     pub fn with_token_budget(mut self, tokens: usize) -> MemoryQuery {
         self.token_budget = Some(tokens);
         self
@@ -74,7 +74,7 @@ impl MemoryQuery {
         self
     }
 
-    /// Whether the query has only a text and a limit, which every memory service understands.
+    /// Whether the query uses only a text and a limit, which every memory service supports.
     pub fn is_plain(&self) -> bool {
         self.token_budget.is_none()
             && self.filter.is_any()

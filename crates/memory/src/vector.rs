@@ -33,9 +33,9 @@ const BATCH: usize = 64;
 /// The memories of one user.
 #[derive(Debug, Default)]
 struct UserVectors {
-    /// In order of arrival.
+    /// The memories, in order of arrival.
     memories: Vec<Memory>,
-    /// The indexes of each id's memories; several if two sessions have the id with different
+    /// Maps each id to the indexes of its memories; several if sessions share the id with different
     /// content.
     indexes: HashMap<String, Vec<usize>>,
     deleted: HashSet<String>,

@@ -1,4 +1,4 @@
-//! The authors of documents: each has a number, and its name is searchable by its terms.
+//! The authors of documents. Each has a number, and the terms of its name are searchable.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(crate) struct Authors {
 }
 
 impl Authors {
-    /// Count a document of an author.
+    /// Count one more document of an author.
     pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -37,7 +37,7 @@ impl Authors {
         number
     }
 
-    /// Remove a document of an author. An author without documents is deleted.
+    /// Count one document less; an author without documents is deleted.
     pub(crate) fn remove(&mut self, number: AuthorNumber) {
         let Some(author) = self.authors.get_mut(number as usize) else {
             return;
@@ -51,7 +51,7 @@ impl Authors {
         }
     }
 
-    /// Give a new author a number, that of a removed author if there is one.
+    /// Assign a number to a new author. The number of a removed author is reused.
     fn add(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let mut terms = Vec::new();
         each_term(name, stem, |term, kind| {
@@ -78,7 +78,7 @@ impl Authors {
         number
     }
 
-    /// The authors whose name contains a term.
+    /// Returns the authors whose name contains a term.
     pub(crate) fn named(&self, term: &str) -> Vec<AuthorNumber> {
         let has = |it: &Author| it.terms.iter().any(|name_term| name_term == term);
         let numbers = self.authors.iter().enumerate();
@@ -89,7 +89,7 @@ impl Authors {
             .collect()
     }
 
-    /// A table, indexed by author number: whether the author is in `numbers`.
+    /// Returns a table, indexed by author number, of whether the author is in `numbers`.
     pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
         let mut table = vec![false; self.authors.len()];
         for number in numbers {

@@ -6,8 +6,8 @@ use retain_core::calendar::{date_of_day, day_of_date};
 pub(crate) type Day = i64;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-/// A time more than this many days before or after 1970 has no date: years before about -2700 or
-/// after about 6600.
+/// The greatest number of days before or after 1970 for which a time has a date: the years from
+/// about -2700 to about 6600.
 const FARTHEST_DAY: f64 = 1_700_000.0;
 
 /// A date of the Gregorian calendar.
@@ -36,7 +36,8 @@ pub(crate) fn date_of(day: Day) -> Date {
     }
 }
 
-/// The day of a date. A day after the end of the month, such as 31 April, is in the next month.
+/// Returns the day of a date. A day past the end of the month, such as 31 April, falls into the
+/// next month.
 pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
     day_of_date(year.into(), month.into(), day.into())
 }
@@ -46,7 +47,7 @@ pub(crate) fn weekday_of(day: Day) -> u8 {
     (day + 3).rem_euclid(7) as u8
 }
 
-/// The first day of the month that is `months_later` months after `date`, or before it if negative.
+/// Returns the first day of the month `months_later` months after `date` (before it, if negative).
 pub(crate) fn month_start(date: Date, months_later: i64) -> Day {
     let months = i64::from(date.year) * 12 + i64::from(date.month) - 1 + months_later;
     day_at(

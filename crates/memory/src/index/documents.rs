@@ -1,4 +1,4 @@
-//! The documents of the index, in columns, which ranking reads one after the other.
+//! The documents of the index, stored by column: ranking reads one column at a time.
 
 use super::{
     authors::AuthorNumber,
@@ -31,11 +31,11 @@ pub(crate) struct Documents {
     pub(crate) date: Vec<PackedDate>,
     pub(crate) before: Vec<Slot>,
     pub(crate) after: Vec<Slot>,
-    /// The weight of one occurrence of a word in this document; lower in a long text, 0 for an
+    /// The weight of each occurrence of a word in this document: lower in a long text, 0 in an
     /// empty slot.
     pub(crate) worth: Vec<u32>,
-    /// A pseudo-random number for each document. The sample of a large index has the documents with
-    /// the lowest numbers.
+    /// A pseudo-random number per document. A large index samples the documents with the lowest
+    /// numbers.
     pub(crate) sample_keys: Vec<u8>,
     free: Vec<Slot>,
 }
@@ -79,7 +79,8 @@ impl Documents {
         Some(row)
     }
 
-    /// Make two documents neighbors. If one is `NONE`, the other has no neighbor on that side.
+    /// Make two documents neighbors. `NONE` as one of them removes the other's neighbor on that
+    /// side.
     pub(crate) fn link(&mut self, before: Slot, after: Slot) {
         if let Some(next) = self.after.get_mut(before as usize) {
             *next = after;
@@ -89,7 +90,7 @@ impl Documents {
         }
     }
 
-    /// The document at this distance in the session: before if negative, otherwise after.
+    /// Returns the document at this distance in the session; a negative distance means before.
     pub(crate) fn neighbor(&self, slot: Slot, distance: i32) -> Slot {
         let step = if distance < 0 {
             &self.before

@@ -10,7 +10,7 @@ use super::{authors::AuthorNumber, documents::Row, postings::Term};
 
 /// The minimum percentage of words that near-duplicates share.
 const NEARLY_ALL: usize = 95;
-/// Later hits are compared only with this many first hits, to bound the time.
+/// Number of leading hits that later hits are compared with, to bound the time.
 const MOST_COMPARED: usize = 1_000;
 
 /// The hits so far, indexed by their words to find duplicates.
@@ -22,7 +22,7 @@ pub(crate) struct SeenHits<'a> {
 }
 
 impl<'a> SeenHits<'a> {
-    /// Return the earlier hit that this one duplicates, or add this one.
+    /// Returns the earlier hit of which `row` is a near-duplicate, or adds `row` as a new hit.
     pub(crate) fn find_or_add(&mut self, row: &'a Row) -> Option<usize> {
         let text = (row.author, row.fingerprint);
         let equal = self.by_text.get(&text).copied();
@@ -46,25 +46,25 @@ impl<'a> SeenHits<'a> {
             let other = self.rows[**it];
             have_similar_lengths(row, other) && have_similar_terms(&row.terms, &other.terms)
         };
-        // The earliest hit, so that the result does not depend on the numbers of terms.
+        // Choose the earliest hit, so that the result does not depend on term numbers.
         candidates.flatten().filter(is_similar).min().copied()
     }
 }
 
-/// Each term once, newest numbers first, because those are rarer.
+/// Returns each term once, newest numbers first, because those are rarer.
 fn distinct(terms: &[Term]) -> impl Iterator<Item = Term> {
     terms.chunk_by(|a, b| a == b).rev().map(|it| it[0])
 }
 
-/// The first few terms of a text. Near-duplicates have at least one of them in common.
+/// Returns the first few terms of a text. Near-duplicates share at least one of them.
 fn prefix_terms(row: &Row) -> impl Iterator<Item = Term> {
     let all = distinct(&row.terms).count();
     let shared = (all * NEARLY_ALL).div_ceil(100);
     distinct(&row.terms).take(all - shared + 1)
 }
 
-/// A cheap test before the exact one: if one text has at least twice as many words as the other,
-/// too few are common. A text that repeats a word very often may fail the test wrongly.
+/// A cheap test before the exact one: fails if one text has at least twice as many words as the
+/// other. It wrongly fails for near-duplicates if one of them repeats a word very often.
 fn have_similar_lengths(a: &Row, b: &Row) -> bool {
     let (a, b) = (a.terms.len(), b.terms.len());
     a.min(b) * 2 > a.max(b)

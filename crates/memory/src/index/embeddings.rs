@@ -1,7 +1,7 @@
 //! The embeddings of documents, if an embedder is configured.
 //!
-//! A document without a vector, or with a vector of other dimensions from an earlier embedder, is
-//! not compared. The stored vectors have length 1, so that a cosine is a dot product.
+//! A document is not compared if it has no vector, or one of other dimensions from an earlier
+//! embedder. Stored vectors have length 1, so that a cosine is a dot product.
 
 use super::postings::Slot;
 
@@ -31,8 +31,8 @@ impl Embeddings {
         }
     }
 
-    /// The cosine of `query` with each vector, by slot; NaN if they cannot be compared. Empty if
-    /// `query` is zero or not finite.
+    /// Returns the cosine of `query` with each vector, by slot; NaN if the two cannot be compared.
+    /// Empty if `query` is zero or not finite.
     pub(crate) fn similarities(&self, query: &[f32]) -> Vec<f32> {
         let Some(query) = of_length_one(query.to_vec()) else {
             return Vec::new();

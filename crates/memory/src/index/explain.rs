@@ -43,7 +43,8 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
     }
 }
 
-/// The weight of a word for a document, by where it matched. The sum equals that of `lexical.rs`.
+/// Returns the weight of a word for a document, by where the word matched. The weights add up to
+/// the one in `lexical.rs`.
 fn weights_by_place(
     index: &UserIndex,
     weights: &WindowWeights,
@@ -88,7 +89,7 @@ fn weights_by_place(
     ]
 }
 
-/// How often a document has a term.
+/// Returns the number of occurrences of a term in a document.
 fn count(index: &UserIndex, term: Term, slot: Slot) -> u32 {
     let terms = index.documents.rows[slot as usize]
         .as_ref()

@@ -14,7 +14,7 @@ use super::{
     vectors::Similarities,
 };
 
-/// A number for each signal: its contribution to a score, or its weight.
+/// One number per signal: its contribution to a score, or its weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ScoreParts {
     pub(crate) lexical: f32,
@@ -27,7 +27,7 @@ pub(crate) struct ScoreParts {
 }
 
 impl ScoreParts {
-    /// The sum of all signals: the score, if they are contributions.
+    /// Returns the sum over all signals. The sum of contributions is the score.
     pub(crate) fn sum(&self) -> f32 {
         let words = self.lexical + self.session + self.author;
         words + self.meaning + self.context + self.embedding + self.time
@@ -37,23 +37,24 @@ impl ScoreParts {
 /// The score of a document that does not match.
 pub(crate) const NO_MATCH: f32 = f32::NEG_INFINITY;
 
-/// The signals of a query for all documents.
+/// The value of each signal of a query for every document.
 pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
     pub(crate) query: &'a ParsedQuery,
     pub(crate) lexical: Lexical,
-    /// By the word vectors; `None` if there are none, or the query has no word that they know.
+    /// The similarities by word vectors; `None` without a table, or if the table knows no word of
+    /// the query.
     similarities: Option<Similarities>,
     meaning: Scale,
     context: Scale,
-    /// By slot; NaN for vectors that cannot be compared.
+    /// The similarities by embedding, by slot; NaN for vectors that cannot be compared.
     embedded: Vec<f32>,
     embedding: Scale,
-    /// By author: whether the query names the author.
+    /// Whether the query names each author, by author number.
     named: Vec<bool>,
     /// The weight of each signal of the query; their sum is 1.
     pub(crate) weights: ScoreParts,
-    /// By slot: the score, or [`NO_MATCH`].
+    /// The score by slot, or [`NO_MATCH`].
     pub(crate) scores: Vec<f32>,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Signals<'a> {
         signals
     }
 
-    /// The weights of the signals that the query has, scaled so that their sum is 1.
+    /// Returns the weights of the signals that the query has, scaled to a sum of 1.
     fn query_weights(&self) -> ScoreParts {
         let ranking = &self.index.ranking;
         let only_if = |has_signal: bool, weight: f32| if has_signal { weight } else { 0.0 };
@@ -114,7 +115,7 @@ impl<'a> Signals<'a> {
         weights.times(&ScoreParts::all(scale))
     }
 
-    /// Adds the signals one column after the other, so that the compiler uses SIMD, in the order of
+    /// Adds up the signals column by column, so that the compiler uses SIMD. The order is that of
     /// [`ScoreParts::sum`], so that each score equals the sum of its explanation.
     fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
@@ -204,7 +205,7 @@ impl<'a> Signals<'a> {
         }
     }
 
-    /// How well the time of a document fits the times that the query names, from 0 to 1.
+    /// Returns how well a document's time fits the times that the query names, from 0 to 1.
     fn time(&self, at: usize) -> f32 {
         if self.query.spans.is_empty() {
             return 0.0;

@@ -86,8 +86,8 @@ pub(crate) struct WordStemmer {
 }
 
 impl WordStemmer {
-    /// The stem of a word. A word with a digit is its own stem; in English, also a word with other
-    /// than ASCII letters.
+    /// Returns the stem of a word. A word with a digit is its own stem. In English, so is a word
+    /// with non-ASCII letters.
     pub(crate) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         match &self.stemmer {
             Some(_) if self.english && !word.bytes().all(|it| it.is_ascii_lowercase()) => {

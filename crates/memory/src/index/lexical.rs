@@ -1,10 +1,10 @@
 //! Ranks by words: BM25F over a document, its neighbors, its author and its date, and BM25 over its
 //! session.
 //!
-//! A word also counts for the neighbors of the document that has it, less with distance and with
-//! the length of the text. The sum for each word is saturated and weighted by the word's rarity.
-//! The score is the share of the query's weight that matches; it approaches 1 the more often every
-//! word occurs.
+//! A word also counts for the neighbors of the document that contains it, with a weight that falls
+//! with distance and text length. The sum for each word is saturated and weighted by the word's
+//! rarity. The score is the matched share of the query's weight; it approaches 1 the more often
+//! every word occurs.
 
 use super::{
     UserIndex,
@@ -19,24 +19,24 @@ use super::{
 /// The result of looking up the words of a query.
 #[derive(Debug)]
 pub(crate) struct Lexical {
-    /// By slot, 0 to 1.
+    /// The score by slot, from 0 to 1.
     pub(crate) scores: Vec<f32>,
-    /// By session, 0 to 1.
+    /// The score by session, from 0 to 1.
     pub(crate) sessions: Vec<f32>,
-    /// For each word of the query: its share of the query's weight.
+    /// Each query word's share of the query's weight.
     pub(crate) shares: Vec<f32>,
 }
 
-/// The weights of the window as integers.
+/// The window's weights, as integers.
 pub(crate) struct WindowWeights {
     pub(crate) own: u32,
     before: [u32; BEFORE],
     after: [u32; AFTER],
 }
 
-/// The weight of a document's own words as an integer.
+/// The weight of a document's own words, in the integer scale of [`WindowWeights`].
 const UNIT: f32 = 16.0;
-/// The sums of a word are sparse if it has less than one posting for this many slots.
+/// A word's sums are sparse if it has fewer than one posting per this many slots.
 const SPARSE: usize = 24;
 
 impl WindowWeights {
@@ -50,13 +50,14 @@ impl WindowWeights {
         }
     }
 
-    /// The weight of one occurrence of a word in a document, without the weight of its distance.
+    /// Returns the weight of one occurrence of a word in a document, before the weight for distance
+    /// applies.
     #[inline]
     pub(crate) fn occurrence_weight(&self, documents: &Documents, slot: Slot) -> u32 {
         (documents.worth[slot as usize] / UNIT as u32).max(1)
     }
 
-    /// The distances of the neighbors and their weights; a negative distance is before.
+    /// Returns each neighbor's distance with its weight; a negative distance means before.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (i32, u32)> {
         let before = self
             .before
@@ -72,7 +73,7 @@ impl WindowWeights {
     }
 }
 
-/// The sums of one word by slot. [`drain_into`](Self::drain_into) clears them for the next word.
+/// One word's sums, by slot. [`drain_into`](Self::drain_into) clears them for the next word.
 struct SlotSums {
     by_slot: Vec<u32>,
     /// The nonzero slots, if the sums are sparse. Otherwise all slots are scanned.
@@ -121,7 +122,7 @@ impl SlotSums {
         }
     }
 
-    /// Count a word for the document that has it and for its neighbors.
+    /// Count a word for the document that contains it and for the document's neighbors.
     #[inline]
     fn add_around(&mut self, documents: &Documents, weights: &WindowWeights, posting: Posting) {
         let slot = posting.slot();
@@ -160,7 +161,7 @@ pub(crate) fn look_up(index: &UserIndex, query: &ParsedQuery) -> Lexical {
     let mut total = 0.0;
     for word in &query.words {
         let postings = word.term.map_or(&[][..], |term| index.postings.list(term));
-        // An author or a date adds to many slots.
+        // An author or a date matches many slots, so the sums would not be sparse.
         let has_only_postings = word.authors.is_empty() && word.date.is_none();
         sums.is_sparse = has_only_postings && postings.len() * SPARSE < documents.slots();
         for posting in postings {
@@ -218,7 +219,7 @@ fn add_dates(index: &UserIndex, word: &Word, sums: &mut SlotSums) {
     }
 }
 
-/// The weight of a word by its rarity (BM25's idf): a word with fewer matches weighs more.
+/// Returns a word's weight by its rarity (BM25's idf): the fewer matches, the higher the weight.
 fn rarity(documents: usize, matches: usize) -> f32 {
     let (all, matches) = (documents as f32, matches as f32);
     (1.0 + (all - matches + 0.5).max(0.0) / (matches + 0.5)).ln()

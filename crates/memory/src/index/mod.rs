@@ -133,7 +133,7 @@ impl UserIndex {
         self.insert_with(document, None);
     }
 
-    /// Like `insert`; `cache` makes the insertion of many documents faster.
+    /// Like `insert`; `cache` speeds up inserting many documents.
     pub(crate) fn insert_with(&mut self, document: Document, cache: Option<&mut TermCache>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
@@ -183,7 +183,7 @@ impl UserIndex {
         }
     }
 
-    /// The terms of a text in order, and how many of them are words.
+    /// Returns the terms of a text in order, and the number of words among them.
     fn terms(&mut self, text: &str, mut cache: Option<&mut TermCache>) -> (Vec<Term>, u32) {
         let mut terms = Vec::with_capacity(text.len() / 5);
         let mut words = 0;
@@ -202,7 +202,7 @@ impl UserIndex {
                 words += u32::from(kind == TermKind::Word);
                 terms.push(postings.number(term));
             });
-            // Only a word of a script with spaces is always one term.
+            // Only words of scripts with spaces always map to exactly one term.
             if let (Some(cache), Script::Spaced, Some(term)) = (&mut cache, script, terms.last()) {
                 cache.insert(piece, *term, postings);
             }
@@ -284,9 +284,9 @@ impl UserIndex {
             + self.slots.capacity() * 17
     }
 
-    /// Return the documents that match the query, best first. `embedding` is the embedder's vector
-    /// of the query, or empty. `allowed` returns whether the query's filter admits the document
-    /// with this number, because the index does not store the fields that filters use.
+    /// Returns the documents that match the query, best first. `embedding` is the embedder's vector
+    /// for the query, or empty. `allowed` applies the query's filter to a document number, because
+    /// the index does not store the fields that filters use.
     pub fn search(
         &self,
         query: &MemoryQuery,

@@ -11,7 +11,7 @@ use super::{
     time::{Span, find_times},
 };
 
-/// Maximum number of words that are looked up.
+/// Maximum number of query words that are looked up.
 const MOST_WORDS: usize = 64;
 
 /// A word of a query.
@@ -19,7 +19,7 @@ const MOST_WORDS: usize = 64;
 pub(crate) struct Word {
     /// The word as written.
     pub(crate) text: String,
-    /// The term as text.
+    /// The text of the word's term.
     key: String,
     /// The number of the term, if a document has it.
     pub(crate) term: Option<Term>,
@@ -27,7 +27,7 @@ pub(crate) struct Word {
     pub(crate) authors: Vec<AuthorNumber>,
     /// The part of a date that the word names.
     pub(crate) date: Option<DatePart>,
-    /// The weight of the word, before its rarity.
+    /// The weight of the word, not yet adjusted for its rarity.
     pub(crate) weight: f32,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct ParsedQuery {
     pub(crate) words: Vec<Word>,
     pub(crate) authors: Vec<AuthorNumber>,
     pub(crate) spans: Vec<Span>,
-    /// Whether the query has anything but punctuation and spaces.
+    /// Whether the query contains any words or emoji.
     pub(crate) has_text: bool,
 }
 
@@ -66,7 +66,7 @@ impl ParsedQuery {
             is_stop_word || times.relative.binary_search(&at).is_ok()
         };
         let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !is_ignored(*at)).collect();
-        // A query of stop words only ("To be or not to be?") searches for them.
+        // A query of nothing but stop words ("To be or not to be?") searches for them.
         if chosen.is_empty() && parsed.spans.is_empty() {
             chosen = (0..pieces.len()).collect();
         }

@@ -1,7 +1,7 @@
-//! An inverted index with removal: which documents have a term, and how often.
+//! An inverted index with removal: which documents contain a term, and how often.
 //!
-//! Only a document's own terms are stored. A search adds the words of its neighbors (`lexical.rs`),
-//! so that an insert changes no other document, and the index is five times smaller.
+//! It stores only a document's own terms. A search adds the words of neighbors (`lexical.rs`), so
+//! that an insert changes no other document and the index stays five times smaller.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ pub(crate) type Slot = u32;
 /// The number of a term.
 pub(crate) type Term = u32;
 
-/// A document that has a term (26 bits), and the number of occurrences (6 bits).
+/// A document that contains a term (26 bits), and the number of occurrences (6 bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Posting(u32);
 
 const COUNT_BITS: u32 = 6;
-/// Maximum number of counted occurrences of a term in a document.
+/// Maximum number of counted occurrences of a term per document.
 pub(crate) const MOST_COUNTED: u32 = (1 << COUNT_BITS) - 1;
 /// Maximum number of documents in one index.
 pub(crate) const MOST_SLOTS: usize = 1 << (32 - COUNT_BITS);
@@ -38,7 +38,7 @@ impl Posting {
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     numbers: HashMap<Box<str>, Term>,
-    /// By term, sorted by slot.
+    /// The postings of each term, sorted by slot.
     lists: Vec<Vec<Posting>>,
     /// The word of each term, so that an unused term can be deleted.
     words: Vec<Box<str>>,
@@ -48,7 +48,7 @@ pub(crate) struct Postings {
 }
 
 impl Postings {
-    /// The number of a term, assigned if it is new.
+    /// Returns the number of a term, and assigns one to a new term.
     pub(crate) fn number(&mut self, word: &str) -> Term {
         if let Some(term) = self.numbers.get(word) {
             return *term;
@@ -79,7 +79,7 @@ impl Postings {
         self.deletions
     }
 
-    /// The documents that have a term.
+    /// Returns the postings of a term.
     pub(crate) fn list(&self, term: Term) -> &[Posting] {
         &self.lists[term as usize]
     }

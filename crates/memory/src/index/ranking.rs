@@ -1,5 +1,5 @@
-//! The parameters of the ranking. The defaults were measured on conversations with known answers,
-//! for both short messages and long ones.
+//! The ranking parameters. The defaults were measured on conversations with known answers, with
+//! both short and long messages.
 
 use super::window::Window;
 
@@ -11,7 +11,8 @@ pub struct Ranking {
     pub window: Window,
     /// Weights of the vectors of neighbors.
     pub context: Window,
-    /// Saturation (BM25's k1): after this many occurrences, a word has half of its maximum weight.
+    /// Saturation (BM25's k1): the number of occurrences at which a word has half of its maximum
+    /// weight.
     pub saturation: f32,
     /// Texts up to this many words count as short.
     pub short_text: f32,
@@ -39,10 +40,10 @@ pub struct Ranking {
     pub embedding: f32,
     /// Weight of the time, if the query names one.
     pub time: f32,
-    /// Minimum similarity, from 0 to 1, of a hit that has no word in common with the query, for a
-    /// user with at least a thousand memories. It is lower for fewer memories: half of it for ten.
+    /// Minimum similarity, from 0 to 1, of a hit without a query word, for users with at least a
+    /// thousand memories. It falls with the number of memories: for ten, half of it suffices.
     pub meaning_floor: f32,
-    /// Maximum share of the hits that one session may have, while other sessions have hits with at
+    /// Maximum share of the hits that one session may fill while other sessions have hits with at
     /// least half the score.
     pub largest_share: f32,
 }
@@ -73,7 +74,8 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// The weight of one occurrence of a word in a text of `words` words, in 65536ths.
+    /// Returns the weight of one occurrence of a word in a text of `words` words, in units of
+    /// 1/65536.
     pub(crate) fn occurrence_weight(&self, words: u32) -> u32 {
         let words = words as f32;
         let short = words.min(self.short_text) / self.short_text - 1.0;
@@ -82,8 +84,8 @@ impl Ranking {
         ((OCCURRENCE as f32 / length) as u32).max(1)
     }
 
-    /// The minimum similarity of a hit that has no word in common with the query, for a user with
-    /// this many memories.
+    /// Returns the minimum similarity of a hit without a query word, for a user with this many
+    /// memories.
     ///
     /// Among a thousand unrelated memories, some are very similar by chance. Among ten, a memory
     /// that is half as similar is probably relevant.
@@ -93,8 +95,8 @@ impl Ranking {
     }
 }
 
-/// The weight of one occurrence of a word. An integer, because integer sums do not depend on the
-/// order of addition.
+/// The weight of one occurrence of a word: an integer, because float sums would depend on the order
+/// of addition.
 pub(crate) const OCCURRENCE: u32 = 1 << 16;
 
 #[cfg(test)]

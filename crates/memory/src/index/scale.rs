@@ -1,12 +1,12 @@
-//! Scales similarities by their distribution, to tell relevant memories from chance.
+//! Scales similarities by their distribution, to tell relevant memories from chance matches.
 //!
-//! Models differ in their typical similarities: one gives 0.7 to 0.9, another 0 to 0.5. So a
-//! similarity counts by its distance from the mean of all memories of the user, in standard
+//! Typical similarities differ between models: 0.7 to 0.9 for one, 0 to 0.5 for another. So a
+//! similarity counts by its distance from the mean over all of the user's memories, in standard
 //! deviations. One more memory barely changes the mean, and a filter does not change it.
 
 use super::{UserIndex, postings::Slot};
 
-/// The distribution of a similarity.
+/// The distribution of similarities to a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
     mean: f32,
@@ -14,17 +14,17 @@ pub(crate) struct Scale {
     full: f32,
 }
 
-/// This many standard deviations above the mean count as 1.
+/// Number of standard deviations above the mean that count as 1.
 const OUTSTANDING: f32 = 6.0;
-/// Up to this many memories are all in the sample. Of more memories, the sample has about this
-/// many.
+/// Approximate size of the sample. If there are no more memories than this, all are in the sample.
 const SAMPLE_SIZE: usize = 2_048;
 /// The prior distribution, and its weight as a number of memories: a few memories alone do not show
-/// what is typical of the model.
+/// which similarities are typical of the model.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
 const EXPECTED_COUNT: f64 = 20.0;
-/// Similarities are added as integers, because integer sums do not depend on the order of addition.
+/// The integer that stands for a similarity of 1: integer sums do not depend on the order of
+/// addition.
 const WHOLE: f32 = 65_536.0;
 
 /// The sampled memories.
@@ -49,7 +49,8 @@ impl Sample {
 }
 
 impl Scale {
-    /// The scale of similarities, which are by slot. Missing values and NaN do not count.
+    /// Computes the distribution of `similarities`, indexed by slot. Missing values and NaN are
+    /// ignored.
     pub(crate) fn of(sample: &Sample, similarities: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in &sample.slots {

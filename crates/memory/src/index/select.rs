@@ -1,8 +1,8 @@
 //! Selects the hits to return: the best ones without duplicates, and not all from one session.
 //!
-//! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. Hits of one session
-//! fill at most four fifths of the list (`Ranking::largest_share`), while other sessions have hits
-//! with at least half the score. Further hits of that session fill what is then left of the list.
+//! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. One session fills at
+//! most four fifths of the list (`Ranking::largest_share`) while other sessions have hits with at
+//! least half the score. Further hits of that session fill the rest of the list.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// A hit of another session is preferred to a waiting hit only if its score is at least this share
-/// of the waiting hit's score.
+/// Minimum score of another session's hit, as a share of a waiting hit's score, to be preferred to
+/// the waiting hit.
 const NEARLY_AS_GOOD: f32 = 0.5;
-/// Number of scores that are compared with the minimum in one step.
+/// Number of scores compared with the minimum per step.
 const AT_A_TIME: usize = 64;
 
-/// A document with its score, ordered by score and then by time.
+/// A document with its score. Documents are ordered by score and then by time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RankedDocument {
     pub(crate) score: f32,
@@ -128,11 +128,11 @@ fn best(
     sorted.into_iter().map(|it| it.0).collect()
 }
 
-/// The hits that are selected so far.
+/// The hits selected so far.
 struct HitSelection<'a> {
     index: &'a UserIndex,
     limit: usize,
-    /// Maximum number of hits of one session.
+    /// Maximum number of hits per session.
     session_max: usize,
     seen: SeenHits<'a>,
     /// All offered hits, best first.
@@ -188,7 +188,7 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Select the waiting hits that are much better than the next candidate with this score.
+    /// Select the waiting hits that are much better than the next candidate, which has this score.
     fn choose_waiting(&mut self, next_score: f32) {
         while let Some(first) = self.waiting.front()
             && !self.is_complete()

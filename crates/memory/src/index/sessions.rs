@@ -93,7 +93,7 @@ impl Sessions {
         self.sessions.len() - self.free.len()
     }
 
-    /// The number of words in a session, divided by the average of all sessions.
+    /// Returns the number of words in a session, divided by the average over all sessions.
     pub(crate) fn relative_length(&self, number: SessionNumber) -> f32 {
         let words = self.sessions[number as usize].words as f32;
         words * self.len() as f32 / (self.words.max(1) as f32)

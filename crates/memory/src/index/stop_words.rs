@@ -1,7 +1,7 @@
 //! English stop words. They are removed from queries only: in memories, "not" or "her" may be the
 //! only difference between two texts.
 
-/// Lowercase, without apostrophes, sorted.
+/// The stop words: in lower case, without apostrophes, sorted.
 const ENGLISH: &[&str] = &[
     "a",
     "able",

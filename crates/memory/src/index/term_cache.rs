@@ -1,17 +1,17 @@
-//! A cache of the terms of words, for the insertion of many documents: a few thousand words make up
-//! most of any text, and stemming each occurrence would be slow.
+//! Caches terms by word while many documents are inserted: a few thousand words make up most of any
+//! text, and stemming each occurrence would be slow.
 
 use super::postings::{Postings, Term};
 
 /// Number of slots, each for one word. A power of two.
 const SLOTS: usize = 1 << 12;
-/// Longer words are rare and not cached.
+/// Maximum length of a cached word in bytes. Longer words are rare.
 const LONGEST: usize = 15;
 
 /// Words and their terms in one index.
 #[derive(Debug, Default)]
 pub(crate) struct TermCache {
-    /// Empty until the first insertion.
+    /// The cached words with their terms; empty until the first insertion.
     slots: Vec<(Key, Term)>,
     /// The value of [`Postings::deletions`] at which these terms were cached.
     deletions: u64,

@@ -1,8 +1,8 @@
-//! Turn a text into terms, the keys of the index.
+//! Turns a text into terms, the keys of the index.
 //!
-//! Each piece of [`scan`] is normalized (NFKC) and lowercased. A word is stemmed and loses the
-//! accents of its Latin letters. Text in a script without spaces yields each pair of adjacent
-//! letters, and each single letter as a term of lower weight.
+//! Each piece of [`scan`] is normalized (NFKC) and converted to lower case. A word is stemmed, and
+//! its Latin letters lose their accents. Text in a script without spaces yields each pair of
+//! adjacent letters as a term, and each single letter as a term of lower weight.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -11,11 +11,11 @@ use super::{
     scan::{Script, is_mark, scan},
 };
 
-/// Longer words are truncated to this many characters, so that a megabyte without a space does not
-/// become a key of the index.
+/// Maximum number of characters per word; longer words are truncated, so that a megabyte without a
+/// space does not become a key of the index.
 const LONGEST_WORD: usize = 64;
 
-/// What a term consists of.
+/// The kind of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TermKind {
     /// A word, or a pair of letters of a script without spaces.
@@ -54,8 +54,9 @@ pub(crate) fn terms_of(
     }
 }
 
-/// Normalizes a piece: lower case, compatibility composition, no possessive, no signs inside, no
-/// ordinal ending. `Anna's` becomes `anna`, `don't` `dont`, `10,000` `10000`, and `8th` `8`.
+/// Normalizes a piece: converts it to lower case, applies NFKC, and drops possessive endings, inner
+/// signs and ordinal endings. `Anna's` becomes `anna`, `don't` `dont`, `10,000` `10000`, and `8th`
+/// `8`.
 pub(crate) fn normalize(piece: &str, into: &mut String) {
     into.clear();
     if piece.is_ascii() {
@@ -88,7 +89,7 @@ fn truncated(word: &str) -> &str {
     }
 }
 
-/// The number of digits of an ordinal number: digits followed by `st`, `nd`, `rd` or `th`.
+/// Returns the number of digits in an ordinal number: digits followed by `st`, `nd`, `rd` or `th`.
 fn ordinal(word: &str) -> Option<usize> {
     let digits = ["st", "nd", "rd", "th"]
         .iter()

@@ -1,8 +1,8 @@
 //! Parses English time expressions in a query into spans of days: "yesterday", "last week", "in
 //! March", "on 5 May 2023", "two months ago", "last summer".
 //!
-//! The parser tries the rules at each word, longest first. Words that no rule matches are ordinary
-//! words of the query.
+//! At each word, the parser tries the rules for longer expressions first. Words that no rule
+//! matches are ordinary words of the query.
 
 use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
 
@@ -23,8 +23,8 @@ impl Span {
         Span::new(day - reach, day + reach + 1)
     }
 
-    /// How well a day fits: 1 inside the span; outside, the farther the worse, down to 0 at about
-    /// half the span's length, because people remember times only roughly.
+    /// Returns how well a day fits: 1 inside the span, falling to 0 at about half the span's length
+    /// outside it, because people remember times only roughly.
     pub(crate) fn fit(self, day: Day) -> f32 {
         let outside = (self.from - day).max(day - self.to + 1).max(0);
         let reach = ((self.to - self.from) / 2).clamp(1, 30) + 1;
@@ -36,14 +36,14 @@ impl Span {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) spans: Vec<Span>,
-    /// Indexes of the words of relative times, such as "last week" or "two days ago". A search does
-    /// not look for them, because they say nothing about the words of a memory.
+    /// Indexes of the words in relative times, such as "last week" or "two days ago". A search
+    /// skips these words, because memories do not contain them.
     pub(crate) relative: Vec<usize>,
 }
 
-/// The time expression that a rule has found.
+/// A time expression that a rule found.
 struct TimeMatch {
-    /// Number of words.
+    /// Number of words in the expression.
     words: usize,
     spans: Vec<Span>,
     is_relative: bool,
@@ -57,7 +57,7 @@ fn time_match(words: usize, span: Span, is_relative: bool) -> Option<TimeMatch> 
     })
 }
 
-/// A rule parses the words that start at the cursor.
+/// A rule, which parses the words from the cursor on.
 type Rule = fn(&WordCursor<'_>) -> Option<TimeMatch>;
 
 /// All rules. Those for longer expressions come first.
@@ -110,7 +110,7 @@ impl<'a> WordCursor<'a> {
         }
     }
 
-    /// Whether the word before the cursor often precedes a time.
+    /// Whether the word before the cursor is one that often precedes a time.
     fn is_after_preposition(&self) -> bool {
         const PREPOSITIONS: &[&str] = &[
             "around", "back", "by", "during", "early", "from", "in", "last", "late", "mid", "of",
@@ -188,7 +188,7 @@ fn month_day_year(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     None
 }
 
-/// The match of a month, or of a day in it. The next words may name the year; otherwise the most
+/// Returns the match of a month, or of a day in it. If the next words do not name a year, the most
 /// recent such month or day counts.
 fn dated(cursor: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
     let of = usize::from(cursor.word(words) == "of");
@@ -204,7 +204,7 @@ fn dated(cursor: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> O
     time_match(words, Span::new(from, to), false)
 }
 
-/// The year in which this date was last, as of `today`.
+/// Returns the most recent year in which this date had come by `today`.
 fn latest_year(today: Day, month: u8, day: u8) -> i32 {
     let year = date_of(today).year;
     if day_at(year, month, day) > today {
@@ -262,8 +262,8 @@ enum Unit {
     Year,
 }
 
-/// Parses "two", "a" or "a couple of": returns the number, how many words it takes, and whether it
-/// is approximate.
+/// Parses "two", "a" or "a couple of". Returns the number, the length of the phrase in words, and
+/// whether the number is approximate.
 fn amount(cursor: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
     const NUMBERS: [&str; 12] = [
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
@@ -363,7 +363,7 @@ fn last_or_this(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(2, span, true)
 }
 
-/// Returns the last day up to `day` that is this weekday.
+/// Returns the last such weekday, no later than `day`.
 fn latest(day: Day, weekday: u8) -> Day {
     day - (i64::from(weekday_of(day)) - i64::from(weekday)).rem_euclid(7)
 }

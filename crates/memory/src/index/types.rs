@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// One memory in the form that the index needs.
+/// A memory as the index stores it.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
     /// The number of the memory, unique for the user: later memories have higher numbers.
@@ -17,8 +17,8 @@ pub struct Document {
     pub timestamp: f64,
     /// The text of the message.
     pub text: String,
-    /// The vector of the text by the index's [`LocalEmbedder`](super::LocalEmbedder), if it is
-    /// known. If it is missing or has another length, the index computes it.
+    /// The text's vector from the index's [`LocalEmbedder`](super::LocalEmbedder), if known. The
+    /// index computes it if it is missing or has the wrong length.
     pub meaning: Option<Vec<i8>>,
     /// The vector from the configured embedder; empty if there is none.
     pub embedding: Vec<f32>,
@@ -29,8 +29,8 @@ pub struct Document {
 pub struct Hit {
     /// The number of the document.
     pub seq: u64,
-    /// How well the document matches, from 0 to 1. Scores of one search are comparable; scores of
-    /// different searches are roughly comparable.
+    /// How well the document matches, from 0 to 1. Scores are comparable within a search, and
+    /// roughly comparable between searches.
     pub score: f32,
     /// Why the document matched.
     pub explanation: Explanation,
@@ -47,19 +47,19 @@ pub struct Hit {
 pub struct Explanation {
     /// The matched words of the query, in descending order of weight.
     pub words: Vec<MatchedWord>,
-    /// From the words of the document, its neighbors, its author and its date.
+    /// The contribution of the words of the document, its neighbors, its author and its date.
     pub lexical: f32,
-    /// From the session as a whole.
+    /// The contribution of the session as a whole.
     pub session: f32,
-    /// From the author, if the query names one.
+    /// The contribution of the author, if the query names one.
     pub author: f32,
-    /// From the similarity in meaning of the document's own words.
+    /// The contribution of the document's own words' similarity in meaning.
     pub meaning: f32,
-    /// From the similarity in meaning of the document together with its neighbors.
+    /// The contribution of the similarity in meaning of the document together with its neighbors.
     pub context: f32,
-    /// From the similarity of the embeddings.
+    /// The contribution of the embeddings' similarity.
     pub embedding: f32,
-    /// From the time, if the query names one.
+    /// The contribution of the time, if the query names one.
     pub time: f32,
     /// The numbers of near-duplicates that this hit represents: documents of the same author with
     /// nearly the same words.
@@ -74,7 +74,7 @@ pub struct MatchedWord {
     pub word: String,
     /// Where it matched.
     pub place: MatchPlace,
-    /// The contribution of the word to the score.
+    /// The word's contribution to the score.
     pub weight: f32,
 }
 
@@ -83,7 +83,7 @@ pub struct MatchedWord {
 pub enum MatchPlace {
     /// In the message itself.
     Own,
-    /// In a message right before or after.
+    /// In a neighboring message.
     Near,
     /// In the author's name.
     Author,

@@ -1,8 +1,9 @@
-//! Semantic similarity: compares the vector of the query with a small vector of each memory.
+//! Semantic similarity: compares the query's vector with a small vector per memory.
 //!
 //! The vectors are contiguous in RAM, so that one pass compares them all. The context vector of a
-//! memory is the weighted sum of its vector and those of its neighbors. Only its length is stored,
-//! because the dot product with a sum is the sum of the dot products.
+//! memory is the weighted sum of its vector and its neighbors' vectors. Only the length of the
+//! context vector is stored, because its dot product is the weighted sum of the single dot
+//! products.
 
 use super::{
     documents::Documents,
@@ -21,8 +22,8 @@ pub trait LocalEmbedder: Send + Sync {
     /// information, as after a principal component analysis: the index uses at most 192 of them.
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
 
-    /// Whether the model can interpret a query. If not, the search matches words only, because
-    /// random similarities would disturb the ranking.
+    /// Whether the model can interpret a query. If not, the search uses only words, because random
+    /// similarities would distort the ranking.
     fn knows(&self, _query: &str) -> bool {
         true
     }
@@ -42,8 +43,8 @@ impl<M: LocalEmbedder + ?Sized> LocalEmbedder for &M {
     }
 }
 
-/// Maximum number of dimensions in use. The last quarter of 256 dimensions would cost a quarter of
-/// the time and memory without improving results.
+/// Maximum number of dimensions in use. The last 64 of 256 dimensions would take a quarter of the
+/// time and memory without improving results.
 const MOST_DIMS: usize = 192;
 
 /// The vectors of all memories, by slot.
@@ -53,9 +54,9 @@ pub(crate) struct Vectors {
     /// The length of a row of the matrix: `dims`, padded with zeros to a multiple of [`LANES`].
     stride: usize,
     matrix: Vec<i8>,
-    /// 1 / the length of each vector; 0 for a zero vector or none.
+    /// The inverse length of each vector; 0 for a zero vector or none.
     inverse_lengths: Vec<f32>,
-    /// 1 / the length of each context vector; 0 for a zero vector or none.
+    /// The inverse length of each context vector; 0 for a zero vector or none.
     context_inverse_lengths: Vec<f32>,
 }
 
@@ -116,7 +117,7 @@ impl Vectors {
         self.context_inverse_lengths[slot as usize] = if length > 0.0 { 1.0 / length } else { 0.0 };
     }
 
-    /// Compares the vector of a query with all memories; `None` if the vector is zero or too short.
+    /// Compares the query's vector with all memories; `None` if the vector is zero or too short.
     pub(crate) fn compare(
         &self,
         vector: &[i8],
@@ -145,18 +146,18 @@ impl Vectors {
     }
 }
 
-/// The similarity of memories to a query: cosines, by slot.
+/// The similarities of memories to a query: cosines, by slot.
 pub(crate) struct Similarities {
-    /// Of a memory's own words.
+    /// The similarity of each memory's own words.
     pub(crate) own: Vec<f32>,
-    /// Of a memory together with its neighbors.
+    /// The similarity of each memory together with its neighbors.
     pub(crate) in_context: Vec<f32>,
 }
 
-/// Returns for each slot the weighted sum of its value and those of its neighbors.
+/// Returns for each slot the weighted sum of its value and its neighbors' values.
 ///
-/// Most neighbors arrived one after the other and have adjacent slots: one vectorized pass computes
-/// their sums. For the others, the links between neighbors are followed.
+/// Most neighbors arrived in sequence and have adjacent slots, so one vectorized pass computes
+/// their sums. The other sums follow the links between neighbors.
 fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f32> {
     const WINDOW: usize = BEFORE + 1 + AFTER;
     let mut sums = vec![0.0; values.len()];
@@ -165,7 +166,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
         let (own, before) = (at(3), [at(2), at(1), at(0)]);
         let after = [at(4), at(5)];
         for (index, sum) in sums[BEFORE..BEFORE + inner].iter_mut().enumerate() {
-            // The order of `for_each_in_window`, because float sums depend on the order.
+            // Add in the same order as `for_each_in_window`, because float sums depend on the
+            // order.
             let mut all = window.own * own[index];
             all += window.before[0] * before[0][index];
             all += window.before[1] * before[1][index];
@@ -182,8 +184,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
         });
         sums[slot] = sum;
     };
-    // Number of consecutive slots, up to this one, that come right after the slot of their
-    // neighbor.
+    // Number of consecutive slots, up to this one, each of which directly follows its neighbor's
+    // slot.
     let mut in_a_row = 0;
     for (slot, before) in documents.before[..values.len()].iter().enumerate() {
         let follows = slot > 0 && *before == slot as Slot - 1;
@@ -196,8 +198,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
     sums
 }
 
-/// Calls `take` with the slot and the weight of a memory and of each neighbor. The loops are plain,
-/// because a chain of iterators is several times slower.
+/// Calls `take` with the slot and weight of a memory and of each neighbor. Plain loops, because a
+/// chain of iterators is several times slower.
 #[inline]
 fn for_each_in_window(
     slot: Slot,
@@ -224,7 +226,7 @@ fn for_each_in_window(
     }
 }
 
-/// 1 / the length of a vector; 0 if the vector is zero.
+/// Returns the inverse length of a vector; 0 for a zero vector.
 fn inverse_length<N: Copy + Into<i32>>(vector: &[N]) -> f32 {
     let squares: i32 = vector
         .iter()
@@ -240,14 +242,14 @@ fn inverse_length<N: Copy + Into<i32>>(vector: &[N]) -> f32 {
 
 /// The largest absolute value of a vector component.
 const LARGEST: i8 = 127;
-/// Number of components that are multiplied at a time.
+/// Number of components multiplied at a time.
 const LANES: usize = 16;
 
-/// The vector of a query, prepared for many dot products.
+/// The query's vector, prepared for many dot products.
 ///
-/// Its components are scaled down so that the sum of the products in each lane fits into 16 bits.
-/// The compiler then processes eight lanes at a time on every machine. The scaling changes a cosine
-/// by about 0.001.
+/// Its components are scaled down so that the sum of products in each lane fits into 16 bits. The
+/// compiler then processes eight lanes at a time on every machine. The scaling changes a cosine by
+/// about 0.001.
 struct NarrowVector {
     numbers: Vec<[i16; LANES]>,
     inverse_length: f32,
@@ -263,7 +265,7 @@ impl NarrowVector {
             }
         }
         let most = i32::from(i16::MAX) / i32::from(LARGEST);
-        // Leave room for rounding, which may add 0.5 to each number of a lane.
+        // Leave room for rounding, which may add 0.5 per component of a lane.
         let room = most - vector.len().div_ceil(2 * LANES) as i32;
         let largest = sums.iter().copied().max().unwrap_or(0);
         let scale = (room.max(1) as f32 / largest.max(1) as f32).min(1.0);
@@ -303,7 +305,7 @@ mod tests {
     use crate::index::documents::Row;
 
     fn numbers(random: &mut Random, count: usize) -> Vec<i8> {
-        // Often the extreme values, with which sums overflow first.
+        // Extreme values are frequent, because they overflow first.
         let number = |_| match random.below(4) {
             0 => i8::MIN,
             1 => i8::MAX,
@@ -319,7 +321,7 @@ mod tests {
             let cut = |it: i8| it.max(-LARGEST);
             let a: Vec<i8> = numbers(&mut random, count).into_iter().map(cut).collect();
             let b = numbers(&mut random, count).into_iter().map(cut).collect();
-            // The largest sums: the same direction, with each component at its maximum.
+            // The largest sum: a vector in the same direction, with every component at its maximum.
             let farthest = a.iter().map(|it| it.signum() * LARGEST).collect();
             let Some(narrowed) = NarrowVector::of(&a) else {
                 assert!(a.iter().all(|it| *it == 0));

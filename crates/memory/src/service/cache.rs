@@ -26,13 +26,12 @@ use crate::index::TermCache;
 /// Number of memories per read.
 const PAGE: usize = 1000;
 
-/// Number of memories inserted while a view is locked, so that concurrent searches wait only
-/// briefly.
+/// Number of memories inserted per lock of a view, so that concurrent searches wait only briefly.
 const INSERTS_PER_LOCK: usize = 50;
 /// Approximate size of an empty view in bytes.
 const EMPTY_BYTES: usize = 2048;
 
-/// The view of a scope, shared by all its searches.
+/// The view of a scope, shared by all searches in the scope.
 #[derive(Debug)]
 pub(super) struct ScopeView {
     /// Locked during a refresh, so that concurrent searches wait for it instead of refreshing too.
@@ -91,7 +90,7 @@ impl ScopeView {
         self.unembedded.load(Ordering::Relaxed) > 0
     }
 
-    /// Update the sizes that are read without the view's lock.
+    /// Update the sizes that callers read without locking the view.
     fn measure(&self) {
         let view = self.read();
         let bytes = EMPTY_BYTES + view.bytes();
@@ -166,7 +165,7 @@ impl Views {
             let cached = self.cached();
             let views = cached.iter();
             let views = views.map(|(scope, view)| (scope.clone(), view.mark().generation));
-            // Skip a view that is being built: it has no generation yet, and `up_to_date` checks
+            // Skip a view under construction: it has no generation yet, and `up_to_date` checks
             // whether the user was erased meanwhile.
             views.filter(|(_, generation)| *generation > 0).collect()
         };
@@ -237,7 +236,7 @@ impl Views {
             drop(update);
             shared.measure();
             self.evict_over_limit();
-            // The user may have been erased during the read: then start again.
+            // The user may have been erased during the read. If so, start again.
             mark = store.mark(scope).await?;
             if mark.generation == shared.mark().generation {
                 return Ok(shared);
@@ -252,8 +251,8 @@ struct ViewRefresh<'a> {
     scope: &'a MemoryScope,
     models: IndexConfig<'a>,
     shared: &'a Arc<ScopeView>,
-    /// The lock. A blocking task shares it, because it continues if its caller is cancelled, and
-    /// the next refresh must wait for it.
+    /// The lock. A blocking task shares it, because the task outlives a cancelled caller, and the
+    /// next refresh must wait for the task.
     guard: Arc<OwnedMutexGuard<()>>,
 }
 

@@ -19,10 +19,10 @@ use super::text::spoken_text;
 const BATCH: usize = 64;
 /// Timeout of a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(300);
-/// After this many consecutive failures, the embedder counts as unavailable. Halving a batch down
-/// to one rejected text takes seven failures.
+/// Number of consecutive failures after which the embedder counts as unavailable. Halving a batch
+/// down to one rejected text takes seven failures.
 const FAILURES_MAX: usize = 10;
-/// For this long after a failure, searches start no new attempt. An ingest always starts one.
+/// How long after a failure searches start no new attempt. An ingest always starts one.
 const RETRY_PAUSE_US: i64 = 60_000_000;
 /// Timeout of the embedding of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The scopes whose memories are being embedded, each by one task.
 #[derive(Debug, Default)]
 pub(super) struct EmbeddingTasks {
-    /// Whether new entries have arrived since the scope's task read its entries.
+    /// Whether new entries have arrived since the scope's task read the entries.
     scopes: Mutex<HashMap<MemoryScope, bool>>,
     /// The time of the last failure, by scope.
     failed: Mutex<HashMap<MemoryScope, i64>>,
@@ -169,8 +169,8 @@ impl<S: MemoryStore> EmbeddingTask<S> {
         let (mut generation, mut after) = (0, 0);
         let mut failures = Failures::default();
         loop {
-            // Read the mark before the texts: if the user is erased meanwhile, the store rejects
-            // the vectors.
+            // Read the mark before the texts, so that the store rejects the vectors if the user is
+            // erased meanwhile.
             let mark = self.store.mark(scope).await?;
             if mark.generation != generation {
                 (generation, after) = (mark.generation, 0);

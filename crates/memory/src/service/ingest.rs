@@ -1,4 +1,4 @@
-//! Turns events, and memories that a caller adds directly, into entries. Stores nothing.
+//! Turns events, and memories that a caller adds directly, into entries. It stores nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,10 @@ use super::text::{spoken_text, texts_in};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct IngestOptions {
-    /// Time to live (default: that of the service).
+    /// Time to live (default: the service's).
     pub ttl: Option<Duration>,
-    /// Whether to ingest tool responses, with the tool as author (default: that of the service).
+    /// Whether to ingest tool responses, with the tool as author (default: as the service is
+    /// configured).
     pub tool_responses: Option<bool>,
     /// Custom metadata for all entries.
     pub custom_metadata: JsonMap,
@@ -51,7 +52,7 @@ pub(super) struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    /// The entries of an event: one for its text, and one for each tool response.
+    /// Returns the entries of an event: one for its text, and one for each tool response.
     pub(super) fn event(&self, position: u64, event: &Arc<Event>) -> Vec<NewMemory> {
         let Some(content) = event.content().filter(|_| !event.is_partial()) else {
             return Vec::new();
@@ -102,7 +103,7 @@ impl Ingest<'_> {
         memories
     }
 
-    /// The entry of a directly added memory. `new_id` generates an id if it has none.
+    /// Returns the entry of a directly added memory. `new_id` generates a missing id.
     pub(super) fn entry(
         &self,
         entry: &MemoryEntry,
@@ -137,14 +138,14 @@ impl Ingest<'_> {
     }
 }
 
-/// An id derived from the event's content, so that an event without an id is ingested only once.
+/// Derives an id from the event's content, so that an event without an id is ingested only once.
 fn derived_id(event: &Event, content: &Content) -> String {
     // `PreparedMemory::new` rejects content that cannot be serialized.
     let text = content.to_json().unwrap_or_default();
     derived_memory_id(&event.author, event.timestamp, &text)
 }
 
-/// The name of the tool and the text of its response, if the part is a response with text.
+/// Returns the tool's name and the text of its response, if the part is a response with text.
 fn tool_text(part: &Part) -> Option<(String, String)> {
     let response = part.function_response.as_ref()?;
     let text = texts_in(response.response.as_ref()?);

@@ -1,5 +1,5 @@
 //! `LongTermMemory`: the operations of [`StoreMemoryService`] as an object-safe trait, so that a
-//! server need not know the type of the store.
+//! server need not know the store's type.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// Memory operations that ADK does not have. [`StoreMemoryService`] describes each of them.
+/// Memory operations that ADK lacks. [`StoreMemoryService`] describes each of them.
 #[async_trait]
 pub trait LongTermMemory: MemoryService {
     /// Ingest a session.

@@ -43,9 +43,9 @@ pub use options::{ListMemories, MemoryHit, MemoryPage};
 use text::spoken_text;
 use word_vectors::WordVectors;
 
-/// Maximum number of memories per transaction.
+/// Maximum number of memories per write transaction.
 const BATCH: usize = 500;
-/// Maximum number of memories that one sweep deletes.
+/// Maximum number of memories deleted per sweep.
 const SWEEP: usize = 1000;
 /// The interval between sweeps.
 const SWEEP_INTERVAL_US: i64 = 60_000_000;
@@ -86,9 +86,9 @@ pub struct StoreMemoryService<S> {
     embedder: Option<Arc<dyn Embedder>>,
     embedding: Arc<EmbeddingTasks>,
     views: Arc<Views>,
-    /// When expired memories were last deleted.
+    /// When expired memories were last deleted, in microseconds.
     last_sweep_us: Arc<AtomicI64>,
-    /// When the indexes of erased users were last evicted.
+    /// When the indexes of erased users were last evicted, in microseconds.
     last_eviction_us: Arc<AtomicI64>,
 }
 
@@ -163,8 +163,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self
     }
 
-    /// Set whether tool responses are ingested, with the tool as author. The default is no, because
-    /// external text is less trustworthy than the user's.
+    /// Set whether tool responses are ingested, with the tool as author (default: no, because
+    /// external text is less trustworthy than the user's).
     pub fn with_tool_responses(mut self, ingest: bool) -> Self {
         self.tool_responses = ingest;
         self
@@ -186,7 +186,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Add an embedder as another ranking signal. A background task embeds memories after their
-    /// ingest, and again if their vectors are of another model.
+    /// ingest, and again if their vectors come from another model.
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         // Clones of this service keep their embedder and its tasks.
@@ -439,8 +439,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// If `result` is an exceeded limit, delete expired memories. Returns whether a retry may
-    /// succeed.
+    /// If `result` is a limit error, delete expired memories. Returns whether a retry may succeed.
     async fn has_freed_space<T>(&self, result: &Result<T, MemoryError>) -> bool {
         if !matches!(result, Err(MemoryError::LimitExceeded { .. })) {
             return false;
@@ -454,8 +453,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Return the memories that the store does not have, or has with other content, and compute
-    /// their vectors. Adds the number of the others to `total.known`.
+    /// Returns the memories that are new to the store or have other content there, and computes
+    /// their vectors. Adds the number of all others to `total.known`.
     async fn new_or_changed(
         &self,
         scope: &MemoryScope,
@@ -470,7 +469,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
         let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
         let prepared = prepared?;
-        // The store decides in two cases: an id that repeats in the batch, because its content may
+        // Leave two cases to the store: an id that repeats in the batch, because its content may
         // change in between, and a direct memory, because the stored one may have expired.
         let is_compared = |it: &PreparedMemory| {
             it.new.kind == MemoryKind::Turn
@@ -514,14 +513,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Delete expired memories if the last sweep was at least a minute ago. A search does not call
-    /// this, because it would wait for writers.
+    /// this, because it would have to wait for writers.
     async fn sweep_if_due(&self) {
         let now_us = self.clock.now_us();
         if !is_due(&self.last_sweep_us, now_us) {
             return;
         }
         match self.store.expire(now_us, SWEEP).await {
-            // There may be more expired memories: the next call continues.
+            // More memories may have expired, so let the next call continue.
             Ok(swept) if swept >= SWEEP as u64 => {
                 self.last_sweep_us.store(i64::MIN, Ordering::Relaxed)
             }
@@ -626,7 +625,7 @@ fn scope_to_write(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     Ok(MemoryScope::new(app, user))
 }
 
-/// The scope of a read or a change. An unknown user simply has no memories; a name with a NUL
+/// Returns the scope of a read or a change. An unknown user has no memories, but a name with a NUL
 /// character is rejected, because not every store can hold it.
 fn scope_to_read(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     for (what, name) in [("app name", app), ("user id", user)] {
@@ -637,7 +636,7 @@ fn scope_to_read(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     Ok(MemoryScope::new(app, user))
 }
 
-/// Check that every store can hold `id` exactly.
+/// Checks that every store can hold `id` exactly.
 fn check_id(what: &'static str, id: &str) -> Result<(), MemoryError> {
     let checked = Limits::default().check_id(what, id);
     checked.map_err(|error| match error {

@@ -9,11 +9,11 @@ use crate::index::Explanation;
 pub struct MemoryHit {
     /// The entry as ADK defines it.
     pub entry: MemoryEntry,
-    /// Its source.
+    /// The source of the entry.
     pub info: MemoryInfo,
-    /// Its score from 0 to 1.
+    /// The score of the hit, from 0 to 1.
     pub score: f32,
-    /// Why it matched.
+    /// Why the entry matched.
     pub explanation: Explanation,
 }
 

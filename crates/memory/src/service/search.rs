@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{MemoryQuery, index::Hit};
 
-/// Indexes up to this size are searched on the executor; moving the search would take longer.
+/// Maximum size of an index that is searched on the executor; moving such a search would take
+/// longer.
 const SMALL_INDEX: usize = 2000;
 /// Bytes per token, approximately.
 const TOKEN_BYTES: usize = 4;
-/// Longer queries are truncated to this many bytes.
+/// Maximum size of a query in bytes; longer queries are truncated.
 const QUERY_BYTES_MAX: usize = 8192;
 /// Number of memories per read of a listing.
 const PAGE: usize = 500;
@@ -49,7 +50,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let seqs = hits.iter().map(|hit| hit.seq).collect();
         let rows = MemoryRows::Numbered(seqs);
         let mut records = self.store.rows(&scope, rows, false).await?;
-        // The records may have changed since the index was searched.
+        // The records may have changed since the index search.
         let now_us = self.clock.now_us();
         records.retain(|it| {
             it.info.is_alive(now_us) && query.filter.matches(&it.info.filter_fields())
@@ -89,7 +90,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Return the scope's view after a refresh, without expired entries. Starts to embed entries
+    /// Returns the scope's view, refreshed and without expired entries. Starts embedding entries
     /// that have no embedding.
     pub(super) async fn up_to_date(
         &self,
@@ -110,7 +111,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 }
 
-/// Searches a view; off the executor if it is large or a refresh is changing it.
+/// Searches a view: off the executor if it is large or a refresh is changing it.
 async fn search_view(
     view: Arc<ScopeView>,
     query: Arc<MemoryQuery>,
@@ -132,8 +133,8 @@ fn truncate_query(text: &mut String) {
     text.truncate(end);
 }
 
-/// Combines hits with their records. Skips hits whose record no longer exists, and hits that do not
-/// fit into the rest of the token budget.
+/// Combines hits with their records. Skips hits whose record no longer exists, and hits that exceed
+/// the remaining token budget.
 fn fill_hits(
     hits: Vec<Hit>,
     records: Vec<MemoryRecord>,

@@ -2,7 +2,7 @@
 
 use retain_core::{Content, Json, JsonMap};
 
-/// The texts of the content, one per line, without thoughts; empty if it has no text.
+/// Returns the texts of the content, one per line, without thoughts; empty if there are none.
 pub(crate) fn spoken_text(content: &Content) -> String {
     let parts = content.parts().iter();
     let spoken = parts.filter(|part| part.thought != Some(true));
@@ -11,7 +11,7 @@ pub(crate) fn spoken_text(content: &Content) -> String {
     texts.join("\n")
 }
 
-/// All strings in a tool's response, one per line, in order; without its keys and numbers.
+/// Returns all strings in a tool's response, one per line, in order, without keys and numbers.
 pub(crate) fn texts_in(response: &JsonMap) -> String {
     let mut texts = Vec::new();
     response

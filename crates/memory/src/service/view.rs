@@ -21,18 +21,18 @@ use crate::{
 
 /// Approximate size of an [`IndexedFields`] and its map entry in bytes.
 const FIELDS_BYTES: usize = 120;
-/// Metadata in memory takes about this many times the bytes of its JSON.
+/// Size of metadata in memory, as a multiple of its JSON size; approximate.
 const METADATA_FACTOR: usize = 4;
 
 /// The indexed memories of a scope.
 #[derive(Debug, Default)]
 pub(super) struct View {
     index: UserIndex,
-    /// By sequence number.
+    /// The fields of each memory, by sequence number.
     fields: HashMap<u64, IndexedFields>,
     /// Interned names of sessions, authors and tools.
     names: HashSet<Arc<str>>,
-    /// Entries with a time to live, by expiry.
+    /// Expiry and sequence number of the entries with a time to live.
     expiring: BTreeSet<(i64, u64)>,
     /// Number of entries without an embedding.
     unembedded: usize,
@@ -42,7 +42,7 @@ pub(super) struct View {
     newest: u64,
 }
 
-/// How memories are indexed.
+/// The language and the models with which memories are indexed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexConfig<'a> {
     /// The language of the stemmer.
@@ -136,12 +136,12 @@ impl View {
         self.remove(&expired);
     }
 
-    /// The earliest expiry.
+    /// Returns the earliest expiry of any entry.
     pub(super) fn first_expiry_us(&self) -> Option<i64> {
         self.expiring.first().map(|(at, _)| *at)
     }
 
-    /// Subtract a removed entry from the totals.
+    /// Subtract a removed entry from the counts.
     fn uncount(&mut self, seq: u64, removed: Option<IndexedFields>) {
         let Some(removed) = removed else {
             return;

@@ -11,7 +11,7 @@ use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 /// The table of word vectors; `None` if it is disabled or unavailable.
 pub(super) type WordVectors = Option<&'static StaticVectors>;
 
-/// Texts up to this many bytes are embedded on the executor; moving them would take longer.
+/// Maximum size of a text that is embedded on the executor; moving such a text would take longer.
 const SHORT_BYTES: usize = 16 * 1024;
 
 /// Returns the compiled-in table. The first call parses it, off the executor.
@@ -33,7 +33,7 @@ fn read() -> WordVectors {
     }
 }
 
-/// Computes the vectors of new memories; off the executor if there is much text.
+/// Computes the vectors of new memories: off the executor if there is much text.
 pub(super) async fn with_vectors(
     mut memories: Vec<PreparedMemory>,
     table: &'static StaticVectors,

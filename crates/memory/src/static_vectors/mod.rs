@@ -116,8 +116,8 @@ impl LocalEmbedder for StaticVectors {
         (vector.numbers().to_vec(), vector.scale())
     }
 
-    /// Whether the query has a Latin letter. The words of the table are English; of other scripts
-    /// it has only single letters, which carry no meaning.
+    /// Whether the query has a Latin letter. The table's words are English; of other scripts it has
+    /// only single letters, which carry no meaning.
     fn knows(&self, query: &str) -> bool {
         query.contains(|it: char| it.is_ascii_alphabetic())
     }

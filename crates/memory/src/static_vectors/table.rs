@@ -7,8 +7,8 @@ use super::{DIMS, StaticVectorsError};
 const MAGIC: &[u8; 8] = b"RETAINSV";
 const VERSION: u32 = 1;
 const HEADER: usize = 32;
-/// Maximum number of rows. A token id has two bytes, and one value marks an empty slot of the hash
-/// table.
+/// Maximum number of rows. A token id has two bytes, one value of which marks an empty slot of the
+/// hash table.
 const MOST_ROWS: usize = u16::MAX as usize;
 
 /// The parts of a verified table.
@@ -16,7 +16,7 @@ const MOST_ROWS: usize = u16::MAX as usize;
 pub(super) struct Table {
     /// The scale of each row.
     pub(super) scales: Vec<f32>,
-    /// `DIMS` components for each row.
+    /// The components, `DIMS` per row.
     pub(super) rows: &'static [u8],
     /// One token per line, in the order of the rows.
     pub(super) vocabulary: &'static str,
@@ -62,8 +62,8 @@ impl Table {
     }
 }
 
-/// A checksum over groups of eight bytes, the last one padded with zeros. It detects corruption but
-/// not tampering.
+/// Computes a checksum over groups of eight bytes, the last one padded with zeros. It detects
+/// corruption but not tampering.
 fn checksum(body: &[u8]) -> u64 {
     let (words, rest) = body.as_chunks::<8>();
     let mut last = [0; 8];

@@ -1,4 +1,4 @@
-//! The vector of a text in 256 signed bytes, which are compared in integer arithmetic.
+//! Text vectors of 256 signed bytes, compared in integer arithmetic.
 
 use super::DIMS;
 
@@ -9,9 +9,9 @@ use super::DIMS;
 /// cosine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StaticVector {
-    /// From -127 to 127.
+    /// The components, from -127 to 127.
     numbers: [i8; DIMS],
-    /// One divided by the length of the numbers; 0 for the zero vector.
+    /// The inverse length of the components; 0 for the zero vector.
     scale: f32,
 }
 
@@ -65,7 +65,7 @@ impl StaticVector {
         &self.numbers
     }
 
-    /// The factor that scales the components to unit length; 0 if they are all 0.
+    /// Returns the factor that scales the components to unit length; 0 if all are 0.
     pub fn scale(&self) -> f32 {
         self.scale
     }
@@ -92,8 +92,7 @@ impl StaticVector {
     }
 }
 
-/// Computes the cosine of `query` with each vector of `matrix`, which has one vector after the
-/// other.
+/// Computes the cosine of `query` with each vector of `matrix`, a sequence of vectors.
 ///
 /// # Panics
 ///
@@ -125,8 +124,8 @@ pub(super) fn add(sum: &mut [f32; DIMS], scale: f32, row: &[i8; DIMS]) {
 
 /// Returns the dot product. The components of `wide` are between -127 and 127.
 ///
-/// Two products are added in 16 bits, which are enough: 2 * 127 * 128 is below 2^15. The compiler
-/// can then process eight at a time on every x86-64. A plain loop takes twice as long.
+/// Sums of two products fit into 16 bits, because 2 * 127 * 128 is below 2^15. The compiler can
+/// then process eight at a time on every x86-64. A plain loop takes twice as long.
 fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     let (wide, _) = wide.as_chunks::<32>();
     let (row, _) = row.as_chunks::<32>();
@@ -141,8 +140,8 @@ fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     sums.iter().sum()
 }
 
-/// The cosine from a dot product and the product of the scales. Clamped, because rounding can make
-/// it larger than 1.
+/// Computes a cosine from a dot product and the product of the scales. Clamped, because rounding
+/// can make it larger than 1.
 fn cosine(product: i32, scale: f32) -> f32 {
     (product as f32 * scale).clamp(-1.0, 1.0)
 }
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     fn random_numbers(random: &mut Random) -> [i8; DIMS] {
-        // Often the extreme values, with which sums overflow first.
+        // Extreme values are frequent, because they overflow first.
         std::array::from_fn(|_| match random.below(4) {
             0 => 127,
             1 => -127,

@@ -1,9 +1,9 @@
 //! Splits words into word pieces exactly as BERT's uncased tokenizer does: the second half of
 //! tokenization.
 //!
-//! A word is split greedily: first the longest piece of the vocabulary that it starts with, then
-//! the longest piece that continues it, and so on. A word is unknown if no piece fits, or if it has
-//! more than 100 characters.
+//! The split is greedy: the first piece is the longest one that starts the word, the next the
+//! longest one that continues it, and so on. A word is unknown if no piece fits, or if it has more
+//! than 100 characters.
 
 use super::{StaticVectorsError, characters::for_each_word};
 
@@ -11,9 +11,9 @@ use super::{StaticVectorsError, characters::for_each_word};
 const UNKNOWN: &str = "[UNK]";
 /// The prefix of tokens that continue a word.
 const INSIDE: &str = "##";
-/// Maximum number of characters of a known word.
+/// Maximum number of characters in a known word.
 const LONGEST_WORD: usize = 100;
-/// Maximum length of a piece in bytes. The hashes of its prefixes are in a buffer of this size.
+/// Maximum length of a piece in bytes, and size of the buffer for the hashes of its prefixes.
 const LONGEST_PIECE: usize = 64;
 
 /// Splits texts into the word pieces of BERT uncased.
@@ -28,8 +28,8 @@ pub struct WordPiece {
     unknown: u16,
 }
 
-/// A slot of the hash table. The tag is further bits of the hash, so that a lookup rarely compares
-/// texts that differ.
+/// A slot of the hash table. The tag holds more bits of the hash, so that a lookup rarely compares
+/// different texts.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u16,
@@ -79,7 +79,7 @@ impl WordPiece {
         ids
     }
 
-    /// The id of words that cannot be split into pieces.
+    /// Returns the id that stands for words that cannot be split into pieces.
     pub fn unknown(&self) -> u16 {
         self.unknown
     }
@@ -155,7 +155,7 @@ impl WordPiece {
         }
     }
 
-    /// Returns the first slot of a hash, and its tag. The number of slots is a power of two.
+    /// Returns a hash's first slot and its tag. The number of slots is a power of two.
     fn address(&self, hash: u64) -> (usize, u16) {
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = (mixed >> 40) as usize & (self.slots.len() - 1);
@@ -180,8 +180,8 @@ impl PiecePosition {
     }
 }
 
-/// One step of the hash FNV-1a: computes the hash of a text from that of the text without its last
-/// byte.
+/// Performs one step of the FNV-1a hash: from the hash of a text without its last byte to that of
+/// the whole text.
 fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }

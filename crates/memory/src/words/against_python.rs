@@ -12,9 +12,9 @@ use super::*;
 
 const TABLES: &str = include_str!("tables.rs");
 
-/// Code points of Unicode 14 whose casing changed later: next to them, Rust and Python may convert
-/// a capital sigma to different small sigmas. Rust's Unicode version depends on the compiler, so
-/// they may also agree.
+/// Code points of Unicode 14 whose casing changed later. Beside them, Rust and Python may
+/// lower-case a capital sigma differently; whether they do depends on the compiler's Unicode
+/// version.
 const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
 /// Returns what `code_points.py` prints for this argument; `None` if ADK is not installed.
@@ -52,7 +52,7 @@ impl CharacterFacts {
         ('\0'..=char::MAX).filter(differs).collect()
     }
 
-    /// Returns the code points that `change` converts to another text than Python does.
+    /// Returns the code points for which `change` gives a different text than Python.
     fn differing_in_text(&self, name: &str, change: impl Fn(char) -> String) -> Vec<char> {
         let changes = self.changes(name);
         let differs = |c: &char| match changes.get(c) {
@@ -63,7 +63,7 @@ impl CharacterFacts {
     }
 }
 
-/// Whether the text in lower case ends with a final sigma.
+/// Whether the text ends with a final sigma in lower case.
 fn ends_with_final_sigma(text: String) -> bool {
     text.to_lowercase().ends_with('ς')
 }
@@ -127,8 +127,8 @@ fn committed_character_tables_equal_the_output_of_the_script() {
     let Some(version) = python_output("version") else {
         return;
     };
-    // A Python with another Unicode version prints other tables. The test above still compares
-    // every code point with it.
+    // A Python with another Unicode version prints other tables; the other test still compares
+    // every code point with that Python.
     if version.trim() == "14.0.0" {
         assert_eq!(python_output("tables").as_deref(), Some(TABLES));
     }

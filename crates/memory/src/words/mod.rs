@@ -22,16 +22,16 @@ use std::{
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-/// The words of a query with up to this many words are searched for in a text one by one. For a
-/// longer query, the words of the text are looked up in the query instead, so that a query of a
-/// megabyte takes little longer than reading the text.
+/// Maximum number of words in a short query. A text is searched for each word of a short query; a
+/// longer query is searched for the words of the text, so that a query of a megabyte takes little
+/// longer than reading the text.
 const SHORT_QUERY: usize = 16;
 
 /// The distinct words of a query.
 #[derive(Debug)]
 pub(crate) struct QueryWords {
     words: HashSet<String>,
-    /// The words with a space on both sides, if there are at most [`SHORT_QUERY`].
+    /// The words with a space on both sides, if there are at most [`SHORT_QUERY`] words.
     spaced: Vec<String>,
     /// The non-ASCII words, by length.
     non_ascii: BTreeMap<usize, HashSet<String>>,
@@ -132,7 +132,7 @@ fn composed(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the words of a composed text in lower case. Each word is converted separately, so that a
+/// Returns the lower-case words of a composed text. Each word is converted separately, so that a
 /// capital sigma at its end becomes a final sigma whatever follows in the text.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty());

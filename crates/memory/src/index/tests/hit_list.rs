@@ -1,5 +1,5 @@
-//! The list of hits: without duplicates, not all from one session, without memories that the filter
-//! excludes or whose score is below the minimum.
+//! The list of hits: without duplicates, not all from one session, and without memories that the
+//! filter excludes or that score below the minimum.
 
 use retain_testkit::random::Random;
 
@@ -108,7 +108,7 @@ fn filter_restricts_hits_without_changing_scores() {
 
 #[test]
 fn hits_with_a_smaller_limit_are_a_prefix_of_the_longer_list() {
-    // A search skips documents that score too low for the list: it must not skip others.
+    // A search skips documents that score too low for the list, and must skip no others.
     let ranking = Ranking {
         largest_share: 1.0,
         ..Ranking::default()

@@ -1,5 +1,5 @@
-//! Questions in other languages than English find their answers by words: with the stemmer of the
-//! language or of English, and with or without the English word vectors.
+//! Questions in languages other than English find their answers by words: with the language's
+//! stemmer or the English one, and with or without the English word vectors.
 
 use super::*;
 use crate::static_vectors::StaticVectors;
@@ -7,7 +7,7 @@ use crate::static_vectors::StaticVectors;
 struct Chat {
     language: Language,
     messages: [&'static str; 6],
-    /// One question for each message, in the order of the messages.
+    /// One question per message, in the order of the messages.
     questions: [&'static str; 6],
 }
 
@@ -128,8 +128,8 @@ const CHATS: [Chat; 6] = [
     },
 ];
 
-/// Returns a description of each question whose answer is not among the first two hits. One other
-/// hit may rank higher, because the list of stop words is English.
+/// Returns a description of each question whose answer is not among the first two hits. One wrong
+/// hit may rank higher, because the stop words are English.
 fn unanswered_questions(
     chat: &Chat,
     language: Language,

@@ -64,7 +64,7 @@ fn hit_seqs(index: &UserIndex, text: &str) -> Vec<u64> {
     search(index, text).iter().map(|it| it.seq).collect()
 }
 
-/// Fake word vectors: the words of one group have equal meanings.
+/// Fake word vectors: the words of a group have equal meanings.
 struct Groups;
 
 const GROUPS: [&[&str]; 4] = [

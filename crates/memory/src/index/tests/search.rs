@@ -63,7 +63,8 @@ fn neighbor_weight_falls_with_distance() {
         };
         message(seq, "a", &format!("person {seq}"), text)
     }));
-    // Three memories after the match and two before it are hits, because answers follow questions.
+    // Three memories after the match but only two before it are hits, because answers follow
+    // questions.
     assert_eq!(hit_seqs(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
 }
 

@@ -1,8 +1,8 @@
 //! Splits a text into words as BERT's uncased tokenizer does: the first half of tokenization.
 //!
 //! The tokenizer cleans the text, separates ideographs, removes accents, converts to lower case and
-//! splits off punctuation. `tables.rs` lists the classes of code points as the reference has them,
-//! so that a newer Unicode version does not change the vectors of texts.
+//! splits off punctuation. `tables.rs` lists the reference's classes of code points, so that a
+//! newer Unicode version does not change any vector.
 
 mod tables;
 
@@ -28,8 +28,8 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     words.end_word();
 }
 
-/// Splits the text before the first byte for which `cut` is true. `cut` must depend only on whether
-/// the byte is plain, so that the split is between characters.
+/// Splits the text before the first byte for which `cut` is true. `cut` may only test whether the
+/// byte is plain, so that the split is between characters.
 fn split_where(text: &str, cut: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(cut).unwrap_or(text.len()))
 }
@@ -79,7 +79,7 @@ impl<F: FnMut(&str)> Words<F> {
 }
 
 /// Removes control, format and private-use characters, and turns separators into spaces. The only
-/// ASCII characters here are those that are not plain: control characters.
+/// ASCII characters that reach this function are control characters.
 fn clean(c: char) -> Option<char> {
     match c {
         '\0'..='\u{7f}' => None,

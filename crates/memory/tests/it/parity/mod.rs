@@ -1,5 +1,5 @@
-//! Runs random operations on Retain's `InMemoryMemoryService` and on that of google-adk: the
-//! results must be equal, byte for byte.
+//! Runs random operations on Retain's and on google-adk's `InMemoryMemoryService`: the results must
+//! be equal, byte for byte.
 //!
 //! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs that script
 //! alone.
@@ -44,7 +44,7 @@ async fn search_results_match_adk() {
     }
 }
 
-/// Statistics of the searches, to assert that enough of them have hits: a search without hits proves
+/// Search statistics, to assert that enough searches have hits: a search without hits proves
 /// little.
 #[derive(Debug, Default)]
 struct SearchStatistics {

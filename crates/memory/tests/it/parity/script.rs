@@ -45,7 +45,7 @@ pub(crate) struct Script {
     pub(crate) ops: Vec<Op>,
 }
 
-/// Generates the operations of a script, from what the earlier ones used.
+/// Generates the operations of a script; later operations reuse values of earlier ones.
 struct Generator {
     random: Random,
     vocabulary: Vocabulary,

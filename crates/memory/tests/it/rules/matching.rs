@@ -110,7 +110,8 @@ async fn lower_casing_matches_python() {
 
 #[tokio::test]
 async fn combining_marks_end_a_word() {
-    // Python does not count a Thai vowel sign as a letter, so the first query has two words.
+    // Python does not count a Thai vowel sign as a letter, so it splits the first query into two
+    // words.
     assert_all_match(&[("ข", "ก\u{e31}ข"), ("x\u{301}y", "y")]).await;
 }
 

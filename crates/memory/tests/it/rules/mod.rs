@@ -1,4 +1,4 @@
-//! The rules of `InMemoryMemoryService`, which are ADK's, with a readable test for each. `parity`
+//! The rules of `InMemoryMemoryService`, which equal ADK's, with a readable test for each. `parity`
 //! compares them with google-adk on random operations.
 
 mod matching;
@@ -37,7 +37,7 @@ fn shared(events: Vec<Event>) -> Vec<Arc<Event>> {
     events.into_iter().map(Arc::new).collect()
 }
 
-/// Returns the ids of the hits of a search by user `u` of app `a`.
+/// Returns the ids that a search by user `u` of app `a` finds.
 async fn hit_ids(memory: &InMemoryMemoryService, query: &str) -> Vec<String> {
     let found = memory.search_memory("a", "u", query).await;
     let memories = found.expect("a search succeeds").memories.into_iter();

@@ -83,7 +83,7 @@ async fn repeated_events_are_added_once_per_session() {
         let add = memory.add_events_to_memory("a", "u", &more, session, None);
         add.await.unwrap();
     }
-    // Events without a session id belong to a session of their own, which does not have these ids.
+    // Events without a session id belong to a separate session, which does not have these ids.
     assert_eq!(hit_ids(&memory, "red").await, ["1", "2", "1", "2"]);
     assert!(hit_ids(&memory, "blue").await.is_empty());
     // Adding a whole session replaces events that were added separately.

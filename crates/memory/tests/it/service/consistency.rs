@@ -1,5 +1,5 @@
-//! Two services on one database, each with its own index, run random operations: after each, their
-//! results equal those of a newly opened service, and no forgotten memory is found.
+//! Two services on one database, each with its own index, run random operations. After each, both
+//! give the results of a newly opened service, and no search finds a forgotten memory.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ struct Process<S> {
 fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestClock) -> Process<S> {
     let memory = StoreMemoryService::over(store)
         .with_clock(Arc::new(clock.clone()))
-        // Search by words only, so that every hit has a matching word.
+        // Use words only, so that every hit has a matching word.
         .with_static_vectors(false)
         .with_ids(Arc::new(TestIds::new("m")));
     Process {
@@ -117,7 +117,7 @@ async fn run_operation<S: MemoryStore>(
 }
 
 /// Checks that two processes on one store have equal results after each operation. `open` opens the
-/// store as another process would.
+/// store in a new process.
 async fn assert_consistent<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
 where
     F: Future<Output = Process<S>>,
@@ -140,8 +140,8 @@ where
         assert!(ids.is_disjoint(&forgotten), "{step}: {ids:?}");
         for (word, hits) in WORDS.iter().zip(hits_by_word) {
             let is_in_a_text = listed.iter().any(|(_, text)| text.contains(word));
-            // Duplicates are one hit, and neighbors of a match are hits too. So hits and memories
-            // with the word differ, but every hit is listed.
+            // A hit may stand for duplicates, and neighbors of a match are hits too. So hits need
+            // not equal the memories with the word, but every hit is listed.
             assert!(hits.is_subset(&ids), "{step}: {word}");
             assert_eq!(hits.is_empty(), !is_in_a_text, "{step}: {word}");
         }

@@ -1,5 +1,5 @@
-//! A store that counts reads, to check that an index is built once and then only refreshed. It can
-//! also fail, or change a memory during a search.
+//! A store that counts reads, to check that an index is built once and only refreshed afterwards.
+//! It can also fail, or change a memory during a search.
 
 use std::sync::{
     Arc, Mutex,
@@ -31,13 +31,13 @@ pub(super) struct CountingStore {
 }
 
 impl CountingStore {
-    /// After this many more pages, all reads of pages fail.
+    /// Makes all reads of pages fail after this many more pages.
     pub(super) fn fail_after(&self, pages: usize) {
         let last = self.pages.load(Ordering::SeqCst) + pages;
         self.last_page.store(last, Ordering::SeqCst);
     }
 
-    /// Reads of pages succeed again.
+    /// Lets reads of pages succeed again.
     pub(super) fn recover(&self) {
         self.last_page.store(0, Ordering::SeqCst);
     }
@@ -177,7 +177,7 @@ async fn index_is_built_once_and_then_refreshed() {
     while let Some(found) = searches.join_next().await {
         assert_eq!(found.unwrap().unwrap().memories.len(), 10);
     }
-    // One of the searches has read three pages of a thousand memories; the others waited for it.
+    // One search read three pages of a thousand memories; the others waited for it.
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);
     memory.search_memory("app", "ada", "pears").await.unwrap();
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);

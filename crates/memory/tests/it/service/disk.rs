@@ -90,7 +90,7 @@ async fn erased_user_leaves_no_bytes_on_disk() {
         .await
         .unwrap();
     assert_eq!(of_grace.memories.len(), 1);
-    // The hashes of forgotten memories are erased too, so all memories can be ingested again.
+    // The hashes of forgotten memories are erased too, so every memory can be ingested again.
     memory.add_session_to_memory(&session).await.unwrap();
     let page = ListMemories::default().with_limit(1000);
     let page = memory.list("app", "adalovelace", page).await.unwrap();
@@ -127,7 +127,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
             dims: 256,
             bytes: vec![n as u8; 256],
         };
-        // Ids usually have 36 characters, like these.
+        // Ids usually have 36 characters, so these do too.
         PreparedMemory::new(NewMemory {
             id: format!("{n:036}"),
             session: Some(format!("{:036}", n / 20)),
@@ -152,7 +152,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
     };
     store.add(Arc::new(batch)).await.unwrap();
     drop(store);
-    // When the store is closed, the data of the WAL moves into the database file.
+    // Closing the store moves the WAL's data into the database file.
     let full = std::fs::metadata(&path).unwrap().len();
     let each = (full - empty) / entries;
     println!("{each} bytes on disk per memory");

@@ -1,4 +1,4 @@
-//! A fake embedder, and tests of embedders that fail, change or return invalid vectors.
+//! A fake embedder, and tests with embedders that fail, change or return invalid vectors.
 
 use std::sync::{
     Arc,

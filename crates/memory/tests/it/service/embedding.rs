@@ -1,5 +1,5 @@
-//! Embedding in the background after an ingest: rejected texts, retries, changes of dimensions, and
-//! memories that change meanwhile.
+//! Background embedding after an ingest: rejected texts, retries, changed dimensions, and memories
+//! that change meanwhile.
 
 use std::{
     sync::{
@@ -21,13 +21,13 @@ use tokio::sync::Semaphore;
 
 use super::{found_texts, session_with};
 
-/// An embedder whose vectors consist of the length of the text.
+/// An embedder whose vectors hold only the length of the text.
 #[derive(Debug)]
 struct LengthEmbedder {
     dims: usize,
-    /// A call takes a permit before it returns.
+    /// The permits for calls; each call takes one before it returns.
     permits: Semaphore,
-    /// The texts of all calls.
+    /// The texts of all calls so far.
     requested: Mutex<Vec<String>>,
     calls: AtomicUsize,
     is_failing: AtomicBool,
@@ -84,7 +84,7 @@ async fn rows(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
     store.rows(&scope, all, true).await.unwrap()
 }
 
-/// Returns the length in the embedding of each memory, if it has an embedding.
+/// Returns the text length that each memory's embedding holds, if it has one.
 fn embedded_lengths(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
     let vectors = rows.iter().map(|row| row.vectors.embedding.as_ref());
     vectors.map(|it| Some(it?.floats()[0])).collect()
@@ -174,11 +174,11 @@ async fn late_vectors_of_an_erased_user_are_dropped() {
         tokio::task::yield_now().await;
     }
     sessions.erase_user("app", "ada").await.unwrap();
-    // The new memory has the number and the revision of the erased one.
+    // The new memory has the same number and revision as the erased one.
     let new = session_with("s2", vec![Event::user_text("short")]);
     memory.add_session_to_memory(&new).await.unwrap();
     embedder.permits.add_permits(1);
-    // The embedder is called for the new memory only if the old vector was not stored for it.
+    // The embedder gets a call for the new memory only if the store rejected the old vector.
     while embedder.requested.lock().unwrap().len() < 2 {
         assert_eq!(embedded_lengths(&rows(&store).await), [None]);
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A session gets events of every kind and is ingested again after each: only new events become
+//! A growing session is ingested again after each new event, of every kind: only new events become
 //! memories.
 
 use retain_core::{
@@ -14,7 +14,7 @@ fn model_event(parts: Vec<Part>) -> Event {
     event
 }
 
-/// Returns events, each with the number of memories that it must become.
+/// Returns events, each with the number of memories that it should create.
 fn events_with_counts() -> Vec<(Event, u64)> {
     let mut partial = Event::model_text("bot", "half");
     partial.response.partial = Some(true);

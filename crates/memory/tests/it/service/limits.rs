@@ -1,4 +1,4 @@
-//! Limits of a user's memories, TTLs and repeated ids.
+//! Limits per user, TTLs and repeated ids.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ async fn count_entries(memory: &InMemory) -> u64 {
 }
 
 #[tokio::test]
-async fn entries_with_one_id_in_a_call_are_applied_in_order() {
+async fn entries_with_equal_ids_are_applied_in_order() {
     let (memory, _) = in_memory();
     let options = IngestOptions::default();
     let events = [event("e", "pears"), event("e", "plums"), event("f", "figs")];
@@ -64,7 +64,7 @@ async fn entries_with_one_id_in_a_call_are_applied_in_order() {
             replaced: 1,
             ..IngestReceipt::default()
         },
-        // Each entry differs from the memory that is stored at that moment, so both replace it.
+        // Each entry differs from the memory stored at that moment, so both replace it.
         IngestReceipt {
             replaced: 2,
             ..IngestReceipt::default()
@@ -77,8 +77,8 @@ async fn entries_with_one_id_in_a_call_are_applied_in_order() {
         assert_eq!(found_texts(&memory, "captain").await, ["Ada is a captain."]);
         assert!(found_texts(&memory, "pilot").await.is_empty());
     }
-    // The last event equals the stored memory in the second round. It must not be skipped, because
-    // the second event replaces the memory before it.
+    // The third event equals the memory stored in the first round, but must not be skipped, because
+    // the second event has replaced that memory by then.
     let mut session = Session::new("app", "ada", "s2");
     for (position, text) in [(1, "apples"), (2, "melons"), (3, "apples")] {
         session.events.push(position, event("g", text));
@@ -140,7 +140,7 @@ async fn ingest_over_the_rate_limit_resumes_later() {
 #[tokio::test]
 async fn default_rate_limit_allows_an_import_and_limits_a_flood() {
     let limits = MemoryLimits::default();
-    // In one minute, an import can add the messages of five years with 100 a day. A flood needs at
+    // Within a minute, an import can add five years of messages at 100 a day. A flood needs at
     // least five minutes to reach the maximum number of entries.
     assert!(limits.entries_per_minute >= 100 * 365 * 5);
     assert!(limits.entries_per_minute * 5 <= limits.entries);
@@ -161,7 +161,7 @@ async fn expired_memories_do_not_count_against_limits() {
             .await
             .is_err()
     );
-    // No sweep has run yet, because a minute has not passed.
+    // No sweep has run yet, because less than a minute has passed.
     clock.tick(Duration::from_secs(10));
     assert_eq!(count_entries(&memory).await, 0);
     let added = memory
@@ -207,7 +207,7 @@ async fn expired_direct_entry_can_be_added_again() {
     }
     let added = memory.add_memory_with("app", "ada", &away, &ttl);
     assert_eq!(added.await.unwrap().added, 1);
-    // A forgotten memory is not added again, unlike an expired one.
+    // Unlike an expired memory, a forgotten one cannot be added again.
     let ids = Forget::Ids(vec!["away".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
     let added = memory.add_memory_with("app", "ada", &away, &ttl);

@@ -1,4 +1,4 @@
-//! After any sequence of changes, the results of a refreshed index equal those of a rebuilt one.
+//! After any sequence of changes, a refreshed index has the same results as a rebuilt one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -64,8 +64,8 @@ async fn random_id<S: MemoryStore>(
     (!ids.is_empty()).then(|| random.pick(&ids))
 }
 
-/// Adds a session, which may have been added before with fewer or more events. Its memories may
-/// expire.
+/// Adds a session. The session may have been added before with fewer or more events, and its
+/// memories may expire.
 async fn add_session<S: MemoryStore>(memory: &StoreMemoryService<S>, random: &mut Random) {
     let name = random.pick(&["a", "b", "c", "d"]);
     let turns = 1 + random.below(12);
@@ -124,8 +124,8 @@ async fn run_operation<S: MemoryStore>(
     }
 }
 
-/// Runs random operations on `store` and asserts after each that the refreshed index gives the
-/// results of a new one.
+/// Runs random operations on `store` and asserts after each that the refreshed index has the same
+/// results as a new one.
 async fn assert_refresh_equals_rebuild<S: MemoryStore + Clone>(store: S, seed: u64) {
     let mut random = Random::new(seed);
     let clock = TestClock::default();

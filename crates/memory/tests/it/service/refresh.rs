@@ -31,7 +31,7 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
     let first = session_with("s0", vec![Event::user_text("hello there")]);
     memory.add_session_to_memory(&first).await.unwrap();
     assert_eq!(found_texts(&memory, "hello").await, ["hello there"]);
-    // The second of two pages fails: the index has the first page, and still its old mark.
+    // The second of two pages fails: the index has read the first page but still has its old mark.
     memory
         .add_session_to_memory(&apples("s1", 1500))
         .await
@@ -42,8 +42,8 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
     store.recover();
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
-    // If the index still had the forgotten entry, it would be the best and only hit, without a row
-    // in the store.
+    // If the index still had the forgotten entry, the entry would be the best and only hit,
+    // although the store has no row for it.
     let search = MemoryQuery::new("golden apples").with_limit(1);
     let hits = memory
         .search_memory_with("app", "ada", search)
@@ -140,7 +140,7 @@ async fn assert_erased_user_is_evicted(sessions: impl SessionLog, store: impl Me
     assert_eq!(search_of_grace().await.unwrap().memories.len(), 1);
     assert_eq!(memory.cache_size().0, 2);
     sessions.erase_user("app", "ada").await.unwrap();
-    // A minute later, the search of another user evicts the index.
+    // A minute later, another user's search evicts the index.
     clock.tick(Duration::from_secs(60));
     search_of_grace().await.unwrap();
     assert_eq!(memory.cache_size().0, 1);

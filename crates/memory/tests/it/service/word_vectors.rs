@@ -105,7 +105,7 @@ async fn without_static_vectors_only_words_match() {
     assert_eq!(found_texts(&memory, AUTOMOBILE).await, [CAR]);
 }
 
-/// Writes a memory of `text` with the vector of another text and this model id.
+/// Stores a memory of `text` with another text's vector, under this model id.
 async fn write_with_vector_of(store: &SqliteMemoryStore, text: &str, vector_of: &str, model: &str) {
     let fixed = MemoryVector {
         model: model.to_owned(),
@@ -137,8 +137,8 @@ async fn stored_vector_is_used_if_its_model_matches() {
     for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
         let folder = retain_testkit::scratch::folder();
         let store = sqlite(&folder.path().join("memory.db")).await;
-        // Each memory has the stored vector of the other text. The hit shows whether the stored
-        // vectors were used or new ones computed.
+        // Each memory has the other text's vector. The hit shows whether the search used the stored
+        // vectors or computed new ones.
         write_with_vector_of(&store, CAR, KITTENS, model).await;
         write_with_vector_of(&store, KITTENS, CAR, model).await;
         let memory = StoreMemoryService::over(store);

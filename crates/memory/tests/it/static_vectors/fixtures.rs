@@ -1,4 +1,4 @@
-//! Compares word pieces with recorded ones of the reference, so that no Python is needed.
+//! Compares word pieces with recordings of the reference, so that no Python is needed.
 
 use retain_core::Json;
 
@@ -20,7 +20,7 @@ fn word_piece_ids_of_recorded_texts_match_the_recording() {
 }
 
 #[test]
-fn word_of_more_than_100_characters_is_unknown() {
+fn word_longer_than_100_characters_is_unknown() {
     let word_piece = vectors().word_piece();
     for letter in ["a", "é", "ж"] {
         let hundred = word_piece.ids(&letter.repeat(100));
