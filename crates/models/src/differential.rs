@@ -1,5 +1,5 @@
-//! Compares requests with those that Google's ADK passes to the libraries of Anthropic and LiteLLM.
-//! Documented differences are allowed; each is identified by a part of its row in
+//! Compares Retain's requests with those that Google's ADK passes to Anthropic's library and to
+//! LiteLLM. A difference is allowed if it is documented; each is identified by a part of its row in
 //! `docs/differences-from-adk.md`.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};

@@ -1,9 +1,9 @@
 //! Maps model names to providers: Retain's own spellings and those of ADK agents.
 
-/// A model with its provider.
+/// A model and its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelName {
-    /// A Gemini model; the settings choose the service.
+    /// A Gemini model. The settings choose between the Gemini API and Vertex AI.
     Gemini(String),
     /// A Gemini model on Vertex AI.
     GeminiOnVertex(String),
@@ -26,15 +26,15 @@ pub(crate) struct Server {
     pub(crate) prefix: &'static str,
     /// The base URL; `None` if it must be configured.
     pub(crate) base_url: Option<&'static str>,
-    /// Variables that override the base URL.
+    /// Environment variables that override the base URL.
     pub(crate) base_url_variables: &'static [&'static str],
-    /// Variables that hold the API key.
+    /// Environment variables that hold the API key.
     pub(crate) key_variables: &'static [&'static str],
     /// Whether the server is self-hosted, so that it might not need an API key.
     pub(crate) is_self_hosted: bool,
 }
 
-/// The prefixes and variables are LiteLLM's.
+/// The known servers, with LiteLLM's prefixes and variables.
 pub(crate) static SERVERS: [Server; 10] = [
     Server {
         prefix: "openai/",
@@ -190,7 +190,7 @@ fn is_googles(model: &str) -> bool {
     families.iter().any(|family| model.starts_with(family))
 }
 
-/// Whether the model is one of OpenAI's, such as `gpt-4o` or `o3-mini`.
+/// Whether OpenAI makes the model, such as `gpt-4o` or `o3-mini`.
 fn is_openais(model: &str) -> bool {
     let numbered = model.strip_prefix('o').unwrap_or_default();
     let digits = numbered.chars().take_while(char::is_ascii_digit).count();

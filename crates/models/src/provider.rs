@@ -12,8 +12,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Builds the HTTP call for a request. It does not contain the API key.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
-    /// Parses the body of a successful response that is not streamed. Some providers report errors
-    /// in such bodies.
+    /// Parses the body of a successful unstreamed response. Some providers report errors in such
+    /// bodies.
     fn read_answer(&self, body: &str) -> Result<LlmResponse, AttemptError>;
 
     /// Creates a reader for a streamed response.
@@ -22,8 +22,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Parses the body of an unsuccessful response.
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// Whether an error that a response body reports with this code is transient. Called only while
-    /// the caller has received no part of the response, so that a retry is possible.
+    /// Whether an error code in a response body means a transient error. Called only while a retry
+    /// is possible, that is, before the caller has received any part of the response.
     fn is_transient(&self, _code: &str) -> bool {
         false
     }
@@ -32,7 +32,7 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     fn capabilities(&self) -> ModelCapabilities;
 }
 
-/// Reads one streamed response, event by event.
+/// Reads a streamed response, event by event.
 pub(crate) trait StreamReader: Send {
     /// Parses an event and returns the chunks that it completes. An error ends the stream.
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, AttemptError>;
@@ -46,14 +46,14 @@ pub(crate) trait StreamReader: Send {
     }
 }
 
-/// An error that the provider reports.
+/// A failure that the provider reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The provider's own code, e.g. `RESOURCE_EXHAUSTED`.
     pub(crate) code: String,
     /// The provider's own message.
     pub(crate) message: String,
-    /// The retry delay, if the body has one. A `Retry-After` header takes precedence.
+    /// The retry delay, if the body states one. A `Retry-After` header takes precedence.
     pub(crate) retry_after: Option<Duration>,
     /// Whether the error is permanent even if its HTTP status is usually transient, for example an
     /// exhausted quota.
@@ -78,7 +78,7 @@ impl From<Failure> for ModelError {
     }
 }
 
-/// Returns the contents of the request. If the last one is not from the user, adds a prompt of ADK,
+/// Returns the request's contents. If the last one is not from the user, adds one of ADK's prompts,
 /// because models answer only a user.
 pub(crate) fn contents_to_send(request: &LlmRequest) -> Vec<SharedContent> {
     let mut contents = request.contents.clone();

@@ -74,7 +74,7 @@ impl Models {
         }
     }
 
-    /// Returns the Gemini model with this name, on the Gemini API or Vertex AI.
+    /// Returns the Gemini model with this name, served by the Gemini API or Vertex AI.
     pub(crate) fn gemini(&self, name: &str) -> Result<Gemini, BuildError> {
         match ModelName::from_name(name) {
             Some(ModelName::GeminiOnVertex(model)) => self.gemini_at(&model, true),
@@ -83,7 +83,7 @@ impl Models {
         }
     }
 
-    /// Returns the Claude model with this name, at Anthropic or on Vertex AI.
+    /// Returns the Claude model with this name, served by Anthropic or Vertex AI.
     pub(crate) fn claude(&self, name: &str) -> Result<Claude, BuildError> {
         match ModelName::from_name(name) {
             Some(ModelName::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
@@ -111,7 +111,7 @@ impl Models {
     }
 
     /// Returns a registry of all model names, including the offline model. A model without an API
-    /// key fails when it is called, so it does not affect other agents.
+    /// key fails only when it is called, so it does not affect other agents.
     pub fn registry(&self) -> ModelRegistry {
         let models = self.clone();
         registry_of(move |name| Ok(models.model_or_unavailable(name)))
@@ -211,7 +211,7 @@ impl Models {
         ))
     }
 
-    /// Returns the project and location of a model on Vertex AI: from its name, or else from the
+    /// Returns a model's project and location on Vertex AI: from its name, or else from the
     /// settings.
     fn vertex_project_and_location(&self, model: &str) -> Option<(String, String)> {
         let steps: Vec<&str> = model.split('/').collect();
@@ -270,7 +270,7 @@ impl Models {
     }
 }
 
-/// Creates a registry that calls `make` for every model name of a provider.
+/// Creates a registry that calls `make` for every model name of the provider.
 fn registry_of(
     make: impl Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Clone + Send + Sync + 'static,
 ) -> ModelRegistry {
@@ -296,7 +296,7 @@ fn missing_url(name: &str, variable: &str) -> BuildError {
     )
 }
 
-/// A model that is not usable; each call fails with the reason.
+/// A model that is not usable: each call fails with the reason.
 #[derive(Debug)]
 struct UnavailableModel {
     name: String,
@@ -321,8 +321,8 @@ mod tests {
     use super::*;
     use crate::testing::{Server, answer};
 
-    /// A fallback never overrides the environment, not even through a variable that is looked up
-    /// first.
+    /// A fallback never overrides the environment, not even through a variable with higher
+    /// precedence.
     #[tokio::test]
     async fn token_in_the_environment_overrides_a_fallback_api_key() {
         let body = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
@@ -367,9 +367,9 @@ mod tests {
         }
     }
 
-    /// A URL may contain a password, and models are printed with their agents.
+    /// A URL may contain a password, and printing an agent prints its model.
     #[test]
-    fn debug_output_of_a_model_hides_the_password_of_its_url() {
+    fn model_debug_output_hides_the_url_password() {
         let address = "https://me:canary-5b1c9f@models.example/v1";
         let variables = [
             "ANTHROPIC_BASE_URL",

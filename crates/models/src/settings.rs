@@ -33,7 +33,7 @@ impl ModelSettings {
         ModelSettings::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// Creates settings that look up variables with this function instead of in the environment.
+    /// Creates settings that take variables from this function instead of the environment.
     pub(crate) fn from_lookup(
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> ModelSettings {
@@ -56,8 +56,8 @@ impl ModelSettings {
         }
     }
 
-    /// Sets the value that a variable has if the environment does not set it. An earlier fallback
-    /// for the variable is not replaced.
+    /// Sets a variable's value for the case that the environment does not set it. Does not replace
+    /// an earlier fallback.
     #[must_use]
     pub fn with_fallback(
         mut self,
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(settings.get("A").as_deref(), Some("environment"));
         assert_eq!(settings.get("B").as_deref(), Some("fallback"));
         assert!(!settings.has("C") && !settings.has("D"));
-        // `B` is set only by a fallback, so `A` in the environment takes precedence although `B`
+        // `A` is in the environment and `B` only a fallback, so `A` takes precedence although `B`
         // comes first.
         let first = settings.first_with_name(&["D", "B", "A"]);
         assert_eq!(first, Some(("A", "environment".to_owned())));

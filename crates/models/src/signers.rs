@@ -1,28 +1,28 @@
-//! Determines which provider signed a thought. A provider rejects thoughts that another provider
-//! signed, so a session that switches its provider continues without the earlier thoughts.
+//! Determines which provider signed a thought. Providers reject each other's signed thoughts, so a
+//! session that switches providers continues without the earlier ones.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::openai::reasoning_details;
 
-/// Minimum length of Claude's signatures. A shorter base64 text is not recognized as one.
+/// Minimum length of a Claude signature. Shorter base64 texts do not count as signatures.
 const CLAUDE_SIGNATURE_MIN: usize = 24;
 
-/// Returns the signature as text if it may be Claude's.
+/// Returns the signature as text if Claude may have made it.
 pub(crate) fn may_be_claudes(signature: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(signature).ok()?;
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=-_".contains(c);
     (!text.is_empty() && text.chars().all(is_base64)).then_some(text)
 }
 
-/// Whether a signature is certainly not Gemini's, which are raw bytes: it is Claude's base64, or
-/// the JSON of OpenAI-compatible servers.
+/// Whether Gemini certainly did not make a signature. Gemini's are raw bytes; Claude's are base64,
+/// and those of OpenAI-compatible servers are JSON.
 pub(crate) fn is_not_geminis(signature: &[u8]) -> bool {
     let is_claudes = signature.len() >= CLAUDE_SIGNATURE_MIN && STANDARD.decode(signature).is_ok();
     is_claudes || !reasoning_details(signature).is_empty()
 }
 
-/// Whether a signature is certainly not from an OpenAI-compatible server.
+/// Whether an OpenAI-compatible server certainly did not make a signature.
 pub(crate) fn is_not_openais(signature: &[u8]) -> bool {
     !signature.is_empty() && reasoning_details(signature).is_empty()
 }

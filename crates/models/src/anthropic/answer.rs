@@ -29,8 +29,8 @@ pub(super) fn read_answer(message: &Json) -> Result<LlmResponse, ModelError> {
     Ok(answer.response(stop_reason, message["model"].as_str(), &usage))
 }
 
-/// Whether the response was truncated by the token limit. A call at its end may then be incomplete,
-/// even if its arguments parse.
+/// Whether the token limit truncated the response. A call at its end may then be incomplete, even
+/// if its arguments parse.
 pub(super) fn was_truncated(stop_reason: Option<&str>) -> bool {
     stop_reason.is_some_and(|reason| finish_reason(reason) == "MAX_TOKENS")
 }
@@ -45,7 +45,7 @@ pub(super) fn log_dropped_call() {
 pub(super) struct AnswerContent {
     parts: Vec<Part>,
     citations: Vec<Json>,
-    /// Length of the text so far in bytes, for the offsets of citations.
+    /// Length of the text so far in bytes, for citation offsets.
     text_len: usize,
 }
 
@@ -84,7 +84,7 @@ impl AnswerContent {
         self.parts.push(part);
     }
 
-    /// Adds the citations of a text block. Each refers to the whole block.
+    /// Adds the citations of a text block. Each citation covers the whole block.
     fn add_citations(&mut self, len: usize, citations: Option<&[Json]>) {
         let (start, end) = (self.text_len, self.text_len + len);
         self.text_len = end;

@@ -37,7 +37,7 @@ impl Block {
     }
 }
 
-/// Whether a part is only a blank text, which is not sent because the API rejects it.
+/// Whether a part is only a blank text. Such a part is not sent, because the API rejects it.
 pub(super) fn is_empty_text(part: &Part) -> bool {
     let is_empty = part.text.as_deref().is_some_and(|text| !is_not_blank(text));
     is_empty && part.thought_signature.is_none() && !has_data(part)
@@ -110,7 +110,7 @@ fn thought(part: &Part) -> Option<Block> {
         return None;
     };
     let block = match &part.text {
-        // Thoughts that Claude does not show have an empty text and a signature.
+        // A thought that Claude does not show has an empty text and a signature.
         Some(text) => [
             ("type", "thinking"),
             ("thinking", text.as_str()),
@@ -143,7 +143,7 @@ fn media(part: &Part, is_user: bool) -> Option<Block> {
     if !is_user {
         tracing::warn!(
             %mime_type,
-            "left out media in a message of the model, which Claude does not support"
+            "left out media in a model message, which Claude does not support"
         );
         return None;
     }

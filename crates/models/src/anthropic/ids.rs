@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The call IDs of one conversation. An invalid ID is replaced, consistently for the call and its
-/// result. A repeated ID is replaced too, because some servers restart counting in every message. A
-/// result without an ID belongs to the oldest unanswered call without one.
+/// The call IDs of one conversation. An invalid ID is replaced, both in the call and in its result.
+/// So is a repeated ID, because some servers restart counting in every message. A result without an
+/// ID belongs to the oldest unanswered call without one.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
-    /// For each original ID, the IDs as sent in the latest message that has it.
+    /// For each original ID, the IDs sent in the latest message that contains it.
     sent: BTreeMap<String, SentIds>,
     /// Calls that had no ID and have no result yet: function name and generated ID.
     unanswered: Vec<(String, String)>,
-    /// All IDs of calls that are already in use.
+    /// All call IDs in use.
     used: BTreeSet<String>,
     /// Number of generated IDs.
     generated: usize,
@@ -19,7 +19,7 @@ pub(super) struct CallIds {
     message: usize,
 }
 
-/// The IDs as sent for calls of one assistant message with the same original ID.
+/// The IDs sent for those calls of an assistant message that share an original ID.
 #[derive(Debug, Default)]
 struct SentIds {
     message: usize,
@@ -72,7 +72,7 @@ impl CallIds {
     fn id_of_result_with_id(&mut self, id: &str) -> String {
         let same_original = self.sent.get_mut(id);
         match same_original.and_then(|sent| match sent.ids.len() {
-            // A call may have several results; all further ones belong to the last call.
+            // A call may have several results: any further ones belong to the last call.
             0 | 1 => sent.ids.front().cloned(),
             _ => sent.ids.pop_front(),
         }) {
@@ -94,7 +94,7 @@ impl CallIds {
     }
 }
 
-/// Whether the API accepts the characters of an ID.
+/// Whether the API accepts every character of the ID.
 fn is_valid(id: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     id.chars().all(is_allowed)

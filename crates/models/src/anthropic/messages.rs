@@ -9,13 +9,14 @@ use super::{
     tool_result,
 };
 
-/// Replaces the text of a blank user message, which the API rejects. If the message were dropped,
-/// the conversation could end with the assistant, and Claude would continue its own sentence.
+/// The text that replaces a blank user message, which the API rejects. Without the message, the
+/// conversation could end with the assistant, and Claude would continue its own sentence.
 const BLANK_USER_TEXT: &str = ".";
 
-/// ADK's prompts for an empty conversation and for a conversation that ends with the model.
+/// ADK's prompt for an empty conversation.
 const EMPTY_CONVERSATION_PROMPT: &str =
     "Handle the requests as specified in the System Instruction.";
+/// ADK's prompt for a conversation that ends with the model.
 const CONTINUE_PROMPT: &str = "Continue processing previous requests as instructed. Exit or provide a summary if no more \
      outputs are needed.";
 
@@ -67,7 +68,7 @@ pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
     Ok(messages.collect::<Vec<Json>>().into())
 }
 
-/// Adds a placeholder result to the next message for each call that has no result there.
+/// Adds a placeholder result to the next message for each call that has no result in it.
 fn add_missing_results(messages: &mut [(Role, Vec<Block>)]) {
     for index in 1..messages.len() {
         let (before, rest) = messages.split_at_mut(index);

@@ -152,7 +152,7 @@ impl Messages {
         }
     }
 
-    /// Returns the model of a request, which a callback may have changed.
+    /// Returns the request's model, which a callback may have changed.
     fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
         match request.model.is_empty() {
             true => &self.model,
@@ -175,8 +175,7 @@ impl Messages {
     }
 }
 
-/// Returns Anthropic's name for the model: without the prefix `anthropic/` or the path of Vertex
-/// AI.
+/// Returns Anthropic's name for the model: without the prefix `anthropic/` or a Vertex AI path.
 pub(crate) fn wire_model_name(name: &str) -> &str {
     let name = name.strip_prefix("anthropic/").unwrap_or(name);
     match name.starts_with("projects/") {
@@ -188,7 +187,7 @@ pub(crate) fn wire_model_name(name: &str) -> &str {
 impl Provider for Messages {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         let model = self.model_of(request);
-        // The name may become part of the URL and must not change its path.
+        // The name may become part of the URL, so it must not be able to change the path.
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
         if !model.chars().all(is_allowed) || model.contains("..") {
             return Err(invalid_request(format!(
@@ -252,8 +251,8 @@ impl Provider for Messages {
 
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities::default()
-            // The schema is sent as a tool that Claude is forced to call, so it could not call
-            // other tools.
+            // The schema is sent as a tool that Claude must call, so Claude could not call other
+            // tools.
             .with_output_schema_and_tools(false)
             .with_pairs_calls_by_id(true)
     }

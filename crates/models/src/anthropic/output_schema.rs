@@ -1,6 +1,6 @@
-//! Structured output as ADK does it: the response schema becomes the input schema of a tool that
-//! Claude is forced to call, and the arguments of the call are the answer. All models support this;
-//! only the newest support a native schema (`output_config.format`).
+//! Structured output as in ADK: the response schema becomes the input schema of a tool that Claude
+//! must call, and the call's arguments are the answer. All models support this; only the newest
+//! support a native schema (`output_config.format`).
 
 use retain_core::python_text::python_json;
 use retain_core::{FunctionCall, Json, JsonMap, Part};
@@ -9,14 +9,14 @@ use crate::openai::schema::{as_object, json_schema, value_in};
 
 /// The tool whose input is the answer.
 const ANSWER: &str = "retain_structured_output";
-/// The tool whose input wraps an answer that is not an object: the answer is its only property.
+/// The tool for an answer that is not an object: the tool's input is an object with the answer as
+/// its only property.
 const VALUE: &str = "retain_structured_value";
 
 const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \
                            answer in the structure its input describes.";
 
-/// Whether the name is that of one of the tools for structured output, so that no function may have
-/// it.
+/// Whether the name belongs to a structured-output tool, so that no function may use it.
 pub(super) fn is_reserved(name: &str) -> bool {
     name == ANSWER || name == VALUE
 }
@@ -44,8 +44,8 @@ pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
     (tool.into(), choice.into())
 }
 
-/// Replaces the call of the tool with its arguments as text. Other texts are dropped, because they
-/// would be read as part of the answer; thoughts are kept.
+/// Replaces the tool's call with the call's arguments as text. Other texts are dropped, because
+/// they would be read as part of the answer; thoughts are kept.
 pub(super) fn replace_call_with_answer(parts: Vec<Part>) -> Vec<Part> {
     let answer = parts.iter().find_map(|part| {
         let call = part.function_call.as_ref()?;

@@ -28,7 +28,7 @@ pub(super) struct Reader {
 /// A block that is not complete yet.
 #[derive(Debug)]
 struct OpenBlock {
-    /// The block of the start event.
+    /// The block as its start event gives it.
     block: JsonMap,
     /// The text or thought so far.
     text: String,
@@ -70,7 +70,7 @@ impl StreamReader for Reader {
                 None
             }
             "error" => return Err(failure_of(&data["error"], "error").into()),
-            // `ping`, `content_block_stop`, and events of later versions.
+            // `ping`, `content_block_stop`, and events of later API versions.
             _ => None,
         };
         Ok(chunk.into_iter().collect())

@@ -32,8 +32,8 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     .into()
 }
 
-/// Creates a placeholder result for a call without one, for example because the run was
-/// interrupted. Claude rejects a history with unanswered calls.
+/// Creates a placeholder result for a call without one, such as after an interrupted run. Claude
+/// rejects a history with unanswered calls.
 pub(super) fn placeholder(id: &str) -> Json {
     JsonMap::from([
         ("type", Json::from("tool_result")),
@@ -74,7 +74,7 @@ fn text(response: Option<&JsonMap>) -> String {
     python_json_ascii(&response.clone().into())
 }
 
-/// Formats one item of a result in MCP format.
+/// Formats one item of an MCP result.
 fn format_item(item: &Json) -> String {
     match (item["type"].as_str(), &item["text"]) {
         (Some("text"), Json::String(text)) => text.to_string(),

@@ -44,7 +44,7 @@ fn convert_function(function: &FunctionDeclaration) -> Result<Json, ModelError> 
     .into())
 }
 
-/// Converts the schema of a function's arguments: Claude requires an object schema without
+/// Converts the schema of a function's arguments. Claude requires an object schema, without
 /// alternatives at the top level.
 fn input_schema(function: &str, schema: Option<Json>) -> Json {
     let map = schema.as_ref().and_then(Json::as_object).cloned();

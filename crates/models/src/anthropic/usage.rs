@@ -1,9 +1,9 @@
-//! Token counts: Claude counts cached tokens separately and includes thoughts in the answer;
+//! Token counts. Claude counts cached tokens separately and includes thoughts in the answer;
 //! Gemini's format includes cached tokens in the prompt and counts thoughts separately.
 
 use retain_core::{Json, UsageMetadata};
 
-/// The token counts of one response so far.
+/// The token counts of a response so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     input: Option<i64>,

@@ -1,6 +1,6 @@
-//! Splits texts into batches within the limits of a provider.
+//! Splits texts into batches within a provider's limits.
 
-/// Limits of one call.
+/// The limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLimits {
     /// Maximum number of texts.

@@ -19,7 +19,7 @@ use crate::{
 const BASE_URL: &str = "https://generativelanguage.googleapis.com";
 /// The API version, unless the base URL names another.
 const API_VERSION: &str = "v1beta";
-/// Gemini accepts 100 texts per call.
+/// The limits of a Gemini call, which accepts 100 texts.
 const LIMITS: BatchLimits = BatchLimits {
     texts: 100,
     bytes: 256 * 1024,

@@ -27,7 +27,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Translates embedding requests for one provider.
+/// Translates embedding requests into a provider's API.
 trait EmbedWire: Send + Sync {
     fn call(&self, texts: &[String]) -> Result<Call, ModelError>;
 

@@ -12,7 +12,7 @@ use crate::{
     provider::Failure,
 };
 
-/// Limits that all known servers accept. OpenAI alone accepts 2048 texts and 300 000 tokens per
+/// Limits that all known servers accept. OpenAI itself accepts 2048 texts and 300,000 tokens per
 /// call.
 const LIMITS: BatchLimits = BatchLimits {
     texts: 128,
@@ -60,8 +60,8 @@ impl OpenAiEmbedder {
         spec.openai(&Http::new(HttpSettings::default())?, &super::variable)
     }
 
-    /// Creates an embedder for vectors with `dims` dimensions. The number is sent only to OpenAI's
-    /// `text-embedding-3` models; the vectors of other models must have it.
+    /// Creates an embedder for vectors with `dims` dimensions. Only OpenAI's `text-embedding-3`
+    /// models receive the number; other models must return vectors of that size anyway.
     pub fn new(
         http: Http,
         server: OpenAiServer,
@@ -165,8 +165,8 @@ impl EmbedWire for OpenAiEmbedder {
     }
 }
 
-/// Parses a vector: a list of numbers or, as some servers send it unrequested, their bytes in
-/// base64.
+/// Parses a vector: a list of numbers, or their bytes in base64, which some servers send without
+/// being asked.
 fn parse_vector(value: &Json) -> Result<Vec<f32>, ModelError> {
     let Some(text) = value.as_str() else {
         return vectors::parse_list(value);

@@ -8,7 +8,7 @@ use retain_runtime::BuildError;
 use super::{GeminiEmbedder, OpenAiEmbedder};
 use crate::{Http, OpenAiServer, Secret};
 
-/// Default numbers of dimensions of known models.
+/// The default number of dimensions of each known model.
 const DEFAULT_DIMS: [(&str, usize); 11] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
@@ -45,7 +45,7 @@ pub struct EmbedderSpec {
     provider: Provider,
     /// The provider's name for the model.
     pub model: String,
-    /// The number of dimensions of its vectors.
+    /// The number of dimensions per vector.
     pub dims: usize,
     /// Whether the name contains the number of dimensions.
     has_explicit_dims: bool,
@@ -166,7 +166,7 @@ impl EmbedderSpec {
 
     fn openai_at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
         let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
-        // Send a number that differs from the model's default.
+        // Send the number if it differs from the model's default.
         let default = default_dims(&self.model);
         let differs = self.has_explicit_dims && default.is_some_and(|default| default != self.dims);
         match differs {

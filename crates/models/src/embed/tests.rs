@@ -43,7 +43,7 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("text {number}")).collect()
 }
 
-/// OpenAI's response with these vectors; each is given as its index and its numbers.
+/// Returns OpenAI's response with these vectors; each is given by its index and its numbers.
 fn vector_list(vectors: &[(usize, &str)]) -> Vec<Act> {
     let item = |(index, numbers): &(usize, &str)| {
         format!(r#"{{"object":"embedding","index":{index},"embedding":{numbers}}}"#)
@@ -171,7 +171,7 @@ async fn wrong_number_or_size_of_vectors_is_an_error() {
 
 #[tokio::test]
 async fn nonstandard_embedding_responses_are_accepted() {
-    // 0.6 and 0.8 as bytes in base64.
+    // The bytes of 0.6 and 0.8 in base64.
     let body = r#"{"data":[{"embedding":"mpkZP83MTD8="},{"embedding":[0,1]}]}"#;
     let server = Server::playing([answer(body)]).await;
     let vectors = openai(&server, 2).embed(&texts(2)).await.unwrap();

@@ -17,9 +17,8 @@ pub(super) fn parse_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     })
 }
 
-/// Checks the number of dimensions and normalizes the vector to length 1. Some models return
-/// shortened vectors without normalizing them, and vectors of other lengths would distort
-/// similarity.
+/// Checks the number of dimensions and normalizes the vector to length 1. Some models shorten
+/// vectors without normalizing them, and a length other than 1 would distort similarities.
 pub(super) fn normalize(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     if vector.len() != dims {
         let found = vector.len();

@@ -17,7 +17,7 @@ pub(super) fn parse_json(text: &str) -> Result<Json, ModelError> {
     })
 }
 
-/// Converts a response to `LlmResponse`. An error that it reports is an `Err`.
+/// Converts a response to `LlmResponse`, or to the error that it reports.
 pub(super) fn convert_response(response: &Json) -> Result<LlmResponse, AttemptError> {
     if let Some(failure) = failure_in(response, None) {
         return Err(failure.into());
@@ -69,8 +69,7 @@ fn copy_candidate(fields: &mut JsonMap, candidate: &Json) {
     }
     let citations = &candidate["citationMetadata"];
     if let Some(sources) = citations.get("citationSources") {
-        // The Gemini API has the name `citationSources` for what Vertex AI and ADK call
-        // `citations`.
+        // What Vertex AI and ADK call `citations`, the Gemini API calls `citationSources`.
         fields.insert(
             "citationMetadata",
             JsonMap::from([("citations", sources.clone())]),
@@ -120,7 +119,8 @@ pub(crate) fn failure(status: u16, body: &str) -> Failure {
         .unwrap_or_else(|| plain_failure(status, body))
 }
 
-/// Returns the error in a body or an event: `{"error": {…}}`, or a list with one such object.
+/// Returns the error in a body or an event, which is `{"error": {…}}` or a list with one such
+/// object.
 pub(crate) fn failure_in(json: &Json, status: Option<u16>) -> Option<Failure> {
     let json = match json.as_array() {
         Some([one]) => one,
@@ -149,7 +149,7 @@ fn retry_delay(detail: &Json) -> Option<Duration> {
     delay_from_secs(seconds.parse().ok()?)
 }
 
-/// Whether a daily quota is exhausted, so that a short delay does not help: `{"@type":
+/// Whether a daily quota is exhausted, so that a short delay cannot help: `{"@type":
 /// "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`.
 fn is_daily_quota_exhausted(detail: &Json) -> bool {
     let violations = detail["violations"].as_array().unwrap_or_default();

@@ -9,7 +9,7 @@ use retain_runtime::ModelError;
 pub(super) enum Backend {
     /// The Gemini API, with an API key.
     Api,
-    /// Vertex AI. Without a project it uses an API key ("express mode").
+    /// Vertex AI; with an API key if no project is set ("express mode").
     Vertex {
         project: Option<String>,
         location: String,
@@ -117,7 +117,7 @@ fn location_of(path: &str) -> Option<&str> {
     (steps.next()? == "locations").then(|| steps.next())?
 }
 
-/// Validates the project and location of Vertex AI. A project may have a domain prefix, such as
+/// Validates a Vertex AI project and location. A project may have a domain prefix, such as
 /// `example.com:`.
 pub(crate) fn check_project_and_location(project: &str, location: &str) -> Result<(), ModelError> {
     let has_only = |text: &str, others: &str| {

@@ -22,7 +22,7 @@ pub enum GoogleCredentials {
     User(UserCredentials),
     /// The machine's service account, provided by the metadata server at this host.
     MetadataServer {
-        /// By default `metadata.google.internal`.
+        /// The host name, by default `metadata.google.internal`.
         host: String,
     },
 }
@@ -64,8 +64,8 @@ const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 const METADATA_HOST: &str = "metadata.google.internal";
 
 impl GoogleCredentials {
-    /// Searches where Google's own tools do: the file named by `GOOGLE_APPLICATION_CREDENTIALS`,
-    /// the file of `gcloud`, the metadata server.
+    /// Finds credentials where Google's own tools do: the file that
+    /// `GOOGLE_APPLICATION_CREDENTIALS` names, then the `gcloud` file, then the metadata server.
     pub fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<GoogleCredentials, BuildError> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         if let Some(path) = set(FILE_VARIABLE) {
@@ -91,14 +91,14 @@ impl GoogleCredentials {
 
     /// Parses the text of a credentials file.
     pub fn from_json(text: &str) -> Result<GoogleCredentials, BuildError> {
-        let invalid = |reason: String| BuildError::new("Google credentials", reason);
-        // The error contains only the position: the text there may be a secret.
+        let invalid = |reason: String| BuildError::new("Google credentials text", reason);
+        // The error contains only the position, because the text there may be a secret.
         let file = Json::parse(text)
-            .map_err(|error| invalid(format!("are not valid JSON (at byte {})", error.offset())))?;
+            .map_err(|error| invalid(format!("is not valid JSON (at byte {})", error.offset())))?;
         let optional = |name: &str| file[name].as_str().map(str::to_owned);
         let required = |name: &str| {
             let value = optional(name).filter(|value| !value.is_empty());
-            value.ok_or_else(|| invalid(format!("have no {name:?}")))
+            value.ok_or_else(|| invalid(format!("has no {name:?}")))
         };
         let token_uri = optional("token_uri").unwrap_or_else(|| TOKEN_URI.to_owned());
         match file["type"].as_str() {
@@ -120,7 +120,7 @@ impl GoogleCredentials {
                 let kind = kind.unwrap_or("none");
                 let expected = "expected service_account or authorized_user";
                 Err(invalid(format!(
-                    "have the unsupported type {kind:?}; {expected}"
+                    "has the unsupported type {kind:?}; {expected}"
                 )))
             }
         }
@@ -135,7 +135,7 @@ impl GoogleCredentials {
         }
     }
 
-    /// The project that is billed for calls with user credentials.
+    /// The project that pays for calls with user credentials.
     pub(super) fn quota_project(&self) -> Option<&str> {
         match self {
             GoogleCredentials::User(user) => user.quota_project.as_deref(),

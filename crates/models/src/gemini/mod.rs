@@ -139,7 +139,7 @@ struct GeminiWire {
     backend: Backend,
     base_url: Option<Address>,
     api_version: Option<String>,
-    /// The project that is billed for calls with user credentials.
+    /// The project that pays for calls with user credentials.
     quota_project: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Converts contents for each of the two services.
+//! Converts contents for each of Google's two services.
 //!
 //! Contents already have Gemini's format, so most are sent unchanged. A field that only the other
-//! of the two services supports is rejected, as in Google's client library.
+//! service supports is rejected, as in Google's client library.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use retain_runtime::{ModelError, safe_part};
 use super::backend::Backend;
 use crate::signers;
 
-/// Creates the error for a field that only the other of the two services supports.
+/// Creates the error for a field that only the other service supports.
 pub(super) fn unsupported_field(field: &str, backend: &Backend) -> ModelError {
     let (supporting, used) = match backend.is_vertex() {
         true => ("the Gemini API", "Vertex AI"),

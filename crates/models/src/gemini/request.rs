@@ -25,8 +25,8 @@ pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, Mo
         ModelError::new(format!("cannot encode the settings: {error}")).with_code("InvalidRequest")
     })?;
     let contents = contents?.join(",");
-    // Insert the contents, which are already JSON text: images make them too large to parse and
-    // serialize again.
+    // Insert the contents as the JSON text that they already are: with images, they are too large
+    // to parse and serialize again.
     Ok(match rest.strip_prefix("{}") {
         Some(_) => format!(r#"{{"contents":[{contents}]}}"#),
         None => format!(r#"{{"contents":[{contents}],{}"#, &rest[1..]),
@@ -100,7 +100,7 @@ fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap
     Ok(out)
 }
 
-/// Rejects settings that only the other of Google's two services supports.
+/// Rejects settings that only the other service supports.
 fn check_config(config: &GenerateContentConfig, backend: &Backend) -> Result<(), ModelError> {
     let unsupported = match backend {
         Backend::Api => [
@@ -273,8 +273,7 @@ fn tool_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
     }
 }
 
-/// Converts the tools. The function declarations of all of them are merged into one tool at the
-/// end.
+/// Converts the tools. All function declarations are merged into one tool at the end.
 fn convert_tools(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelError> {
     let mut out = Vec::new();
     let mut functions = Vec::new();

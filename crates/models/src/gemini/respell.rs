@@ -2,7 +2,8 @@
 
 use retain_core::{Json, JsonMap};
 
-/// Converts all keys to camelCase and removes nulls. Only for objects without user-defined keys.
+/// Converts all keys to camelCase and removes nulls. Call it only for objects without user-defined
+/// keys.
 pub(super) fn camel(value: &Json) -> Json {
     match value {
         Json::Object(map) => camel_map(map).into(),

@@ -1,8 +1,8 @@
 //! Converts schemas to Gemini's format: a subset of OpenAPI, without references.
 //!
 //! Response schemas are converted as in Google's client library: references are resolved, null
-//! becomes `nullable`, properties get an order. Other keywords, such as those in schemas that Rust
-//! crates derive, are converted if Gemini has an equivalent and dropped otherwise.
+//! becomes `nullable`, and properties get an order. Other keywords, such as those in schemas
+//! derived by Rust crates, are converted if Gemini has an equivalent and dropped otherwise.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::ModelError;
@@ -38,7 +38,7 @@ const KEYWORDS: [&str; 25] = [
     "type",
 ];
 
-/// Converts the parameter or response schema of a function, which is in Gemini's format already:
+/// Converts a function's parameter or response schema, which is in Gemini's format already:
 /// keywords become camelCase, types upper case.
 pub(super) fn convert_function_schema(schema: &Json) -> Json {
     let Json::Object(map) = schema else {
@@ -79,10 +79,10 @@ pub(super) fn convert_response_schema(schema: &Json, is_vertex: bool) -> Result<
     conversion.convert(schema)
 }
 
-/// The state of one conversion.
+/// The state of a conversion.
 struct SchemaConversion {
     defs: JsonMap,
-    /// The references that are being resolved, to detect cycles.
+    /// The references being resolved, to detect cycles.
     resolving: Vec<String>,
     is_vertex: bool,
 }
@@ -125,8 +125,7 @@ impl SchemaConversion {
         Ok(())
     }
 
-    /// Returns the converted definition of `name`, with the keywords that stand next to the
-    /// reference.
+    /// Returns the converted definition of `name`, merged with the keywords beside the reference.
     fn resolve_reference(&mut self, name: String, siblings: JsonMap) -> Result<Json, ModelError> {
         if self.resolving.contains(&name) {
             tracing::warn!(
@@ -184,7 +183,7 @@ impl SchemaConversion {
     }
 }
 
-/// Replaces the type `null`, which OpenAPI does not have, by `nullable`.
+/// Replaces the type `null`, which OpenAPI lacks, with `nullable`.
 fn null_to_nullable(node: &mut JsonMap) {
     let is_null = |schema: &Json| schema.get("type").and_then(Json::as_str) == Some("null");
     match node.get("type").cloned() {

@@ -1,4 +1,4 @@
-//! Settings of Gemini: an API key, or Vertex AI.
+//! Gemini's settings: an API key, or Vertex AI.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ use crate::{Secret, http::Address};
 pub struct GeminiSettings {
     /// The credentials.
     pub access: GeminiAccess,
-    /// A base URL other than Google's.
+    /// The base URL, if it is not Google's.
     pub base_url: Option<String>,
-    /// An API version other than the default (`v1beta`, on Vertex AI `v1beta1`).
+    /// The API version, if it is not the default (`v1beta`, on Vertex AI `v1beta1`).
     pub api_version: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub enum GeminiAccess {
     ApiKey(Secret),
     /// Vertex AI in a project.
     Vertex {
-        /// The project that is billed.
+        /// The project that pays for the calls.
         project: String,
         /// The location, e.g. `global` or `us-central1`.
         location: String,
@@ -70,8 +70,8 @@ impl From<GeminiAccess> for GeminiSettings {
 }
 
 impl GeminiSettings {
-    /// Reads the variables of Google's client library; `env` returns their values. A `model` that
-    /// starts with `projects/` is on Vertex AI.
+    /// Reads the variables of Google's client library through `env`. A `model` that starts with
+    /// `projects/` runs on Vertex AI.
     pub fn from_env(
         model: &str,
         env: &dyn Fn(&str) -> Option<String>,
@@ -97,13 +97,13 @@ impl GeminiSettings {
         })
     }
 
-    /// Sets a base URL other than Google's.
+    /// Sets a base URL instead of Google's.
     pub fn with_base_url(mut self, url: impl Into<String>) -> GeminiSettings {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Sets an API version other than the default.
+    /// Sets an API version instead of the default.
     pub fn with_api_version(mut self, version: impl Into<String>) -> GeminiSettings {
         self.api_version = Some(version.into());
         self

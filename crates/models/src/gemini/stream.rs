@@ -14,9 +14,10 @@ use crate::{
 /// Reads the events of one response.
 pub(super) struct GeminiReader {
     aggregator: Option<StreamAggregator>,
-    /// The latest token counts. They may arrive with a candidate that is ignored.
+    /// The latest token counts. They may arrive with an ignored candidate.
     usage: Option<UsageMetadata>,
-    /// The finish message of the last event. The conversion of a chunk with content drops it.
+    /// The finish message of the last event, because the conversion of a chunk with content drops
+    /// it.
     finish_message: Option<String>,
     /// Whether the arguments of the last function call are incomplete.
     is_in_call: bool,
@@ -37,7 +38,7 @@ impl GeminiReader {
         }
     }
 
-    /// Merges one response of the stream; returns the chunk to pass on, if any.
+    /// Merges one response of the stream. Returns the chunk to forward, if any.
     pub(super) fn push_response(
         &mut self,
         mut response: Json,
@@ -126,7 +127,7 @@ impl StreamReader for GeminiReader {
     }
 }
 
-/// Removes the candidates, so that only data about the whole response remains, such as token
+/// Removes the candidates, so that only data about the response as a whole remains, such as token
 /// counts.
 fn without_candidates(mut response: Json) -> Json {
     if let Some(response) = response.as_object_mut() {

@@ -25,7 +25,7 @@ use crate::{
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The requested lifetime of a token, which is Google's maximum.
 const LIFETIME_S: i64 = 3600;
-/// A token is renewed this long before it expires, so that it does not expire during a call.
+/// The remaining lifetime at which a token is renewed, so that it does not expire during a call.
 const RENEWAL_MARGIN_US: i64 = 225 * 1_000_000;
 
 /// Fetches access tokens with the credentials, and caches the current one.
@@ -115,7 +115,7 @@ fn read_token(text: &str, now_us: i64) -> Result<CachedToken, ModelError> {
             "Google's response to the token request has no access_token",
         ));
     };
-    // Metadata servers pad their tokens with dots.
+    // Metadata servers pad tokens with dots.
     let token = token.trim_end_matches('.');
     let lifetime = json["expires_in"].as_f64().unwrap_or(0.0) as i64;
     Ok(CachedToken {
@@ -148,8 +148,8 @@ fn token_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-/// Requests a token with a form. The secrets of the form are redacted, because an error response
-/// may repeat them.
+/// Requests a token with a form. The form's secrets are redacted, because an error response may
+/// repeat them.
 async fn post_form(
     http: &Http,
     url: &str,
@@ -172,8 +172,8 @@ async fn post_form(
 async fn request_machine_token(http: &Http, host: &str) -> Result<String, ModelError> {
     let path = "computeMetadata/v1/instance/service-accounts/default/token";
     let url = format!("http://{host}/{path}");
-    // Bypass proxies: a proxy might reach the metadata server of its own machine, which returns the
-    // token of another account.
+    // Bypass proxies: a proxy might reach its own machine's metadata server, which returns another
+    // account's token.
     let direct = http.direct()?;
     let build = |_: &Client| direct.get(&url).header("metadata-flavor", "Google");
     http.fetch(&url, &build, &token_failure, &Secrets::default())
@@ -205,8 +205,8 @@ fn assertion_form(assertion: &str) -> String {
     ])
 }
 
-/// Creates an assertion that is signed with the account's key and exchanged for a token. It is
-/// valid for one hour and as secret as the key.
+/// Creates an assertion, signed with the account's key, to exchange for a token. It is valid for
+/// one hour, and as secret as the key.
 fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
     let now = clock.now_us() / 1_000_000;
     let mut header = JsonMap::from([("alg", "RS256"), ("typ", "JWT")]);
@@ -229,7 +229,7 @@ fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, Mode
 fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError> {
     let unusable = |why: String| {
         unauthenticated(format!(
-            "the private key of {} cannot be used: {why}",
+            "cannot use the private key of {}: {why}",
             account.email
         ))
     };

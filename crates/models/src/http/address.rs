@@ -1,5 +1,4 @@
-//! `Address`: the base URL of a provider. It may contain a password, so `Debug` prints only the
-//! host.
+//! `Address`: a provider's base URL. It may contain a password, so `Debug` prints only the host.
 
 use std::{fmt, ops::Deref};
 
@@ -8,8 +7,8 @@ use reqwest::Url;
 
 use super::{Secret, Secrets};
 
-/// The base URL of a provider. `Debug` prints only the host; `Display` prints all of it, to build
-/// the URLs of calls.
+/// A provider's base URL. `Debug` prints only the host; `Display` prints all of it, to build the
+/// URLs of calls.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
@@ -58,8 +57,8 @@ pub(crate) fn host_of(url: &str) -> String {
     }
 }
 
-/// Adds the secrets of a URL: its password, and the value that the client derives from it for the
-/// `Authorization` header.
+/// Adds a URL's secrets: its password, and the `Authorization` value that the client derives from
+/// it.
 pub(super) fn add_secrets(url: &str, secrets: &Secrets) {
     let Ok(url) = Url::parse(url) else { return };
     if let Some(password) = url.password() {

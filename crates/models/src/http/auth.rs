@@ -8,10 +8,10 @@ use retain_runtime::ModelError;
 
 use super::{Http, Secret};
 
-/// How a call is authorized.
+/// The authorization of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
-    /// No credentials: a self-hosted server.
+    /// No credentials, for a self-hosted server.
     None,
     /// An API key in a separate header, e.g. `x-goog-api-key`.
     Header(&'static str, Secret),

@@ -5,7 +5,7 @@
 pub(crate) struct Call {
     /// The complete URL, without API key.
     pub(crate) url: String,
-    /// Headers in addition to those for JSON and the API key.
+    /// Headers besides those for JSON and the API key.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The JSON text.
     pub(crate) body: String,

@@ -25,12 +25,12 @@ use crate::provider::Failure;
 pub struct HttpSettings {
     /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// Timeout for a server that sends nothing: before the headers of a streamed response, and
-    /// between two chunks of any response. A response that is not streamed may begin at any time
-    /// within the total timeout.
+    /// How long a server may send nothing: before the headers of a streamed response, and between
+    /// two chunks of any response. An unstreamed response may begin at any time within the total
+    /// timeout.
     pub idle_timeout: Duration,
-    /// Timeout for a call with all its attempts, excluding the time until the caller requests the
-    /// next chunk of a stream.
+    /// Timeout for a call with all its attempts. The time that the caller takes to request the next
+    /// chunk of a stream does not count.
     pub total_timeout: Duration,
     /// The retry policy.
     pub retries: Retries,
@@ -54,7 +54,7 @@ impl HttpSettings {
         self
     }
 
-    /// Sets the timeout for a server that sends nothing.
+    /// Sets how long a server may send nothing.
     pub fn with_idle_timeout(mut self, idle_timeout: Duration) -> HttpSettings {
         self.idle_timeout = idle_timeout;
         self
@@ -73,14 +73,14 @@ impl HttpSettings {
     }
 }
 
-/// Maximum size of a response.
+/// Maximum size of a response in bytes.
 const BODY_MAX: usize = 256 << 20;
 /// Maximum number of bytes read from an error response.
 const ERROR_BODY_MAX: usize = 1 << 20;
 
-/// The HTTP client of all models. Clones share connections.
+/// The HTTP client that all models use. Clones share connections.
 ///
-/// Proxies are read from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+/// It reads proxies from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
 #[derive(Clone)]
 pub struct Http {
     inner: Arc<Inner>,
@@ -109,12 +109,12 @@ pub(crate) struct Exchange<'a> {
     pub(super) options: Options,
     /// Whether the response is streamed.
     stream: bool,
-    /// Secrets that must be redacted from errors.
+    /// Secrets to redact from errors.
     pub(super) secrets: Secrets,
 }
 
 impl<'a> Exchange<'a> {
-    /// Creates a call whose response is not streamed.
+    /// Creates a call with an unstreamed response.
     pub(crate) fn new(
         call: Call,
         auth: &'a Auth,
@@ -132,8 +132,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Sets the options of the request and whether to stream the response. The option headers may
-    /// be secrets, so errors do not contain them.
+    /// Sets the request's options and whether to stream the response. Option headers may be
+    /// secrets, so errors do not contain them.
     pub(super) fn with_options(self, options: Options, stream: bool) -> Exchange<'a> {
         for value in options.headers.values() {
             if let Ok(value) = value.to_str() {
@@ -154,9 +154,9 @@ impl Http {
         Http::with_clock(settings, Arc::new(SystemClock))
     }
 
-    /// Creates a client with this clock, which interprets the dates of `Retry-After`.
+    /// Creates a client with this clock, which turns `Retry-After` dates into delays.
     pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
-        // Keep the crypto provider of the application, if it has installed one.
+        // Keep the application's crypto provider, if it has installed one.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
@@ -169,8 +169,10 @@ impl Http {
             );
             client_builder(&settings).tls_certs_only([]).build()
         });
-        let client =
-            client.map_err(|error| BuildError::new("HTTP client", format_with_causes(&error)))?;
+        let client = client.map_err(|error| {
+            let reason = format!("cannot be created: {}", format_with_causes(&error));
+            BuildError::new("HTTP client", reason)
+        })?;
         let inner = Inner {
             client,
             settings,
@@ -203,14 +205,14 @@ impl Http {
         })
     }
 
-    /// Creates the retry state of a call.
+    /// Creates a call's retry state.
     pub(super) fn retry_state(&self, options: &Options) -> RetryState {
         let settings = self.settings();
         let total = options.total_timeout.unwrap_or(settings.total_timeout);
         RetryState::new(settings.retries, from_now(total))
     }
 
-    /// Requests something other than a model's response, such as an access token, with retries.
+    /// Requests something other than a model response, such as an access token, with retries.
     pub(crate) async fn fetch(
         &self,
         url: &str,
@@ -238,7 +240,7 @@ impl Http {
         }
     }
 
-    /// Makes a call that is not streamed, with retries, and parses its response.
+    /// Makes an unstreamed call, with retries, and parses its response.
     pub(crate) async fn call<T>(
         &self,
         exchange: &Exchange<'_>,
@@ -277,7 +279,7 @@ impl Http {
         Ok(())
     }
 
-    /// Reads the whole body as text. The idle timeout applies only after its first bytes have
+    /// Reads the whole body as text. The idle timeout applies only once the first bytes have
     /// arrived.
     pub(super) async fn read_text(
         &self,
@@ -293,8 +295,8 @@ impl Http {
         String::from_utf8(body).map_err(|_| malformed("the response is not valid UTF-8").into())
     }
 
-    /// Makes one attempt: sends the call and waits for the response headers. An error status is an
-    /// `Err`. A rejected access token is replaced once.
+    /// Makes one attempt: sends the call and waits for the response headers. An error status
+    /// becomes an `Err`. A rejected access token is replaced once.
     pub(super) async fn open(
         &self,
         exchange: &Exchange<'_>,
@@ -388,7 +390,7 @@ impl Http {
         }
     }
 
-    /// Reads an error response. Redacts the secrets that it repeats before anything is truncated,
+    /// Reads an error response. Secrets that it repeats are redacted before anything is truncated,
     /// because a truncated secret would not be recognized.
     async fn read_error(
         &self,
@@ -410,7 +412,7 @@ impl Http {
         }
         let body = secrets.redact(&String::from_utf8_lossy(&body));
         let mut failure = failure(status, &body);
-        // Redact again after parsing, because JSON may have escaped the secret.
+        // Redact again after parsing, because the secret may have been escaped in the JSON.
         failure.code = secrets.redact(&failure.code);
         failure.message = secrets.redact(&failure.message);
         tracing::debug!(

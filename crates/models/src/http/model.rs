@@ -68,7 +68,7 @@ impl<P: Provider> HttpModel<P> {
         Ok(Exchange::new(call, &self.auth, failure).with_options(options, stream))
     }
 
-    /// Requests a response that is not streamed.
+    /// Requests an unstreamed response.
     async fn read_answer(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
         let exchange = self.exchange(request, false)?;
         self.http.call(&exchange, |body| self.read(body)).await
@@ -95,8 +95,8 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// Makes one attempt and reads up to the first chunk. The caller does not notice a retry of a
-    /// failure before it.
+    /// Makes one attempt and reads up to the first chunk. The caller does not notice if a failure
+    /// before that chunk is retried.
     async fn attempt(
         &self,
         exchange: &Exchange<'_>,
@@ -128,8 +128,8 @@ impl<P: Provider> HttpModel<P> {
         Ok(stream)
     }
 
-    /// Marks an error as transient if the provider's codes say so. Only for errors before the first
-    /// chunk.
+    /// Marks an error as transient if its code is one of the provider's transient codes. Call it
+    /// only before the first chunk.
     fn mark_transient(&self, mut error: AttemptError) -> AttemptError {
         let code = error.error.code.as_deref();
         let is_transient = code.is_some_and(|code| self.provider.is_transient(code));
@@ -191,14 +191,14 @@ struct OpenStream {
     /// The error that follows the ready chunks.
     error: Option<ModelError>,
     deadline: Instant,
-    /// When the caller received the last chunk. The time until it requests the next one extends the
-    /// deadline.
+    /// When the caller received the last chunk. The time until the caller requests the next one
+    /// extends the deadline.
     delivered_at: Option<Instant>,
-    /// Secrets that must be redacted from errors.
+    /// Secrets to redact from errors.
     secrets: Secrets,
 }
 
-/// An open connection, with the parsers that turn its bytes into events and these into chunks.
+/// An open connection, with the parsers that turn its bytes into events and the events into chunks.
 struct Source {
     answer: Answer,
     sse: Sse,
@@ -221,8 +221,8 @@ impl OpenStream {
         next.or_else(|| self.error.take().map(Err))
     }
 
-    /// Reads the next bytes. If they contain chunks and then an error, the chunks are returned
-    /// first, so that the result does not depend on how the network split the bytes.
+    /// Reads the next bytes. If they contain chunks and then an error, returns the chunks first, so
+    /// that the result does not depend on how the network splits the bytes.
     async fn read_more(&mut self, http: &Http) -> Result<(), AttemptError> {
         let Err(error) = self.read_chunks(http).await else {
             return Ok(());
@@ -235,7 +235,7 @@ impl OpenStream {
         Ok(())
     }
 
-    /// Reads the next bytes and adds their chunks to `ready`, also if it returns an error.
+    /// Reads the next bytes and adds their chunks to `ready`, even if it returns an error.
     async fn read_chunks(&mut self, http: &Http) -> Result<(), AttemptError> {
         let Some(source) = &mut self.source else {
             return Ok(());
@@ -259,8 +259,8 @@ impl OpenStream {
         }
         if is_done || is_over {
             let last = source.reader.finish().map_err(|error| AttemptError {
-                // Without the provider's end signal the stream was truncated, so a retry may
-                // succeed if the caller has received no chunk.
+                // Without the provider's end signal, the stream was truncated, so a retry may
+                // succeed. It is possible only if the caller has received no chunk.
                 is_transient: !is_done && !error.is_final,
                 ..error
             })?;

@@ -1,4 +1,4 @@
-//! ADK's `http_options` of a request: additional headers and a timeout for this call.
+//! A request's `http_options`, as in ADK: additional headers and a timeout for this call.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use retain_core::{GenerateContentConfig, Json};
 use retain_runtime::ModelError;
 
-/// The `http_options` of one request.
+/// A request's `http_options`.
 #[derive(Debug, Default)]
 pub(super) struct Options {
-    /// Values are marked as sensitive, because they may be secrets.
+    /// Additional headers, marked as sensitive because they may be secrets.
     pub(super) headers: HeaderMap,
     pub(super) total_timeout: Option<Duration>,
 }
@@ -34,7 +34,7 @@ impl Options {
             let value = value.as_str().and_then(|it| HeaderValue::from_str(it).ok());
             let (Ok(header), Some(mut value)) = (HeaderName::try_from(name), value) else {
                 let message =
-                    format!("the header {name:?} of http_options has an invalid name or value");
+                    format!("the header {name:?} in http_options has an invalid name or value");
                 return Err(ModelError::new(message).with_code("InvalidRequest"));
             };
             value.set_sensitive(true);
@@ -45,7 +45,7 @@ impl Options {
         options.total_timeout = timeout.filter(|it| *it > 0).map(Duration::from_millis);
         if http_option(config, "retryOptions", "retry_options").is_some() {
             tracing::warn!(
-                "ignored retry_options of http_options; the settings of the client apply"
+                "ignored retry_options in http_options; the settings of the client apply"
             );
         }
         Ok(options)

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::provider::Failure;
 
-/// The retry policy of calls.
+/// The retry policy for calls.
 ///
-/// A call is never retried after the caller has received the first chunk of its response.
+/// A call is never retried once the caller has received the first chunk of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retries {
@@ -21,8 +21,8 @@ pub struct Retries {
     pub first_wait: Duration,
     /// The maximum delay, unless the provider requests a longer one.
     pub longest_wait: Duration,
-    /// The maximum sum of all delays of a call. If a provider requests a longer delay
-    /// (`Retry-After`), the call fails at once.
+    /// The maximum sum of a call's delays. If a provider requests a longer delay (`Retry-After`),
+    /// the call fails at once.
     pub budget: Duration,
 }
 
@@ -64,14 +64,14 @@ impl Retries {
         self
     }
 
-    /// Sets the maximum sum of all delays of a call.
+    /// Sets the maximum sum of a call's delays.
     pub fn with_budget(mut self, budget: Duration) -> Retries {
         self.budget = budget;
         self
     }
 }
 
-/// Why one attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug)]
 pub(crate) struct AttemptError {
     pub(crate) error: ModelError,
@@ -79,7 +79,7 @@ pub(crate) struct AttemptError {
     pub(crate) is_transient: bool,
     /// The retry delay that the provider requests.
     pub(crate) after: Option<Duration>,
-    /// Whether the provider reports that a retry cannot succeed.
+    /// Whether the provider has ruled out that a retry succeeds.
     pub(crate) is_final: bool,
 }
 
@@ -91,8 +91,8 @@ impl From<ModelError> for AttemptError {
     }
 }
 
-/// A failure that a response body reports despite a successful status. It counts as permanent
-/// unless `Provider::is_transient` says otherwise for its code.
+/// A failure that a response body reports despite a successful status. It is permanent unless
+/// `Provider::is_transient` accepts its code.
 impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> AttemptError {
         AttemptError {
@@ -154,7 +154,7 @@ fn is_transient_status(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529)
 }
 
-/// Returns the retry delay in the headers: milliseconds, seconds or a date.
+/// Returns the retry delay from the headers: milliseconds, seconds or a date.
 fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
@@ -173,7 +173,7 @@ fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
 }
 
 /// Converts `seconds` to a delay; `None` if they are invalid. A number that overflows becomes the
-/// longest delay, because the server must not be called again at once.
+/// longest possible delay, because the provider must not be called again at once.
 pub(crate) fn delay_from_secs(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(wait) => Some(wait),
@@ -181,7 +181,7 @@ pub(crate) fn delay_from_secs(seconds: f64) -> Option<Duration> {
     }
 }
 
-/// The retry state of one call: the attempts and delays so far, and the deadline.
+/// A call's retry state: the attempts and delays so far, and the deadline.
 #[derive(Debug)]
 pub(crate) struct RetryState {
     retries: Retries,
@@ -200,7 +200,7 @@ impl RetryState {
         }
     }
 
-    /// The deadline of the call with all its attempts.
+    /// Returns the deadline of the call with all its attempts.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -226,9 +226,9 @@ impl RetryState {
     }
 
     /// Computes the delay: exponential with jitter, so that callers that failed together do not
-    /// retry together.
+    /// retry at the same time.
     fn delay(&self, requested: Option<Duration>, jitter: f64) -> Duration {
-        // Limit the settings, because large ones would overflow.
+        // Clamp the settings, because large ones would overflow.
         const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let first = self.retries.first_wait.min(A_YEAR);
         let doubled = 2u32.saturating_pow(self.attempts_made - 1);

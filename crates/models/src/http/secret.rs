@@ -1,4 +1,4 @@
-//! `Secret`: an API key that cannot be printed by accident. `Secrets`: all secrets of a call.
+//! `Secret`, an API key that cannot be printed by accident, and `Secrets`, all secrets of a call.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use retain_runtime::ModelError;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
-/// Shorter texts are not redacted, because they would match ordinary words.
+/// Minimum length of a redacted secret. Shorter ones would match ordinary words.
 const REDACTED_MIN: usize = 6;
 
 impl Secret {
@@ -32,8 +32,8 @@ impl Secret {
     }
 }
 
-/// All secrets of one call, which must not appear in errors: its API key, tokens fetched for it,
-/// and headers of the caller. Clones share their contents.
+/// All secrets of a call, which no error may contain: its API key, tokens fetched for it, and the
+/// caller's headers. Clones share their contents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets(Arc<Mutex<Vec<Secret>>>);
 

@@ -1,7 +1,7 @@
 //! Parses server-sent events from bytes, however they are split.
 //!
 //! Follows the WHATWG rules for lines, fields and comments, with two exceptions. Text that is not
-//! UTF-8 is an error, so that no text is altered unnoticed. An unterminated last event is returned,
+//! UTF-8 is an error, so that no text changes unnoticed. An unterminated last event is returned,
 //! because some servers omit the last empty line.
 
 /// One event.
@@ -13,7 +13,7 @@ pub(crate) struct SseEvent {
     pub(crate) data: String,
 }
 
-/// Why a stream is invalid.
+/// The reason why a stream is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SseError {
     /// A line is not valid UTF-8.
@@ -31,7 +31,7 @@ impl SseError {
     }
 }
 
-/// Maximum size of an event. The largest events contain images in base64, of about 30 MB.
+/// Maximum size of an event in bytes. The largest events contain base64 images of about 30 MB.
 pub(crate) const EVENT_MAX: usize = 128 << 20;
 
 /// Parses a stream of events.
@@ -49,8 +49,8 @@ pub(crate) struct Sse {
 }
 
 impl Sse {
-    /// Adds bytes and returns the events that they complete. Events before an error are returned;
-    /// nothing after it is parsed.
+    /// Adds bytes and returns the events that they complete, including those before an error.
+    /// Nothing after an error is parsed.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();
         if self.error.is_none() {

@@ -1,4 +1,4 @@
-//! Builds an answer from a complete response or from the chunks of a stream.
+//! Builds an answer from a complete response or from stream chunks.
 //!
 //! A complete response is handled as one chunk, so that both give the same answer.
 
@@ -10,7 +10,7 @@ use super::{
     signature::{self, ReasoningDetails},
 };
 
-/// LiteLLM appends the signature of a call to its ID, after this separator.
+/// The separator after which LiteLLM appends a call's signature to the call ID.
 const SIGNATURE_IN_ID: &str = "__thought__";
 
 /// The answer so far.
@@ -39,8 +39,8 @@ struct Call {
 }
 
 impl Answer {
-    /// Merges a complete response or one chunk; returns the new texts and thoughts as chunks to
-    /// pass on.
+    /// Merges a complete response or one chunk. Returns the new texts and thoughts as chunks to
+    /// forward.
     pub(super) fn push(&mut self, chunk: &Json) -> Vec<LlmResponse> {
         if let Some(model) = text(chunk, "model") {
             self.model = Some(model.to_owned());
@@ -148,7 +148,7 @@ impl Answer {
         call.signature = signature::call_signature(piece).or(call.signature.take());
     }
 
-    /// Returns the position of the call that a chunk belongs to; `None` if it starts a new call.
+    /// Returns the position of the call that a chunk continues; `None` if it starts a new call.
     fn find_call(&self, piece: &Json, function: &Json) -> Option<usize> {
         let (index, id) = (piece["index"].as_u64(), text(piece, "id"));
         let has_name = text(function, "name").is_some();
@@ -164,7 +164,7 @@ impl Answer {
             .iter()
             .rposition(|call| call.index == Some(index))?;
         let call = &self.calls[position];
-        // Computed only if needed, because parsing all arguments for every chunk would be slow.
+        // Evaluated only if needed, because parsing all arguments for every chunk would be slow.
         let is_another = || match (id, call.id.as_deref()) {
             (Some(id), Some(known)) => id != known,
             _ => !call.arguments.is_empty() && arguments::parse(&call.arguments).is_some(),
@@ -217,7 +217,7 @@ fn first_choice(chunk: &Json) -> Option<&Json> {
         .find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
-/// Extracts all text of a value, in any format that servers use.
+/// Extracts all text from a value, in any format that servers use.
 fn text_in(value: &Json) -> String {
     if let Some(text) = value.as_str() {
         return text.to_owned();
@@ -245,8 +245,8 @@ fn thought_part(text: String, signature: Option<Bytes>) -> Part {
 }
 
 /// Converts the calls to parts, or returns the names of those with invalid arguments. One invalid
-/// call discards all calls, because executing only some of them may be wrong. The last call of a
-/// truncated answer counts as invalid if it has no arguments, because they may be missing.
+/// call discards all calls, because executing only some may be wrong. In a truncated answer, the
+/// last call is invalid if it has no arguments, because they may be missing.
 fn call_parts(calls: Vec<Call>, was_truncated: bool) -> Result<Vec<Part>, Vec<String>> {
     let (mut parts, mut malformed) = (Vec::new(), Vec::new());
     let last = calls.len().saturating_sub(1);
@@ -293,7 +293,7 @@ impl Call {
     }
 }
 
-/// The finish reason in Gemini's format, with an error message unless the answer is complete.
+/// The finish reason in Gemini's format. An answer that is not complete also has an error message.
 struct Finish {
     reason: &'static str,
     error: Option<String>,
@@ -320,8 +320,8 @@ impl Finish {
         Finish::new(reason, Some(error))
     }
 
-    /// Makes the invalid calls the finish reason. If the answer was truncated or blocked, which
-    /// explains them, only adds them to the error message.
+    /// Reports the invalid calls as the finish reason. If the answer was truncated or blocked,
+    /// which explains them, only adds them to the error message.
     fn report_malformed_calls(&mut self, names: &[String]) {
         let names = names.join(", ");
         tracing::warn!(

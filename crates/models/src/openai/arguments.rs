@@ -1,4 +1,4 @@
-//! Parses the arguments of a call: a JSON object as text, and its common malformations.
+//! Parses a call's arguments: a JSON object as text, and its common malformations.
 
 use retain_core::{Json, JsonMap};
 

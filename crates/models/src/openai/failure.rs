@@ -1,4 +1,4 @@
-//! Parses errors. Their format differs from server to server.
+//! Parses errors, whose format differs from server to server.
 
 use retain_core::Json;
 
@@ -13,7 +13,7 @@ pub(crate) fn parse_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-/// Parses an error object of an error response, a stream, or a response with a successful status.
+/// Parses an error object from an error response, a stream, or a response with a successful status.
 pub(super) fn parse_json_failure(status: Option<u16>, json: &Json) -> Failure {
     // vLLM sends the fields of the error at the top level, Ollama a string, web frameworks
     // `detail`.
@@ -43,8 +43,8 @@ pub(super) fn parse_json_failure(status: Option<u16>, json: &Json) -> Failure {
     failure
 }
 
-/// Returns the error code. A numeric code, also as a string, only repeats the status, so a textual
-/// type is preferred.
+/// Returns the error code. Prefers a textual type, because a numeric code, even as a string, only
+/// repeats the status.
 fn code(status: Option<u16>, error: &Json) -> String {
     let code = error.get("code").filter(|code| !code.is_null());
     let code = code.map(|code| {
@@ -64,15 +64,14 @@ fn code(status: Option<u16>, error: &Json) -> String {
         .unwrap_or_else(|| "error".to_owned())
 }
 
-/// Returns the error that a response with a successful status or an event of a stream reports, if
-/// any.
+/// Returns the error that a stream event, or a response with a successful status, reports, if any.
 pub(crate) fn reported_failure(json: &Json) -> Option<Failure> {
     let is_nested = json.get("error").is_some_and(|error| !error.is_null());
     let is_flat = json["object"] == "error";
     (is_nested || is_flat).then(|| parse_json_failure(None, json))
 }
 
-/// Whether an error that a response body or stream reports with this code is transient.
+/// Whether an error code in a response body or a stream means a transient error.
 pub(crate) fn is_transient(code: &str) -> bool {
     let words = [
         "rate_limit_exceeded",

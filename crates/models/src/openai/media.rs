@@ -1,6 +1,6 @@
 //! Converts images, audio, video and documents, as far as a server supports them.
 //!
-//! Unsupported media is replaced by a line of text, with a warning: the history contains the part
+//! A line of text replaces unsupported media, with a warning: the history contains the part
 //! forever, so an error would make the session unusable.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -24,7 +24,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
     ("application/x-sh", "sh"),
 ];
 
-/// MIME types by file extension, for files whose MIME type is not given.
+/// MIME types by file extension, for files without a stated MIME type.
 const MIME_BY_EXTENSION: [(&str, &str); 11] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -120,7 +120,7 @@ fn file_piece<const N: usize>(fields: [(&str, Json); N]) -> Json {
 fn media_type(mime: &str) -> String {
     let bare = mime.split(';').next().unwrap_or_default();
     match bare.trim().to_lowercase() {
-        // A common but unregistered name.
+        // A common but unregistered type.
         alias if alias == "image/jpg" => "image/jpeg".to_owned(),
         mime => mime,
     }

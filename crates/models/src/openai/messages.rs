@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{provider::contents_to_send, signers};
 
-/// ADK's text for a missing tool result. Servers reject a call without a result.
+/// ADK's text for a missing tool result. Servers reject a call that has none.
 const NO_RESULT: &str = "Error: Missing tool result (tool execution may have been interrupted \
                          before a response was recorded).";
 /// ADK's text for an empty last user message.
@@ -48,7 +48,7 @@ pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, M
     Ok(list(messages.out))
 }
 
-/// Whether a content has nothing to answer: no text, tool result or media.
+/// Whether a content has nothing to answer: neither text nor a tool result nor media.
 fn is_empty_content(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -63,7 +63,7 @@ struct Messages {
     kind: ServerKind,
     out: Vec<Json>,
     ids: CallIds,
-    /// IDs of calls without a result so far.
+    /// IDs of the calls that have no result so far.
     pending: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ impl Messages {
         let mut pieces = Vec::new();
         for part in shown {
             if part.function_call.is_some() {
-                warn_unsupported("a function call in a message of the user", "is left out");
+                warn_unsupported("a function call in a user message", "is left out");
             }
             pieces.extend(self.piece(part));
         }
@@ -156,7 +156,7 @@ impl Messages {
                     false => thoughts.push(part),
                 }
             } else if part.inline_data.is_some() || part.file_data.is_some() {
-                warn_unsupported("data in a message of the model", "is left out");
+                warn_unsupported("data in a model message", "is left out");
             } else if let Some(Piece::Text(text)) = self.piece(part) {
                 texts.push(text);
             }
@@ -200,7 +200,7 @@ impl Messages {
             ("type", "function".into()),
             ("function", function),
         ]);
-        // Gemini also signs its calls if it is reached through an OpenAI-compatible server.
+        // Gemini signs its calls even when reached through an OpenAI-compatible server.
         if let Some(signature) = signature.filter(|_| self.kind.accepts_unknown_fields()) {
             let signature = Json::from(STANDARD.encode(&**signature));
             let signature = object([("thought_signature", signature)]);
@@ -237,7 +237,7 @@ impl Messages {
         fields
     }
 
-    /// Converts a part to a piece of content; `None` if it has no content that can be sent.
+    /// Converts a part to a piece of content; `None` if it has nothing that can be sent.
     fn piece(&self, part: &Part) -> Option<Piece> {
         if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
             return Some(Piece::Text(text.clone()));
@@ -285,7 +285,7 @@ fn join_texts(pieces: &[Piece]) -> Option<String> {
     texts.map(|texts| texts.join("\n"))
 }
 
-/// Returns the media of a tool result as parts for the message after it.
+/// Returns the media of a tool result as parts, which follow in the next message.
 fn media_of(response: &FunctionResponse) -> Vec<Part> {
     let parts = response.parts.as_ref().and_then(|parts| parts.as_array());
     let part_of = |media: &Json| {
@@ -350,8 +350,8 @@ impl CallIds {
         id
     }
 
-    /// Returns the ID of the call that a result belongs to. A result without an ID belongs to an
-    /// unanswered call, if possible of the same function.
+    /// Returns the ID of the call that a result answers. A result without an ID answers a pending
+    /// call, if possible one of the same function.
     fn id_of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
         if let Some(id) = response.id.as_ref().filter(|id| !id.is_empty()) {
             return self.accepted_id(id);

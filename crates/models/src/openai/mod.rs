@@ -119,7 +119,7 @@ impl Model for OpenAi {
     }
 }
 
-/// Applies `change` to all responses; `None` drops a response.
+/// Applies `change` to every response; `None` drops the response.
 fn map_answers(
     answers: ModelStream,
     change: fn(LlmResponse) -> Option<LlmResponse>,
@@ -127,8 +127,8 @@ fn map_answers(
     Box::pin(answers.filter_map(move |answer| async move { answer.map(change).transpose() }))
 }
 
-/// Replaces the text of an answer with the value that its object wraps. Drops the text of chunks,
-/// which are parts of that object.
+/// Replaces an answer's text with the value that the text's object wraps. Drops the text of chunks,
+/// because they are pieces of that object.
 fn unwrap_value(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_chunk = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
@@ -148,8 +148,8 @@ fn unwrap_value(mut answer: LlmResponse) -> Option<LlmResponse> {
     Some(answer)
 }
 
-/// Removes thoughts; returns `None` for a chunk that has nothing else. Signed thoughts of an answer
-/// with calls are kept, because the server that signed them requires them back.
+/// Removes thoughts; returns `None` for a chunk with nothing else. In an answer with calls, signed
+/// thoughts stay, because the server that signed them requires them back.
 fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_chunk = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {

@@ -105,8 +105,8 @@ fn sampling(kind: ServerKind, config: &GenerateContentConfig) -> Vec<(&'static s
     set.collect()
 }
 
-/// Whether the model rejects sampling parameters: OpenAI's thinking models do, unless thinking is
-/// disabled, which is possible from `gpt-5.1` on.
+/// Whether the model rejects sampling parameters. OpenAI's thinking models do, unless thinking is
+/// disabled, which `gpt-5.1` and later allow.
 fn rejects_sampling(kind: ServerKind, model: &str, effort: Option<&str>) -> bool {
     let is_o_series = model
         .strip_prefix('o')
@@ -133,7 +133,7 @@ fn integer_if_whole(value: f64) -> Json {
     }
 }
 
-/// Converts the thinking config to OpenAI's reasoning effort. A token budget is mapped as in ADK.
+/// Converts the thinking config to OpenAI's reasoning effort. Token budgets are mapped as in ADK.
 fn reasoning_effort(
     kind: ServerKind,
     model: &str,
@@ -178,8 +178,8 @@ fn reasoning_effort(
     Some(effort)
 }
 
-/// Whether thinking can be disabled: OpenAI's models up to `gpt-5` reject that, those from
-/// `gpt-5.1` on support it.
+/// Whether the model allows disabling its thinking. OpenAI's models up to `gpt-5` do not; those
+/// from `gpt-5.1` on do.
 fn can_disable_thinking(model: &str) -> bool {
     let version = model.strip_prefix("gpt-").unwrap_or_default();
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
@@ -187,7 +187,7 @@ fn can_disable_thinking(model: &str) -> bool {
     is_later || version.starts_with("5.")
 }
 
-/// Whether the model supports a reasoning effort: OpenAI's older models reject it.
+/// Whether the model accepts a reasoning effort. OpenAI's older models reject it.
 fn supports_thinking(model: &str) -> bool {
     let older = ["gpt-3", "gpt-4", "chatgpt-4o", "gpt-35"];
     !older.iter().any(|name| model.starts_with(name))
@@ -203,7 +203,7 @@ fn check_config(kind: ServerKind, config: &GenerateContentConfig) -> Result<(), 
     if config.cached_content.is_some() {
         let name = kind.name();
         return Err(invalid_request(format!(
-            "cachedContent is not supported by {name}, because it names a cache of Gemini; remove it"
+            "cachedContent is not supported by {name}, because it names a Gemini cache; remove it"
         )));
     }
     let mut modalities = config.response_modalities.iter().flatten();

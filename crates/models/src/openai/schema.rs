@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap};
 
 use super::json::{list, object};
 
-/// Keywords whose values map names to schemas.
+/// Keywords whose value maps names to schemas.
 const MAPS: [&str; 5] = [
     "properties",
     "$defs",
@@ -12,7 +12,7 @@ const MAPS: [&str; 5] = [
     "patternProperties",
     "dependentSchemas",
 ];
-/// Keywords whose values are schemas or lists of schemas.
+/// Keywords whose value is a schema or a list of schemas.
 const SCHEMAS: [&str; 13] = [
     "items",
     "prefixItems",
@@ -28,9 +28,9 @@ const SCHEMAS: [&str; 13] = [
     "then",
     "else",
 ];
-/// Keywords whose value may be `null`, which is kept.
+/// Keywords whose value may be `null` and must then be kept.
 const VALUES: [&str; 3] = ["default", "const", "examples"];
-/// Keywords whose values are counts. In Gemini's format they may be strings.
+/// Keywords whose value is a count. Gemini's format allows strings.
 const COUNTS: [&str; 6] = [
     "minItems",
     "maxItems",
@@ -158,11 +158,11 @@ fn allow_null(schema: &mut JsonMap) {
     }
 }
 
-/// The property that wraps an answer that is not an object.
+/// The property that wraps a non-object answer.
 const VALUE: &str = "response";
 
 /// Returns an object schema, because providers require one for an answer: `schema` itself, or an
-/// object with it as its only property. The flag is true if the schema was wrapped.
+/// object with `schema` as its only property. The flag tells whether the schema was wrapped.
 pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
     let choices = ["anyOf", "oneOf", "allOf"];
     let has_choices = choices.iter().any(|choice| schema.get(choice).is_some());
@@ -185,15 +185,16 @@ pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
     (wrapper.into(), true)
 }
 
-/// Returns the value in an answer that [`as_object`] wrapped; `None` if it is not wrapped.
+/// Returns the value in an answer to a schema that [`as_object`] wrapped; `None` if the answer is
+/// not wrapped.
 pub(crate) fn value_in(answer: &Json) -> Option<&Json> {
     answer
         .get(VALUE)
         .filter(|_| answer.as_object().is_some_and(|map| map.len() == 1))
 }
 
-/// Converts the schema for OpenAI's strict mode: objects allow no other properties and require all
-/// of theirs, a reference stands alone, and `oneOf` becomes `anyOf`. Unsupported keywords are kept;
+/// Converts the schema for OpenAI's strict mode: objects require all of their properties and allow
+/// no others, a reference stands alone, and `oneOf` becomes `anyOf`. Unsupported keywords are kept;
 /// see [`is_strict`].
 pub(super) fn strict(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
@@ -202,7 +203,7 @@ pub(super) fn strict(schema: &Json) -> Json {
     if let Some(reference) = fields.get("$ref") {
         return object([("$ref", reference.clone())]);
     }
-    // `allOf` with one item equals that item; Pydantic uses it to add keywords to a reference.
+    // An `allOf` with one item equals that item. Pydantic uses it to add keywords to a reference.
     if let Some([only]) = fields.get("allOf").and_then(Json::as_array) {
         let mut both = fields.clone();
         both.remove("allOf");
@@ -250,8 +251,8 @@ fn strict_nested(value: &Json) -> Json {
     }
 }
 
-/// Whether strict mode accepts a schema that [`strict`] returned: it has no map with arbitrary
-/// keys, no untyped value, and no unsupported keyword.
+/// Whether strict mode accepts a schema that [`strict`] returned: the schema has no map with
+/// arbitrary keys, no untyped value, and no unsupported keyword.
 pub(super) fn is_strict(schema: &Json) -> bool {
     const UNSUPPORTED: [&str; 9] = [
         "oneOf",

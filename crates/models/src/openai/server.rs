@@ -1,4 +1,4 @@
-//! Known servers and the features that each supports.
+//! The known servers and their features.
 
 use reqwest::Url;
 
@@ -11,7 +11,7 @@ const OPENAI: &str = "https://api.openai.com/v1";
 /// The default base URL of Ollama.
 const OLLAMA: &str = "http://localhost:11434/v1";
 
-/// The path that follows an Azure endpoint without an API version:
+/// The path after an Azure endpoint without an API version:
 /// <https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle>.
 const AZURE_V1: &str = "/openai/v1";
 
@@ -28,11 +28,11 @@ pub struct OpenAiServer {
     pub(super) kind: ServerKind,
     base_url: Address,
     pub(super) key: Option<Secret>,
-    /// Only for Azure.
+    /// The API version; only Azure has one.
     api_version: Option<String>,
 }
 
-/// The kind of a server, which determines the features that it supports.
+/// The kind of a server, which determines its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerKind {
     OpenAi,
@@ -52,23 +52,23 @@ pub(super) enum ThoughtField {
     /// The server does not accept thoughts.
     None,
     ReasoningContent,
-    /// Together with `reasoning_details`, which contain the signatures.
+    /// The field `reasoning`, with the signatures in `reasoning_details`.
     Reasoning,
 }
 
 impl OpenAiServer {
-    /// OpenAI itself.
+    /// Returns OpenAI's own server.
     pub fn openai(key: Secret) -> OpenAiServer {
         OpenAiServer::at(OPENAI, Some(key))
     }
 
-    /// Ollama on this machine.
+    /// Returns the Ollama server on this machine.
     pub fn ollama() -> OpenAiServer {
         OpenAiServer::ollama_at(OLLAMA)
     }
 
-    /// Ollama at another host: `host`, `host:port` or a URL, with or without `/v1`, as in
-    /// `OLLAMA_HOST`.
+    /// Returns an Ollama server on another host: `host`, `host:port` or a URL, with or without
+    /// `/v1`, as in `OLLAMA_HOST`.
     pub fn ollama_at(host: &str) -> OpenAiServer {
         let host = host.trim().trim_end_matches('/');
         let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
@@ -76,7 +76,7 @@ impl OpenAiServer {
             Some(at) => rest.split_at(at),
             None => (rest, "/v1"),
         };
-        // Like Ollama's own client, use the scheme's default port for a URL with a scheme.
+        // Like Ollama's own client, use the default port of the URL's scheme, if it has one.
         let port = match authority.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => "",
             _ if host.contains("://") => "",
@@ -88,9 +88,9 @@ impl OpenAiServer {
         }
     }
 
-    /// A deployment on Azure. `endpoint` is e.g. `https://name.openai.azure.com`; the model is the
-    /// name of the deployment. Without an `api_version`, or with an endpoint that ends in
-    /// `/openai/v1`, Azure's newer URL is used, which needs no version.
+    /// Returns an Azure deployment. `endpoint` is e.g. `https://name.openai.azure.com`; the model
+    /// is the deployment's name. Without an `api_version`, or if the endpoint ends in `/openai/v1`,
+    /// uses Azure's newer URL, which needs no version.
     pub fn azure(endpoint: &str, api_version: &str, key: Secret) -> OpenAiServer {
         let endpoint = endpoint.trim().trim_end_matches('/');
         let is_newer = endpoint.ends_with(AZURE_V1);
@@ -107,8 +107,8 @@ impl OpenAiServer {
         }
     }
 
-    /// Any server, by the URL before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI,
-    /// Azure, OpenRouter, Groq, Mistral and DeepSeek are recognized by their hosts.
+    /// Returns any server, by the URL before `/chat/completions`: vLLM, LM Studio, OpenRouter.
+    /// OpenAI, Azure, OpenRouter, Groq, Mistral and DeepSeek are recognized by their hosts.
     pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
@@ -119,7 +119,7 @@ impl OpenAiServer {
         }
     }
 
-    /// Returns the URL of a call for `model`. `endpoint` is e.g. `chat/completions`.
+    /// Returns the URL for a call to `model`. `endpoint` is e.g. `chat/completions`.
     pub(crate) fn url(&self, endpoint: &str, model: &str) -> String {
         let base = &self.base_url;
         match &self.api_version {
@@ -131,7 +131,7 @@ impl OpenAiServer {
         }
     }
 
-    /// Returns the credentials of a call.
+    /// Returns the credentials for a call.
     pub(crate) fn auth(&self) -> crate::http::Auth {
         use crate::http::Auth;
         match (&self.key, self.kind) {
@@ -167,7 +167,7 @@ impl ServerKind {
     }
 
     /// Returns the field for the token limit. OpenAI's thinking models reject the older name, and
-    /// many other servers do not know the newer one.
+    /// many other servers lack the newer one.
     pub(super) fn max_tokens_field(self) -> &'static str {
         match self.is_openai() {
             true => "max_completion_tokens",
@@ -241,8 +241,8 @@ impl ServerKind {
         }
     }
 
-    /// Whether images of this type are supported. An unknown server may support any type, so all
-    /// are sent to it.
+    /// Whether images of this type are supported. An unknown server may support any type, so it
+    /// receives all of them.
     pub(super) fn supports_image(self, mime: &str) -> bool {
         match self {
             ServerKind::OpenAi | ServerKind::Azure | ServerKind::OpenRouter => matches!(
@@ -286,7 +286,7 @@ impl ServerKind {
         self == ServerKind::OpenRouter
     }
 
-    /// The server's name for errors and logs.
+    /// Returns the server's name for errors and logs.
     pub(super) fn name(self) -> &'static str {
         match self {
             ServerKind::OpenAi => "OpenAI",

@@ -1,13 +1,14 @@
-//! Data that a server requires back with a thought. It is stored as the thought's signature.
+//! Data that a server requires back with a thought, stored as the thought's signature.
 //!
-//! OpenRouter sends `reasoning_details`: blocks with the signatures of the upstream models. Their
-//! chunks are merged, and the blocks are stored as JSON in the signature of the thought part.
+//! OpenRouter sends `reasoning_details`: blocks with the signatures of the upstream models. The
+//! chunks of each block are merged, and the blocks are stored as JSON in the thought part's
+//! signature.
 
 use retain_core::{Bytes, Json, JsonMap};
 
 use super::json::list;
 
-/// Fields to which each chunk appends. In other fields the last value counts.
+/// Fields that each chunk extends. Of other fields, the last value counts.
 const GROWING: [&str; 3] = ["text", "summary", "data"];
 
 /// The blocks so far.
@@ -59,7 +60,7 @@ fn merge(block: &mut JsonMap, chunk: &JsonMap) {
     }
 }
 
-/// Returns the blocks in a signature; none if it is another provider's.
+/// Returns the blocks in a signature; none if another provider made it.
 pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     let text = std::str::from_utf8(signature).ok();
     let blocks = text.and_then(|text| Json::parse(text).ok());
@@ -73,7 +74,7 @@ pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     }
 }
 
-/// Returns the signature of a call, from any field in which servers put Gemini's.
+/// Returns a call's signature, from any field in which servers put Gemini's.
 pub(super) fn call_signature(call: &Json) -> Option<Bytes> {
     let google = &call["extra_content"]["google"];
     let fields = [

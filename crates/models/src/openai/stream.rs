@@ -34,7 +34,7 @@ impl StreamReader for ChunkReader {
     }
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
-        // Some servers omit `[DONE]`, others the finish reason. Each of them alone means that the
+        // Some servers omit `[DONE]`, others the finish reason. Either one alone means that the
         // answer is complete.
         if !self.is_done && !self.answer.is_finished() {
             return Err(cut_off("the stream ended before the answer was complete").into());

@@ -12,7 +12,7 @@ use super::{
 
 /// OpenAI's maximum length of tool descriptions.
 const DESCRIPTION_MAX: usize = 1024;
-/// The name of a response schema without a title.
+/// The name for a response schema without a title.
 const SCHEMA_NAME: &str = "response";
 /// OpenAI's maximum length of names.
 const NAME_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub(super) fn tools(
     }
     let choice = ToolChoice::from_config(config);
     if let Some(allowed) = &choice.allowed {
-        // Not all servers support a list of allowed names, so the other tools are not sent.
+        // Not all servers support a list of allowed names, so send only the allowed tools.
         declarations.retain(|it| it.name.as_ref().is_some_and(|name| allowed.contains(name)));
     }
     if declarations.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn tools(
 #[derive(Default)]
 struct ToolChoice {
     word: Option<&'static str>,
-    /// The only functions that may be called.
+    /// The functions that the model may call; `None` allows all.
     allowed: Option<Vec<String>>,
 }
 
@@ -131,8 +131,8 @@ fn parameters(declaration: &FunctionDeclaration) -> Json {
     schema
 }
 
-/// Returns the description. OpenAI has no field for the schema of a function's response, so it is
-/// appended in ADK's words if the result is not too long.
+/// Returns the description. OpenAI has no field for a function's response schema, so ADK's sentence
+/// with the schema is appended if the result is not too long.
 fn description(declaration: &FunctionDeclaration) -> String {
     let plain = declaration.description.clone().unwrap_or_default();
     let given = declaration.response_json_schema.as_ref();
@@ -181,7 +181,7 @@ fn sorted(value: &Json) -> Json {
     pairs.collect::<JsonMap>().into()
 }
 
-/// The schema that an answer must follow.
+/// The schema for an answer.
 struct AnswerSchema {
     name: String,
     /// An object schema.
@@ -253,7 +253,7 @@ pub(super) fn response_format(kind: ServerKind, config: &GenerateContentConfig) 
     ]))
 }
 
-/// Returns an instruction with the response schema, for a server that has no field for it.
+/// Returns an instruction with the response schema, for a server without a field for it.
 pub(super) fn schema_instruction(
     kind: ServerKind,
     config: &GenerateContentConfig,
@@ -265,7 +265,7 @@ pub(super) fn schema_instruction(
     ))
 }
 
-/// Returns the title with only the characters that OpenAI allows in names.
+/// Returns the title, reduced to the characters that OpenAI allows in names.
 fn schema_name(schema: &Json) -> String {
     let title = text(schema, "title").unwrap_or(SCHEMA_NAME);
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

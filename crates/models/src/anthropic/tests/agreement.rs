@@ -1,4 +1,4 @@
-//! The complete answer does not depend on how it is split into deltas.
+//! The complete answer is the same, however it is split into deltas.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, JsonMap, LlmResponse};
@@ -43,7 +43,7 @@ impl Block {
         map([("x", argument)])
     }
 
-    /// The block as in a complete response.
+    /// Returns the block as in a complete response.
     fn complete(&self, at: usize) -> Json {
         match self {
             Block::Text(text) => map([("type", "text"), ("text", text)]),
@@ -61,7 +61,7 @@ impl Block {
         }
     }
 
-    /// The start of the block, and its deltas of `step` characters each.
+    /// Returns the start of the block, and its deltas of `step` characters each.
     fn pieces(&self, at: usize, step: usize) -> (Json, Vec<Json>) {
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Json> {
             let chars: Vec<char> = text.chars().collect();
@@ -122,7 +122,7 @@ fn events(blocks: &[Block], reason: &str, step: usize) -> Vec<String> {
     events
 }
 
-/// The complete answer that results from the events, and the text of all chunks before it.
+/// Returns the complete answer that results from the events, and the text of all chunks before it.
 fn streamed(events: Vec<String>) -> (LlmResponse, String) {
     let mut reader = Reader::default();
     let mut text = String::new();

@@ -1,12 +1,12 @@
-//! Compares the requests to Claude with those that ADK sends.
+//! Compares Retain's requests to Claude with ADK's.
 
 use retain_core::Json;
 
 use super::provider;
 use crate::{differential::Comparison, provider::Provider as _};
 
-/// Requests that differ from ADK's, each with the start of the row of the table "Claude" that
-/// explains it.
+/// Requests that differ from ADK's, each with the start of the row in the table "Claude" that
+/// explains the difference.
 const KNOWN_DIFFERENCES: [(&str, &str); 11] = [
     ("two turns of the user", "Messages of one role may follow"),
     ("nothing said", "Messages of one role may follow"),

@@ -26,7 +26,7 @@ fn provider() -> Messages {
     Messages::new("claude-test", ClaudeHost::Anthropic { base_url })
 }
 
-/// The body of the request to Claude.
+/// Returns the body of the request to Claude.
 fn body_of(request: &LlmRequest) -> Json {
     let call = provider().call(request, false).unwrap();
     Json::parse(&call.body).unwrap()
@@ -43,7 +43,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Send a request to a server that answers with these acts. Return the answers and the request that
+/// Sends a request to a server that performs these acts. Returns the answers and the request that
 /// the server received.
 async fn ask(
     acts: Vec<Act>,

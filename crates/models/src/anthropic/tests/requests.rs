@@ -90,7 +90,7 @@ fn thinking_mode_is_chosen_by_the_budget() {
     assert!(body["top_p"].is_null());
 }
 
-/// Thoughts count as output tokens, and Claude rejects a thinking budget above the limit of output
+/// Thinking counts as output, and Claude rejects a thinking budget above the limit of output
 /// tokens.
 #[test]
 fn thinking_budget_leaves_room_for_the_answer() {
@@ -106,8 +106,8 @@ fn thinking_budget_leaves_room_for_the_answer() {
     }
 }
 
-/// Claude requires the type `object`: it is added to a schema without a type, and replaces other
-/// types.
+/// Claude requires the type `object`, so it is added to a schema without a type and replaces any
+/// other type.
 #[test]
 fn tool_parameters_are_declared_as_an_object() {
     let declared = |schema: &str| {
@@ -211,7 +211,7 @@ fn response_schema_is_sent_as_a_forced_tool() {
 }
 
 #[test]
-fn model_of_the_request_overrides_the_default() {
+fn request_model_overrides_the_default() {
     let mut request = with("{}");
     request.model = "anthropic/claude-other".to_owned();
     assert_eq!(body_of(&request)["model"], "claude-other");
@@ -247,7 +247,7 @@ fn result(id: Option<&str>, name: &str) -> Part {
     .into()
 }
 
-/// For each message sent: its role, and the type and the id or text of each block.
+/// Returns for each message sent its role, and each block's type with its id or text.
 fn summaries(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
     let body = body_of(&request_with(contents));
     let messages = body["messages"].as_array().unwrap();
@@ -388,7 +388,7 @@ fn request_ends_with_a_user_message() {
     // A blank user message is sent with a placeholder text; a blank message of the model is
     // dropped.
     assert_eq!(summaries([Content::user("")]), ["user: text ."]);
-    // A text of white space alone counts as empty.
+    // A text of only white space counts as empty.
     assert_eq!(summaries([Content::user(" \n\t")]), ["user: text ."]);
     let messages = summaries([
         Content::user("a"),

@@ -21,7 +21,7 @@ const ALL: [&str; 6] = [
     recorded::OVERLOADED,
 ];
 
-/// Read a stream in these chunks: return all answers before an error, and the result of the whole
+/// Reads a stream in these chunks. Returns all answers before an error, and the result of the whole
 /// stream.
 fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
     let mut sse = Sse::default();
@@ -92,7 +92,7 @@ fn truncated_response_is_an_error() {
     }
 }
 
-/// The text of all chunks of a stream, and its complete answer.
+/// Returns the text of all chunks of a stream, and its complete answer.
 fn chunks_and_answer(stream: &str) -> (String, LlmResponse) {
     let (mut answers, result) = read(&[stream.as_bytes()]);
     result.unwrap();
@@ -228,7 +228,7 @@ fn call_truncated_by_max_tokens_is_dropped() {
     );
 }
 
-/// A call that is truncated before its arguments looks like a call without arguments.
+/// A call that is truncated before its arguments looks the same as a call without arguments.
 #[test]
 fn call_truncated_at_its_start_is_dropped() {
     let cut = recorded::THOUGHTS_AND_CALLS.replace(

@@ -18,7 +18,7 @@ fn vertex_at(location: &str) -> GeminiWire {
 }
 
 #[test]
-fn default_urls_are_those_of_google() {
+fn default_urls_are_googles() {
     const API: &str = "https://generativelanguage.googleapis.com/v1beta";
     const P: &str = "v1beta1/projects/p/locations";
     let cases = [
@@ -115,7 +115,7 @@ fn from_env(model: &str, env: &[(&str, &str)]) -> Result<GeminiSettings, String>
     GeminiSettings::from_env(model, &find).map_err(|error| error.to_string())
 }
 
-/// The credentials as a short text, or the error.
+/// Returns the credentials as a short text, or the error.
 fn describe_credentials(model: &str, env: &[(&str, &str)]) -> String {
     match from_env(model, env) {
         Ok(settings) => match settings.access {

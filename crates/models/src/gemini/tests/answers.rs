@@ -23,7 +23,7 @@ fn response_is_parsed_as_in_adk() {
                 "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]},
                 "usageMetadata":{"cachedContentTokenCount":1,"promptTokenCount":1,"thoughtsTokenCount":2}}"#,
         ),
-        // A text that the token limit truncated is not an error.
+        // A text truncated by the token limit is not an error.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}]}"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}"#,
@@ -57,7 +57,7 @@ fn response_is_parsed_as_in_adk() {
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
             r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
         ),
-        // A stream that a proxy has collected into a list.
+        // A stream that a proxy collected into a list.
         (
             r#"[{"candidates":[{"content":{"parts":[{"text":"H"}]}}]},{"candidates":[{"content":{"parts":[{"text":"i"}]},"finishReason":"STOP"}]}]"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"partial":false,"finishReason":"STOP"}"#,
@@ -130,7 +130,7 @@ fn retry_delay_is_taken_from_googles_response() {
         api().failure(429, &forever).retry_after,
         Some(Duration::MAX)
     );
-    // An error in a response with a successful status is final too, and has the delay.
+    // The same error in a response with a successful status is final too, and has the delay.
     let error = api().read_answer(&daily).unwrap_err();
     assert!(error.is_final && error.after == Some(Duration::from_millis(34_500)));
 }

@@ -1,12 +1,12 @@
-//! Compares Retain's requests to Gemini with those of ADK, and the answers that both parse from the
-//! same responses.
+//! Compares Retain's requests to Gemini with ADK's, and the answers that both parse from the same
+//! responses.
 
 use retain_core::JsonMap;
 use retain_testkit::oracle::{Oracle, Reference};
 
 use super::{streams::responses, *};
 
-/// ADK's answers to all cases.
+/// Returns ADK's answers to all cases.
 fn ask(test: &str, cases: &[Json]) -> Option<Vec<Json>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/gemini/tests/oracle.py");
     let mut oracle = Oracle::start(Reference::Adk, &format!("gemini {test}"), script)?;
@@ -22,7 +22,7 @@ fn gemini_on(is_vertex: bool) -> GeminiWire {
     }
 }
 
-/// Every case in `requests.json`, for both services.
+/// Returns every case in `requests.json`, for both services.
 fn cases() -> Vec<Json> {
     let cases = json(include_str!("requests.json"));
     let mut out = Vec::new();
@@ -171,7 +171,7 @@ fn gemini_response_matches_adk() {
             )],
         };
         let mut ours: Vec<Json> = ours.iter().map(|it| json(it)).collect();
-        // Google's library drops the finish message of the Gemini API. Retain keeps it as the error
+        // Google's library drops the Gemini API's finish message. Retain keeps it as the error
         // message.
         let has_finish_message =
             case.to_string().contains("finishMessage") && case["vertex"] == false;

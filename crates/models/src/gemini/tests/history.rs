@@ -1,4 +1,4 @@
-//! A history with every kind of part, as sent to each of the two services.
+//! A history with every kind of part, as sent to each service.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn is_rejected(part: &Json, is_vertex: bool) -> bool {
     }
 }
 
-/// The history without the parts that the service rejects, and a list of the rejected parts.
+/// Returns the history without the parts that the service rejects, and the list of those parts.
 fn split(is_vertex: bool) -> (Json, Vec<Json>) {
     let mut rejected = Vec::new();
     let mut contents = Vec::new();

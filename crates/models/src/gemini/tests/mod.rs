@@ -40,7 +40,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-/// Build a request from contents and settings as JSON.
+/// Builds a request from contents and settings as JSON.
 fn request(contents: &Json, config: &Json) -> LlmRequest {
     let contents = contents.as_array().expect("a list").iter();
     let contents = contents.map(|content| {
@@ -53,7 +53,7 @@ fn request(contents: &Json, config: &Json) -> LlmRequest {
     request
 }
 
-/// Read a stream that is split at `cuts`; return its chunks and then the complete answer.
+/// Reads a stream that is split at `cuts`. Returns its chunks and then the complete answer.
 fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
     let mut sse = Sse::default();
     let mut reader = gemini.reader();
@@ -75,7 +75,7 @@ fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String
     Ok(answers.iter().map(answer_text).collect())
 }
 
-/// An answer as JSON text, with generated ids replaced.
+/// Returns an answer as JSON text, with generated ids replaced.
 fn answer_text(answer: &LlmResponse) -> String {
     without_ids(&answer.to_json().expect("JSON"))
 }

@@ -1,4 +1,4 @@
-//! Response schemas and schemas of functions.
+//! Response schemas and function schemas.
 
 use super::*;
 use crate::gemini::schema::{convert_function_schema, convert_response_schema};

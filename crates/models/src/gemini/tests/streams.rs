@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A stream, the number of its chunks, and its complete answer. `Err` is the code of an error.
+/// A stream, the number of its chunks, and its complete answer or (`Err`) its error code.
 struct Stream {
     name: &'static str,
     bytes: &'static str,
@@ -85,8 +85,8 @@ const ARGUMENTS: Stream = Stream {
     )),
 };
 
-/// A call whose streamed arguments are truncated, in a stream that ends properly. The call is
-/// incomplete and must not be executed.
+/// A call with truncated arguments, in a stream that ends properly. The call is incomplete and must
+/// not be executed.
 const TRUNCATED_CALL: Stream = Stream {
     name: "truncated call",
     bytes: concat!(
@@ -140,7 +140,7 @@ const CODE_AND_SOURCES: Stream = Stream {
     )),
 };
 
-/// An answer that the token limit truncated: it has both its text and an error. Written from
+/// An answer that the token limit truncated, which has both its text and an error. Written from
 /// <https://ai.google.dev/api/generate-content#FinishReason>.
 const TOO_LONG: Stream = Stream {
     name: "too long",
@@ -238,7 +238,7 @@ const STREAMS: [&Stream; 15] = [
     &NOTHING,
 ];
 
-/// The responses of each stream that has an answer and that ADK can parse.
+/// Returns the responses of each stream that has an answer and that ADK can parse.
 pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
     let with_answer = STREAMS.iter().filter(|stream| stream.whole.is_ok());
     // ADK fails on unknown fields.
@@ -253,7 +253,7 @@ pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
         .collect()
 }
 
-/// Check that the answers equal the expected JSON or have the expected error.
+/// Checks that the answers equal the expected JSON or have the expected error.
 fn check(stream: &Stream, answers: &Result<Vec<String>, ModelError>, how: &str) {
     let name = stream.name;
     match (stream.whole, answers) {
@@ -310,7 +310,7 @@ fn stream_that_ends_inside_an_event_is_an_error() {
     );
 }
 
-/// A part of any kind.
+/// Generates a part of any kind.
 fn part() -> impl Strategy<Value = String> {
     let text = "[a-zü🎈]{1,4}";
     prop_oneof![
@@ -327,7 +327,7 @@ fn part() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A stream with one event per list of parts, and a last event with the finish reason.
+/// Returns a stream with one event per list of parts, and a last event with the finish reason.
 fn stream_of(events: &[Vec<String>]) -> String {
     let mut stream = String::new();
     for parts in events {

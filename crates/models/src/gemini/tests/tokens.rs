@@ -16,7 +16,7 @@ use crate::{
     testing::{Act, ReceivedRequest, Server, answer, answer_with_status},
 };
 
-/// A private key that was generated for these tests and gives access to nothing.
+/// A private key generated for these tests. It gives access to nothing.
 const KEY: &str = include_str!("test-key.pem");
 const ANSWER: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP"}]}"#;
 
@@ -128,7 +128,7 @@ async fn token_is_cached_and_renewed_before_expiry() {
     ask(&model).await;
     clock.tick(Duration::from_secs(3300));
     ask(&model.clone()).await;
-    // The token is valid for another 220 seconds, which is less than the renewal margin.
+    // The token is valid for another 220 seconds, less than the renewal margin.
     clock.tick(Duration::from_secs(80));
     ask(&model).await;
     ask(&model).await;
@@ -240,7 +240,7 @@ async fn invalid_private_key_is_reported_without_printing_it() {
         let credentials = GoogleCredentials::from_json(&text).expect("credentials");
         let error = ask(&model(&models, credentials, &clock)).await;
         assert!(
-            error.contains("the private key of me@p.iam cannot be used"),
+            error.contains("cannot use the private key of me@p.iam"),
             "{error}"
         );
         assert!(
@@ -291,7 +291,7 @@ async fn metadata_server_is_called_without_a_proxy() {
 }
 
 #[tokio::test]
-async fn user_credentials_of_gcloud_are_exchanged_for_a_token() {
+async fn gcloud_user_credentials_are_exchanged_for_a_token() {
     let tokens = Server::playing([token("u1", 3599)]).await;
     let models = Server::playing([answer(ANSWER)]).await;
     let text = format!(

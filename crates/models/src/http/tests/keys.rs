@@ -57,7 +57,7 @@ async fn key_is_never_printed() {
     assert!(!printed.contains(KEY), "{printed}");
 }
 
-/// API keys are also redacted from errors in the middle of a stream.
+/// API keys are redacted even from errors in the middle of a stream.
 #[tokio::test]
 async fn stream_error_never_contains_the_key() {
     let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
@@ -75,7 +75,7 @@ async fn stream_error_never_contains_the_key() {
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
 }
 
-/// The debug output of everything that a call returns, and of the model.
+/// Returns the debug output of everything that a call returns, and of the model.
 async fn answers_as_text(
     model: &HttpModel<PlainProvider>,
     request: &Arc<LlmRequest>,
@@ -120,8 +120,8 @@ async fn fetched_token_is_never_printed() {
     }
 }
 
-/// The first key ends with a newline, as in a key file. The second is cut in two where the error
-/// page is truncated.
+/// The first key ends with a newline, as in a key file. The error page is truncated in the middle
+/// of the second key.
 #[tokio::test]
 async fn truncated_text_contains_no_part_of_a_key() {
     let page = format!("{}{KEY} and more", "x".repeat(495));
@@ -139,9 +139,9 @@ async fn truncated_text_contains_no_part_of_a_key() {
     }
 }
 
-/// The headers of a request may contain an API key, which replaces the model's own.
+/// A request's headers may contain an API key, which replaces the model's own.
 #[tokio::test]
-async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
+async fn request_key_replaces_the_models_key_and_is_never_printed() {
     let mut request = LlmRequest::default();
     let options = r#"{"headers":{"API-Key":"canary-of-the-request"}}"#;
     request.config.http_options = Some(retain_core::Json::parse(options).expect("JSON"));
@@ -162,7 +162,7 @@ async fn key_of_a_request_replaces_the_models_key_and_is_never_printed() {
 
 /// A URL may contain a password.
 #[tokio::test]
-async fn password_of_a_url_is_never_printed() {
+async fn url_password_is_never_printed() {
     let basic = "dXNlcjpjYW5hcnktNWIxYzlm";
     let echo = format!("I was sent {KEY} as {basic}");
     let server = Server::playing([answer_with_status("401 Unauthorized", &[], &echo)]).await;
@@ -191,7 +191,7 @@ async fn key_with_a_line_break_is_refused_before_sending() {
     assert!(server.received().is_empty());
 }
 
-/// A source of two tokens: `first`, and `second` after a token was rejected.
+/// Provides two tokens: `first`, and `second` once a token was rejected.
 #[derive(Debug, Default)]
 struct TwoTokens {
     rejected: Mutex<Vec<String>>,

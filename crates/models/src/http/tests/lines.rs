@@ -11,7 +11,7 @@ fn event(kind: Option<&str>, data: &str) -> SseEvent {
     }
 }
 
-/// Read `text` in chunks that end at `cuts`.
+/// Reads `text` in chunks that end at `cuts`.
 fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     let mut sse = Sse::default();
     let mut events = Vec::new();
@@ -27,7 +27,7 @@ fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     }
 }
 
-/// Texts with their events, by the WHATWG specification of server-sent events.
+/// Texts and their events, by the WHATWG specification of server-sent events.
 fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
     vec![
         ("", vec![]),

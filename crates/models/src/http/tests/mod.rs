@@ -53,7 +53,7 @@ impl Provider for PlainProvider {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
-        // Truncate error pages, as all real providers do.
+        // Truncate the error page, as all real providers do.
         let output = crate::provider::plain_failure(status, body).message;
         Failure {
             is_final: body == "never",
@@ -158,7 +158,7 @@ fn text_or_code(answer: Result<LlmResponse, ModelError>) -> String {
     }
 }
 
-/// Run a test of this binary again, in a child process with these environment variables, because a
+/// Runs a test of this binary again in a child process with these environment variables, because a
 /// process reads some of them only once.
 pub(crate) async fn run_in_child_process(
     test: &'static str,

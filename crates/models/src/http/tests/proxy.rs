@@ -7,7 +7,7 @@ const CHILD: &str = "RETAIN_TEST_PROXY_CHILD";
 
 /// Plain HTTP requests go to the proxy in `HTTP_PROXY`.
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_of_the_environment_is_used() {
+async fn environment_proxy_is_used() {
     if std::env::var_os(CHILD).is_some() {
         let model = model_at(
             "http://models.invalid".to_owned(),
@@ -20,7 +20,7 @@ async fn proxy_of_the_environment_is_used() {
     for variable in ["HTTP_PROXY", "http_proxy"] {
         let proxy = Server::playing([answer("by proxy")]).await;
         let variables = vec![(variable, proxy.url()), (CHILD, String::new())];
-        let test = "http::tests::proxy::proxy_of_the_environment_is_used";
+        let test = "http::tests::proxy::environment_proxy_is_used";
         run_in_child_process(test, variables).await;
         let received = proxy.received();
         assert_eq!(received[0].line, "POST http://models.invalid/ask HTTP/1.1");
@@ -74,7 +74,7 @@ async fn proxy_error_does_not_contain_the_proxys_password() {
     assert_eq!(received[0].line, "CONNECT models.invalid:443 HTTP/1.1");
     let basic = received[0].header("proxy-authorization");
     assert_eq!(basic, Some("Basic bWU6Y2FuYXJ5LTViMWM5Zg=="));
-    // The API key is not sent to the proxy.
+    // The proxy does not receive the API key.
     assert_eq!(received[0].header("authorization"), None);
 }
 

@@ -1,9 +1,9 @@
-//! Error responses of providers: which are retried, and what the error contains.
+//! Error responses: which of them are retried, and what the error contains.
 
 use super::*;
 use crate::testing::{answer, answer_with_status};
 
-/// A status, and the number of calls that it causes if three attempts are allowed.
+/// Each status with the number of calls that it causes if three attempts are allowed.
 const STATUSES: [(&str, usize); 18] = [
     ("400 Bad Request", 1),
     ("401 Unauthorized", 1),

@@ -1,7 +1,7 @@
 //! TLS and HTTP/2, which all real providers use.
 //!
-//! Trusted CAs are read from environment variables, so a test that sets them runs itself again in a
-//! child process. The certificates and keys in `tls/` are used only here.
+//! The client reads trusted CAs from environment variables, so a test that sets them runs itself
+//! again in a child process. The certificates and keys in `tls/` are used only here.
 
 use std::{future::poll_fn, sync::Mutex};
 
@@ -20,7 +20,7 @@ const KEY: &[u8] = include_bytes!("tls/server-key.pem");
 /// The CA certificate that signed the server's certificate.
 pub(super) const CA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 
-/// What the server has received: connections, requests, and the reset of a stream.
+/// What the server received: connections, requests, and a stream reset.
 #[derive(Default)]
 pub(super) struct ServerLog {
     connections: Mutex<usize>,
@@ -29,8 +29,8 @@ pub(super) struct ServerLog {
     was_reset: Notify,
 }
 
-/// Send three requests: a stream that is read to its end, a stream that is dropped, and a call
-/// whose answer the server sends only after the second request was cancelled.
+/// Sends three requests: a stream that is read to its end, a stream that is dropped, and a call
+/// that the server answers only after the second request was cancelled.
 pub(super) async fn ask_three_times(url: String) {
     let model = model_at(url, fast_retries(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, true).await, ["Hel", "lo", "Hello"]);
@@ -108,7 +108,7 @@ async fn answer(
     }
 }
 
-/// Start the server; return its port and its log.
+/// Starts the server. Returns its port and its log.
 pub(super) async fn provider() -> (u16, Arc<ServerLog>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -117,7 +117,7 @@ pub(super) async fn provider() -> (u16, Arc<ServerLog>) {
     (port, log)
 }
 
-/// Check that the server received the requests of `ask_three_times` over one connection, and the
+/// Checks that the server received the requests of `ask_three_times` over one connection, and the
 /// cancellation.
 pub(super) fn check(log: &ServerLog) {
     assert_eq!(*log.connections.lock().expect("lock"), 1);
@@ -141,7 +141,7 @@ async fn model_uses_http_2_over_tls() {
     check(&log);
 }
 
-/// Without trusted CAs, a model on a plain HTTP server still works.
+/// Without trusted CAs, plain HTTP calls still work.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_http_works_without_trusted_cas() {
     const CHILD: &str = "RETAIN_TEST_NO_AUTHORITIES_CHILD";

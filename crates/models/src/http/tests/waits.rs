@@ -1,4 +1,4 @@
-//! The delay between two attempts, and when there is no further attempt.
+//! The delay between two attempts, and the conditions for another attempt.
 
 use proptest::prelude::*;
 use tokio::time::Instant;

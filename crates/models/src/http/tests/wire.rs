@@ -251,7 +251,7 @@ async fn truncated_response_is_retried() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// The idle timeout applies to the body of a complete response, whether or not a stream was
+/// The idle timeout applies to the body of an unstreamed response too, even if a stream was
 /// requested.
 #[tokio::test]
 async fn stalled_response_is_retried() {
@@ -280,7 +280,7 @@ async fn empty_stream_is_retried() {
     assert_eq!(server.received().len(), 3);
 }
 
-/// A body with status 200 may report an error.
+/// A body with status 200 may contain an error.
 #[tokio::test]
 async fn transient_error_in_an_unstreamed_response_is_retried() {
     for stream in [false, true] {

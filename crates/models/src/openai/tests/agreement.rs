@@ -1,4 +1,4 @@
-//! The complete answer does not depend on how it is split into chunks, or these into bytes.
+//! The complete answer is the same, however it is split into chunks and the chunks into bytes.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, LlmResponse};
@@ -13,7 +13,7 @@ use crate::{
     provider::StreamReader as _,
 };
 
-/// An answer of a model.
+/// A model's answer.
 #[derive(Debug, Clone)]
 struct ModelAnswer {
     thoughts: String,
@@ -41,7 +41,7 @@ impl ModelAnswer {
         object([("x", text.into())]).to_string()
     }
 
-    /// The answer as a complete response.
+    /// Returns the answer as a complete response.
     fn message(&self) -> Json {
         let calls = self.calls.iter().zip(0..).map(|((name, text), at)| {
             let function = object([
@@ -60,7 +60,8 @@ impl ModelAnswer {
         object([("model", "m".into()), ("choices", list([choice]))])
     }
 
-    /// The answer in chunks of `step` characters each, with the arguments of all calls interleaved.
+    /// Returns the answer in chunks of `step` characters each, with the arguments of all calls
+    /// interleaved.
     fn chunks(&self, step: usize) -> Vec<Json> {
         let mut deltas: Vec<Json> = Vec::new();
         let of = |field: &str, text: &str| object([(field, text.into())]);
@@ -105,7 +106,7 @@ fn pieces(text: &str, step: usize) -> std::vec::IntoIter<String> {
     pieces.into_iter()
 }
 
-/// Read bytes in parts whose lengths are taken from `lengths` in rotation; return the complete
+/// Reads bytes in parts whose lengths are taken from `lengths` in rotation. Returns the complete
 /// answer.
 fn streamed(bytes: &[u8], lengths: &[usize]) -> LlmResponse {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());

@@ -1,12 +1,12 @@
-//! Compares the requests to OpenAI with those that ADK passes to LiteLLM.
+//! Compares Retain's requests to OpenAI with those that ADK passes to LiteLLM.
 
 use retain_core::Json;
 
 use super::request_body;
 use crate::differential::Comparison;
 
-/// Requests that differ from ADK's, each with the start of the row of the table "OpenAI-compatible
-/// models" that explains it.
+/// Requests that differ from ADK's, each with the start of the row in the table "OpenAI-compatible
+/// models" that explains the difference.
 const KNOWN_DIFFERENCES: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
     ("an empty turn of the model", "A model turn without content"),

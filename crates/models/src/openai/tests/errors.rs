@@ -85,7 +85,7 @@ fn error_code_and_message_are_taken_from_the_servers_response() {
         );
         assert!(!failure.is_final, "{body}");
     }
-    // An exhausted quota is not retried.
+    // A call that failed for an exhausted quota is not retried.
     let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
     assert!(chat.failure(429, body).is_final);
 }

@@ -12,7 +12,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The calls of the answer that results from these deltas.
+/// Returns the calls in the answer that results from these deltas.
 fn calls_of(deltas: &[&str]) -> Vec<String> {
     let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
     events.push(end("tool_calls"));
@@ -210,7 +210,7 @@ fn malformed_response_is_reported() {
     }
 }
 
-/// A call that is truncated before its arguments looks like a call without arguments.
+/// A call that is truncated before its arguments looks the same as a call without arguments.
 #[test]
 fn answer_with_a_call_truncated_at_its_start_has_no_calls() {
     let answer = |reason: &str, calls: &str| {
@@ -233,8 +233,8 @@ fn answer_with_a_call_truncated_at_its_start_has_no_calls() {
     assert_eq!(call_texts(&answer("length", first)), ["a look({})"]);
 }
 
-/// Gemini's format counts the tokens of thoughts separately. OpenAI includes them in the completion
-/// tokens; xAI does not, as its totals show.
+/// Gemini's format counts thought tokens separately. OpenAI includes them in the completion tokens;
+/// xAI does not, as its totals show.
 #[test]
 fn thought_tokens_are_counted_once() {
     for (completion, total, answer) in

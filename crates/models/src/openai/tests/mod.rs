@@ -61,20 +61,20 @@ fn chat(server: OpenAiServer) -> Chat {
     }
 }
 
-/// The JSON body that is sent for a request.
+/// Returns the JSON body that is sent for a request.
 fn request_body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
     let call = chat(server(server_name)).call(request, false)?;
     Ok(Json::parse(&call.body).expect("a body of JSON"))
 }
 
-/// Parse a complete response.
+/// Parses a complete response.
 fn read_answer(body: &str) -> Result<LlmResponse, ModelError> {
     chat(server("other"))
         .read_answer(body)
         .map_err(ModelError::from)
 }
 
-/// Read events; return their chunks and then the complete answer.
+/// Reads events. Returns their chunks and then the complete answer.
 fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>, ModelError> {
     let mut reader = super::stream::ChunkReader::default();
     let mut answers = Vec::new();
@@ -89,7 +89,7 @@ fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>,
     Ok(answers)
 }
 
-/// The last answer, which is complete.
+/// Returns the last answer, which is complete.
 fn last(answers: &[LlmResponse]) -> &LlmResponse {
     let (last, pieces) = answers.split_last().expect("an answer");
     assert_eq!(last.partial, Some(false));
@@ -106,7 +106,7 @@ fn calls(answer: &LlmResponse) -> Vec<&FunctionCall> {
     content.function_calls().collect()
 }
 
-/// Calls as texts: id, name, arguments.
+/// Returns each call as a text: id, name, arguments.
 fn call_texts(answer: &LlmResponse) -> Vec<String> {
     let text = |call: &&FunctionCall| {
         let args = Json::from(call.args.clone().unwrap_or_default());

@@ -189,8 +189,8 @@ async fn thoughts_are_left_out_if_the_request_excludes_them() {
     assert_eq!(call_texts(last(&answers)).len(), 1);
 }
 
-/// Servers require the answer to be an object, so a list is requested in an object and extracted
-/// from it.
+/// Servers require the answer to be an object, so a list is requested inside an object and
+/// extracted from it.
 #[tokio::test]
 async fn response_wrapped_for_the_schema_is_unwrapped() {
     let response = |text: &str| {
@@ -221,7 +221,7 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
             event_stream(stream.join("\n\n").as_bytes(), &[]),
             r#"["é",1.50]"#,
         ),
-        // An answer that is not wrapped, although it should be, is returned unchanged.
+        // An answer that should be wrapped but is not is returned unchanged.
         (false, answer(&response(r#"["é"]"#)), r#"["é"]"#),
     ];
     for (is_stream, script, expected) in scripts {

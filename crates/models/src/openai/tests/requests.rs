@@ -75,7 +75,7 @@ fn user_request(text: &str, config: &str) -> LlmRequest {
     request(&history, config)
 }
 
-/// Readable JSON: one line for each field and for each message.
+/// Formats JSON for reading: one line per field and per message.
 fn pretty(json: &Json) -> String {
     let fields = json.as_object().expect("an object").iter();
     let lines = fields.map(|(key, value)| match value.as_array() {
@@ -116,7 +116,7 @@ fn minimal_request_has_only_required_fields() {
 }
 
 #[test]
-fn model_of_the_request_overrides_the_default() {
+fn request_model_overrides_the_default() {
     let mut request = user_request("Hi", "{}");
     for (asked, sent) in [
         ("test/model-1", "model-1"),
@@ -167,7 +167,7 @@ fn tool_choice_follows_the_config() {
     assert_eq!(with(one), r#"b "required""#);
     let one = r#"{"mode": "VALIDATED", "allowedFunctionNames": ["b"]}"#;
     assert_eq!(with(one), "b null");
-    // If no declared function is allowed, the tool choice is not sent.
+    // The tool choice is omitted if no declared function is allowed.
     let other = r#"{"mode": "ANY", "allowedFunctionNames": ["c"]}"#;
     assert_eq!(with(other), " null");
 }
@@ -235,8 +235,8 @@ fn response_format_follows_the_schema() {
     assert_eq!(given.to_string(), own);
 }
 
-/// Each server rejects the settings that are missing in its request, by its documentation or by
-/// reports of its users.
+/// A server rejects each setting that its request here omits, as its documentation or its users
+/// report.
 #[test]
 fn settings_that_a_server_rejects_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
@@ -333,7 +333,7 @@ fn reasoning_models_get_no_sampling_settings() {
     let off = r#"{"thinkingBudget": 0}"#;
     assert_eq!(fields("openai", "gpt-5.2", off), 6);
     assert_eq!(fields("openai", "gpt-5", off), 0);
-    // On another server, any model may have this name.
+    // On another server, a model of this name may be any model.
     assert_eq!(fields("other", "gpt-5", "null"), 6);
 }
 
@@ -469,7 +469,7 @@ fn unsupported_media_is_replaced_by_a_text() {
     for (part, server, expected) in supported {
         assert_eq!(content(part, server), expected);
     }
-    // The text that replaces media does not contain its URL, which may be secret.
+    // The text that replaces media omits its URL, which may be secret.
     let unsupported = [
         (tiff, "openai", "image/tiff"),
         (tiff, "azure", "image/tiff"),

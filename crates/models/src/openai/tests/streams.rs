@@ -13,7 +13,7 @@ use crate::{
     provider::StreamReader as _,
 };
 
-/// Read bytes in these chunks.
+/// Reads bytes in these chunks.
 fn read_bytes<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());
     let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! Answers of the providers: two parallel calls, then a sentence; or an error.
+//! Provider answers: two parallel calls, then a sentence; or an error.
 //!
 //! Written from <https://ai.google.dev/api/generate-content>,
 //! <https://platform.openai.com/docs/api-reference/chat> (streams: the page "Streaming") and
@@ -32,7 +32,7 @@ impl Provider {
         Provider::Anthropic,
     ];
 
-    /// The model name in the agent's configuration.
+    /// Returns the model name in the agent's configuration.
     pub(crate) fn model(self) -> &'static str {
         match self {
             Provider::Gemini => "gemini-test",
@@ -62,7 +62,7 @@ impl Provider {
         self != Provider::Ollama
     }
 
-    /// The ids of the calls, which Gemini does not send.
+    /// Returns the ids of the calls; Gemini sends none.
     pub(crate) fn ids(self) -> &'static [&'static str] {
         match self {
             Provider::Gemini => &[],
@@ -70,7 +70,7 @@ impl Provider {
         }
     }
 
-    /// The error code that is stored for `error_response`.
+    /// Returns the error code that an event stores for `error_response`.
     pub(crate) fn error_code(self) -> &'static str {
         match self {
             Provider::Gemini => "RESOURCE_EXHAUSTED",
@@ -79,7 +79,7 @@ impl Provider {
         }
     }
 
-    /// An error that repeats the API key, as a careless gateway may.
+    /// Returns an error that repeats the API key, as a careless gateway may.
     pub(crate) fn error_response(self, key: &str) -> Vec<Act> {
         let message = format!("No quota is left for {key}");
         let body = match self {

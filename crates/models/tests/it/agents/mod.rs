@@ -48,8 +48,8 @@ fn models(settings: Vec<(&'static str, String)>) -> Models {
     )
 }
 
-/// The compared parts of an event: author, content, finish reason and `partial`. Call ids are
-/// replaced by numbers.
+/// Describes the compared parts of an event: author, content, finish reason and `partial`. Numbers
+/// replace the call ids.
 fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     let mut content = Json::parse(&event.content().unwrap().to_json().unwrap()).unwrap();
     let mut parts = content["parts"].as_array().unwrap().to_vec();
@@ -76,7 +76,7 @@ fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     )
 }
 
-/// Run the agent; return its complete events, the text of the partial ones, and the server.
+/// Runs the agent. Returns its complete events, the text of the partial ones, and the server.
 async fn events(provider: Provider, stream: bool) -> (Vec<String>, String, Server) {
     let steps = [Step::Calls, Step::Text];
     let server = Server::playing(steps.map(|step| provider.answer(step, stream))).await;

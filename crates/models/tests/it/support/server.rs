@@ -34,20 +34,20 @@ pub enum Act {
 pub struct ReceivedRequest {
     /// E.g. `POST /v1beta/models/x:generateContent HTTP/1.1`.
     pub line: String,
-    /// Names in lower case.
+    /// The headers, with their names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body as text.
     pub body: String,
 }
 
 impl ReceivedRequest {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The path with its query.
+    /// Returns the path with its query.
     pub fn path(&self) -> &str {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
@@ -69,8 +69,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Start a server that answers the first request with the first script, and so on. After the
-    /// last script, it closes each connection once it has read a request.
+    /// Starts a server that answers each request with the next script. After the last script, it
+    /// closes each connection once it has read a request.
     pub async fn playing(scripts: impl IntoIterator<Item = Vec<Act>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -95,22 +95,22 @@ impl Server {
         server
     }
 
-    /// Answer one more request with this script.
+    /// Answers one more request with this script.
     pub fn play(&self, script: Vec<Act>) {
         self.shared.scripts.lock().expect("lock").push_back(script);
     }
 
-    /// E.g. `http://127.0.0.1:4711`.
+    /// Returns the URL, e.g. `http://127.0.0.1:4711`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The requests received so far.
+    /// Returns the requests received so far.
     pub fn received(&self) -> Vec<ReceivedRequest> {
         self.shared.received.lock().expect("lock").clone()
     }
 
-    /// Wait until this number of connections has ended.
+    /// Waits until this number of connections has ended.
     pub async fn connections_ended(&self, count: usize) {
         loop {
             let changed = self.shared.changed.notified();
@@ -197,13 +197,13 @@ async fn read_some(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
     (count > 0).then_some(())
 }
 
-/// A complete JSON answer with status 200.
+/// Returns a complete JSON answer with status 200.
 pub fn answer(body: &str) -> Vec<Act> {
     answer_with_status("200 OK", &[], body)
 }
 
-/// A complete JSON answer with this status, for example `503 Service Unavailable`, and these
-/// headers.
+/// Returns a complete JSON answer with this status, for example `503 Service Unavailable`, and
+/// these headers.
 pub fn answer_with_status(status: &str, headers: &[(&str, &str)], body: &str) -> Vec<Act> {
     let mut head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\n");
     for (name, value) in headers {
@@ -213,7 +213,8 @@ pub fn answer_with_status(status: &str, headers: &[(&str, &str)], body: &str) ->
     vec![Act::Send(head.into_bytes())]
 }
 
-/// A complete streamed answer, sent in writes that are split at the given offsets of `body`.
+/// Returns a complete streamed answer, sent in writes that are split at the given offsets of
+/// `body`.
 pub fn event_stream(body: &[u8], cuts: &[usize]) -> Vec<Act> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                 transfer-encoding: chunked\r\n\r\n";
