@@ -1,5 +1,5 @@
 //! Converts an artifact for a model: media that models accept stay unchanged, text files become
-//! text, and a line describes any other file. Used by `load_artifacts` and by templates.
+//! text, and a description replaces any other file. `load_artifacts` and templates use it.
 
 use retain_core::Part;
 
@@ -7,8 +7,8 @@ use retain_core::python_text::python_strip;
 
 const BINARY: &str = "application/octet-stream";
 
-/// Converts a part into one that any model accepts: media unchanged, text as text, and anything
-/// else as a line that describes it, worded as in ADK.
+/// Converts a part into one that any model accepts: media unchanged, text files as text, and for
+/// anything else a line that describes it in ADK's words.
 pub fn safe_part(mut part: Part, name: &str) -> Part {
     let Some(blob) = &mut part.inline_data else {
         return part;
@@ -31,7 +31,7 @@ pub fn safe_part(mut part: Part, name: &str) -> Part {
     })
 }
 
-/// Returns ADK's line for a file whose data models cannot read.
+/// Returns ADK's line for a file that models cannot read.
 pub(crate) fn describe_artifact(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
     let Some(data) = data else {
         return format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]");
@@ -43,7 +43,7 @@ pub(crate) fn describe_artifact(name: &str, mime_type: &str, data: Option<&[u8]>
     )
 }
 
-/// The media type in lower case, without parameters.
+/// Returns the media type in lower case, without parameters.
 pub(crate) fn normalize_mime_type(mime_type: &str) -> String {
     let base = mime_type.split(';').next().unwrap_or_default();
     python_strip(base).to_lowercase()

@@ -1,4 +1,4 @@
-//! The errors of a run, grouped by what a caller can do next.
+//! The errors of a run, by what a caller can do next.
 
 use retain_core::{ArtifactError, BoxError, MemoryError, SessionError};
 
@@ -8,7 +8,7 @@ use crate::{plugins::panic_text, template::TemplateError};
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
 
 /// Why a run failed. Events stored before the failure stay. The failure itself is stored as an
-/// event of the agent, so that the session records it.
+/// event of the agent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -56,7 +56,7 @@ pub enum RunError {
     Callback {
         /// The agent.
         agent: String,
-        /// Which callback, e.g. `before_model`.
+        /// The kind of callback, e.g. `before_model`.
         callback: &'static str,
         /// Why.
         source: BoxError,
@@ -66,7 +66,7 @@ pub enum RunError {
     Plugin {
         /// The plugin.
         plugin: String,
-        /// Which hook, e.g. `before_run`.
+        /// The hook, e.g. `before_run`.
         hook: &'static str,
         /// Why.
         source: BoxError,
@@ -76,7 +76,7 @@ pub enum RunError {
     Template {
         /// The agent.
         agent: String,
-        /// Which placeholder, and what is missing.
+        /// The placeholder, and what is missing.
         source: TemplateError,
     },
     /// The agent's answer does not match its output schema.
@@ -110,7 +110,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The error code of the stored failure. It is ADK's name where ADK has one.
+    /// Returns the error code of the stored failure: ADK's name, if ADK has one.
     pub fn code(&self) -> &str {
         match self {
             RunError::Session(SessionError::NotFound { .. }) => "SessionNotFoundError",
@@ -130,7 +130,7 @@ impl RunError {
         }
     }
 
-    /// Creates the error of an agent that panicked.
+    /// Creates the error for an agent that panicked.
     pub(crate) fn panicked(agent: &str, panic: &(dyn std::any::Any + Send)) -> RunError {
         RunError::Agent {
             agent: agent.to_owned(),
@@ -138,8 +138,8 @@ impl RunError {
         }
     }
 
-    /// The message of the underlying error, without the name of the model, tool or agent. As in
-    /// ADK, the event of the failure stores this message.
+    /// Returns the message of the underlying error, without the name of the model, tool or agent.
+    /// As in ADK, the failure's event stores this message.
     pub fn cause(&self) -> String {
         match self {
             RunError::Model { source, .. } => source.to_string(),
@@ -153,8 +153,8 @@ impl RunError {
     }
 }
 
-/// The kind of an error: the first identifier of its `Debug` output. Logs record it instead of the
-/// message, because they must not contain names or texts of users.
+/// Returns the kind of an error: the first identifier of its `Debug` output. Logs record the kind
+/// instead of the message, because they must not contain users' names or texts.
 pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
     let written = format!("{error:?}");
     let name = written.split(|c: char| !c.is_ascii_alphanumeric()).next();

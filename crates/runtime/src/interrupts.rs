@@ -1,27 +1,26 @@
-//! Calls that wait for an answer: which events hold them, and which of them are answered.
+//! Calls that wait for an answer: which events hold such calls, and which calls are answered.
 //!
-//! A run pauses at such a call. The flow, the agents that run others and the runner share these
-//! rules.
+//! A run pauses at such a call. The flow, the workflow agents and the runner share these rules.
 
 use std::collections::HashSet;
 
 use retain_core::{Event, FunctionCall};
 
-/// Calls with these names wait for the user, even if their event does not mark them as
+/// The names of calls that wait for the user, even if their event does not mark them as
 /// long-running.
 pub(crate) const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
 
-/// ADK's metadata key of an event that was imported into its session.
+/// ADK's metadata key that marks an event as imported into its session.
 const RESTORED: &str = "__adk_internal_restored_event";
 
-/// Whether an event was imported: its calls are history and must not run.
+/// Whether an event was imported. The calls of imported events are history and must not run.
 pub(crate) fn is_restored(event: &Event) -> bool {
     let metadata = event.response.custom_metadata.as_ref();
     let mark = metadata.and_then(|metadata| metadata.get(RESTORED));
     mark.is_some_and(|mark| mark.as_bool() != Some(false))
 }
 
-/// The ids of calls that an event marks as waiting for an answer.
+/// Returns the ids of the calls that an event marks as waiting for an answer.
 pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     let marked = event
         .long_running_tool_ids
@@ -34,7 +33,7 @@ pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     marked.chain(asking.filter_map(|call| call.id.as_deref()))
 }
 
-/// The calls of an event that wait for an answer.
+/// Returns the event's calls that wait for an answer.
 pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
     let ids: HashSet<&str> = waiting_ids(event).collect();
     let mut calls = event.function_calls();
@@ -42,7 +41,7 @@ pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
     calls
 }
 
-/// The latest event with the call of this id.
+/// Returns the latest event with a call of this id.
 pub(crate) fn call_event<'a>(
     mut events: impl DoubleEndedIterator<Item = &'a Event>,
     id: &str,
@@ -51,8 +50,8 @@ pub(crate) fn call_event<'a>(
     events.rfind(|event| event.function_calls().into_iter().any(is_it))
 }
 
-/// Whether a run pauses after an event, given the later ones: it has a waiting call, and the user
-/// has not begun to answer it on the branch of that call.
+/// Whether a run pauses after an event, given the later events: the event has a waiting call, and
+/// the user has not begun to answer it on the call's branch.
 pub(crate) fn pauses<'a>(event: &Event, later: impl Iterator<Item = &'a Event> + Clone) -> bool {
     waiting_calls(event)
         .iter()

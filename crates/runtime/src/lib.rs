@@ -2,9 +2,9 @@
 //!
 //! [`Runner`] stores a message and runs an agent on its session. [`LlmAgent`] builds a request from
 //! the session, calls a [`Model`], runs the [`Tool`]s that the model calls, and calls the model
-//! again. A complete event is stored before the caller gets it.
+//! again. The caller gets a complete event only after it is stored.
 
-// The future of a run is moved and polled on stacks of 1 or 2 MB.
+// A run's future is moved and polled on stacks of 1 or 2 MB.
 #![warn(clippy::large_futures)]
 
 mod agents;

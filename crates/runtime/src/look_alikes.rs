@@ -3,18 +3,19 @@
 
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-/// How a character counts in the search for a marker.
+/// A character's role in the search for a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Glyph {
     /// An opening angle bracket.
     Bracket,
     /// A letter, as an ASCII capital if it resembles one.
     Letter(char),
-    /// May occur between the letters of a marker: blanks, slashes, dashes, invisible characters.
+    /// A character that may occur between the letters of a marker: a blank, slash, dash or
+    /// invisible character.
     Ignored,
 }
 
-/// The glyphs that a character looks like. A ligature gives several.
+/// Returns the glyphs that a character looks like; several for a ligature.
 pub(crate) fn glyphs(character: char) -> impl Iterator<Item = Glyph> {
     std::iter::once(character).nfkd().map(glyph)
 }
@@ -52,7 +53,7 @@ fn to_look_alike_capital(letter: char) -> char {
     }
 }
 
-/// Characters without a width, which could disguise a marker.
+/// Whether a character has no width, so that it could disguise a marker.
 fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || matches!(

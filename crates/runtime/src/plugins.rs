@@ -49,8 +49,8 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before an event is stored and sent. An answer replaces it, except its id, timestamp
-    /// and run id.
+    /// Called before an event is stored and sent. An answer replaces the event, except for its id,
+    /// timestamp and run id.
     async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> HookResult<Event> {
         Ok(None)
     }
@@ -70,7 +70,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before the model. An answer replaces the model's; the hook may change the request.
+    /// Called before the model. The hook may change the request; an answer replaces the model's.
     async fn before_model(
         &self,
         ctx: &CallbackContext,
@@ -98,7 +98,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before a tool. An answer replaces the result; the hook may change the arguments.
+    /// Called before a tool. The hook may change the arguments; an answer replaces the result.
     async fn before_tool(
         &self,
         ctx: &ToolContext,
@@ -152,10 +152,10 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
     async fn close(&self) {}
 }
 
-/// A message that is about to begin or continue a run.
+/// A message that will begin or continue a run.
 #[derive(Debug)]
 pub struct ReadMessage<'a> {
-    /// The session, before the message.
+    /// The session as it is before the message.
     pub session: &'a retain_core::Session,
     /// The run that the message continues, if it answers a call.
     pub invocation_id: Option<&'a str>,
@@ -201,7 +201,7 @@ impl Plugins {
         self.0.iter()
     }
 
-    /// Calls a hook of every plugin; failures are logged and change nothing.
+    /// Calls a hook of every plugin. Failures are logged and have no other effect.
     pub(crate) async fn notify<'a, F>(
         &'a self,
         hook: &'static str,
@@ -242,7 +242,7 @@ pub(crate) async fn catch_panic<T>(
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

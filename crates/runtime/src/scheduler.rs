@@ -32,14 +32,14 @@ use tracing::Instrument as _;
 
 use crate::error::RunError;
 
-/// The number of events that a run may store before a waiting outside completion enters, so that
+/// The number of events that a run may store while an outside completion waits to enter, so that
 /// agents that never rest do not block the others forever.
 const EVENTS_BEFORE_ENTRY: usize = 100;
 
 type TaskId = u64;
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The id that stands for the runner, which is not a task.
+/// The id of the runner, which is not a task.
 const RUNNER: TaskId = 0;
 
 /// The tasks of one run and the order in which they continue.
@@ -56,25 +56,27 @@ struct Tasks {
     woken: Vec<TaskId>,
     /// Tasks with an outside completion, in order of arrival.
     completed: VecDeque<TaskId>,
-    /// The number of completions that may enter in this poll. `None` means all of them.
+    /// The number of completions that may still enter in this poll; `None` for all.
     entries_left: Option<usize>,
-    /// The poll of the outermost scheduler in which `entries_left` was set.
+    /// The poll of the outermost scheduler that set `entries_left`.
     host_poll: Option<u64>,
-    /// The number of polls of tasks.
+    /// The number of task polls so far.
     polls: u64,
-    /// The task being polled, and by which thread: a wake from another thread comes from outside.
+    /// The task being polled, and the thread that polls it. A wake from another thread comes from
+    /// outside.
     polled: Option<(TaskId, ThreadId)>,
     /// The task that waits for a store, and its number of pending store calls.
     store_wait: Option<(TaskId, usize)>,
-    /// Whether a task has yielded the thread: no task is polled before the runner is polled again.
+    /// Whether a task has yielded the thread. Then no task is polled before the next poll of the
+    /// runner.
     must_yield: bool,
-    /// Events that were stored since an outside completion last entered.
+    /// The number of events stored since an outside completion last entered.
     events: usize,
     runner: Option<Waker>,
 }
 
 struct Task {
-    /// `None` while it is polled, and for a subtask.
+    /// The task's future; `None` during a poll, and for a subtask.
     future: Option<TaskFuture>,
     waker: Waker,
     queue: Queue,
@@ -100,7 +102,7 @@ impl fmt::Debug for Scheduler {
 
 impl Scheduler {
     /// Runs a future as a task with its own stack. Dropping the returned future cancels the task.
-    /// Outside the scheduler's tasks the future runs in place.
+    /// Outside a scheduler's tasks, the future runs in place.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
@@ -111,8 +113,8 @@ impl Scheduler {
         self.start(future).await
     }
 
-    /// Starts the first task of the run, and polls every task that can continue until the first is
-    /// done. The caller lets outside completions enter.
+    /// Starts the first task of the run, and polls every task that can continue, until the first is
+    /// done. The caller decides when outside completions enter.
     pub(crate) async fn run_first<T: Send + 'static>(
         self: &Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
@@ -145,7 +147,7 @@ impl Scheduler {
             // A cancelled task has no receiver.
             let _ = done.send(outcome);
         };
-        // Tokio's cooperative budget would suspend a task at a place that depends on the load.
+        // Tokio's cooperative budget would suspend a task at a point that depends on the load.
         let task = unconstrained(Box::pin(task.in_current_span()));
         let id = self.lock().add(self, Some(Box::pin(task)), None);
         let _cancel = CancelGuard(self, id);
@@ -156,9 +158,9 @@ impl Scheduler {
         }
     }
 
-    /// Runs futures as subtasks of the current task, until all are done or the output of one is the
-    /// last that is wanted; then the others get one chance to finish without an outside completion.
-    /// Returns the outputs in the order of the futures, and the number of the last.
+    /// Runs futures as subtasks until all are done or `is_last` accepts the output of one; then the
+    /// others get one chance to finish without an outside completion. Returns the outputs in the
+    /// order of the futures, and the index of the accepted one.
     pub(crate) async fn join<F: Future>(
         self: &Arc<Self>,
         futures: impl IntoIterator<Item = F>,
@@ -199,8 +201,8 @@ impl Scheduler {
     }
 
     /// Begins a poll of the runner: tasks that yielded their thread may continue. In a nested run,
-    /// a completion that arrives during a poll of `host` waits for the next poll, because a
-    /// completion of another task of `host` may have arrived earlier.
+    /// a completion that arrives during a poll of `host` waits for the next poll, because another
+    /// task of `host` may have completed earlier.
     pub(crate) fn begin_poll(&self, host: Option<&Scheduler>) {
         let host_poll = host.and_then(|host| host.lock().current_poll());
         let mut tasks = self.lock();
@@ -239,24 +241,24 @@ impl Scheduler {
     }
 
     /// Calls `answer`, which wakes a task on behalf of the runner. The task continues at once,
-    /// because this is not an outside completion.
+    /// because the runner's answer is not an outside completion.
     pub(crate) fn answer(&self, answer: impl FnOnce()) {
         self.lock().polled = Some((RUNNER, thread::current().id()));
         answer();
         self.lock().end_poll();
     }
 
-    /// Waits for a store. No other task of the run continues meanwhile.
+    /// Waits for a call to a store. No other task of the run continues meanwhile.
     pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
         let task = self.lock().begin_store_wait();
         let _wait = task.map(|_| StoreWait(self));
         call.await
     }
 
-    /// Lets earlier outside completions enter, in their order.
+    /// Lets outside completions that arrived earlier enter first, in their order.
     pub(crate) async fn after_completions(&self) {
         let must_wait = self.lock().has_earlier_completions();
-        // Yield only once: tasks that wait here must not wait for one another.
+        // Yield only once, because tasks that wait here must not wait for one another.
         if must_wait {
             self.yield_until_rest().await;
         }
@@ -278,7 +280,8 @@ impl Scheduler {
         .await;
     }
 
-    /// The next task to poll; `None` if no task can continue, or if one has yielded the thread.
+    /// Returns the next task to poll; `None` if no task can continue, or if a task has yielded the
+    /// thread.
     fn next_ready(&self, cx: &mut Context<'_>) -> Option<(TaskId, TaskFuture, Waker)> {
         let mut tasks = self.lock();
         if !tasks
@@ -314,8 +317,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends a poll. Returns the future of a task that is done or cancelled, so that the caller
-    /// drops it without holding the lock.
+    /// Ends a poll. Returns the future of a finished or cancelled task, so that the caller can drop
+    /// it without holding the lock.
     fn finish_poll(&self, id: TaskId, future: TaskFuture, is_done: bool) -> Option<TaskFuture> {
         let mut tasks = self.lock();
         tasks.end_poll();
@@ -336,7 +339,7 @@ impl Scheduler {
 }
 
 impl Tasks {
-    /// Adds a task or a subtask, which can continue. The owner polls a subtask in its own poll.
+    /// Adds a task or subtask that can continue at once. A subtask is polled by its owner.
     fn add(
         &mut self,
         scheduler: &Arc<Scheduler>,
@@ -364,7 +367,7 @@ impl Tasks {
         id
     }
 
-    /// Takes a task out of its queue. Returns the task to poll for it: the owner of a subtask.
+    /// Removes a task from its queue. Returns the task to poll: for a subtask, its owner.
     fn let_continue(&mut self, id: TaskId) -> Option<TaskId> {
         let task = self.tasks.get_mut(&id)?;
         task.queue = Queue::None;
@@ -372,7 +375,7 @@ impl Tasks {
         Some(task.owner.unwrap_or(id))
     }
 
-    /// The task that this thread polls.
+    /// Returns the task that this thread polls.
     fn current(&self) -> Option<TaskId> {
         let (id, thread) = self.polled?;
         (thread == thread::current().id()).then_some(id)
@@ -396,12 +399,12 @@ impl Tasks {
         Some((task.waker.clone(), polled))
     }
 
-    /// The number of the poll in which this thread is. `None` outside the scheduler's tasks.
+    /// Returns the number of the current poll on this thread; `None` outside a scheduler's tasks.
     fn current_poll(&self) -> Option<u64> {
         self.current().map(|_| self.polls)
     }
 
-    /// Whether the current task comes after outside completions that have not entered.
+    /// Whether outside completions that arrived before the current task have not entered yet.
     fn has_earlier_completions(&self) -> bool {
         self.current().is_some() && !self.completed.is_empty()
     }
@@ -439,7 +442,8 @@ impl Tasks {
         }
     }
 
-    /// Removes the completion of a task that continues without it. A later one has its own place.
+    /// Removes the completion of a task that continues without it. A later completion gets its own
+    /// place.
     fn remove_completion(&mut self, id: TaskId) {
         let place = self.completed.iter().position(|it| *it == id);
         let Some(place) = place else { return };
@@ -494,7 +498,7 @@ impl Tasks {
 /// Wakes one task.
 struct TaskWaker {
     id: TaskId,
-    /// Weak, because a future that a task owns may hold its waker.
+    /// A weak reference, because a task's own future may hold its waker.
     scheduler: Weak<Scheduler>,
 }
 
@@ -514,12 +518,12 @@ impl Wake for TaskWaker {
     }
 }
 
-/// A future that a task polls together with others. Its outside completions have their own place in
-/// the order.
+/// A future that a task polls together with others. The order of outside completions treats it like
+/// a task.
 struct Subtask<'a, F: Future> {
     future: Option<Pin<Box<F>>>,
     output: Option<F::Output>,
-    /// `None` outside the scheduler's tasks.
+    /// The subtask's id; `None` outside a scheduler's tasks.
     id: Option<CancelGuard<'a>>,
 }
 
@@ -535,7 +539,7 @@ impl<'a, F: Future> Subtask<'a, F> {
         }
     }
 
-    /// Polls the future if it may continue. Returns its output if it is done now.
+    /// Polls the future if it may continue. Returns its output if it has finished.
     fn poll(&mut self, scheduler: &Scheduler, cx: &mut Context<'_>) -> Option<&F::Output> {
         let future = self.future.as_mut()?;
         let polled = match &self.id {
@@ -555,7 +559,7 @@ impl<'a, F: Future> Subtask<'a, F> {
         None
     }
 
-    /// Lets the future continue if that needs no outside completion.
+    /// Lets the future continue if it can do so without an outside completion.
     fn continue_if_ready(&self, scheduler: &Scheduler) {
         if let Some(CancelGuard(_, id)) = self.id {
             let mut tasks = scheduler.lock();
@@ -578,7 +582,7 @@ impl Drop for CancelGuard<'_> {
     }
 }
 
-/// Cancels all tasks when it is dropped. Otherwise they would keep their own run alive.
+/// Cancels all tasks when it is dropped. Otherwise the tasks would keep their own run alive.
 struct CancelAllGuard<'a>(&'a Scheduler);
 
 impl Drop for CancelAllGuard<'_> {

@@ -3,8 +3,8 @@
 use retain_core::{Json, JsonMap};
 use schemars::{JsonSchema, generate::SchemaSettings};
 
-/// The schema of `T`, inlined: no references, no titles, no dialect. It equals the schema that ADK
-/// declares for the corresponding Python type, if there is one.
+/// Returns the schema of `T`, inlined: no references, no titles, no dialect. It equals the schema
+/// that ADK declares for the corresponding Python type, if there is one.
 pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -18,10 +18,10 @@ pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     normalize(&schema)
 }
 
-/// Keywords whose values are data rather than schemas.
+/// Keywords whose value is data rather than a schema.
 const DATA: [&str; 5] = ["default", "enum", "const", "example", "examples"];
 
-/// Keywords whose values map names to schemas.
+/// Keywords whose value maps names to schemas.
 const NAMED: [&str; 3] = ["properties", "patternProperties", "$defs"];
 
 fn normalize(schema: &Json) -> Json {
@@ -55,7 +55,7 @@ fn is_number_format(format: &str) -> bool {
         || format != width && width.chars().all(|digit| digit.is_ascii_digit())
 }
 
-/// Writes `type: [T, "null"]` as `anyOf` a schema for `T` and null, because not every model
+/// Rewrites `type: [T, "null"]` as `anyOf` a schema for `T` and null, because not every model
 /// supports lists of types.
 fn without_type_list(mut schema: JsonMap) -> JsonMap {
     let is_null = |kind: &Json| *kind == "null";

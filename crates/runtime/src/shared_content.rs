@@ -1,7 +1,7 @@
-//! `SharedContent`: a content of a model request that avoids copying stored events.
+//! `SharedContent`: a content in a model request that avoids copying stored events.
 //!
-//! Most contents of a request are those of stored events, unchanged. Such a content points into its
-//! event; only a content that the flow rewrites is a copy.
+//! Most contents in a request are those of stored events, unchanged. Such a content points into its
+//! event. Only a content that the flow rewrites is a copy.
 
 use std::{fmt, ops::Deref, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Instruction templates: `{key}` for a value of the state, `{artifact.name}` for a file.
+//! Instruction templates: `{key}` stands for a state value, `{artifact.name}` for a file.
 //!
 //! A template is parsed once and rendered for every request. Braces around anything but a name stay
 //! unchanged, so that an instruction can contain JSON and code: `{"a": 1}`, `${HOME}`, `\{x}`.
@@ -111,7 +111,7 @@ impl Template {
         Template { pieces }
     }
 
-    /// The artifacts that rendering needs, in order.
+    /// Returns the names of the artifacts that rendering needs, in order.
     pub fn artifact_names(&self) -> impl Iterator<Item = &str> {
         let placeholders = self.placeholders();
         let artifacts = placeholders.filter(|placeholder| placeholder.kind == Kind::Artifact);
@@ -154,7 +154,7 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// The byte ranges in braces, from the first of consecutive opening braces to the last of
+/// Returns the byte ranges in braces, from the first of consecutive opening braces to the last of
 /// consecutive closing ones. Skips braces after a `$` or a backslash.
 fn braced_ranges(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
@@ -183,7 +183,7 @@ fn braced_ranges(text: &str) -> Vec<(usize, usize)> {
 }
 
 impl Placeholder {
-    /// Returns `None` if the braces do not contain a name.
+    /// Parses a placeholder; `None` if the braces do not contain a name.
     fn parse(text: &str) -> Option<Placeholder> {
         let inner = text.trim_start_matches('{').trim_end_matches('}');
         let inner = python_strip(inner);
@@ -242,16 +242,17 @@ fn is_state_name(name: &str) -> bool {
     }
 }
 
-/// Python's `str.isidentifier`.
+/// Whether Python's `str.isidentifier` accepts the name.
 pub(crate) fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     let starts = |c: char| c == '_' || unicode_ident::is_xid_start(c);
     chars.next().is_some_and(starts) && chars.all(unicode_ident::is_xid_continue)
 }
 
-/// An artifact as text: its text, or a line that describes it.
+/// Returns an artifact as text: its text, or a line that describes it.
 ///
-/// ADK prints some artifacts as a Python object with all its bytes; Retain uses the line instead.
+/// ADK prints some artifacts as Python objects with all their bytes; Retain describes those
+/// instead.
 pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
     let blob = part.inline_data.as_ref();
     let mime_type = blob.and_then(|blob| blob.mime_type.as_deref());

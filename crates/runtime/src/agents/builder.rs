@@ -1,4 +1,4 @@
-//! Builder for `LlmAgent`.
+//! The builder for `LlmAgent`.
 
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
@@ -123,7 +123,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
     }
 
     /// Sets an instruction that never changes. It is sent first and verbatim, so that providers can
-    /// cache it. The [`instruction`](Self::instruction) then follows the history as a separate
+    /// cache it. The [`instruction`](Self::instruction) then follows the history as separate
     /// content.
     pub fn static_instruction(mut self, instruction: impl Into<Content>) -> Self {
         self.static_instruction = Some(instruction.into());
@@ -148,12 +148,12 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Sets the schema of the input when another agent calls this one.
+    /// Sets the schema of the input that other agents pass to this one.
     pub fn input_schema<T: JsonSchema>(self) -> Self {
         self.input_schema_of(json_schema_of::<T>())
     }
 
-    /// Sets the schema of the input when another agent calls this one, as JSON Schema.
+    /// Sets the schema of the input that other agents pass to this one, as JSON Schema.
     pub fn input_schema_of(mut self, schema: impl Into<Json>) -> Self {
         self.input_schema = Some(schema.into());
         self
@@ -210,7 +210,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each model call. It passes on the request or answers it.
+    /// Adds a callback before each model call. It forwards the request or answers it.
     pub fn before_model<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmRequest) -> R + Send + Sync + 'static,
@@ -244,7 +244,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each tool call. It passes on the arguments or answers for the tool.
+    /// Adds a callback before each tool call. It forwards the arguments or answers for the tool.
     pub fn before_tool<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall) -> R + Send + Sync + 'static,
@@ -309,8 +309,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
     }
 }
 
-/// Checks an agent's name: models call agents by it, so it must be an identifier, and `user` is
-/// reserved for the user.
+/// Checks an agent's name. It must be an identifier, because models call agents by name, and `user`
+/// is reserved for the user.
 pub(super) fn check_name(name: &str) -> Result<(), BuildError> {
     let what = format!("agent name {name:?}");
     if name == "user" {

@@ -1,6 +1,6 @@
 //! Agent callbacks: functions that run around the agent, its model and its tools.
 //!
-//! An agent has a list of callbacks of each kind. They run in order until one returns a value.
+//! For each kind, an agent has a list of callbacks, which run in order until one returns a value.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -144,7 +144,7 @@ pub(crate) struct ToolCallbacks {
     pub(crate) on_error: Vec<ToolErrorCallback>,
 }
 
-/// Wraps an error of a callback with the names of the agent and the callback.
+/// Adds the names of the agent and the callback to a callback's error.
 pub(crate) fn callback_failed(
     agent: &str,
     callback: &'static str,

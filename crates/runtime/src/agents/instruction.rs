@@ -12,10 +12,10 @@ type ProviderFn = Arc<
         + Sync,
 >;
 
-/// The instruction of an agent.
+/// An agent's instruction.
 ///
-/// A text may contain placeholders such as `{user:name}` or `{topic?}`, which are filled from the
-/// session state. The text that a function returns is sent verbatim.
+/// A text may contain placeholders such as `{user:name}` or `{topic?}`, which the session state
+/// fills. The text that a function returns is sent verbatim.
 #[derive(Clone)]
 pub enum Instruction {
     /// A text with placeholders.

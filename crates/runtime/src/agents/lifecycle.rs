@@ -1,4 +1,4 @@
-//! The lifecycle of an agent's run: callbacks before it, the agent, callbacks after it.
+//! The lifecycle of an agent's run: the callbacks before it, the agent, the callbacks after it.
 
 use std::{panic::AssertUnwindSafe, pin::pin};
 
@@ -15,7 +15,7 @@ use crate::{
     telemetry,
 };
 
-/// Selects the callbacks before or after an agent's run.
+/// The time of a callback: before or after the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallbackPhase {
     Before,
@@ -45,7 +45,7 @@ pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
 
 async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
     if flow::has_answered(ctx)? {
-        // The agent, or a callback in its place, had finished before the run was interrupted.
+        // The agent, or a callback in its place, finished before the run was interrupted.
         ctx.record_agent_end().await?;
         return run_after_callbacks(ctx).await;
     }
@@ -59,7 +59,7 @@ async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
     ctx.enter();
     run_body(ctx).await?;
     ctx.leave();
-    // As in ADK, an agent that transfers is not done, so no `after_agent` callback runs.
+    // As in ADK, an agent that transferred is not done, so its `after_agent` callbacks do not run.
     if ctx.is_ended() || ctx.has_transferred() {
         return Ok(());
     }
@@ -67,7 +67,7 @@ async fn run_with_callbacks(ctx: &InvocationContext) -> Result<()> {
 }
 
 /// Runs the agent itself. In a resumable run, also records the end of a custom agent, unless the
-/// agent has recorded it or a call waits for an answer.
+/// agent has done so or a call waits for an answer.
 async fn run_body(ctx: &InvocationContext) -> Result<()> {
     let needs_no_record = ctx.agent.records_its_end() || !ctx.is_resumable();
     let watch = EventWatch::default();
@@ -93,8 +93,8 @@ async fn run_after_callbacks(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Runs the `after_agent` callbacks of an agent whose run was cancelled. Discards their content and
-/// their writes.
+/// Runs the `after_agent` callbacks of an agent whose run was cancelled. Discards the content they
+/// return and their writes.
 pub(crate) async fn run_pending_after_callbacks(ctx: &InvocationContext) {
     if ctx.is_ended() {
         return;
@@ -106,7 +106,7 @@ pub(crate) async fn run_pending_after_callbacks(ctx: &InvocationContext) {
     }
 }
 
-/// Runs the hooks of plugins and the agent's callbacks. Returns an event if one of them returned
+/// Runs the plugin hooks and the agent's callbacks. Returns an event if any of them returned
 /// content or wrote state or artifacts.
 async fn run_callbacks(ctx: &InvocationContext, phase: CallbackPhase) -> Result<Option<Event>> {
     if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {

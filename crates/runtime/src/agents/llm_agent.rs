@@ -59,12 +59,13 @@ impl LlmAgent {
         LlmAgentBuilder::new(name)
     }
 
-    /// The agent's own model. Without one, it uses the model of its nearest ancestor.
+    /// Returns the agent's own model. Without one, the agent uses the model of its nearest
+    /// ancestor.
     pub fn model(&self) -> Option<&Arc<dyn Model>> {
         self.model.as_ref()
     }
 
-    /// Returns the model for this run: the agent's own or that of its nearest ancestor.
+    /// Returns the model for this run: the agent's own or its nearest ancestor's.
     pub(crate) fn resolve_model(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
         let above = ctx.shared.tree.ancestors(&self.name);
         let mut above = above.filter_map(|agent| agent.as_llm_agent()?.model.as_ref());
@@ -86,7 +87,7 @@ impl LlmAgent {
         &self.tools
     }
 
-    /// The schema of the input when another agent calls this one.
+    /// Returns the schema of the input that other agents pass to this one.
     pub fn input_schema(&self) -> Option<&Json> {
         self.input_schema.as_ref()
     }

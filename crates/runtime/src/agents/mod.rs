@@ -71,7 +71,7 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
-    /// The ADK class name of the agent, for tools that draw or list agents.
+    /// The name of the agent's ADK class, for tools that draw or list agents.
     fn kind(&self) -> &'static str {
         "BaseAgent"
     }
@@ -95,14 +95,14 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the agent itself records its end in a resumable run. If so, an agent that has given
+    /// Whether the agent records its end itself in a resumable run. If so, an agent that has given
     /// a final response does not run again when the run is resumed.
     #[doc(hidden)]
     fn records_its_end(&self) -> bool {
         false
     }
 
-    /// Lets the agent change the event with which a `before_agent` callback answers in its place.
+    /// Lets the agent change the event of a `before_agent` callback that answered in its place.
     #[doc(hidden)]
     fn stamp_output(&self, _event: &mut retain_core::Event) -> Result<()> {
         Ok(())

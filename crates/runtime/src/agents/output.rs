@@ -1,4 +1,4 @@
-//! Output of an agent: stores the answer under `output_key` and validates it against its schema.
+//! Agent output: stores the answer under `output_key` and validates it against its schema.
 
 use std::{fmt, sync::Arc};
 
@@ -32,7 +32,7 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// Derives the schema from a Rust type. Answers are validated by parsing them into that type.
+    /// Derives the schema from a Rust type. Parsing into that type validates an answer.
     pub fn of<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
         let validator = |value: &Json| {
             let value: T = serde_json::from_value(serde_json::to_value(value)?)?;
@@ -65,14 +65,14 @@ impl OutputSchema {
         self.validator.is_some()
     }
 
-    /// Parses an answer, which may be in a Markdown code fence. An answer of a Rust type is also
-    /// validated.
+    /// Parses an answer, which may be in a Markdown code fence. If the schema comes from a Rust
+    /// type, also validates the answer.
     pub fn parse(&self, text: &str) -> Result<Json, BoxError> {
         self.validate(&Json::parse(without_fence(text))?)
     }
 
-    /// Validates a value by parsing it into the Rust type, and returns it as that type serializes
-    /// it, without nulls. Without a Rust type, returns the value unchanged.
+    /// Validates a value by parsing it into the Rust type. Returns it as that type serializes it,
+    /// without nulls. Without a Rust type, returns the value unchanged.
     pub(crate) fn validate(&self, value: &Json) -> Result<Json, BoxError> {
         match &self.validator {
             Some(validator) => validator(value),
@@ -125,8 +125,8 @@ pub(crate) struct OutputRecorder {
 }
 
 impl OutputRecorder {
-    /// Adds the output to an event: with a schema, the parsed answer in a final response; without
-    /// one, the agent's text so far.
+    /// Adds the output to an event. With a schema, the output is the parsed answer in a final
+    /// response; without one, it is the agent's text so far.
     pub(crate) fn stamp(
         &mut self,
         key: &str,

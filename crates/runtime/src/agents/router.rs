@@ -1,4 +1,4 @@
-//! Chooses the agent that handles a message: the agent whose call the message answers, else the
+//! Chooses the agent that handles a message: the agent whose call the message answers, or else the
 //! last speaker that may continue.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn is_abort(event: &Event) -> bool {
     event.response.error_code.as_deref() == Some(INVOCATION_ABORTED)
 }
 
-/// Returns the agent that made the function call that the message answers.
+/// Returns the agent whose function call the message answers.
 fn agent_of_answered_call<'a>(
     tree: &'a AgentTree,
     events: &[&Event],
@@ -36,7 +36,7 @@ fn agent_of_answered_call<'a>(
     tree.find(&call.author)
 }
 
-/// Returns the agent that made the latest reply, or the agent that the reply transferred to, if the
+/// Returns the agent of the latest reply, or the agent to which that reply transferred, if the
 /// conversation can continue with it; else the root agent.
 fn last_active_agent<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
     for event in events.iter().rev().filter(|event| is_reply(event)) {
@@ -75,8 +75,8 @@ fn is_reply(event: &Event) -> bool {
         && (event.response.error_code.is_none() || has_parts)
 }
 
-/// Returns the branch of the agent's latest event that has one. `invocation_id` limits the search
-/// to that run.
+/// Returns the branch of the agent's latest event that has a branch. `invocation_id` limits the
+/// search to that run.
 pub(crate) fn latest_branch(
     events: &Events,
     agent: &str,

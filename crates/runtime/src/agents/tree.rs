@@ -1,4 +1,4 @@
-//! The agents of a runner as a tree that is indexed by name.
+//! A runner's agents as a tree, indexed by name.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 64;
 /// Maximum number of agents.
 const AGENTS_MAX: usize = 10_000;
 
-/// The agents of a runner. Names are unique.
+/// A runner's agents. Their names are unique.
 #[derive(Debug)]
 pub(crate) struct AgentTree {
     nodes: Vec<Node>,
@@ -24,7 +24,7 @@ struct Node {
 }
 
 impl AgentTree {
-    /// Builds the tree below `root`. Returns an error if it is not a valid tree.
+    /// Builds the tree below `root`. Returns an error if the agents do not form a valid tree.
     pub(crate) fn new(root: Arc<dyn Agent>) -> Result<AgentTree, BuildError> {
         let mut tree = AgentTree {
             nodes: Vec::new(),
@@ -99,7 +99,7 @@ impl AgentTree {
         }
     }
 
-    /// All agents.
+    /// Returns all agents.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
         self.nodes.iter().map(|node| &node.agent)
     }
@@ -131,7 +131,7 @@ impl AgentTree {
     }
 
     /// Whether the conversation can reach every agent from this one: it and all its ancestors are
-    /// `LlmAgent`s that may transfer to their parent.
+    /// `LlmAgent`s that may transfer to their parents.
     pub(crate) fn is_transferable(&self, name: &str) -> bool {
         let may = |agent: &Arc<dyn Agent>| {
             let agent = agent.as_llm_agent();

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::{Compactor, EventSummarizer, LlmEventSummarizer};
 use crate::{agents::Agent, error::BuildError};
 
-/// A trigger of compaction: after every `interval` runs, those runs and `overlap` earlier ones are
-/// summarized.
+/// A trigger of compaction: after every `interval` runs, a summary of those runs and of `overlap`
+/// earlier ones is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// The number of new runs that trigger a summary. At least 1.
@@ -21,8 +21,8 @@ pub struct SlidingWindow {
 pub struct TokenThreshold {
     /// The number of prompt tokens that triggers a summary. At least 1.
     pub tokens: u32,
-    /// The number of newest events that are not summarized. More are left out if a call would be
-    /// separated from its answer.
+    /// The number of newest events that are not summarized. More stay if a call would otherwise
+    /// lose its answer.
     pub retained_events: usize,
 }
 
@@ -62,7 +62,7 @@ impl CompactionConfig {
         CompactionConfig::default()
     }
 
-    /// After every `interval` runs, summarizes those and `overlap` runs before them.
+    /// After every `interval` runs, summarizes those runs and the `overlap` runs before them.
     pub fn with_sliding_window(mut self, interval: usize, overlap: usize) -> Self {
         self.window = Some(SlidingWindow { interval, overlap });
         self
@@ -83,15 +83,15 @@ impl CompactionConfig {
         self
     }
 
-    /// Sets the time limit of one summary. On a timeout nothing is stored, the history is
-    /// unchanged, and the next run tries again. By default 2 minutes, several times what a model
-    /// takes for a long history. `Duration::MAX` disables the limit.
+    /// Sets the time limit for one summary. On a timeout nothing is stored, the history is
+    /// unchanged, and the next run tries again. The default of 2 minutes is several times what a
+    /// model takes for a long history. `Duration::MAX` disables the limit.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Builds the compactor of a runner, or returns an error if the configuration is invalid.
+    /// Builds a runner's compactor, or returns an error if the configuration is invalid.
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
         let invalid = |reason| Err(BuildError::new("compaction", reason));
         if self.window.is_none() && self.threshold.is_none() {

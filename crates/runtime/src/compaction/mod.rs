@@ -61,9 +61,10 @@ pub fn sliding_window_range(events: &Events, window: &SlidingWindow) -> Option<V
     size::shortens_request(&events, &range).then_some(range)
 }
 
-/// The events to summarize before the agent's model is called; `None` if no summary is due.
+/// Returns the events to summarize before the agent's model is called; `None` if no summary is due.
 ///
-/// The first one is the earlier summary, if there is one: the new summary replaces it.
+/// If there is an earlier summary, it is the first of these events, and the new summary replaces
+/// it.
 pub fn token_threshold_range(
     events: &Events,
     threshold: &TokenThreshold,

@@ -1,4 +1,4 @@
-//! Shortens a range to summarize, so that it never separates a call from its answer.
+//! Shortens a range of events to summarize, so that no call is separated from its answer.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -6,15 +6,15 @@ use retain_core::{Event, Json};
 
 use crate::contents::is_set;
 
-/// Calls with these names wait for the user.
+/// The names of calls that wait for the user.
 const ASKING: [&str; 3] = [
     "adk_request_credential",
     "adk_request_confirmation",
     "adk_request_input",
 ];
 
-/// The length of the longest prefix of `events` in which every call is answered. `all` are the
-/// events of the session.
+/// Returns the length of the longest prefix of `events` in which every call is answered. `all` are
+/// the session's events.
 ///
 /// If that prefix is empty or ends within a run, calls that can no longer be answered are ignored.
 pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
@@ -33,7 +33,8 @@ pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
     strict.max(balanced_len(events, &dead))
 }
 
-/// The length of the longest prefix in which every call is answered, except those in `dead`.
+/// Returns the length of the longest prefix in which every call is answered, except those in
+/// `dead`.
 fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     let mut open: HashSet<&str> = HashSet::new();
     let mut balanced = 0;
@@ -50,7 +51,8 @@ fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     balanced
 }
 
-/// Calls of earlier runs that have no final answer and cannot get one: see `waiting_calls`.
+/// Returns the calls of earlier runs that have no final answer and cannot get one; see
+/// `waiting_calls`.
 fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'e str> {
     let is_of_run =
         |event: &&Arc<Event>| !event.invocation_id.is_empty() && event.actions.compaction.is_none();
@@ -69,8 +71,8 @@ fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'
     calls.filter(|id| !alive.contains(id)).collect()
 }
 
-/// The calls of an event that may still be answered: long-running calls in any run, but calls that
-/// ask the user only in the newest run.
+/// Returns the event's calls that may still be answered: long-running calls in any run, but calls
+/// that ask the user only in the newest run.
 fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     let asking: HashSet<&str> = match is_newest {
         true => HashSet::new(),
@@ -93,13 +95,13 @@ fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     waiting
 }
 
-/// The calls that an event answers, except those for which it asks the user first.
+/// Returns the calls that an event answers, except those for which the event asks the user first.
 fn answered_calls(event: &Event) -> impl Iterator<Item = &str> {
     let requested: HashSet<&str> = requested_calls(event).collect();
     response_ids(event).filter(move |id| !requested.contains(id))
 }
 
-/// The calls for which the event requests a confirmation or a credential.
+/// Returns the calls for which the event requests a confirmation or a credential.
 fn requested_calls(event: &Event) -> impl Iterator<Item = &str> {
     let confirmations: &Json = &event.actions.requested_tool_confirmations;
     let credentials: &Json = &event.actions.requested_auth_configs;

@@ -1,4 +1,4 @@
-//! Predicts whether a summary would shorten a request, from the length of the last summary.
+//! Predicts from the length of the last summary whether a new one would shorten a request.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use retain_core::{Content, Event};
 
 use crate::contents::spans::{Coverage, Span, outermost_spans};
 
-/// Whether a summary of `range` would shorten a request, if it is as long as the last summary.
+/// Whether a summary of `range`, if as long as the last summary, would shorten a request.
 pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     let times = || range.iter().map(|event| event.timestamp);
     let empty_summary = Span {
@@ -20,7 +20,7 @@ pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> b
     before > after + last
 }
 
-/// The newest summary that no other summary covers.
+/// Returns the newest summary that no other summary covers.
 pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
     let outermost = outermost_spans(spans(events));
     let latest = outermost.iter().map(|span| span.place).max()?;
@@ -32,7 +32,8 @@ fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
     spans.filter_map(|(place, event)| Some(Span::of(place, event.actions.compaction.as_ref()?)))
 }
 
-/// The number of characters of a request with these events, and with `empty_summary` if given.
+/// Returns the number of characters in a request with these events, and with `empty_summary` if
+/// given.
 fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
     let outermost = outermost_spans(spans(events).chain(empty_summary));
     let covered = Coverage::of(&outermost);
@@ -53,7 +54,8 @@ fn summary_size(event: &Event) -> usize {
     compaction.map_or(0, |compaction| content_size(&compaction.compacted_content))
 }
 
-/// The number of characters of a content as ADK serializes it; 0 if it cannot be serialized.
+/// Returns the number of characters in a content as ADK serializes it; 0 if it cannot be
+/// serialized.
 fn content_size(content: &Content) -> usize {
     let text = content.to_snake_json();
     text.map_or(0, |text| text.chars().count())

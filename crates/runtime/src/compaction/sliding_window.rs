@@ -9,7 +9,7 @@ use retain_core::Event;
 
 use super::{SlidingWindow, self_contained};
 
-/// The events of the window, except summaries; `None` if there are fewer new runs than `interval`.
+/// Returns the window's events, except summaries; `None` with fewer new runs than `interval`.
 pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
     let runs = group_by_run(events);
     let last_summarized_time = last_summarized_time(events);
@@ -29,7 +29,7 @@ pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec
     (!range.is_empty()).then_some(range)
 }
 
-/// A run, and the timestamp of its latest event.
+/// A run, with the timestamp of its latest event.
 struct Run<'e> {
     id: &'e str,
     latest: f64,
@@ -39,7 +39,7 @@ fn belongs_to(event: &Event, run: &Run<'_>) -> bool {
     event.invocation_id == run.id
 }
 
-/// The runs in the order of their first events.
+/// Returns the runs in the order of their first events.
 fn group_by_run(events: &[Arc<Event>]) -> Vec<Run<'_>> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -63,7 +63,7 @@ fn group_by_run(events: &[Arc<Event>]) -> Vec<Run<'_>> {
     runs
 }
 
-/// The end of the time span of the newest summary; 0 without a summary.
+/// Returns the end of the newest summary's time span; 0 without a summary.
 fn last_summarized_time(events: &[Arc<Event>]) -> f64 {
     let summaries = events.iter().rev();
     let mut ends =

@@ -57,7 +57,8 @@ impl<T: Into<String>> From<T> for Summary {
 #[async_trait]
 pub trait EventSummarizer: fmt::Debug + Send + Sync + 'static {
     /// Summarizes the events, oldest first. The first one may be the earlier summary, with the
-    /// author `model`. `None` leaves the events unsummarized; so does a failure, which is logged.
+    /// author `model`. The events stay unsummarized if this returns `None` or fails; a failure is
+    /// logged.
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError>;
 
     /// The kind of summarizer, for telemetry spans.
@@ -73,7 +74,7 @@ pub struct LlmEventSummarizer {
     template: Option<String>,
 }
 
-/// The placeholder of the transcript in a template.
+/// The placeholder for the transcript in a template.
 const TRANSCRIPT: &str = "{conversation_history}";
 
 impl LlmEventSummarizer {

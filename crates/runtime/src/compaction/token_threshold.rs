@@ -6,7 +6,7 @@ use retain_core::{Event, EventCompaction, LlmResponse};
 
 use super::{self_contained, size};
 
-/// The events to summarize: the last summary, then the events since, except the newest `retained`.
+/// Returns the last summary, then the events since, except the newest `retained`.
 pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Event>>> {
     let summary = size::latest_summary(events);
     let compaction = summary.and_then(|summary| summary.actions.compaction.as_ref());
@@ -29,8 +29,8 @@ pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Ev
     Some(range)
 }
 
-/// The number of events that are not retained. More events are retained if a retained answer would
-/// lose its call.
+/// Returns the number of events that are not retained. More events are retained if a retained
+/// answer would otherwise lose its call.
 fn split_index(events: &[Arc<Event>], retained: usize) -> usize {
     if retained == 0 {
         return events.len();
@@ -49,7 +49,7 @@ fn split_index(events: &[Arc<Event>], retained: usize) -> usize {
     0
 }
 
-/// The earlier summary as the first event to summarize, so that the new summary covers it.
+/// Returns the earlier summary as the first event to summarize, so that the new summary covers it.
 fn seed_event(summary: &Event, compaction: &EventCompaction) -> Event {
     let content = compaction.compacted_content.clone();
     Event {

@@ -4,14 +4,14 @@ use retain_core::{Content, Event, Events, JsonMap, Part, python_text::python_jso
 
 use crate::contents::{ContentsOptions, assemble_contents, valid_events, valid_shared_events};
 
-/// The approximate number of characters of a token.
+/// The approximate number of characters per token.
 const TOKEN_CHARS: usize = 4;
 
-/// The number of tokens of the agent's next prompt: the model's count of its last prompt, if there
-/// was one since the last summary, else a quarter of the characters of the contents. `None` if the
-/// contents are empty.
+/// Returns the number of tokens in the agent's next prompt: the model's count for its last prompt,
+/// if there was one since the last summary, else a quarter of the characters in the contents.
+/// `None` if the contents are empty.
 ///
-/// Without an agent's name, the count of any agent is used.
+/// Without an agent's name, any agent's count is used.
 pub fn prompt_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     reported_tokens(events, agent).or_else(|| estimated_tokens(events, agent))
 }
@@ -35,7 +35,7 @@ fn estimated_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64>
         isolation_scope: agent.isolation_scope,
         ..ContentsOptions::default()
     };
-    // Without rewound events: a rewound call must not count as the delegated task.
+    // Leave out rewound events: a rewound call must not count as the delegated task.
     let mut live = Events::default();
     for (position, event) in (1..).zip(valid_shared_events(events)) {
         live.push(position, event);
@@ -50,7 +50,7 @@ fn content_chars(content: &Content) -> usize {
     content.parts().iter().map(part_chars).sum()
 }
 
-/// The number of characters of a part's text, call and answer. Media do not count.
+/// Returns the number of characters in a part's text, call and answer. Media do not count.
 fn part_chars(part: &Part) -> usize {
     let chars = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
     let call = part.function_call.as_ref();
@@ -62,8 +62,8 @@ fn part_chars(part: &Part) -> usize {
     chars(&part.text) + call + answer
 }
 
-/// The number of characters that Python's `json.dumps` writes for a map. It escapes non-ASCII
-/// characters.
+/// Returns the number of characters that Python's `json.dumps` writes for a map. It escapes
+/// non-ASCII characters.
 fn map_chars(map: Option<&JsonMap>) -> usize {
     let Some(map) = map.filter(|map| !map.is_empty()) else {
         return 0;

@@ -1,4 +1,4 @@
-//! The prompt of the default summarizer: the events as lines of text, worded as in ADK.
+//! The default summarizer's prompt: the events as lines of text, in ADK's words.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ const REQUEST: &str = concat!(
     "of the interaction.\n\n",
 );
 
-/// Maximum number of characters of a call's arguments and of an answer. Longer ones are truncated.
+/// Maximum number of characters in a call's arguments or an answer. Longer ones are truncated.
 const TOOL_CHARS: usize = 2000;
 
-/// The prompt that asks a model to summarize the events.
+/// Returns the prompt that asks a model to summarize the events.
 pub fn prompt(events: &[Arc<Event>]) -> String {
     REQUEST.to_owned() + &transcript(events)
 }
 
-/// The events as lines of text: messages, thoughts, calls and answers.
+/// Returns the events as lines of text: messages, thoughts, calls and answers.
 pub fn transcript(events: &[Arc<Event>]) -> String {
     let mut lines = Vec::new();
     for event in events.iter().filter(|event| !is_about_credentials(event)) {
@@ -43,7 +43,7 @@ fn push_lines(lines: &mut Vec<String>, event: &Event, part: &Part) {
     if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
         match part.thought == Some(true) {
             false => lines.push(format!("{author}: {text}")),
-            // Skip the thoughts of the model that wrote an earlier summary.
+            // Skip the thoughts of the model that wrote this earlier summary.
             true if event.actions.compaction.is_some() => {}
             true => lines.push(format!("{author} (thought): {text}")),
         }

@@ -18,10 +18,10 @@ use crate::agents::Agent;
 
 const ROOT_AGENT: &str = "root_agent.yaml";
 
-/// The agents of a folder, by subfolder name.
+/// The agents in a folder, by the names of its subfolders.
 ///
 /// An agent is loaded once and cached. [`reload`](AgentsDir::reload) loads it again if its files
-/// have changed; files are not watched in between.
+/// have changed. Nothing watches the files.
 #[derive(Debug)]
 pub struct AgentsDir {
     root: PathBuf,
@@ -39,7 +39,7 @@ struct CachedAgent {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ReloadedAgent {
-    /// The agent according to its current files.
+    /// The agent, as its files describe it now.
     pub agent: Arc<dyn Agent>,
     /// Whether the agent was loaded again.
     pub changed: bool,
@@ -91,8 +91,8 @@ impl AgentsDir {
         self.load_and_cache(app)
     }
 
-    /// Returns the agent of an app and loads it again if one of its files has changed. If loading
-    /// fails, [`load`](AgentsDir::load) still returns the previous agent.
+    /// Returns the agent of an app, after loading it again if one of its files has changed. If
+    /// loading fails, [`load`](AgentsDir::load) still returns the previous agent.
     pub fn reload(&self, app: &str) -> Result<ReloadedAgent, ConfigError> {
         let cached = self.cache().get(app).cloned();
         if let Some(CachedAgent { agent, stamps }) = cached
@@ -121,8 +121,8 @@ impl AgentsDir {
         Ok(agent)
     }
 
-    /// Checks that the app exists. The name must be in the list of apps, so that it cannot refer to
-    /// a path outside the folder.
+    /// Checks that the app exists. The name must be in the list of apps, so that it cannot lead
+    /// outside the folder.
     fn check_app(&self, app: &str) -> Result<(), ConfigError> {
         let apps = self.apps()?;
         if apps.iter().any(|known| known == app) {
@@ -138,8 +138,8 @@ impl AgentsDir {
     }
 }
 
-/// Whether a name is a valid app name. As in ADK: letters, digits and underscores, and no leading
-/// double underscore.
+/// Whether a name is a valid app name, as in ADK: letters, digits and underscores, without two
+/// leading underscores.
 fn is_app_name(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && !name.starts_with("__") && name.chars().all(is_word)

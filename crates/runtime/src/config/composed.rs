@@ -46,7 +46,7 @@ fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dy
         .collect()
 }
 
-/// Fields that all workflow and custom agents have.
+/// The fields that all workflow and custom agents have.
 pub(super) struct CommonFields {
     pub(super) name: String,
     pub(super) description: String,
@@ -97,7 +97,7 @@ pub(super) fn build(
         sub_agents,
         callbacks,
     } = read_common_fields(loader, &fields)?;
-    // The builders have the same methods but no common trait.
+    // The builders share methods but no trait.
     macro_rules! built {
         ($builder:expr) => {{
             let builder = $builder.description(description).callbacks(callbacks);
@@ -135,7 +135,7 @@ pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &ConfigValue<'_>) -> Res
     let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
     let agent = loader.resolve_reference(place)?;
-    // An agent tool runs its agent in a separate run, so that agent's tree is checked separately.
+    // An agent tool runs its agent in a separate run, so check that agent's tree separately.
     let tree = AgentTree::new(Arc::clone(&agent));
     tree.map_err(|error| place.error(error.to_string()))?;
     let tool = AgentTool::new(agent)

@@ -13,7 +13,7 @@ pub(super) type AgentFactory =
     Arc<dyn Fn(CustomAgentConfig) -> Result<Arc<dyn Agent>, BoxError> + Send + Sync>;
 
 /// The configuration of an agent with a registered class. The common fields are parsed and built;
-/// the others are left as they are in the file. See
+/// the others stay as they are in the file. See
 /// [`ConfigRegistry::with_agent_class`](crate::ConfigRegistry::with_agent_class).
 #[derive(Clone)]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub struct CustomAgentConfig {
 }
 
 impl CustomAgentConfig {
-    /// Parses the other keys of the file into a type. Use `deny_unknown_fields` on that type to
+    /// Parses all other keys of the file into a type. Use `deny_unknown_fields` on that type to
     /// reject misspelled keys.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, BoxError> {
         let fields = serde_json::to_value(&self.fields)?;
@@ -48,7 +48,7 @@ impl fmt::Debug for CustomAgentConfig {
     }
 }
 
-/// Builds the agent of a file with `make`.
+/// Builds a file's agent with `make`.
 pub(super) fn build(
     loader: &mut Loader<'_>,
     make: &AgentFactory,

@@ -1,11 +1,11 @@
-//! Errors in a configuration, with their location.
+//! Configuration errors, with their locations.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// Why a configuration is invalid. Displayed as `file:line: key: problem`.
+/// An invalid configuration. Displayed as `file:line: key: problem`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,

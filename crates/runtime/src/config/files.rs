@@ -6,10 +6,10 @@ use std::{
     time::SystemTime,
 };
 
-/// Maximum size of a configuration file. A larger file is probably not a configuration.
+/// Maximum size of a configuration file in bytes. A larger file is probably not a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Size and modification time of a file when it was read.
+/// A file's size and modification time when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileStamp {
     path: PathBuf,
@@ -33,8 +33,8 @@ impl FileStamp {
     }
 }
 
-/// Returns the text of a file and its stamp. The stamp is taken before reading, so that a
-/// concurrent change is detected later.
+/// Returns a file's text and its stamp. The stamp is taken before reading, so that a concurrent
+/// change is detected later.
 pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
     let stamp = FileStamp::read(path).map_err(unreadable)?;
     if stamp.bytes > BYTES_MAX {
@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
     Ok((text, stamp))
 }
 
-/// Describes why a file is unreadable, as the end of a sentence about it.
+/// Describes why a file is unreadable, in words that follow the file's name.
 pub(super) fn unreadable(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),

@@ -48,11 +48,11 @@ pub(super) fn build(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<
     Ok(Arc::new(agent))
 }
 
-/// The error for a key that users expect because agents in code have it.
+/// The error for a key that agents in code have, so that users expect it here.
 const GLOBAL_INSTRUCTION: &str = "global_instruction is not supported in YAML, as in ADK; put it \
                                   into the `instruction` of each agent, or build the agent in code";
 
-/// Returns the agent's own model; `None` if it is inherited.
+/// Returns the agent's own model; `None` if the agent inherits its model.
 fn model(
     registry: &ConfigRegistry,
     fields: &Fields<'_>,
@@ -86,8 +86,8 @@ fn model(
     }
 }
 
-/// Returns the full name for a name that starts with a dot, which is relative to the folder of its
-/// file; `None` for other names.
+/// Expands a name that starts with a dot, relative to the folder of its file; `None` for other
+/// names.
 fn local_name(name: &ConfigValue<'_>) -> Result<Option<String>> {
     let text = name.name()?;
     let folder = name.file().parent().and_then(Path::file_name);

@@ -24,11 +24,12 @@ use crate::agents::{Agent, AgentTree};
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// Maximum nesting of files. Cycles are detected separately; this bounds chains without a cycle.
+/// Maximum nesting of files. Cycles are detected separately; this limit is for chains without a
+/// cycle.
 const DEPTH_MAX: usize = 64;
 const FILES_MAX: usize = 10_000;
 
-/// Loads the agent of a file. Also returns stamps of all files it was built from.
+/// Loads a file's agent. Also returns stamps of all files that the agent was built from.
 pub(super) fn load(
     file: &Path,
     registry: &ConfigRegistry,
@@ -54,7 +55,7 @@ pub(super) struct Loader<'r> {
     stamps: Vec<FileStamp>,
 }
 
-/// The class of agent that a file describes.
+/// The class of the agent that a file describes.
 #[derive(Debug, Clone, Copy)]
 enum AgentClass {
     Llm,
@@ -80,8 +81,8 @@ const CLASSES: [(&str, &str, AgentClass); 5] = [
 ];
 
 impl Loader<'_> {
-    /// Loads the agent of a file. `unreadable` builds the error for a file that cannot be read,
-    /// with the location of the reference to that file.
+    /// Loads a file's agent. If the file cannot be read, `unreadable` builds the error, with the
+    /// location of the reference to the file.
     fn load_file(
         &mut self,
         file: &Path,

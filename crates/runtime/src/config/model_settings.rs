@@ -1,5 +1,5 @@
-//! Reads `generate_content_config` and contents in configurations key by key, so that an error has
-//! the line of its key.
+//! Reads `generate_content_config` and contents in configurations key by key, so that an error
+//! names the line of its key.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part, adk::table};
 
@@ -46,7 +46,7 @@ pub(super) fn settings(place: &ConfigValue<'_>) -> Result<GenerateContentConfig>
     GenerateContentConfig::from_json(&all).map_err(|error| place.error(describe_error(&error)))
 }
 
-/// Returns the keys to suggest for an unknown key.
+/// Returns the keys among which to look for a suggestion.
 fn settings_keys() -> Vec<&'static str> {
     let names = table::GENERATE_CONTENT_CONFIG.snake_names();
     let names = names.filter(|name| !AGENT_KEYS.iter().any(|(key, _)| key == name));
@@ -136,7 +136,7 @@ fn part(place: &ConfigValue<'_>) -> Result<Part> {
     }
 }
 
-/// Formats a JSON error without the byte offset, which refers to a text that the user never sees.
+/// Formats a JSON error without its byte offset, which refers to a text that the user never sees.
 fn describe_error(error: &JsonError) -> String {
     match error.path() {
         "" => error.message().to_owned(),
@@ -144,7 +144,7 @@ fn describe_error(error: &JsonError) -> String {
     }
 }
 
-/// Like `describe_error`, for an object with one key that the location already names.
+/// Like `describe_error`, for an object whose only key is already part of the location.
 fn describe_inner_error(error: &JsonError) -> String {
     match error.path().split_once('.') {
         Some((_, path)) => format!("{path}: {}", error.message()),

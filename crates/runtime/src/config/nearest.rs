@@ -1,4 +1,4 @@
-//! Suggests the known name that was probably meant.
+//! Suggests the known name that the user probably meant.
 
 /// Returns `did you mean …?` if a known name is similar, else the list of known names.
 pub(super) fn did_you_mean<'n>(

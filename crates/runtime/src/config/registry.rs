@@ -1,7 +1,7 @@
 //! The registry of names that a configuration may use: models, tools, callbacks, schemas, examples
 //! and agents.
 //!
-//! ADK imports the Python object of a name; a Rust program registers it here.
+//! Where ADK imports a Python object by name, a Rust program registers an object here.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
 type ModelResolver = Arc<dyn Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
 type ToolFactory = Arc<dyn Fn(JsonMap) -> Result<ToolSource, BoxError> + Send + Sync>;
 
-/// How a registered tool is created.
+/// The source of a registered tool.
 #[derive(Clone)]
 pub(super) enum RegisteredTool {
     /// An existing tool that takes no `args`.
@@ -135,7 +135,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// Registers a function that creates the tools of an MCP server from the `args` in the
+    /// Registers a function that creates an MCP server's tools from the `args` in the
     /// configuration, under all names that ADK has for `McpToolset`.
     pub fn with_mcp_toolset_from_args(
         self,

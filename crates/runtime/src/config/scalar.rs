@@ -1,4 +1,4 @@
-//! Parses plain YAML scalars as ADK's YAML parser does, which follows YAML 1.1.
+//! Parses plain YAML scalars by YAML 1.1, as ADK's YAML parser does.
 //!
 //! `yes` is true, `012` is ten, `1e5` is a string. Dates and base-60 numbers stay strings.
 
@@ -19,7 +19,7 @@ pub(super) fn parse_plain(text: &str) -> Json {
     if let Some(number) = integer(text) {
         return number.into();
     }
-    // A number that JSON cannot represent (infinity) stays a string.
+    // Infinity, which JSON cannot represent, stays a string.
     match float(text) {
         Some(number) if number.is_finite() => number.into(),
         _ => text.into(),
@@ -53,7 +53,7 @@ fn integer(text: &str) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{digits}"), radix).ok()
 }
 
-/// Parses a float: it must have a decimal point, and an exponent must have a sign.
+/// Parses a float. It must have a decimal point, and its exponent, if any, must have a sign.
 fn float(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {

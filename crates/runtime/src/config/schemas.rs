@@ -1,11 +1,11 @@
-//! Schemas that configurations may name without registering them.
+//! Schemas that configurations may name without registration.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigRegistry;
 
-// No doc comment: it would be sent to the model as a description.
+// Do not write a doc comment: the model would receive it as a description.
 #[derive(JsonSchema, Serialize, Deserialize)]
 struct LatLng {
     latitude: Option<f64>,

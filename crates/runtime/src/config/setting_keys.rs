@@ -1,5 +1,5 @@
-//! Checks the keys inside `generate_content_config` against ADK's table. The values are sent to the
-//! provider unchanged, so a misspelled key would otherwise go unnoticed.
+//! Checks the keys inside `generate_content_config` against ADK's table. Values go to the provider
+//! unchanged, so a misspelled key would otherwise go unnoticed.
 
 use retain_core::adk::ValueType;
 

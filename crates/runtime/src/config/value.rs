@@ -1,5 +1,5 @@
-//! A configuration value with its location, and methods that read it as an expected type. Errors
-//! about a value are created here, so that they have its location.
+//! A configuration value with its location, and methods that read it as an expected type. They
+//! create the errors about a value, so that each has a location.
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ impl<'a> ConfigValue<'a> {
         self.as_text().ok_or_else(|| self.expected("a string"))
     }
 
-    /// Reads a non-empty string.
+    /// Reads a name: a non-empty string.
     pub(super) fn name(&self) -> Result<&'a str> {
         match self.text()? {
             "" => Err(self.error("expected a name, found an empty string")),
@@ -183,7 +183,7 @@ pub(super) fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
     format!("is not a key of {what}; {hint}")
 }
 
-/// The values of a map by key.
+/// A map's values by key.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     map: ConfigValue<'a>,

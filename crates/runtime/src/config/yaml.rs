@@ -10,7 +10,7 @@ use retain_core::{Json, JsonMap};
 
 use super::{error::ConfigError, scalar};
 
-/// Maximum number of values, because aliases can expand a small file to a huge one.
+/// Maximum number of values, because aliases can turn a small file into a huge one.
 const VALUES_MAX: usize = 100_000;
 
 /// A value and the line on which it starts.
@@ -159,7 +159,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, ConfigError> {
-        // An alias inside its own anchor refers to an unfinished value.
+        // An alias inside its own anchor refers to a value that is not finished.
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.error(line, "the alias refers to a value that contains it"));
         };

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::SharedContent;
 
-/// A rest with fewer events than this is settled only as a whole, when all its calls are answered:
-/// the responses usually follow soon.
+/// The number of events below which a rest is settled only as a whole, once all its calls are
+/// answered: the responses usually follow soon.
 const OPEN_MAX: usize = 16;
 
 /// Caches the contents of a growing session for one agent. It accepts any list and any options, and
@@ -56,12 +56,12 @@ pub struct ContentsCache {
 /// The assembled first events of a list.
 #[derive(Debug, Clone, Default)]
 struct Prefix {
-    /// The number of events.
+    /// The number of events in the prefix.
     count: usize,
-    /// The first and the last of them with their positions, to detect that the list is another one.
+    /// The first and last event of the prefix with their positions, to detect a different list.
     ends: Option<[(u64, Arc<Event>); 2]>,
     contents: Vec<SharedContent>,
-    /// The task, if a call in the prefix delegated it.
+    /// The delegated task, if a call in the prefix delegated one.
     task: Option<SharedContent>,
     link_index: LinkIndex,
 }
@@ -91,7 +91,7 @@ impl ContentsCache {
         self.extend(events, &rest, options)
     }
 
-    /// The number of settled events, which cost nothing the next time.
+    /// Returns the number of settled events, which the next call need not assemble again.
     pub fn settled(&self) -> usize {
         self.prefix.count
     }
@@ -116,7 +116,7 @@ impl ContentsCache {
         contents
     }
 
-    /// Moves the events of the rest that are settled into the prefix.
+    /// Moves the settled events of the rest into the prefix.
     fn settle(
         &mut self,
         events: &Events,
@@ -131,7 +131,7 @@ impl ContentsCache {
         if rest.len() < OPEN_MAX {
             return;
         }
-        // Events before the user's newest message are most likely settled.
+        // Events before the user's newest message are the most likely to be settled.
         let is_message = |one: &IndexedEvent<'_>| {
             one.event.author == "user" && !super::include::has_responses(one.event)
         };
@@ -184,13 +184,13 @@ impl Prefix {
     }
 }
 
-/// The ids, branches and times of some events. Later events that refer to them can affect the
-/// contents.
+/// The ids, branches and times of some events. Later events that refer to any of them can affect
+/// the contents.
 #[derive(Debug, Clone, Default)]
 struct LinkIndex {
     /// Ids of calls, responses and long-running calls.
     calls: HashSet<String>,
-    /// Ids after the `@` of branches below the agent's.
+    /// Ids in branches below the agent's, which follow an `@`.
     branches: HashSet<String>,
     /// Whether there are calls or responses without an id.
     has_missing_ids: bool,
@@ -246,7 +246,7 @@ impl LinkIndex {
             || self.has_link_to(rest, options)
     }
 
-    /// Whether ordering by time would move the rest between these events, or reorder the rest.
+    /// Whether ordering by time would reorder the rest or move it between these events.
     fn is_reordered_by(&self, rest: &[IndexedEvent<'_>]) -> bool {
         let is_later = |one: &IndexedEvent<'_>| one.event.timestamp > self.newest;
         let is_in_order =
@@ -267,7 +267,7 @@ impl LinkIndex {
     }
 }
 
-/// The latest timestamp in the events, including the spans of summaries.
+/// Returns the latest timestamp in the events, including the spans of summaries.
 fn latest_time(listed: &[IndexedEvent<'_>]) -> f64 {
     let times = listed.iter().flat_map(|one| {
         let span = one.event.actions.compaction.as_ref();
@@ -276,13 +276,13 @@ fn latest_time(listed: &[IndexedEvent<'_>]) -> f64 {
         event.chain(span.into_iter().flatten())
     });
     times.fold(f64::MIN, |latest, time| match time.is_nan() {
-        // NaN has no order.
+        // NaN cannot be ordered.
         true => f64::INFINITY,
         false => latest.max(time),
     })
 }
 
-/// A reference in an event to other events.
+/// A reference from an event to other events.
 enum Link<'a> {
     Call(&'a str),
     Response(&'a str),
@@ -292,7 +292,7 @@ enum Link<'a> {
     Branch(&'a str),
 }
 
-/// The references in `event`, including those in a summary.
+/// Returns the references in `event`, including those in its summary.
 fn links<'a>(event: &'a Event, options: &ContentsOptions<'_>) -> impl Iterator<Item = Link<'a>> {
     let summary = event.actions.compaction.as_ref();
     let contents = [
@@ -335,8 +335,8 @@ fn link<'a>(id: &'a Option<String>, named: fn(&'a str) -> Link<'a>) -> Link<'a> 
     }
 }
 
-/// The options that the prefix was assembled with. The user content is not among them, because the
-/// prefix does not contain it.
+/// The options that the prefix was assembled with. The user content is not among them, because it
+/// is not in the prefix.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct OwnedOptions {
     agent_name: String,

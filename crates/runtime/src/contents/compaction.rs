@@ -7,11 +7,11 @@ use super::{
     spans::{Coverage, Span, compare_times, outermost_spans},
 };
 
-/// Returns the events that no summary covers, with each summary at the end of its span, ordered by
+/// Returns the events that no summary covers, and each summary at the end of its span, ordered by
 /// time.
 ///
-/// A summary supersedes others whose spans lie within its own; of equal spans the latest stays.
-/// Both summaries of overlapping spans stay.
+/// A summary supersedes others whose spans lie within its own; of equal spans the latest stays. If
+/// spans overlap, both summaries stay.
 pub(super) fn with_summaries<'a>(
     views: &[EventView<'a>],
     agent_name: &'a str,

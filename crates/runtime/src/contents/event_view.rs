@@ -1,14 +1,15 @@
 //! `EventView`: an event as the model will see it.
 //!
-//! Each step gets the views of the step before. Most views show the content of their event. A step
-//! that rewrites the content gives the view its own content, and the event stays unchanged.
+//! Each step gets the views that the previous step returned. Most views show the content of their
+//! event. A step that rewrites the content gives the view a content of its own, and the event stays
+//! unchanged.
 
 use retain_core::{Content, Event, EventActions, Events, FunctionCall, FunctionResponse, Part};
 
 use super::IndexedEvent;
 use crate::SharedContent;
 
-/// What the view shows of the event.
+/// The part of the event that the view shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// The event itself, or the event with other parts.
@@ -27,7 +28,7 @@ pub(super) struct EventView<'a> {
     pub(super) event: &'a Event,
     pub(super) author: &'a str,
     origin: Origin,
-    /// The content that replaces the event's content.
+    /// The content to show instead of the event's.
     own: Option<SharedContent>,
 }
 
@@ -42,7 +43,7 @@ impl<'a> EventView<'a> {
         }
     }
 
-    /// The summary in a compaction event, as a content of `author`.
+    /// Returns a view of the summary in a compaction event, as a content of `author`.
     pub(super) fn of_summary(
         view: &EventView<'a>,
         content: &Content,
@@ -118,7 +119,7 @@ impl<'a> EventView<'a> {
         self.responses().next().is_some()
     }
 
-    /// The actions of the event, unless the view only quotes it.
+    /// Returns the event's actions, unless the view only quotes the event.
     pub(super) fn actions(&self) -> Option<&EventActions> {
         (self.origin != Origin::Quoted).then_some(&self.event.actions)
     }
@@ -135,7 +136,7 @@ impl<'a> EventView<'a> {
         self.origin == Origin::Event
     }
 
-    /// The ids of the event's long-running calls.
+    /// Returns the ids of the event's long-running calls.
     pub(super) fn long_running_ids(&self) -> impl Iterator<Item = &str> {
         let event = self.is_event().then_some(self.event);
         event
@@ -144,7 +145,7 @@ impl<'a> EventView<'a> {
             .flat_map(|ids| ids.iter())
     }
 
-    /// The content, shared with the event if no step changed it; `None` without a content.
+    /// Returns the content, shared with the event if no step changed it; `None` without a content.
     pub(super) fn into_shared_content(self, events: &Events) -> Option<SharedContent> {
         match self.own {
             Some(own) => Some(own),

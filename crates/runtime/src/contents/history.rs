@@ -1,14 +1,14 @@
 //! Step: moves every response to right after its call.
 //!
 //! Ids may be reused: a response belongs to the newest earlier call with its id. Of several
-//! responses to one call the last stays. Text of the model between two responses to one call in one
-//! run is dropped, because the model knew only the first response.
+//! responses to one call, the last stays. Model text between two responses to one call in one run
+//! is dropped, because the model had seen only the first response.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{event_view::EventView, merge::merge_responses};
 
-/// The id of a call, and the index of its event.
+/// A call's id, and the index of its event.
 type CallKey<'t> = (Option<&'t str>, usize);
 
 /// Returns the events with each response right after its call.
@@ -42,7 +42,7 @@ pub(super) fn with_responses_at_their_calls(views: Vec<EventView<'_>>) -> Vec<Ev
     result
 }
 
-/// The indexes of the responses to each call, ascending.
+/// Returns the indexes of the responses to each call, in ascending order.
 fn responses_by_call<'t>(views: &'t [EventView<'_>]) -> HashMap<CallKey<'t>, Vec<usize>> {
     let mut calls: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (place, view) in views.iter().enumerate() {
@@ -59,7 +59,7 @@ fn responses_by_call<'t>(views: &'t [EventView<'_>]) -> HashMap<CallKey<'t>, Vec
             let Some(places) = calls.get(&id) else {
                 continue;
             };
-            // A response before all calls with its id belongs to the first of them.
+            // A response that precedes all calls with its id belongs to the first of them.
             let before = places.partition_point(|call| *call < place);
             let call = places[before.saturating_sub(1)];
             responses.entry((id, call)).or_default().push(place);
@@ -68,7 +68,7 @@ fn responses_by_call<'t>(views: &'t [EventView<'_>]) -> HashMap<CallKey<'t>, Vec
     responses
 }
 
-/// The indexes of the model's replies between two responses to one call.
+/// Returns the indexes of the model's replies between two responses to one call.
 fn stale_replies(
     views: &[EventView<'_>],
     responses: &HashMap<CallKey<'_>, Vec<usize>>,

@@ -1,17 +1,17 @@
-//! Checks whether calls and responses are in order already. In most histories they are, and the
+//! Checks whether calls and responses are already in order. In most histories they are, and the
 //! steps that reorder them can be skipped.
 
 use super::{event_view::EventView, include::HistoryFeatures, is_set};
 
 /// The result of [`check_call_order`].
 pub(super) struct CallOrder {
-    /// Every response is right after its call.
+    /// Whether every response is right after its call.
     pub(super) responses: bool,
-    /// Every call is right before its response.
+    /// Whether every call is right before its response.
     pub(super) calls: bool,
 }
 
-/// Compares neighboring events only, so that it need not collect ids.
+/// Checks the order. Compares only neighboring events, and so needs no set of ids.
 pub(super) fn check_call_order(views: &[EventView<'_>], has: HistoryFeatures) -> CallOrder {
     if !has.calls && !has.responses {
         return CallOrder {

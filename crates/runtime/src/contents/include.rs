@@ -7,7 +7,7 @@ use retain_core::{Event, Part};
 
 use super::{ContentsOptions, IndexedEvent, event_view::EventView, paths};
 
-/// ADK and its client exchange calls with these names; models do not see them.
+/// Names of calls between ADK and its client, which models do not see.
 const INTERNAL_CALLS: [&str; 3] = [
     "adk_framework",
     "adk_request_credential",
@@ -20,7 +20,7 @@ pub(super) struct IncludedEvents<'a> {
     pub(super) has: HistoryFeatures,
 }
 
-/// What occurs in a history. Steps that have nothing to do are skipped.
+/// The features that occur in a history. A step without its feature is skipped.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HistoryFeatures {
     pub(super) compaction: bool,
@@ -55,7 +55,7 @@ pub(super) fn included_events<'a>(
 impl HistoryFeatures {
     fn record(&mut self, event: &Event) {
         if event.actions.compaction.is_some() {
-            // A summary has its own content, which may hold anything.
+            // A summary has its own content, which may contain anything.
             *self = HistoryFeatures {
                 compaction: true,
                 calls: true,
@@ -74,7 +74,7 @@ impl HistoryFeatures {
     }
 }
 
-/// Whether the agent sees an event. `thoughts` includes events that hold only thoughts.
+/// Whether the agent sees an event. `thoughts` also includes events with nothing but thoughts.
 pub(super) fn is_included(event: &Event, options: &ContentsOptions<'_>, thoughts: bool) -> bool {
     event.isolation_scope.as_deref() == options.isolation_scope
         && !is_input_of_other_node(event, options)
@@ -83,14 +83,15 @@ pub(super) fn is_included(event: &Event, options: &ContentsOptions<'_>, thoughts
         && !is_internal(event)
 }
 
-/// The path of the workflow node that emitted the event; empty if there is none.
+/// Returns the path of the workflow node that emitted the event; empty if there is none.
 pub(super) fn node_path(event: &Event) -> &str {
     let info = event.node_info.as_ref();
     info.and_then(|info| info["path"].as_str())
         .unwrap_or_default()
 }
 
-/// Whether this is a user message to another node. Tool results from the user are for all nodes.
+/// Whether this is a user message to another node. Tool results from the user are meant for all
+/// nodes.
 fn is_input_of_other_node(event: &Event, options: &ContentsOptions<'_>) -> bool {
     if event.node_info.is_none() || event.author != "user" {
         return false;
@@ -104,7 +105,7 @@ pub(super) fn has_responses(event: &Event) -> bool {
     content.is_some_and(|content| content.function_responses().next().is_some())
 }
 
-/// Whether the event holds nothing that a model sees.
+/// Whether the event has nothing that a model sees.
 fn is_empty(event: &Event, thoughts: bool) -> bool {
     if event.actions.compaction.is_some() {
         return false;
@@ -122,8 +123,8 @@ fn is_empty(event: &Event, thoughts: bool) -> bool {
     response.input_transcription.is_none() && response.output_transcription.is_none()
 }
 
-/// Whether the model sees a part: always calls, responses and signatures, thoughts if requested,
-/// and other parts unless they are empty.
+/// Whether the model sees a part: calls, responses and signatures always, thoughts if requested,
+/// and any other part unless it is empty.
 fn is_visible(part: &Part, thoughts: bool) -> bool {
     let always = part.function_call.is_some()
         || part.function_response.is_some()
@@ -155,9 +156,9 @@ fn is_internal(event: &Event) -> bool {
     })
 }
 
-/// Whether a tool emitted the event on its own branch, `tool@call_id` below the agent's, as
-/// progress for the user. The model gets the tool's response instead. A segment with the agent's
-/// own name is the branch of the agent itself, run as a tool.
+/// Whether a tool emitted the event as progress for the user, on its own branch `tool@call_id`
+/// below the agent's. The model gets the tool's response instead. A segment with the agent's own
+/// name is the branch of the agent itself, run as a tool.
 pub(super) fn is_tool_progress<'a>(
     one: IndexedEvent<'a>,
     live: &[IndexedEvent<'a>],
@@ -175,7 +176,7 @@ pub(super) fn is_tool_progress<'a>(
     })
 }
 
-/// The ids of all calls in the events.
+/// Returns the ids of all calls in the events.
 pub(super) fn call_ids_of<'a>(listed: &[IndexedEvent<'a>]) -> HashSet<&'a str> {
     let contents = listed.iter().filter_map(|one| one.event.content());
     contents

@@ -1,6 +1,6 @@
 //! Step: if the newest event answers an earlier call, moves it to right after that call.
 //!
-//! Events between a long-running call and its answer are dropped: for the model the answer came at
+//! Events between a long-running call and its answer are dropped: for the model, the answer came at
 //! once. An event that answers several calls is split among them.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use retain_core::{FunctionResponse, Part};
 
 use super::{event_view::EventView, merge::merge_responses};
 
-/// The indexes of calls, by id, or by name for calls without an id. Ascending.
+/// The indexes of calls in ascending order, by id, or by name for calls without an id.
 #[derive(Default)]
 struct CallPlaces<'t> {
     by_id: HashMap<&'t str, Vec<usize>>,
@@ -32,7 +32,7 @@ impl<'t> CallPlaces<'t> {
         places
     }
 
-    /// The newest call before `end` that `response` can answer.
+    /// Returns the newest call before `end` that `response` can answer.
     fn find_call(&self, response: &FunctionResponse, end: usize) -> Option<usize> {
         let id = response.id.as_deref().unwrap_or_default();
         let name = response.name.as_deref().unwrap_or_default();
@@ -78,14 +78,14 @@ struct Rearrangement<'t, 'a> {
     views: &'t [EventView<'a>],
     newest: &'t EventView<'a>,
     calls: CallPlaces<'t>,
-    /// The parts of the newest event by the index of the call that they answer.
+    /// The parts of the newest event, by the index of the call that each part answers.
     answers: BTreeMap<usize, Vec<&'t Part>>,
     /// The index of the newest answered call. Later events are dropped.
     last_call: usize,
 }
 
 impl<'t, 'a> Rearrangement<'t, 'a> {
-    /// Returns `None` if the events can stay in place.
+    /// Plans the rearrangement; `None` if the events can stay in place.
     fn of(newest: &'t EventView<'a>, views: &'t [EventView<'a>]) -> Option<Rearrangement<'t, 'a>> {
         let calls = CallPlaces::of(views);
         let newest_place = views.len() - 1;
@@ -115,7 +115,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         })
     }
 
-    /// The events up to the last answered call, with answers right after their calls.
+    /// Returns the events up to the last answered call, with answers right after their calls.
     fn rearranged_views(&self) -> Vec<EventView<'a>> {
         let mut result = Vec::with_capacity(self.last_call + 2);
         for (place, view) in self.views.iter().enumerate().take(self.last_call + 1) {
@@ -127,8 +127,8 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         result
     }
 
-    /// Removes earlier responses to calls that the newest event answers. Drops the event if it has
-    /// neither responses nor calls left.
+    /// Removes earlier responses to calls that the newest event answers; `None` if the event then
+    /// has neither responses nor calls.
     fn without_old_answers(&self, place: usize, view: &EventView<'a>) -> Option<EventView<'a>> {
         if !view.has_responses() {
             return Some(view.clone());
@@ -149,7 +149,8 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
             .then(|| with_only_parts(view, remaining))
     }
 
-    /// The answer to the calls of the event at `call`: earlier responses, merged with the newest.
+    /// Returns the answer to the calls of the event at `call`: earlier responses merged with the
+    /// newest.
     fn merged_answer(&self, call: usize) -> Option<EventView<'a>> {
         let newest_place = self.views.len() - 1;
         let mut answers = Vec::new();
@@ -179,7 +180,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
     }
 }
 
-/// Returns the event with only these of its parts.
+/// Returns the event reduced to these of its parts.
 fn with_only_parts<'a>(view: &EventView<'a>, parts: Vec<&Part>) -> EventView<'a> {
     match parts.len() == view.parts().len() {
         true => view.clone(),

@@ -1,4 +1,5 @@
-//! Merges response events into one: models expect one message that answers all calls of a message.
+//! Merges response events into one, because models expect one message to answer all calls of a
+//! message.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use retain_core::Part;
 use super::event_view::EventView;
 
 /// Merges all events into the first: a later response replaces an earlier one to the same call, and
-/// other parts are added at the end. `None` if there is no event.
+/// other parts are appended. `None` if there is no event.
 pub(super) fn merge_responses<'a>(views: &[EventView<'a>]) -> Option<EventView<'a>> {
     let (first, later) = views.split_first()?;
     let mut parts: Vec<Part> = first.parts().to_vec();

@@ -57,10 +57,11 @@ use crate::SharedContent;
 /// How much of the history an agent sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeContents {
-    /// Everything that concerns the agent.
+    /// All events that concern the agent.
     #[default]
     Default,
-    /// Only the current turn: the last message of the user or of another agent, and what followed.
+    /// Only the current turn: the last message of the user or of another agent, and everything
+    /// after it.
     None,
 }
 
@@ -82,28 +83,28 @@ pub enum IncludeContents {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ContentsOptions<'a> {
-    /// The agent whose model is called. With an empty name no event counts as another agent's.
+    /// The agent whose model is called. If the name is empty, no event counts as another agent's.
     pub agent_name: &'a str,
-    /// The branch it runs on; it sees events of this branch and of those above it.
+    /// The branch that the agent runs on. It sees the events of this branch and of those above it.
     pub branch: Option<&'a str>,
-    /// The delegated task it works on; it sees the events of exactly this scope.
+    /// The delegated task that the agent works on. It sees only events with exactly this scope.
     pub isolation_scope: Option<&'a str>,
-    /// The workflow node it runs as.
+    /// The workflow node that the agent runs as.
     pub node_path: Option<&'a str>,
-    /// How much of the history it sees.
+    /// How much of the history the agent sees.
     pub include_contents: IncludeContents,
     /// Whether generated call ids stay, for models that pair calls and responses by id.
     pub keep_call_ids: bool,
-    /// Whether it sees the thoughts of other agents. Ignored with [`IncludeContents::None`].
+    /// Whether the agent sees other agents' thoughts. Ignored with [`IncludeContents::None`].
     pub thoughts_of_other_agents: bool,
-    /// Whether it must finish without asking the user.
+    /// Whether the agent must finish without asking the user.
     pub is_single_turn: bool,
-    /// The user content, which is the agent's task if no call delegated one.
+    /// The user content. It becomes the agent's task if no call delegated one.
     pub user_content: Option<&'a Content>,
 }
 
 impl<'a> ContentsOptions<'a> {
-    /// The default options for the agent of this name.
+    /// Creates the default options for the agent of this name.
     pub fn of(agent_name: &'a str) -> ContentsOptions<'a> {
         ContentsOptions {
             agent_name,
@@ -111,10 +112,10 @@ impl<'a> ContentsOptions<'a> {
         }
     }
 
-    /// Whether `event` is from another agent.
+    /// Whether `event` is another agent's.
     ///
-    /// In a live session all events except the user's count as another agent's: the live server
-    /// takes contents after a function response for its own output and would not answer.
+    /// In a live session, all events except the user's count as another agent's: the live server
+    /// would take contents after a function response for its own output and not answer.
     fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
         if is_set(&event.response.live_session_id) {
             return author != "user";
@@ -135,7 +136,7 @@ pub(crate) fn is_set(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
-/// The events that no later rewind undid, oldest first.
+/// Returns the events that no later rewind undid, oldest first.
 pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
     let all = indexed_events(events, 0);
     let valid = rewind::without_rewound(&all);
@@ -171,7 +172,7 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
     }
 }
 
-/// The events from index `from` on.
+/// Returns the events from index `from` on.
 fn indexed_events(events: &Events, from: usize) -> Vec<IndexedEvent<'_>> {
     let indexed = |index| IndexedEvent {
         index,
@@ -192,11 +193,11 @@ fn assemble(
     contents
 }
 
-/// The contents of some events, without the delegated task, which precedes them.
+/// The contents of some events, without the delegated task that precedes them.
 struct Body {
     contents: Vec<SharedContent>,
-    /// Whether nothing at the end depends on later events: no speech that may continue, and no
-    /// response that was moved because it is the newest.
+    /// Whether nothing at the end depends on later events: the contents end in no speech that may
+    /// continue, and no response was moved because it is the newest.
     is_closed: bool,
     has_compaction: bool,
 }

@@ -1,7 +1,7 @@
 //! Steps: drop responses without a call, and calls without a response.
 //!
-//! Providers reject a history in which calls and responses do not match. That happens when a run is
-//! interrupted, or when a history is merged from several.
+//! Providers reject a history in which calls and responses do not match, such as after an
+//! interrupted run or a merge of several histories.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use super::event_view::EventView;
 
 /// Drops responses to calls that did not come before them.
 ///
-/// Runs a second time after a change: a dropped event may have had calls, whose responses are then
-/// orphaned.
+/// Repeats itself once after a change, because a dropped event may contain calls whose responses
+/// are then orphaned.
 pub(super) fn without_orphaned_responses(views: Vec<EventView<'_>>) -> Vec<EventView<'_>> {
     match drop_responses(views) {
         (views, true) => drop_responses(views).0,
@@ -69,8 +69,7 @@ fn drop_responses(views: Vec<EventView<'_>>) -> (Vec<EventView<'_>>, bool) {
         let remaining = view.parts().iter().filter(|part| !is_orphan(part));
         let remaining: Vec<Part> = remaining.cloned().collect();
         if remaining.is_empty() {
-            // The calls of a dropped event count here, as in ADK, which looks at the original
-            // event.
+            // Count the calls of a dropped event here, because ADK looks at the original event.
             seen.record(&view);
             continue;
         }
@@ -82,7 +81,7 @@ fn drop_responses(views: Vec<EventView<'_>>) -> (Vec<EventView<'_>>, bool) {
 }
 
 /// Drops calls without a response. Calls without an id stay, because no response can be matched to
-/// them; so do long-running calls.
+/// them. So do long-running calls.
 pub(super) fn without_orphaned_calls(views: Vec<EventView<'_>>) -> Vec<EventView<'_>> {
     let mut awaited: HashSet<&str> = HashSet::new();
     for view in &views {

@@ -1,4 +1,4 @@
-//! Branches (`a.b@1`) and node paths (`a/b@1`): which lies below which.
+//! The hierarchy of branches (`a.b@1`) and of node paths (`a/b@1`).
 
 /// Whether `path` lies below `ancestor`; everything lies below the empty path.
 fn is_below(path: &str, ancestor: &str, separator: char) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn sees_branch(current: Option<&str>, branch: Option<&str>) -> bool {
     }
 }
 
-/// The segments of `branch` below `current`; none if it does not lie below.
+/// Returns the segments of `branch` below `current`; none if it does not lie below.
 pub(super) fn segments_below<'b>(
     current: Option<&str>,
     branch: &'b str,
@@ -31,7 +31,7 @@ pub(super) fn segments_below<'b>(
     below.into_iter().flat_map(|below| below.split('.'))
 }
 
-/// Whether `path` is that of `node` or of a node inside it. An empty path counts as the node's.
+/// Whether `path` belongs to `node` or to a node inside it. An empty path counts as the node's.
 pub(super) fn is_own_node(node: &str, path: &str) -> bool {
     path.is_empty() || path == node || is_below(path, node, '/')
 }

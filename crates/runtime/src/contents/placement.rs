@@ -1,14 +1,14 @@
-//! Finds where to insert contents of a single request among the contents of the log.
+//! Finds where to insert request-only contents among the contents of the log.
 
 use retain_core::Content;
 
 use crate::SharedContent;
 
-/// The index of the user's newest messages, which are the last sequence of user contents without a
-/// function response. Dynamic instructions and retrieved data are inserted there, so that
+/// Returns the index of the user's newest messages, that is, of the last sequence of user contents
+/// without a function response. Dynamic instructions and retrieved data are inserted there, so that
 /// everything before them is unchanged and can be cached.
 ///
-/// In a request with a static instruction, the first inserted contents go to index 0 instead, and
+/// In a request with a static instruction, the first contents are inserted at index 0 instead, and
 /// no later ones go before them.
 pub fn insertion_point_before_user_turn(contents: &[SharedContent]) -> usize {
     let is_plain_user = |content: &SharedContent| {
@@ -18,7 +18,7 @@ pub fn insertion_point_before_user_turn(contents: &[SharedContent]) -> usize {
     contents.len() - run.count()
 }
 
-/// The index of the user's message that began the run; 0 if it is not among the contents. The
+/// Returns the index of the user message that began the run; 0 if it is not among the contents. The
 /// caller's context for the model is inserted before it.
 pub fn place_of_user_content(contents: &[SharedContent], message: Option<&Content>) -> usize {
     let place = message.and_then(|message| contents.iter().rposition(|it| **it == *message));

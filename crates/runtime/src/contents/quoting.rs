@@ -1,7 +1,7 @@
-//! Step: converts the events of other agents to quoted data in user contents.
+//! Step: converts other agents' events to quoted data in user contents.
 //!
-//! Users and tools can control the text of another agent, so it is untrusted. Markers that the text
-//! itself cannot contain enclose it, and a preamble says that it is data.
+//! Users and tools can influence another agent's text, so it is untrusted. It is enclosed in
+//! markers that it cannot contain, and a preamble says that it is data.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use retain_core::{
 
 use super::{ContentsOptions, event_view::EventView};
 
-/// Quotes the events of other agents, or drops them if nothing in them can be quoted.
+/// Quotes other agents' events. Drops an event if nothing in it can be quoted.
 pub(super) fn with_others_quoted<'a>(
     views: Vec<EventView<'a>>,
     options: &ContentsOptions<'_>,
@@ -44,12 +44,12 @@ pub(super) fn with_others_quoted<'a>(
 fn is_of_other_agent(view: &EventView<'_>, options: &ContentsOptions<'_>) -> bool {
     match view.is_event() {
         true => options.is_of_other_agent(view.author, view.event),
-        // A summary counts as the agent's own.
+        // A summary counts as the agent's own event.
         false => false,
     }
 }
 
-/// The authors of calls, by call id. A reused id belongs to the last author.
+/// Returns the author of each call, by call id. A reused id belongs to its last author.
 fn callers<'t>(views: &'t [EventView<'_>]) -> HashMap<&'t str, &'t str> {
     let mut callers = HashMap::new();
     for view in views {
@@ -76,8 +76,8 @@ fn quote_view(view: EventView<'_>, thoughts: bool) -> Option<EventView<'_>> {
     (parts.len() > 1).then(|| view.into_quote(Content::new("user", parts)))
 }
 
-/// A part as text that names its author. Media and code stay unchanged, because they would be
-/// useless as text.
+/// Returns a part as text that names its author. Media and code stay unchanged, because they would
+/// be useless as text.
 fn quoted_part(part: &Part, author: &str, thoughts: bool) -> Option<Part> {
     let text = part.text.as_deref();
     let text = text.filter(|text| !python_strip(text).is_empty());

@@ -1,19 +1,19 @@
 //! Step after compaction: restores a summarized call if its response was not summarized.
 //!
-//! A long-running call may be answered long after the summary that covers it. Its response would be
-//! orphaned, so the whole event of the call is restored. The covered responses to other calls of
-//! that event are restored too, because those calls would otherwise look pending.
+//! A long-running call may be answered long after a summary has covered it. The response would be
+//! orphaned, so the whole event of the call is restored. Covered responses to other calls of that
+//! event are restored too, because those calls would otherwise look pending.
 
 use std::collections::{HashMap, HashSet};
 
 use super::event_view::EventView;
 
-/// Which response answers which call in the history before compaction, by index.
+/// The calls and their responses in the history before compaction, by event index.
 ///
 /// Ids may be reused: a response belongs to the latest earlier call with its id.
 #[derive(Default)]
 struct Ownership<'t> {
-    /// The call that a response in an event answers.
+    /// The event index of the call that a response answers, by the response's event index and id.
     call_of: HashMap<(usize, &'t str), usize>,
     /// The last response to a call, by the index of the call's event.
     response_to: HashMap<(usize, &'t str), usize>,

@@ -6,8 +6,8 @@ use super::{IndexedEvent, is_set};
 
 /// Returns the events of `listed` that no rewind undid.
 ///
-/// Walks back from the newest: a rewind drops everything back to the first event of the run that it
-/// names, so a rewind that was itself undone has no effect.
+/// Walks back from the newest event. A rewind drops everything back to the first event of the run
+/// that it names, so a rewind that was itself undone has no effect.
 pub(super) fn without_rewound<'l, 'a>(
     listed: &'l [IndexedEvent<'a>],
 ) -> Cow<'l, [IndexedEvent<'a>]> {

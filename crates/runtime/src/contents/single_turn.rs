@@ -12,7 +12,7 @@ pub(super) fn own_events<'l, 'a>(
     retain(listed, options, paths::is_own_node)
 }
 
-/// Keeps the node's own events and those of the nodes that it runs in.
+/// Keeps the node's own events and those of the nodes that contain it.
 pub(super) fn own_and_ancestor_events<'l, 'a>(
     listed: Cow<'l, [IndexedEvent<'a>]>,
     options: &ContentsOptions<'_>,

@@ -1,4 +1,4 @@
-//! The time spans of summaries: which of them count, and what they cover.
+//! The time spans of summaries: which spans count, and what they cover.
 
 use std::cmp::Ordering;
 
@@ -22,16 +22,16 @@ impl Span {
     }
 }
 
-/// A total order in which both zeros are equal.
+/// Compares times in a total order in which both zeros are equal.
 pub(super) fn compare_times(a: f64, b: f64) -> Ordering {
     (a + 0.0).total_cmp(&(b + 0.0))
 }
 
-/// The spans that no other span contains. Of equal ones the latest stays.
+/// Returns the spans that no other span contains. Of equal spans, the latest stays.
 pub(crate) fn outermost_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     let has_nan = |span: &Span| span.start.is_nan() || span.end.is_nan();
     let (mut outermost, mut spans): (Vec<Span>, Vec<Span>) = spans.partition(has_nan);
-    // A span that may contain another comes before it.
+    // Sort so that a span precedes any span that it may contain.
     spans.sort_by(|a, b| {
         compare_times(a.start, b.start)
             .then(compare_times(b.end, a.end))

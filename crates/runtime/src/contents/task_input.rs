@@ -1,18 +1,18 @@
 //! Step: an agent that works on a delegated task gets the task as its first content.
 //!
-//! The agent does not see the call that delegated the task, which is outside its scope. So the
-//! arguments of that call become a user message.
+//! The agent does not see the call that delegated the task, because the call is outside its scope.
+//! So the call's arguments become a user message.
 
 use retain_core::{Content, Part, python_text::python_json_map};
 
 use super::{ContentsOptions, IndexedEvent};
 use crate::SharedContent;
 
-/// Identical to ADK's text.
+/// The text for a single-turn agent, identical to ADK's.
 const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replies or \
      clarifications. Complete the task using only the information provided above.";
 
-/// The first content for an agent that works on a task; `None` without a task.
+/// Returns the first content for an agent that works on a task; `None` without a task.
 pub(super) fn task_content(
     listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
@@ -21,7 +21,7 @@ pub(super) fn task_content(
     task_from_call(listed, options).or_else(|| task_from_user(options))
 }
 
-/// The arguments of the first call whose id is the scope.
+/// Builds the task from the arguments of the first call whose id is the scope.
 pub(super) fn task_from_call(
     listed: &[IndexedEvent<'_>],
     options: &ContentsOptions<'_>,
@@ -36,7 +36,7 @@ pub(super) fn task_from_call(
     Some(with_nudge(vec![Part::text(python_json_map(args))], options))
 }
 
-/// The user content, which is the task if no call delegated one.
+/// Builds the task from the user content; used if no call delegated a task.
 pub(super) fn task_from_user(options: &ContentsOptions<'_>) -> Option<SharedContent> {
     let parts = options.user_content?.parts();
     (!parts.is_empty()).then(|| with_nudge(parts.to_vec(), options))

@@ -1,4 +1,4 @@
-//! Tests of each step on small histories. Contents are rendered as one line each.
+//! Tests of each step on small histories. Each content is rendered as one line.
 
 use retain_core::{
     Content, Event, EventCompaction, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse,
@@ -446,7 +446,7 @@ fn agent_without_history_sees_the_turn_since_the_last_user_message() {
     };
     let lines = render_lines(history(), &options);
     assert_eq!(lines, ["user: new", "model: f(c1)", "user: c1=x"]);
-    // A result that the user sends later continues the turn of the call.
+    // A result that the user sends later continues the turn that made the call.
     let mut history = history();
     history.extend([user_event("by the way"), answers("user", &["c1"], "y")]);
     assert_eq!(

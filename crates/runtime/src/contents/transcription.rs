@@ -1,12 +1,11 @@
-//! Step: speech of a live session becomes text; consecutive chunks become one text.
+//! Step: turns speech from a live session into text, and joins consecutive chunks.
 
 use retain_core::{Content, Event, Transcription};
 
 use super::event_view::EventView;
 
 /// Joins consecutive speech chunks in events without content into one text, in place of the last
-/// chunk. Also returns whether the result is final: it does not end in speech that another chunk
-/// would extend.
+/// chunk. Also returns whether the result is final, that is, whether no later chunk can extend it.
 pub(super) fn transcriptions_to_text(views: Vec<EventView<'_>>) -> (Vec<EventView<'_>>, bool) {
     let ends_in_speech = views.last().is_some_and(|view| {
         let (input_text, output_text) = (input(view.event), output(view.event));

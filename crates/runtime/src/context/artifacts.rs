@@ -1,4 +1,4 @@
-//! Artifacts in a run: callbacks and tools save and load them, templates quote them.
+//! Artifacts in a run: callbacks and tools save and load them, and templates quote them.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ impl InvocationContext {
         artifacts.ok_or(ArtifactError::NoService)
     }
 
-    /// The key of a file as this session sees it.
+    /// Returns the key of a file as this session sees it.
     fn artifact_key(&self, filename: &str) -> ArtifactKey {
         ArtifactKey::in_session(self.session_key(), filename)
     }
@@ -54,9 +54,9 @@ impl InvocationContext {
 }
 
 impl CallbackContext {
-    /// Saves a new version of a file and returns its number, starting at 0. All sessions of the
-    /// user see a file whose name begins with `user:`. The event of this context records the
-    /// version.
+    /// Saves a new version of a file and returns its number, starting at 0. A file whose name
+    /// begins with `user:` is visible in all of the user's sessions. The event of this context
+    /// records the version.
     pub async fn save_artifact(
         &self,
         filename: &str,
@@ -83,7 +83,7 @@ impl CallbackContext {
         self.store_call(loaded).await
     }
 
-    /// The metadata of a version of a file, or of the newest.
+    /// Returns the metadata of a version of a file, or of the newest.
     pub async fn get_artifact_version(
         &self,
         filename: &str,
@@ -95,7 +95,7 @@ impl CallbackContext {
         self.store_call(version).await
     }
 
-    /// The names of the files that this session sees, sorted.
+    /// Returns the names of the files that this session sees, sorted.
     pub async fn list_artifacts(&self) -> Result<Vec<String>, ArtifactError> {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.session_key();

@@ -48,7 +48,7 @@ impl ReadonlyContext {
         &self.invocation.session_key().id
     }
 
-    /// The names of the agents above this one, nearest first.
+    /// Returns the names of the agents above this one, nearest first.
     pub fn agents_above(&self) -> impl Iterator<Item = &str> {
         let above = self.invocation.shared.tree.ancestors(self.agent_name());
         above.map(|agent| agent.name())
@@ -64,30 +64,31 @@ impl ReadonlyContext {
         self.invocation.user_content()
     }
 
-    /// The options for a run or a rewind that a tool or callback starts. With them, the started run
-    /// is cancelled with this run, and fails at once if it would have to wait for this run to end.
+    /// Returns the options for a run or a rewind that a tool or callback starts. With them,
+    /// cancelling this run also cancels the started run, which fails at once if it would have to
+    /// wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.invocation.run_options()
     }
 
-    /// A snapshot of the session. Cheap, however long the history.
+    /// Returns a snapshot of the session. Cheap, however long the history.
     pub fn session(&self) -> Session {
         self.invocation.session().snapshot()
     }
 
-    /// A copy of the current state.
+    /// Returns a copy of the current state.
     pub fn state(&self) -> State {
         let session = self.invocation.session();
         session.update(|session| session.state.clone())
     }
 
-    /// One value of the state.
+    /// Returns one value of the state.
     pub fn get(&self, key: &str) -> Option<Json> {
         let session = self.invocation.session();
         session.update(|session| session.state.get(key).cloned())
     }
 
-    /// Renders the placeholders of an instruction template with state and artifacts, as ADK does
+    /// Renders the placeholders in an instruction template with state and artifacts, as ADK does
     /// for plain text instructions. Meant for instruction providers, whose text is sent verbatim.
     ///
     /// Fails if a required placeholder has no value.
@@ -100,10 +101,10 @@ impl ReadonlyContext {
     }
 }
 
-/// The context of a callback. In addition to reading, a callback can write state, save artifacts,
-/// search memory and set actions.
+/// The context of a callback, which can read, write state, save artifacts, search memory and set
+/// actions.
 ///
-/// Its writes belong to the event of the callback and are stored with it.
+/// Its writes belong to the callback's event and are stored with it.
 #[derive(Debug, Clone)]
 pub struct CallbackContext {
     readonly: ReadonlyContext,

@@ -1,6 +1,6 @@
-//! Checkpoints: the progress of each agent of a run, as the run's own events record it.
+//! Checkpoints: the progress of each agent in a run, as the run's own events record it.
 //!
-//! A resumable run stores them as it proceeds: which agent of a sequence is next, which has ended.
+//! A resumable run stores them as it proceeds: which agent of a sequence is next, which have ended.
 //! A resumed run reads them from the log, so that it does not repeat work.
 
 use std::{
@@ -17,13 +17,13 @@ use crate::agents::AgentTree;
 pub(crate) struct Checkpoint {
     /// The state that the agent saved, or an empty map if it has only emitted content.
     pub(crate) state: Option<JsonMap>,
-    /// Whether it has ended.
+    /// Whether the agent has ended.
     pub(crate) is_ended: bool,
-    /// Whether an agent anywhere below it has escalated.
+    /// Whether any agent below this one has escalated.
     pub(crate) is_escalated: bool,
-    /// Whether an agent directly below it has escalated.
+    /// Whether an agent directly below this one has escalated.
     pub(crate) is_escalated_directly: bool,
-    /// The number of events of the run before the agent began.
+    /// The number of events in the run before the agent began.
     pub(crate) since: usize,
 }
 
@@ -42,7 +42,7 @@ impl Checkpoint {
     }
 }
 
-/// The progress of the agents of a run, by name.
+/// The progress of a run's agents, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints(Mutex<HashMap<String, Checkpoint>>);
 
@@ -113,7 +113,7 @@ impl Checkpoints {
 struct CheckpointReader<'a> {
     tree: &'a AgentTree,
     checkpoints: HashMap<String, Checkpoint>,
-    /// The agent of each call, by call id.
+    /// Maps each call id to the agent that made the call.
     callers: HashMap<String, String>,
 }
 
@@ -147,7 +147,7 @@ impl CheckpointReader<'_> {
             self.reset_below(number + 1, &event.author, next);
             return;
         }
-        // The output of a callback after the agent's end does not restart the agent.
+        // A callback's output after the agent's end does not restart the agent.
         if event.content().is_some() && !checkpoint.is_ended {
             checkpoint.state.get_or_insert_with(JsonMap::default);
         }
@@ -177,8 +177,8 @@ impl CheckpointReader<'_> {
         }
     }
 
-    /// Resets the sub-agents of an agent that saved a checkpoint: the one that the checkpoint
-    /// names, or all.
+    /// Resets the sub-agents of an agent that saved a checkpoint: the sub-agent that the checkpoint
+    /// names, or all of them.
     fn reset_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
         let Some(agent) = self.tree.find(agent) else {
             return;
@@ -217,7 +217,7 @@ impl CheckpointReader<'_> {
         self.checkpoints.insert(agent.to_owned(), restarted);
     }
 
-    /// Records in the checkpoints of all ancestors that the agent has escalated.
+    /// Records the agent's escalation in the checkpoints of all its ancestors.
     fn record_escalation(&mut self, agent: &str) {
         let tree = self.tree;
         for (level, above) in tree.ancestors(agent).enumerate() {

@@ -29,14 +29,16 @@ use crate::{
     tools::RecalledMemories,
 };
 
-/// An event on its way from an agent to the runner, which stores it and sends it to the caller.
+/// An event on its way from an agent to the runner, which stores it and sends it to the run's
+/// caller.
 pub(crate) struct EmittedEvent {
     pub(crate) event: Box<Event>,
-    /// Whether the agent knows that no event follows.
+    /// Whether the agent knows that no other event follows.
     pub(crate) last: bool,
-    /// Whether it is a summary of other events: stored unchanged, and not sent to the caller.
+    /// Whether the event is a summary of other events: stored unchanged, and not sent to the
+    /// caller.
     pub(crate) is_summary: bool,
-    /// Receives the stored event after the caller of the run has taken it, or the error.
+    /// Receives the stored event once the run's caller has taken it, or the error.
     pub(crate) done: oneshot::Sender<Result<Box<Event>>>,
 }
 
@@ -50,49 +52,50 @@ pub(crate) struct Invocation {
     pub(crate) telemetry: Telemetry,
     /// The limits of the session service.
     pub(crate) limits: Option<Limits>,
-    /// The time limit of a tool without its own limit.
+    /// The time limit for a tool without its own.
     pub(crate) tool_time_limit: Duration,
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
-    /// Summarizes a history that grows too long.
+    /// Summarizes the history when it grows too long.
     pub(crate) compactor: Option<Arc<Compactor>>,
     pub(crate) artifacts: Option<Arc<dyn ArtifactService>>,
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) tree: Arc<AgentTree>,
-    /// Whether the root is an LLM agent: then its agents transfer to one another, and events carry
-    /// a node path.
+    /// Whether the root is an LLM agent. If so, agents transfer to one another, and events carry a
+    /// node path.
     pub(crate) is_conversation: bool,
     pub(crate) paths: NodePaths,
     /// Whether agents store checkpoints.
     pub(crate) is_resumable: bool,
     /// The progress of the agents.
     pub(crate) checkpoints: Checkpoints,
-    /// Sends the agents' events to the runner, in their order of arrival.
+    /// Sends the agents' events to the runner, in the order in which they are emitted.
     pub(crate) emitter: mpsc::UnboundedSender<EmittedEvent>,
     pub(crate) scheduler: Arc<Scheduler>,
     /// The scheduler of the outermost run, if this run is a tool of another run.
     pub(crate) host: Option<Arc<Scheduler>>,
     pub(crate) llm_calls: AtomicU32,
-    /// Assembled contents, by agent.
+    /// The assembled contents, by agent.
     pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
-    /// The memories for the user's message: searched once, used in every step.
+    /// The memories for the user's message, searched once and used in every step.
     pub(crate) recalled: tokio::sync::OnceCell<RecalledMemories>,
-    /// The innermost agent that failed. It is recorded before the agents above it.
+    /// The innermost agent that failed. It records its failure before the agents above it do.
     pub(crate) failed: Mutex<Option<InvocationContext>>,
-    /// Agents whose body runs, outermost first: their `after_agent` callbacks are pending.
+    /// The agents whose bodies are running, outermost first: their `after_agent` callbacks are
+    /// pending.
     pub(crate) entered: Mutex<Vec<InvocationContext>>,
 }
 
 impl Invocation {
-    /// The scheduler of the outermost run. It polls its tasks with an almost empty stack, however
-    /// deeply runs are nested.
+    /// Returns the scheduler of the outermost run. It polls its tasks with an almost empty stack,
+    /// however deeply runs are nested.
     pub(crate) fn outermost_scheduler(&self) -> &Arc<Scheduler> {
         self.host.as_ref().unwrap_or(&self.scheduler)
     }
 
-    /// Waits for a store while the other agents of the run pause, so that the order of events does
-    /// not depend on the speed of the store.
+    /// Waits for a call to a store while the run's other agents pause, so that the order of events
+    /// does not depend on the store's speed.
     pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
         let call = self.scheduler.store_call(call);
         match &self.host {
@@ -111,27 +114,27 @@ impl fmt::Debug for Invocation {
     }
 }
 
-/// One agent's view of its run. Clones share its state.
+/// An agent's view of its run. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct InvocationContext {
     pub(crate) shared: Arc<Invocation>,
     pub(crate) agent: Arc<dyn Agent>,
     branch: Option<Arc<str>>,
     ended: Arc<AtomicBool>,
-    /// The node path, in runs that have node paths.
+    /// The node path, if the run has node paths.
     node_path: Option<Arc<str>>,
-    /// Whether the runner itself, and not another agent, runs this agent.
+    /// Whether the runner itself runs this agent, and not another agent.
     is_top: bool,
-    /// The target of a transfer, with which the runner continues.
+    /// The target of this agent's transfer, with which the runner continues.
     transfer_target: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// The watches of agents above, innermost first.
     watches: Option<Arc<WatchChain>>,
-    /// Agents that transferred to this one and wait for its end, innermost first.
+    /// The agents that transferred to this one and wait for its end, innermost first.
     waiting_agents: Option<Arc<TransferredAgent>>,
 }
 
 /// A nested agent that has transferred and waits for the target. As in ADK, events that the target
-/// emits with this agent's name as author count as this agent's own.
+/// emits under this agent's name count as this agent's own.
 #[derive(Debug)]
 struct TransferredAgent {
     agent: Arc<dyn Agent>,
@@ -146,8 +149,8 @@ struct WatchChain {
 }
 
 impl InvocationContext {
-    /// Creates the context of an agent that the runner itself runs. `path` is the node path of a
-    /// resumed agent.
+    /// Creates the context of an agent that the runner itself runs. `path` is the node path, if the
+    /// agent is resumed.
     pub(crate) fn new(
         shared: Arc<Invocation>,
         agent: Arc<dyn Agent>,
@@ -196,8 +199,8 @@ impl InvocationContext {
         }
     }
 
-    /// Adds the output to the state delta of an event, for each waiting agent that has the name of
-    /// the event's author.
+    /// Adds the output to the event's state delta, for each waiting agent whose name is the event's
+    /// author.
     fn store_output_of_waiting_agents(&self, event: &mut Event) -> Result<()> {
         let mut waiting = self.waiting_agents.as_ref();
         while let Some(one) = waiting {
@@ -238,7 +241,7 @@ impl InvocationContext {
         }
     }
 
-    /// The node path, in runs that have node paths.
+    /// Returns the node path, if the run has node paths.
     pub(crate) fn node_path(&self) -> Option<&str> {
         self.node_path.as_deref()
     }
@@ -300,7 +303,7 @@ impl InvocationContext {
         &self.shared.session
     }
 
-    /// The current events of the session. Cheap.
+    /// Returns the current events of the session. Cheap.
     pub fn events(&self) -> Events {
         self.shared.session.update(|session| session.events.clone())
     }
@@ -315,8 +318,9 @@ impl InvocationContext {
         &self.shared.run_config
     }
 
-    /// The options for a run or a rewind that this run starts. With them, the started run is
-    /// cancelled with this run, and fails at once if it would have to wait for this run to end.
+    /// Returns the options for a run or a rewind that this run starts. With them, cancelling this
+    /// run also cancels the started run, which fails at once if it would have to wait for this run
+    /// to end.
     pub fn run_options(&self) -> RunOptions {
         self.shared.run_config.run_options.clone()
     }
@@ -336,7 +340,7 @@ impl InvocationContext {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Creates an empty event of this agent in this run. It gets its id when it is emitted.
+    /// Creates an empty event of this agent in this run. Emitting the event assigns its id.
     pub fn new_event(&self) -> Event {
         Event {
             invocation_id: self.shared.id.clone(),
@@ -356,7 +360,7 @@ impl InvocationContext {
         Ok(*self.send(Box::new(event), false).await?)
     }
 
-    /// Like [`emit`](Self::emit). `last` means that the run appends nothing after this event.
+    /// Like [`emit`](Self::emit). `last` tells that the run appends nothing after this event.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.fill_missing_fields(&mut event);
         self.store_output_of_waiting_agents(&mut event)?;
@@ -370,7 +374,7 @@ impl InvocationContext {
         self.submit(emitted, stored).await
     }
 
-    /// Stores a summary as part of the run. The caller of the run does not see it.
+    /// Stores a summary as part of the run. The run's caller does not see it.
     pub(crate) async fn store_summary(&self, event: Event) -> Result<()> {
         let (done, stored) = oneshot::channel();
         let emitted = EmittedEvent {
@@ -395,13 +399,13 @@ impl InvocationContext {
         let mut is_ended = false;
         self.for_each_watch(|watch| is_ended |= watch.record(&stored));
         if is_ended {
-            // The agent above drops this agent, which must not continue until then.
+            // The agent above will drop this agent, which must not continue until then.
             return std::future::pending().await;
         }
         Ok(stored)
     }
 
-    /// Calls `call` for the watch of every agent above.
+    /// Calls `call` for the watches of all agents above.
     pub(super) fn for_each_watch(&self, mut call: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
@@ -443,24 +447,24 @@ impl InvocationContext {
         }
     }
 
-    /// A read-only view.
+    /// Returns a read-only view.
     pub fn readonly(&self) -> ReadonlyContext {
         ReadonlyContext::new(self.clone())
     }
 
-    /// A context for a callback of this agent, with its own actions.
+    /// Creates a context for a callback of this agent, with its own actions.
     pub fn callback(&self) -> CallbackContext {
         CallbackContext::new(self.clone(), Arc::default())
     }
 
-    /// Records that this agent failed, unless an agent below it did.
+    /// Records that this agent failed, unless an agent below it has recorded its own failure.
     pub(crate) fn record_failure(&self) {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| self.clone());
     }
 
-    /// Returns and clears the agent that failed; this one if no failure is recorded.
+    /// Returns and clears the agent that failed; returns this one if none is recorded.
     pub(crate) fn take_failed_agent(&self) -> InvocationContext {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! `LiveState`: the session's state as tools and callbacks read and write it.
 //!
-//! As in ADK, a write is visible at once to everything that shares the live session. It is also
-//! part of the actions of the writer's event, and is stored with that event.
+//! As in ADK, a write is visible at once to everything that shares the live session. It also
+//! belongs to the actions of the writer's event, and is stored with that event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,17 +40,17 @@ impl LiveState {
             .update(|session| session.state.get(key).cloned())
     }
 
-    /// Writes `key`; returns the previous value.
+    /// Writes `key` and returns its previous value.
     pub fn set(&self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
         self.lock().state_delta.insert(key.clone(), value.clone());
         self.session.update(|session| session.state.set(key, value))
     }
 
-    /// Changes the value of `key` in place, atomically. If the value changes, all of it is written.
+    /// Changes the value of `key` in place, atomically. If it changes, the whole value is written.
     /// A missing key is `null`.
     ///
-    /// The state is locked meanwhile: using it in `change` deadlocks.
+    /// The state is locked meanwhile, so using it in `change` deadlocks.
     pub fn update<T>(&self, key: &str, change: impl FnOnce(&mut Json) -> T) -> T {
         let (result, written) = self.session.update(|session| {
             let before = session.state.get(key).cloned();
@@ -68,7 +68,7 @@ impl LiveState {
         result
     }
 
-    /// Whether anything was written.
+    /// Whether any value was written.
     pub fn has_delta(&self) -> bool {
         !self.lock().state_delta.is_empty()
     }

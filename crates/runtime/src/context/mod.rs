@@ -1,5 +1,5 @@
-//! Contexts: the invocation, and the smaller views of it that callbacks, tools and instruction
-//! providers get.
+//! Contexts: the invocation, and the smaller views of it for callbacks, tools and instruction
+//! providers.
 
 mod artifacts;
 mod callback;

@@ -1,7 +1,8 @@
-//! Node paths: where in the agent tree an event was made, as ADK writes it (`desk@1/billing@1`).
+//! Node paths: the place in the agent tree where an event was emitted, as ADK writes it
+//! (`desk@1/billing@1`).
 //!
-//! Only runs whose root is an LLM agent have them. The number counts the runs of an agent at its
-//! position in the tree.
+//! Only runs whose root is an LLM agent have node paths. The number counts the runs of an agent at
+//! its place in the tree.
 
 use std::{
     collections::HashMap,
@@ -10,13 +11,13 @@ use std::{
 
 use crate::agents::AgentTree;
 
-/// The paths of one run.
+/// The node paths of a run.
 #[derive(Debug, Default)]
 pub(crate) struct NodePaths(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
-    /// The path of each agent's last run; for an agent that has not run itself, the path under
+    /// The path of each agent's last run. For an agent that has not run itself, the path under
     /// which its sub-agents run.
     current: HashMap<String, String>,
     /// The number of runs of each agent, by its path without the number.
@@ -51,7 +52,7 @@ impl NodePaths {
     }
 }
 
-/// The agent of a path's last segment.
+/// Returns the agent in the last segment of a path.
 pub(crate) fn last_agent(path: &str) -> &str {
     let segment = path.rsplit('/').next().unwrap_or_default();
     segment.rsplit_once('@').map_or(segment, |(name, _)| name)
@@ -73,7 +74,7 @@ impl Paths {
         }
     }
 
-    /// The path under which agents below `name` run, even if `name` itself has not run.
+    /// Returns the path under which agents below `name` run, even if `name` itself has not run.
     fn parent_path(&mut self, tree: &AgentTree, name: &str) -> String {
         if let Some(path) = self.current.get(name) {
             return path.clone();

@@ -1,4 +1,5 @@
-//! The progress that an agent of a resumable run stores, and reads when the run is resumed.
+//! The progress of an agent in a resumable run: stored as it proceeds, and read when the run is
+//! resumed.
 
 use retain_core::{Event, EventActions, Events, JsonMap};
 
@@ -11,8 +12,9 @@ impl InvocationContext {
         self.shared.is_resumable
     }
 
-    /// The state that this agent last stored with [`save_agent_state`](Self::save_agent_state), if
-    /// the run was resumed before the agent ended. `None` if the agent starts anew.
+    /// Returns the state that this agent last stored with
+    /// [`save_agent_state`](Self::save_agent_state), if the run was resumed before the agent ended;
+    /// `None` if the agent starts anew.
     pub fn agent_state(&self) -> Option<JsonMap> {
         self.checkpoint()?.state
     }
@@ -86,7 +88,7 @@ impl InvocationContext {
         Ok(())
     }
 
-    /// The progress of this agent.
+    /// Returns the progress of this agent.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
         self.shared.checkpoints.get(self.agent_name())
     }
@@ -96,8 +98,8 @@ impl InvocationContext {
         self.for_each_watch(|watch| watch.record_pause());
     }
 
-    /// The user's last message to this agent. Summaries, state changes and messages to agents on
-    /// sibling branches do not count.
+    /// Returns the user's last message to this agent. Summaries, state changes and messages to
+    /// agents on sibling branches do not count.
     pub(crate) fn last_user_message<'a>(&self, events: &'a Events) -> Option<&'a Event> {
         let is_on_way = |event: &Event| {
             let (Some(theirs), Some(own)) = (event.branch.as_deref(), self.branch()) else {
@@ -117,15 +119,15 @@ impl InvocationContext {
         })
     }
 
-    /// The events of this run among `events`, oldest first.
+    /// Returns this run's events among `events`, oldest first.
     pub(crate) fn events_of_run<'a>(&self, events: &'a Events) -> Vec<&'a Event> {
         let mut events = valid_events(events);
         events.retain(|event| event.invocation_id == self.invocation_id());
         events
     }
 
-    /// The run's events on the branch of this agent: those emitted on it, and user messages to all
-    /// agents, to it, or to branches below it.
+    /// Returns the run's events on this agent's branch: those emitted on it, and user messages to
+    /// all agents, to this one, or to branches below it.
     pub(crate) fn events_on_branch<'a>(&self, run: Vec<&'a Event>) -> Vec<&'a Event> {
         let Some(branch) = self.branch() else {
             let is_here = |event: &&Event| event.author == "user" || event.branch.is_none();

@@ -6,7 +6,7 @@ use retain_core::{Json, Shaped, ToolConfirmation};
 
 use super::{CallbackContext, InvocationContext};
 
-/// The context of a running tool: a callback context for one call of the model.
+/// The context of a running tool: a callback context for one of the model's calls.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     callback: CallbackContext,
@@ -15,8 +15,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Creates the context of a tool call. Without a call id, it is the context of a tool that
-    /// prepares a request.
+    /// Creates the context of a tool call. Without a call id, the tool only prepares a request.
     pub(crate) fn new(
         invocation: &InvocationContext,
         function_call_id: Option<String>,
@@ -34,13 +33,13 @@ impl ToolContext {
         self
     }
 
-    /// The user's decision about the call, if the user was asked and has answered.
+    /// Returns the user's decision about the call, if the user has been asked and has answered.
     pub fn tool_confirmation(&self) -> Option<&ToolConfirmation> {
         self.confirmation.as_deref()
     }
 
     /// Asks the user to approve the call. The tool must then return a result that says so. After
-    /// the decision the tool is called again, and [`tool_confirmation`](Self::tool_confirmation)
+    /// the decision, the tool is called again, and [`tool_confirmation`](Self::tool_confirmation)
     /// returns the decision.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Json>) {
         let request = ToolConfirmation {
@@ -49,7 +48,7 @@ impl ToolContext {
             ..ToolConfirmation::default()
         };
         let json = request.to_json().and_then(|text| Json::parse(&text));
-        // If the payload cannot be written, the append fails and reports the reason.
+        // If the payload cannot be serialized, the append fails and reports the reason.
         let json = json.unwrap_or_else(|_| request.payload.unwrap_or_default());
         let id = self.function_call_id().unwrap_or_default();
         self.update_actions(|actions| {

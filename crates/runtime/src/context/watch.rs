@@ -1,4 +1,4 @@
-//! `EventWatch`: informs an agent about the events of the agents that it runs.
+//! `EventWatch`: tells an agent about the events of the agents that it runs.
 
 use std::sync::{
     Arc,
@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::interrupts::waiting_calls;
 
-/// Records the effects of sub-agents' events on the agent that runs them. Clones share the record.
+/// Records how sub-agents' events affect the agent that runs them. Clones share the record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventWatch(Arc<WatchState>);
 
 #[derive(Debug, Default)]
 struct WatchState {
-    /// Only escalations by these authors count; if empty, all count.
+    /// The authors whose escalations count; if empty, all count.
     authors: Vec<String>,
     escalated: AtomicBool,
     waiting: AtomicBool,
@@ -34,7 +34,7 @@ impl EventWatch {
     }
 
     /// Records a stored event that the caller has taken. Returns whether the event ends the agent
-    /// that emitted it, which then must not continue.
+    /// that emitted it, so that the agent must not continue.
     pub(super) fn record(&self, event: &Event) -> bool {
         let seen = &*self.0;
         seen.has_events.store(true, Ordering::Release);

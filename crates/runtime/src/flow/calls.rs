@@ -1,4 +1,4 @@
-//! Runs the calls of a model answer concurrently, each with its own context, and merges the
+//! Runs the calls in a model's answer concurrently, each with its own context, and merges the
 //! results.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
     tools::{Tool, ToolMap, ToolOutput},
 };
 
-/// The decisions of users about calls, by call id.
+/// Users' decisions about calls, by call id.
 pub(super) type Confirmations = HashMap<String, ToolConfirmation>;
 
 /// Stands in for a tool that does not exist, so that callbacks get a tool.
@@ -40,8 +40,8 @@ impl Tool for MissingTool {
 }
 
 impl Turn<'_> {
-    /// Runs the calls of `event`, and emits their answers and the events that follow from them.
-    /// `is_last` means that the model sends no further response.
+    /// Runs the calls of `event`, and emits the answers and the events that follow from them.
+    /// `is_last` tells that the model sends no further response.
     pub(super) async fn run_calls(
         &mut self,
         request: &LlmRequest,
@@ -52,7 +52,7 @@ impl Turn<'_> {
         let none = Confirmations::new();
         let (answers, failure) = self.run_all(&calls, &request.tools, &none).await;
         if let Some(error) = failure {
-            // Finished calls have had their effects, so the session must record them.
+            // Finished calls have had effects, so the session must record them.
             let plain: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
             if let Some(event) = self.merge_answers(plain.clone())? {
                 self.emit_answers(plain, event, false).await?;
@@ -121,7 +121,7 @@ impl Turn<'_> {
     }
 
     /// Runs calls concurrently. Returns the answers in the order of the calls, and the first
-    /// failure, which cancels the other calls.
+    /// failure, which cancels all other calls.
     async fn run_all(
         &self,
         calls: &[&FunctionCall],
@@ -133,7 +133,7 @@ impl Turn<'_> {
             self.run_one(call, tools, decision)
         });
         let scheduler = &self.ctx.shared.scheduler;
-        // After a failure, other calls may have finished too: the results that are ready are kept.
+        // Other calls may have finished together with the failed one: keep their results.
         let (mut results, failed) = scheduler.join(running, Result::is_err).await;
         let failure = failed.and_then(|number| results[number].take()?.err());
         let results = results.into_iter().flatten();
@@ -151,7 +151,7 @@ impl Turn<'_> {
         Ok(merged)
     }
 
-    /// The current values of the live session under the keys that the answers write.
+    /// Returns the live session's current values of the keys that the answers write.
     pub(super) fn live_values(&self, answers: &[Event]) -> JsonMap {
         let deltas = answers.iter().map(|answer| &answer.actions.state_delta);
         let keys = deltas.flat_map(|delta| delta.keys());
@@ -275,8 +275,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The answer to a call of a tool that does not exist: an error, so that the model can correct
-    /// its mistake.
+    /// Returns the answer to a call of a tool that does not exist: an error, so that the model can
+    /// correct its mistake.
     async fn unknown_tool(
         &self,
         ctx: &ToolContext,
@@ -387,7 +387,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// The event that answers a call.
+    /// Creates the event that answers a call.
     fn answer_event(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
         let response = match output.result {
             Json::Object(map) => Arc::unwrap_or_clone(map),
@@ -423,7 +423,7 @@ fn timeout_error(tool: &str, limit: Duration) -> ToolError {
     ToolError::new(message).with_code("TOOL_TIME_LIMIT")
 }
 
-/// Converts media of a tool for a function response.
+/// Converts a tool's media for a function response.
 fn media_part(part: &Part) -> Option<Json> {
     let (field, value) = match (&part.inline_data, &part.file_data) {
         (Some(blob), _) => {
@@ -444,8 +444,8 @@ fn media_part(part: &Part) -> Option<Json> {
     Some(JsonMap::from([(field, Json::from(JsonMap::from(value)))]).into())
 }
 
-/// Whether the output is empty, which means that a long-running tool answers later. As in ADK, any
-/// value that Python treats as false is empty.
+/// Whether the output is empty, so that a long-running tool must answer later. As in ADK, any value
+/// that is false in Python is empty.
 fn is_empty_output(output: &ToolOutput) -> bool {
     let result = &output.result;
     let empty = match result {
@@ -459,7 +459,8 @@ fn is_empty_output(output: &ToolOutput) -> bool {
     empty && output.media.is_empty()
 }
 
-/// Whether the event is a plain result, without actions that a failed step can no longer carry out.
+/// Whether the event is a plain result, without actions that only a successful step could carry
+/// out.
 fn is_plain_result(event: &Event) -> bool {
     let mut actions = event.actions.clone();
     actions.state_delta = Default::default();

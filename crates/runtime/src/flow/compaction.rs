@@ -1,5 +1,5 @@
-//! Processor `compaction`: if the prompt is too long, a summary replaces older events before the
-//! contents are assembled.
+//! Processor `compaction`: if the prompt is too long, replaces older events with a summary before
+//! the contents are assembled.
 
 use retain_core::SessionError;
 use tracing::Instrument as _;

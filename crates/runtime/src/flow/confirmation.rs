@@ -1,8 +1,7 @@
-//! Confirmation: holds a call back until the user has approved it, asks for approval, and runs the
-//! call after the answer.
+//! Confirmation: holds a call back, asks the user to approve it, and runs it after the answer.
 //!
 //! The call that runs is the one that the model made, as stored in the history. An answer can
-//! approve it, but cannot change it.
+//! approve the call but not change it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +22,7 @@ use crate::{
 /// The name of the call that asks the user.
 const REQUEST: &str = "adk_request_confirmation";
 
-/// Returns `None` if the call may run, otherwise its result for the model. Requests a confirmation if
+/// Returns `None` if the call may run, or else its result for the model. Requests a confirmation if
 /// the user has not decided yet.
 pub(super) async fn check_confirmation(
     ctx: &ToolContext,
@@ -43,7 +42,7 @@ pub(super) async fn check_confirmation(
                 tool.name()
             );
             ctx.request_confirmation(hint, None);
-            // Otherwise the model would call the tool again.
+            // If the result were summarized, the model would call the tool again.
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
             "This tool call requires confirmation, please approve or reject."
         }
@@ -51,8 +50,8 @@ pub(super) async fn check_confirmation(
     Some(Json::from(JsonMap::from([("error", message)])).into())
 }
 
-/// The event that asks the user about the calls in `call_event` for which `answered` requests a
-/// confirmation.
+/// Creates the event that asks the user about those calls in `call_event` for which `answered`
+/// requests a confirmation.
 pub(super) fn confirmation_request(
     ctx: &InvocationContext,
     call_event: &Event,
@@ -131,7 +130,7 @@ impl Turn<'_> {
         if answers.is_empty() {
             return Ok(true);
         }
-        // Drop handled requests before the checks: their tools may have been removed since.
+        // Drop handled requests before the checks, because their tools may have been removed since.
         let handled = handled_requests(&events, &answers);
         answers.retain(|request, _| !handled.contains_key(request));
         if answers.is_empty() {
@@ -142,7 +141,7 @@ impl Turn<'_> {
                     .iter()
                     .any(is_other_response);
             if !continues {
-                // A duplicate answer: there is nothing left to do.
+                // The answer is a duplicate, so nothing is left to do.
                 self.ctx.end_invocation();
             }
             return Ok(continues);
@@ -188,7 +187,7 @@ impl Turn<'_> {
                     continue;
                 }
                 if is_restored(event) {
-                    // An imported request about a call of this agent would run it again.
+                    // Accepting an imported confirmation request would execute its call.
                     return Err(self.confirmation_error(
                         "the request was imported, and imported calls are never executed",
                     ));
@@ -279,8 +278,9 @@ fn is_other_response(response: &&FunctionResponse) -> bool {
     response.name.as_deref() != Some(REQUEST)
 }
 
-/// The requests among `answers` whose calls were answered after the user's decision, with the index
-/// of the answering event. An answer before the decision only says that the call needs approval.
+/// Returns the requests among `answers` whose calls were answered after the user's decision, with
+/// the index of the answering event. An answer before the decision only says that the call needs
+/// approval.
 fn handled_requests(
     events: &[&Event],
     answers: &HashMap<String, ToolConfirmation>,
@@ -309,7 +309,7 @@ fn handled_requests(
     handled
 }
 
-/// The decisions in the user's message, by the id of the request.
+/// Returns the decisions in the user's message, by request id.
 fn read_decisions(event: &Event) -> Result<HashMap<String, ToolConfirmation>, String> {
     let mut answers = HashMap::new();
     for response in event.function_responses() {

@@ -1,4 +1,4 @@
-//! Processor `dynamic_instructions`: joins the instructions of tools into one.
+//! Processor `dynamic_instructions`: joins the tools' instructions into one.
 
 use crate::models::LlmRequest;
 

@@ -1,4 +1,4 @@
-//! Converts an answer of the model to an event: empty answers become errors, calls get ids.
+//! Converts a model's answer to an event: empty answers become errors, calls get ids.
 
 use std::sync::PoisonError;
 
@@ -13,8 +13,8 @@ const NO_CONTENT_AT_ALL: &str =
 const NO_CONTENT_OF_USE: &str = "The model returned no actionable content (finish_reason=STOP \
     with thought-only or whitespace-only parts).";
 
-/// Marks an answer that finishes normally without content as an error, so that the turn does not
-/// end without an answer. In a stream, a last chunk without parts only marks the end.
+/// Marks an answer that ends normally but has no content as an error, so that the turn does not end
+/// without an answer. In a stream, a last chunk without parts only marks the end.
 pub(super) fn mark_empty(mode: StreamingMode, response: &mut LlmResponse) {
     let parts = response.content.as_ref().map(Content::parts);
     let has_parts = parts.is_some_and(|parts| !parts.is_empty());
@@ -48,7 +48,7 @@ fn has_content(part: &Part) -> bool {
         || (part.thought != Some(true) && part.text.as_ref().is_some_and(is_text))
 }
 
-/// Creates the event of an answer.
+/// Creates the event for an answer.
 pub(super) fn answer_event(
     ctx: &InvocationContext,
     call: &mut Call,
@@ -87,7 +87,7 @@ fn assign_call_ids(ctx: &InvocationContext, event: &mut Event) {
     }
 }
 
-/// The ids of long-running calls, whose answers come later.
+/// Returns the ids of long-running calls, whose answers come later.
 fn long_running(event: &Event, request: &LlmRequest) -> IdSet {
     let is_long = |name: &str| {
         let tool = request.tools.get(name);

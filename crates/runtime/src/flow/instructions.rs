@@ -1,4 +1,4 @@
-//! Processor `instructions`: adds the global, the static and the agent's own instruction.
+//! Processor `instructions`: adds the global instruction, the static one and the agent's own.
 
 use retain_core::{BoxError, Content, prompt_text::own_instruction};
 
@@ -15,7 +15,7 @@ pub(super) async fn process(
     ctx: &InvocationContext,
     request: &mut LlmRequest,
 ) -> Result<()> {
-    // The root agent's global instruction is for all agents.
+    // The root agent's global instruction applies to all agents.
     if let Some(root) = ctx.shared.tree.root().as_llm_agent()
         && !root.global_instruction.is_empty()
     {
@@ -31,7 +31,7 @@ pub(super) async fn process(
     let text = render(&agent.instruction, ctx).await?;
     match agent.static_instruction {
         None => request.append_instruction(&text),
-        // Text that changes must stay out of the part that providers cache.
+        // Keep changing text out of the part that providers cache.
         Some(_) => {
             let content = Content::user(own_instruction(&text));
             request.contents.push(content.into());
@@ -40,8 +40,8 @@ pub(super) async fn process(
     Ok(())
 }
 
-/// Returns the text of an instruction. Placeholders are rendered only in a plain text; the text of
-/// a provider is used verbatim.
+/// Returns an instruction as text. Placeholders are rendered only in a plain text; a provider's
+/// text is used verbatim.
 async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<String> {
     match instruction {
         Instruction::Provider(provider) => {

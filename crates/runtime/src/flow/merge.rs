@@ -67,8 +67,8 @@ pub(crate) fn deep_merge(value: &mut Json, over: Json) {
     }
 }
 
-/// Merges the live value on top of a list or map that several calls wrote. Calls share the live
-/// state, so the later write may extend the earlier one.
+/// Merges the live value over a list or map that several calls wrote. Calls share the live state,
+/// so the later write may extend the earlier one.
 fn apply_latest_writes(
     actions: &mut EventActions,
     answers: &[Event],
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_state_has_the_write_that_extends_another() {
+    fn later_write_that_extends_a_list_wins_the_merge() {
         let answers = vec![
             event_with_write("list", json("[1, 2]")),
             event_with_write("list", json("[1]")),

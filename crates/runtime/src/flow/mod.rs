@@ -68,7 +68,7 @@ enum StepOutcome {
     Final,
 }
 
-/// The work of one agent on a turn.
+/// One agent's work on a turn.
 struct Turn<'a> {
     agent: &'a LlmAgent,
     ctx: &'a InvocationContext,
@@ -80,7 +80,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Makes one model call and handles the answer.
+    /// Makes one model call and handles its answers.
     async fn run_step(&mut self) -> Result<()> {
         let mut request = request::build(self.agent, self.ctx, &*self.model).await?;
         if self.ctx.is_ended() {
@@ -103,7 +103,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Emits an event of the turn. `nothing_follows` means that the model is done and no tool is
+    /// Emits an event of the turn. `nothing_follows` tells that the model is done and no tool is
     /// left to run.
     async fn emit(
         &mut self,
@@ -126,7 +126,7 @@ impl Turn<'_> {
         self.ctx.send(event, last).await
     }
 
-    /// Whether the run ends with this agent's answer, so that its last append can release the
+    /// Whether the run ends with this agent's answer, so that the run's last append can release the
     /// lease.
     fn ends_the_run(&self) -> bool {
         // A custom agent can call `run` of this agent directly and emit more events afterwards.

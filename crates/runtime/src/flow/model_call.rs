@@ -1,4 +1,4 @@
-//! Calls the model: callbacks before, the call, callbacks after, and error handling.
+//! Calls the model: the callbacks before it, the call, the callbacks after it, and error handling.
 
 use std::{
     pin::pin,
@@ -26,7 +26,7 @@ const AGENT_LABEL: &str = "adk_agent_name";
 /// An active model call.
 pub(super) struct Call {
     pub(super) request: Arc<LlmRequest>,
-    /// The id of the event that is being streamed: all chunks and the complete event share it.
+    /// The id of the streamed event, which all chunks and the complete event share.
     pub(super) event_id: Option<String>,
     /// The actions that callbacks write.
     pub(super) actions: Arc<Mutex<EventActions>>,
@@ -61,13 +61,13 @@ impl Turn<'_> {
             return self.handle_response(&mut call, response, true).await;
         }
         call.spans.mark_failure(self.ctx.count_llm_call())?;
-        // Tasks whose model or tool has completed continue first, even if this model answers at
+        // Let tasks whose model or tool has completed continue first, even if this model answers at
         // once.
         self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
         let request = Arc::clone(&call.request);
-        // No span is entered across an await here: the model's span ends before tools run.
+        // Enter no span across an await here: the model's span must end before tools run.
         let answers = call
             .spans
             .generate()
@@ -98,7 +98,8 @@ impl Turn<'_> {
             call.spans.record_answer(&response);
             let response = self.run_after_model(call, callback, response).await?;
             next = match self.may_be_last(&response) {
-                // The append of the last answer ends the run. Everything else is sent at once.
+                // The append of the last answer ends the run. All other answers are emitted at
+                // once.
                 true => {
                     let following = next_answer(&mut answers, call).await;
                     self.handle_response(call, response, following.is_none())
@@ -192,8 +193,8 @@ impl Turn<'_> {
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
                 BeforeModel::Answer(answer) => {
-                    // The calls in this answer run as if the model had made them, so they need the
-                    // tools.
+                    // The calls in this answer run as if the model had made them, so the request
+                    // needs the tools.
                     request.tools = tools;
                     return Ok(Some(*answer));
                 }
@@ -222,8 +223,8 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// Asks plugins and callbacks for an answer in place of a failed call. If none answers, returns
-    /// the failure.
+    /// Asks plugins and callbacks for an answer in place of the failed call. Returns the failure if
+    /// none answers.
     async fn on_model_error(
         &self,
         call: &Call,
@@ -249,7 +250,7 @@ impl Turn<'_> {
         Err(RunError::Model {
             model: call.request.model.clone(),
             source: Arc::try_unwrap(error).unwrap_or_else(|shared| {
-                // A callback still holds the error, so copy its code and message.
+                // A callback may still hold the error, so copy its code and message.
                 ModelError {
                     code: shared.code.clone(),
                     message: shared.message.clone(),

@@ -1,5 +1,5 @@
 //! Processor `output_schema`: models that cannot combine a schema with tools give their final
-//! answer by a tool call.
+//! answer through a tool call.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn process(agent: &LlmAgent, model: &dyn Model, request: &mut LlmRequ
     request.append_instruction(HINT);
 }
 
-/// Returns the event with the final answer, if the model has given it by the tool call.
+/// Returns the event with the final answer, if the model gave it through the tool call.
 pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Option<Event> {
     let calls = answered.function_responses();
     let is_answer = |name: Option<&str>| name == Some(SET_MODEL_RESPONSE);

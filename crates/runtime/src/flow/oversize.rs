@@ -17,7 +17,7 @@ struct ExceededLimit {
     found: u64,
 }
 
-/// A part of an answer that takes space.
+/// A part of an answer that counts toward a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerPart {
     /// The result, with its media.
@@ -27,16 +27,16 @@ enum AnswerPart {
 }
 
 impl Turn<'_> {
-    /// Emits `merged`, the event that merges `answers`. Replaces oversized parts with a notice for
-    /// the model; fails if even the notice does not fit.
+    /// Emits `merged`, the event that merges `answers`. If it is too large, replaces parts with a
+    /// notice for the model; fails if even the notice does not fit.
     pub(super) async fn emit_answers(
         &mut self,
         mut answers: Vec<Event>,
         mut merged: Event,
         nothing_follows: bool,
     ) -> Result<Box<Event>> {
-        // A rejected append resets the live state to the stored one, including writes of other
-        // calls.
+        // A rejected append resets the live state to the stored one, which also reverts other
+        // calls' writes.
         let live = self.live_values(&answers);
         // Each answer shrinks at most twice, so this loop ends.
         let mut replaced = vec![None; answers.len()];
@@ -49,7 +49,7 @@ impl Turn<'_> {
             let made_room = ExceededLimit::of(&error)
                 .is_some_and(|it| it.make_room(&mut answers, &mut replaced));
             merged = match self.merge_answers_over(&live, answers.clone())? {
-                // It is the same event with a smaller answer, so it keeps its id.
+                // This is the same event with a smaller answer, so keep its id.
                 Some(merged) if made_room => Event {
                     id: id.clone(),
                     ..merged
@@ -70,13 +70,13 @@ impl ExceededLimit {
         }
     }
 
-    /// Replaces the largest parts until the answers should fit. `replaced` records the replaced
-    /// part of each answer. Returns whether anything was replaced.
+    /// Replaces the largest parts until the answers should fit. `replaced` records the part
+    /// replaced in each answer. Returns whether any part was replaced.
     fn make_room(self, answers: &mut [Event], replaced: &mut [Option<AnswerPart>]) -> bool {
         let mut over = match self.what {
             LimitKind::Event => self.found.saturating_sub(self.limit),
-            // How much each call adds to the state is unknown, so remove the writes of one call at
-            // a time.
+            // It is unknown how much each call adds to the state, so remove one call's writes at a
+            // time.
             _ => 1,
         };
         let before = replaced.to_vec();
@@ -97,7 +97,7 @@ impl ExceededLimit {
         before != replaced
     }
 
-    /// The parts of the answers that take space, largest first.
+    /// Returns the parts of the answers that count toward the limit, largest first.
     fn parts_by_size(self, answers: &[Event]) -> Vec<(usize, usize, AnswerPart)> {
         let mut sized_parts = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
@@ -110,7 +110,8 @@ impl ExceededLimit {
         sized_parts
     }
 
-    /// The number of bytes of this call's state changes that count toward the exceeded limit.
+    /// Returns the number of bytes in this call's state changes that count toward the exceeded
+    /// limit.
     fn state_bytes(self, answer: &Event) -> usize {
         let written = answer.actions.state_delta.iter();
         let counted = written.filter(|(key, _)| match (self.what, StateScope::of(key)) {
@@ -128,7 +129,7 @@ impl ExceededLimit {
             .sum()
     }
 
-    /// The text that replaces the result for the model.
+    /// Returns the text that replaces the result for the model.
     fn notice_text(self, answer: &Event, answer_part: AnswerPart, bytes: usize) -> String {
         let name = answer
             .function_responses()
@@ -155,7 +156,7 @@ impl ExceededLimit {
     }
 }
 
-/// Replaces the result by the notice, and drops the state changes if they are too large.
+/// Replaces the result with the notice, and drops the state changes if they are too large.
 fn replace_part(answer: &mut Event, answer_part: AnswerPart, notice: &str) {
     if answer_part == AnswerPart::State {
         answer.actions.state_delta = Default::default();
@@ -174,7 +175,7 @@ fn replace_part(answer: &mut Event, answer_part: AnswerPart, notice: &str) {
 
 fn result_bytes(answer: &Event) -> usize {
     let responses = answer.function_responses().into_iter();
-    // An unserializable response is rejected for another reason.
+    // A response that cannot be serialized is rejected for another reason.
     responses
         .map(|it| it.to_json().map_or(0, |json| json.len()))
         .sum()
@@ -217,7 +218,7 @@ mod tests {
         assert!(exceeded.make_room(&mut answers, &mut replaced));
         assert!(response_text(&answers[0]).contains("its state changes"));
         assert!(answers[0].actions.state_delta.is_empty());
-        // An estimate may remove small parts too, but nothing is removed twice.
+        // An estimate may also remove small parts, but never the same part twice.
         let before = answers.clone();
         assert_eq!(replaced[0], Some(AnswerPart::State));
         while exceeded.make_room(&mut answers, &mut replaced) {}

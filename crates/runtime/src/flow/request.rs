@@ -1,8 +1,8 @@
-//! Builds a request by calling the processors in the order of ADK 2.13.
+//! Builds a request by calling the processors in ADK 2.13's order.
 //!
 //! ADK has more processors: credentials before the instructions, interactions before the contents,
-//! caching after them. ADK also handles confirmations here; in Retain they need the tools, so
-//! `confirmation.rs` handles them after the request is built.
+//! caching after them. ADK also handles confirmations here. Retain's confirmations need the tools,
+//! so `confirmation.rs` handles them after the request is built.
 
 use super::{
     basic, compaction, contents, dynamic_instructions, identity, instructions, output_schema,
@@ -15,7 +15,7 @@ use crate::{
     models::{LlmRequest, Model},
 };
 
-/// Builds the request of the next step.
+/// Builds the request for the next step.
 pub(super) async fn build(
     agent: &LlmAgent,
     ctx: &InvocationContext,

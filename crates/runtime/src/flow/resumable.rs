@@ -1,5 +1,5 @@
 //! Runs an agent in a resumable run: does not repeat work from before the interruption, and stores
-//! the end of the agent.
+//! the agent's end.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::{
 
 /// The progress of an agent that was active when the run was interrupted.
 enum AgentProgress {
-    /// It has work left.
+    /// The agent has work left.
     AtWork,
-    /// It has transferred to this agent and waits for it. This agent has not ended.
+    /// The agent has transferred to this one, which has not ended, and waits for it.
     WaitsFor(Arc<dyn Agent>),
-    /// It has transferred to this agent, with which the runner continues.
+    /// The agent has transferred to this one, with which the runner continues.
     Transferred(Arc<dyn Agent>),
-    /// It, or its transfer target, has answered.
+    /// The agent, or its transfer target, has answered.
     Answered,
 }
 
-/// Runs the agent, or what is left of its work if the run was interrupted.
+/// Runs the agent, or the rest of its work if the run was interrupted.
 pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
     let watch = EventWatch::default();
     let watched = ctx.with_watch(&watch);
@@ -61,7 +61,7 @@ fn is_waiting(ctx: &InvocationContext) -> bool {
     interrupts::is_waiting(&turn, ctx.agent_name())
 }
 
-/// The events of the run on the agent's branch since the agent started.
+/// Returns the run's events on the agent's branch since the agent started.
 fn events_since_start<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
     let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
     ctx.events_on_branch(run.get(since..).unwrap_or_default().to_vec())
@@ -90,7 +90,7 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     if last.author == "user" && call.is_none_or(is_for_this) {
         return Ok(AgentProgress::AtWork);
     }
-    // Another agent emitted the last event: the target of this agent's transfer continues.
+    // Another agent, the target of this agent's transfer, emitted the last event and continues.
     let own = turn.iter().rev().filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
@@ -99,7 +99,7 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     }
 }
 
-/// The progress of an agent that emitted the last event.
+/// Returns the progress of the agent that emitted the last event.
 fn progress_from_own_event(ctx: &InvocationContext, last: &Event) -> Result<AgentProgress> {
     if let Some(target) = &last.actions.transfer_to_agent {
         return match (

@@ -1,4 +1,4 @@
-//! Decides what a step of a resumed run must do before it calls the model.
+//! Decides what a resumed run must do before it calls the model.
 //!
 //! If a call still waits for an answer, the run pauses. If a call never ran, because the process
 //! died or another call failed the run, it runs first.
@@ -18,9 +18,9 @@ use crate::{
 pub(super) enum Decision {
     /// Call the model.
     CallModel,
-    /// A call waits for an answer: do nothing.
+    /// Do nothing, because a call waits for an answer.
     Pause,
-    /// Run these calls: an event of the agent with only those calls.
+    /// Run these calls: the agent's event, reduced to them.
     RunCalls(Box<Event>),
 }
 
@@ -29,7 +29,7 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
     let events = ctx.events();
     let answers = |event: &Event| !event.function_responses().is_empty();
     if !ctx.is_resumable() && !ctx.last_user_message(&events).is_some_and(answers) {
-        // A run that begins with a text message runs its calls when the model makes them.
+        // After a text message, the calls run when the model makes them.
         return Decision::CallModel;
     }
     let run = ctx.events_on_branch(ctx.events_of_run(&events));
@@ -45,7 +45,7 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
     }
 }
 
-/// The events of the run on the agent's branch.
+/// The run's events on the agent's branch.
 struct History<'a> {
     ctx: &'a InvocationContext,
     request: &'a LlmRequest,
@@ -63,8 +63,8 @@ impl History<'_> {
                 decided => return decided,
             }
         }
-        // A call without later events never ran. Only the agent's own calls count: events from
-        // outside must not run tools.
+        // A call without later events never ran. Count only the agent's own calls, because events
+        // from outside must not run tools.
         let never_ran = self.ctx.is_resumable()
             && !last.is_partial()
             && !last.function_calls().is_empty()
@@ -101,13 +101,14 @@ impl History<'_> {
     fn has_earlier_open_pause(&self, last: usize) -> bool {
         let paused = (0..last).filter(|at| self.pauses(*at));
         let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
-        // Other calls without an answer were interrupted. They do not wait, but run again.
+        // Any other unanswered call was interrupted. It does not wait but runs again.
         let awaited: HashSet<&str> = paused.iter().flat_map(|event| waiting_ids(event)).collect();
         let answered = response_ids(self.run);
         !awaited.is_subset(&answered)
     }
 
-    /// The index of the latest event before the last in which this agent calls one of its tools.
+    /// Returns the index of the latest event before the last in which this agent calls one of its
+    /// tools.
     fn previous_call_index(&self, last: usize) -> Option<usize> {
         let calls_ours = |event: &&Event| {
             let is_known = |call: &&FunctionCall| {
@@ -120,7 +121,7 @@ impl History<'_> {
     }
 }
 
-/// The call ids of the responses in the events.
+/// Returns the call ids of the responses in the events.
 fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
     let responses = events.iter().flat_map(|event| event.function_responses());
     responses
@@ -128,7 +129,7 @@ fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// The calls of one event, and the events after it.
+/// An event's calls, and the events after it.
 struct Batch<'a> {
     event: &'a Event,
     later: &'a [&'a Event],
@@ -178,7 +179,7 @@ impl<'a> Batch<'a> {
         if is_below || answer.is_empty() || !answer.iter().all(is_ours) {
             return self.run_unanswered(&HashSet::new());
         }
-        // Call the model if the agent has continued already or a call still waits. In a resumable
+        // Call the model if the agent has already continued or a call still waits. In a resumable
         // run, answers to the calls of the batch do not mean that the agent continued.
         let is_continuation = |event: &&Event| {
             event.author == self.event.author
@@ -192,7 +193,7 @@ impl<'a> Batch<'a> {
         self.run_unanswered(&waiting_ids(self.event).collect())
     }
 
-    /// Whether an event consists of answers to the calls.
+    /// Whether an event consists only of answers to the calls.
     fn has_only_answers(&self, event: &Event) -> bool {
         let responses = event.function_responses();
         let parts = event.content().map_or(0, |content| content.parts().len());
@@ -200,7 +201,7 @@ impl<'a> Batch<'a> {
         parts == responses.len() && responses.iter().all(is_answer)
     }
 
-    /// The last event that answers one of the calls, or else the last event.
+    /// Returns the last event that answers one of the calls, or else the last event.
     fn answer(&self) -> Option<&'a Event> {
         let is_answer = |event: &&&Event| {
             let mut responses = event.function_responses().into_iter();
@@ -224,8 +225,8 @@ impl<'a> Batch<'a> {
         by_name || (may_be_below && is_below())
     }
 
-    /// Decides to run the calls without an answer, except those in `excluded`. If none is left, the
-    /// model is called.
+    /// Decides to run the unanswered calls, except those in `excluded`; if none is left, to call
+    /// the model.
     fn run_unanswered(&self, excluded: &HashSet<&str>) -> Decision {
         let mut unnamed: Vec<&FunctionResponse> = self.responses.clone();
         unnamed.retain(|response| response.id.is_none());

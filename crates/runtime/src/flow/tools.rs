@@ -1,5 +1,5 @@
 //! Processor `tools`: declares the agent's tools and lets them change the request. If a tool times
-//! out, its change is skipped; if a toolset fails or times out, its tools are omitted.
+//! out, its change is skipped. If a toolset fails or times out, its tools are omitted.
 
 use futures_util::future::join_all;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::{ToolFailure, ToolSource, run_limited},
 };
 
-/// The error text for a tool or toolset that times out here.
+/// The error text for a tool or toolset that times out during this step.
 const TOO_LATE: &str = "did not finish processing the request";
 
 pub(super) async fn process(
@@ -23,7 +23,7 @@ pub(super) async fn process(
         return Ok(());
     }
     let readonly = ctx.readonly();
-    // Resolve concurrently, because toolsets may query servers. Keep the agent's order.
+    // Resolve them concurrently, because toolsets may query servers, but keep the agent's order.
     let resolved = join_all(agent.tools.iter().map(|source| source.resolve(&readonly))).await;
     let limit = ctx.shared.tool_time_limit;
     for (source, tools) in agent.tools.iter().zip(resolved) {

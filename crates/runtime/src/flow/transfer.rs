@@ -1,5 +1,5 @@
-//! Processor `transfer`: lets the model transfer the conversation to another agent. Also carries
-//! out the transfer.
+//! Processor `transfer`: lets the model transfer the conversation to another agent, and carries out
+//! the transfer.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) fn process(ctx: &InvocationContext, request: &mut LlmRequest) {
     request.append_tool(&tool);
 }
 
-/// The tool that a model calls to transfer.
+/// Creates the tool that a model calls to transfer.
 fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
     let names: Vec<&str> = targets.iter().map(|target| target.name()).collect();
     let parameters = serde_json::json!({
@@ -94,8 +94,8 @@ impl Turn<'_> {
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
         let runner_continues = self.ctx.is_run_by_runner() && self.ctx.shared.is_conversation;
         if runner_continues && self.has_open_calls {
-            // As in ADK, an agent that waits for an answer keeps the conversation, and nothing
-            // follows, except that a resumable run stores the agent's end.
+            // As in ADK, an agent that waits for an answer keeps the conversation. Nothing follows,
+            // except that a resumable run stores the agent's end.
             self.ctx.end_invocation();
             return self.ctx.record_agent_end().await;
         }
@@ -116,12 +116,12 @@ impl Turn<'_> {
             .with_waiting_agent(output)
             .run_agent(&target)
             .await?;
-        // The answer of the other agent is the answer of this turn.
+        // The other agent's answer is the answer of this turn.
         self.last = Some(StepOutcome::Final);
         Ok(())
     }
 
-    /// Resets the checkpoints of the target, which may have run before.
+    /// Resets the target's checkpoints, because the target may have run before.
     fn reset_target(&self, target: &str) {
         let (tree, checkpoints) = (&self.ctx.shared.tree, &self.ctx.shared.checkpoints);
         checkpoints.transfer_to(tree, self.ctx.agent_name(), target);

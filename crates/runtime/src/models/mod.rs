@@ -49,8 +49,8 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// The model's name, e.g. `gemini-2.5-flash`.
     fn name(&self) -> &str;
 
-    /// Sends a request. With `stream`, the response arrives in chunks marked `partial` and then in
-    /// full; without, only in full.
+    /// Sends a request. With `stream`, the response arrives in chunks marked `partial`, followed by
+    /// the full response; otherwise only the full response arrives.
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream;
 
     /// Returns the optional capabilities of the model.
@@ -63,10 +63,10 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelCapabilities {
-    /// The model supports an output schema and tools in the same request.
+    /// Whether the model supports an output schema and tools in the same request.
     pub output_schema_and_tools: bool,
-    /// The model matches function responses to calls by ID, so generated IDs must be sent back to
-    /// it.
+    /// Whether the model matches function responses to calls by ID, so that generated IDs must be
+    /// sent back to it.
     pub pairs_calls_by_id: bool,
 }
 

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::Model;
 use crate::error::BuildError;
 
-/// A model as an agent specifies it: a name to resolve, or the model itself.
+/// A model as an agent specifies it: a name to resolve, or a model.
 #[derive(Debug, Clone)]
 pub enum ModelSpec {
     /// A name, resolved when the agent is built.
     Named(String),
-    /// The model itself.
+    /// A model.
     Model(Arc<dyn Model>),
 }
 

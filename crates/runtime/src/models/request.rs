@@ -1,4 +1,4 @@
-//! `LlmRequest`: a model request, which the processors of the flow build.
+//! `LlmRequest`: a model request, which the flow's processors build.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     tools::{Tool, ToolMap},
 };
 
-/// One request to a model.
+/// A request to a model.
 #[derive(Clone, Default)]
 pub struct LlmRequest {
     /// The model's name.
@@ -25,18 +25,19 @@ pub struct LlmRequest {
     pub previous_interaction_id: Option<String>,
     /// Instructions that tools added while the request was built.
     pub(crate) dynamic_instructions: Vec<String>,
-    /// Tracks the contents of the static instruction at the front.
+    /// The state of the static instruction's contents at the front.
     static_prefix: StaticPrefix,
 }
 
-/// Contents of a static instruction stay at the front, so that providers can cache them.
+/// The state of the static instruction's contents, which stay at the front so that providers can
+/// cache them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum StaticPrefix {
     #[default]
     None,
-    /// The request has such contents, but they are not inserted yet.
+    /// The request has such contents but has not inserted them yet.
     Pending,
-    /// This many leading contents belong to the static instruction.
+    /// The number of leading contents that belong to the static instruction.
     Placed(usize),
 }
 
@@ -62,12 +63,12 @@ impl LlmRequest {
         }
     }
 
-    /// Adds an instruction of a tool for this request.
+    /// Adds a tool's instruction for this request.
     pub fn append_dynamic_instruction(&mut self, text: impl Into<String>) {
         self.dynamic_instructions.push(text.into());
     }
 
-    /// Adds a static instruction: its texts go into the system instruction, with references to its
+    /// Adds a static instruction. Its texts go into the system instruction, with references to its
     /// data, which follows as user contents.
     pub fn append_static_instruction(&mut self, content: &Content) {
         let mut texts = Vec::new();
@@ -128,8 +129,8 @@ impl LlmRequest {
         self.config.response_mime_type = Some("application/json".to_owned());
     }
 
-    /// Inserts contents for this request only, before the user's current turn and after the
-    /// contents of a static instruction.
+    /// Inserts contents for this request only: before the user's current turn and after the static
+    /// instruction's contents.
     pub fn insert_before_user_turn(&mut self, contents: Vec<SharedContent>) {
         if contents.is_empty() {
             return;
@@ -146,7 +147,7 @@ impl LlmRequest {
     }
 }
 
-/// Returns the text with which a static instruction refers to data, and the content with the data.
+/// Returns the text by which a static instruction refers to data, and the content with the data.
 fn reference_to_data(part: &Part, number: usize) -> Option<(String, Content)> {
     let (kind, id, about, data) = if let Some(blob) = &part.inline_data {
         let about = [

@@ -11,7 +11,7 @@ use retain_core::{Content, FunctionCall, LlmResponse};
 use super::{LlmRequest, Model, ModelCapabilities, ModelStream};
 use crate::error::ModelError;
 
-/// One reply of a script: responses in order, optionally followed by an error.
+/// A scripted reply: responses in order, optionally followed by an error.
 #[derive(Debug, Default)]
 pub struct ScriptedReply {
     responses: Vec<LlmResponse>,
@@ -19,14 +19,14 @@ pub struct ScriptedReply {
 }
 
 impl From<&str> for ScriptedReply {
-    /// A text response.
+    /// Creates a text response.
     fn from(text: &str) -> ScriptedReply {
         LlmResponse::of(Content::model(text)).into()
     }
 }
 
 impl From<String> for ScriptedReply {
-    /// A text response.
+    /// Creates a text response.
     fn from(text: String) -> ScriptedReply {
         text.as_str().into()
     }
@@ -45,7 +45,7 @@ impl From<LlmResponse> for ScriptedReply {
 }
 
 impl From<Vec<LlmResponse>> for ScriptedReply {
-    /// Several responses to one request: partial chunks, then the complete response.
+    /// Creates several responses to one request: partial chunks, then the complete response.
     fn from(responses: Vec<LlmResponse>) -> ScriptedReply {
         ScriptedReply {
             responses,
@@ -55,14 +55,14 @@ impl From<Vec<LlmResponse>> for ScriptedReply {
 }
 
 impl From<FunctionCall> for ScriptedReply {
-    /// A function call.
+    /// Creates a function call.
     fn from(call: FunctionCall) -> ScriptedReply {
         vec![call].into()
     }
 }
 
 impl From<Vec<FunctionCall>> for ScriptedReply {
-    /// Several function calls in one response.
+    /// Creates several function calls in one response.
     fn from(calls: Vec<FunctionCall>) -> ScriptedReply {
         let parts = calls.into_iter().map(Into::into).collect();
         LlmResponse::of(Content::new("model", parts)).into()
@@ -124,7 +124,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Sets a function that answers requests after all scripted replies are used.
+    /// Sets a function that answers requests once the script has no replies left.
     pub fn otherwise<R: Into<ScriptedReply>>(
         self,
         mut answer: impl FnMut(&LlmRequest) -> R + Send + 'static,

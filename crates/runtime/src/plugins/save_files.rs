@@ -1,5 +1,5 @@
-//! `SaveFilesAsArtifactsPlugin`: saves the files of a user's message as artifacts and replaces each
-//! by a text with its name.
+//! `SaveFilesAsArtifactsPlugin`: saves the files in a user's message as artifacts and replaces each
+//! with a text that names it.
 //!
 //! The files are saved when the message arrives, and the message's own event records them, so the
 //! log records a file together with its message.
@@ -57,13 +57,14 @@ impl SaveFilesAsArtifactsPlugin {
         self
     }
 
-    /// Sets whether the URI of a file follows the text if models can read that URI (default: true).
+    /// Sets whether the text is followed by the file's URI if models can read that URI (default:
+    /// true).
     pub fn with_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
         self.attach_file_reference = attach;
         self
     }
 
-    /// Saves a file of the message; returns the parts that replace it, and the version.
+    /// Saves a file of the message. Returns the parts that replace it, and the version.
     async fn save_file(
         &self,
         artifacts: &dyn ArtifactService,
@@ -89,9 +90,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
 
     async fn on_user_message(&self, read: &ReadMessage<'_>) -> HookResult<Content> {
         let Some(artifacts) = read.artifacts else {
-            tracing::warn!(
-                "no artifact service is configured; the files of messages are not saved"
-            );
+            tracing::warn!("no artifact service is configured; a message's files are not saved");
             return Ok(Some(read.message.clone()));
         };
         let (mut parts, mut is_changed) = (Vec::new(), false);
@@ -115,11 +114,8 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
                     is_changed = true;
                 }
                 Err(error) => {
-                    tracing::error!(
-                        kind = error_kind(&error),
-                        "failed to save a file of a message"
-                    );
-                    tracing::debug!(artifact = ?name, error = ?error.to_string(), "failed to save a file of a message");
+                    tracing::error!(kind = error_kind(&error), "failed to save a message's file");
+                    tracing::debug!(artifact = ?name, error = ?error.to_string(), "failed to save a message's file");
                     parts.push(part.clone());
                 }
             }
@@ -142,8 +138,8 @@ fn too_large_notice(name: &str, blob: &Blob) -> Option<Part> {
         "File {name} ({size:.2} MB) exceeds the maximum supported size of {limit:.0}MB. Please \
          upload a smaller file."
     );
-    tracing::warn!("a file of a message is too large and is not saved");
-    tracing::debug!(?reason, "a file of a message is too large and is not saved");
+    tracing::warn!("a message's file is too large and is not saved");
+    tracing::debug!(?reason, "a message's file is too large and is not saved");
     Some(Part::text(format!("[Upload Error: {reason}]")))
 }
 
@@ -156,8 +152,8 @@ async fn file_reference(
 ) -> Option<Part> {
     let stored = artifacts.get_artifact_version(key, Some(version)).await;
     let stored = stored.unwrap_or_else(|error| {
-        tracing::warn!(kind = error_kind(&error), "failed to read the URI of a file");
-        tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "failed to read the URI of a file");
+        tracing::warn!(kind = error_kind(&error), "failed to read a file's URI");
+        tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "failed to read a file's URI");
         None
     });
     let stored = stored?;

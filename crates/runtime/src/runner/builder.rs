@@ -1,4 +1,4 @@
-//! The builder of a runner.
+//! The builder for a runner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,7 +73,7 @@ impl Default for RunnerBuilder {
 }
 
 impl RunnerBuilder {
-    /// Sets the name of the app whose sessions the runner runs on.
+    /// Sets the name of the app. The runner runs on this app's sessions.
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = name.into();
         self
@@ -109,7 +109,8 @@ impl RunnerBuilder {
         self
     }
 
-    /// Summarizes the older events of long sessions as `config` says. The log keeps every event.
+    /// Summarizes the older events of long sessions as `config` specifies. The log keeps every
+    /// event.
     pub fn compaction(mut self, config: CompactionConfig) -> Self {
         self.compaction = Some(config);
         self
@@ -121,7 +122,7 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets whether paused or interrupted runs can be resumed: agents then store checkpoints in the
+    /// Sets whether paused or interrupted runs can be resumed. Agents then store checkpoints in the
     /// session, and a run pauses at a pending call until every pending call is answered. ADK calls
     /// this `ResumabilityConfig`.
     ///
@@ -161,17 +162,17 @@ impl RunnerBuilder {
     }
 
     /// Sets how long a run keeps its lease while its caller does not ask for the next event, or
-    /// while a tool blocks its thread. The lease then expires, and another run may take the
-    /// session. By default 10 minutes.
+    /// while a tool blocks its thread. After that, the lease expires and another run may take the
+    /// session. The default is 10 minutes.
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self
     }
 
-    /// Sets the time limit of one tool call, unless the tool or the run sets its own. On a timeout
+    /// Sets the time limit for a tool call, unless the tool or the run sets its own. On a timeout,
     /// the runner drops the call and reports the timeout to the model.
     ///
-    /// By default 10 minutes: longer than nearly all tools take, and short enough that no tool
+    /// The default is 10 minutes: longer than nearly all tools take, and short enough that no tool
     /// blocks a session forever. `Duration::MAX` disables the limit.
     ///
     /// A tool that blocks its thread is not stopped: see [`Tool::run`](crate::Tool::run).
@@ -186,16 +187,16 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets the maximum number of model calls of a run, which overrides
-    /// [`RunConfig`](crate::RunConfig); `None` means unlimited. Lets the operator of a server bound
-    /// its costs. By default each run sets its own limit.
+    /// Sets the maximum number of model calls per run, overriding [`RunConfig`](crate::RunConfig);
+    /// `None` means unlimited. With it, a server's operator can bound costs. By default each run
+    /// sets its own limit.
     pub fn max_llm_calls(mut self, limit: Option<u32>) -> Self {
         self.max_llm_calls = Some(limit);
         self
     }
 
-    /// Sets where telemetry may record the content of conversations. By default the environment
-    /// decides, see [`Telemetry::from_env`]; if it sets nothing, no content is recorded.
+    /// Sets where telemetry may record the content of conversations. The default is the
+    /// environment's setting, see [`Telemetry::from_env`]; without one, no content is recorded.
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(telemetry);
         self

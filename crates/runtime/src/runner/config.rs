@@ -25,19 +25,19 @@ pub enum StreamingMode {
 pub struct RunConfig {
     /// Whether answers are streamed.
     pub streaming_mode: StreamingMode,
-    /// The maximum number of model calls of a run; unlimited if `None`.
+    /// The maximum number of model calls in the run; unlimited if `None`.
     pub max_llm_calls: Option<u32>,
     /// Which events of the session the run loads; all if `None`.
     pub get_session_config: Option<GetSessionConfig>,
     /// Metadata that the run adds to each of its events.
     pub custom_metadata: JsonMap,
-    /// Labels of every model call.
+    /// Labels for every model call.
     pub labels: JsonMap,
     /// Contents that the model sees before the user's message, in this run only.
     pub model_input_context: Vec<Content>,
     /// Whether agents see the thoughts of other agents.
     pub include_thoughts_from_other_agents: bool,
-    /// The time limit of one tool call; the runner's if `None`. A tool may set its own limit.
+    /// The time limit for a tool call; the runner's if `None`. A tool may set its own limit.
     pub tool_time_limit: Option<Duration>,
     /// How long the run waits for another run of the session, what cancels it, and which runs it is
     /// nested in. Cancelling [`RunOptions::cancel`] stops the run as [`RunHandle::cancel`] does.
@@ -95,7 +95,7 @@ impl RunConfig {
         self
     }
 
-    /// Sets the labels of every model call.
+    /// Sets labels for every model call.
     pub fn with_labels(mut self, labels: JsonMap) -> RunConfig {
         self.labels = labels;
         self
@@ -113,7 +113,7 @@ impl RunConfig {
         self
     }
 
-    /// Sets the time limit of one tool call.
+    /// Sets the time limit for a tool call.
     pub fn with_tool_time_limit(mut self, limit: Duration) -> RunConfig {
         self.tool_time_limit = Some(limit);
         self
@@ -139,8 +139,8 @@ impl RunConfig {
 pub struct RunRequest {
     /// The user's message; `None` to resume a run without one.
     pub message: Option<Content>,
-    /// The run to resume, or the id of a new run. Without it a new run gets a generated id, and a
-    /// function response continues the run of its call.
+    /// The run to resume, or the id for a new run. Without it, a new run gets a generated id, and a
+    /// function response continues the run that made the call.
     pub invocation_id: Option<String>,
     /// State changes that are stored with the message.
     pub state_delta: StateDelta,
@@ -162,8 +162,8 @@ impl RunRequest {
         }
     }
 
-    /// Creates a request that resumes a run that has paused, failed or been interrupted by a crash,
-    /// as [`Runner::resume`](crate::Runner::resume) does.
+    /// Creates a request to resume a run after a pause, a failure or a crash, as
+    /// [`Runner::resume`](crate::Runner::resume) does.
     pub fn resume(invocation_id: impl Into<String>) -> RunRequest {
         RunRequest {
             message: None,
@@ -172,8 +172,8 @@ impl RunRequest {
         }
     }
 
-    /// Sets the id of the run. If a run with this id has started with the same message, it is
-    /// resumed, so that a client can retry the request.
+    /// Sets the run's id. If a run with this id has started with the same message, it is resumed,
+    /// so that a client can retry the request.
     pub fn with_invocation_id(mut self, id: impl Into<String>) -> RunRequest {
         self.invocation_id = Some(id.into());
         self
@@ -192,8 +192,7 @@ impl RunRequest {
     }
 
     /// Sets how long the run waits for another run, and what cancels it. A tool, callback or plugin
-    /// that starts a run passes the [`run_options`](crate::ReadonlyContext::run_options) of its
-    /// context.
+    /// that starts a run passes its context's [`run_options`](crate::ReadonlyContext::run_options).
     pub fn with_run_options(mut self, options: RunOptions) -> RunRequest {
         self.config.run_options = options;
         self

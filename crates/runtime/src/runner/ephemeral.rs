@@ -1,4 +1,4 @@
-//! Sessions that live as long as a nested run, for agents that are called as tools.
+//! Sessions that exist only during a nested run, for agents that are called as tools.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use retain_core::{
     check_limit,
 };
 
-/// Stores sessions in a map and applies events to them by the rules of the core.
+/// Stores sessions in a map and applies events to them by the core's rules.
 #[derive(Debug, Default)]
 pub(crate) struct EphemeralSessions {
     sessions: Mutex<HashMap<SessionKey, Session>>,

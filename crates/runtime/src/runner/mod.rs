@@ -95,20 +95,20 @@ struct Inner {
     leases: Arc<Leases>,
     active_runs: ActiveRuns,
     tool_time_limit: Duration,
-    /// The scheduler of the outermost run, if these runs are tools of another run.
+    /// The outermost run's scheduler, if these runs are tools of another run.
     host: Option<Arc<Scheduler>>,
-    /// The limit of all runs; `None` if each run sets its own.
+    /// The limit for all runs; `None` if each run sets its own.
     max_llm_calls: Option<Option<u32>>,
     telemetry: Telemetry,
 }
 
 impl Runner {
-    /// Returns the builder of a runner.
+    /// Returns a builder for a runner.
     pub fn builder() -> RunnerBuilder {
         RunnerBuilder::default()
     }
 
-    /// The app whose sessions the runner runs on.
+    /// Returns the app's name. The runner runs on this app's sessions.
     pub fn app_name(&self) -> &str {
         &self.inner.app_name
     }
@@ -133,7 +133,7 @@ impl Runner {
         self.inner.artifacts.as_ref()
     }
 
-    /// Runs the agent on the user's message. Without a session id it creates a session.
+    /// Runs the agent on the user's message. Without a session id, creates a session.
     ///
     /// When this returns, the message is stored and the run holds the session's lease, after
     /// waiting for any earlier run. If the caller drops this future while it waits, the log may
@@ -281,9 +281,9 @@ impl Runner {
         BlockingRun::start(run.in_current_span())
     }
 
-    /// Waits for pending summaries of finished runs. Returns the sessions whose compaction has
-    /// failed since the last call, with the errors; each failure is also logged when it happens.
-    /// Each summary has a [time limit](crate::CompactionConfig::with_time_limit), so this returns.
+    /// Waits for pending summaries of finished runs, each up to its
+    /// [time limit](crate::CompactionConfig::with_time_limit). Returns the sessions whose compaction
+    /// has failed since the last call, with the errors, which are also logged when they happen.
     pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
         self.inner.after_runs.wait_until_idle().await;
         self.inner.after_runs.take_failures()
@@ -301,13 +301,14 @@ impl Runner {
         ingests.take_failures()
     }
 
-    /// The number of runs that hold a lease now, including those whose callers have gone away.
+    /// Returns the number of runs that hold a lease, including those whose callers have
+    /// disconnected.
     pub fn running(&self) -> usize {
         self.inner.leases.count()
     }
 
-    /// The number of unfinished runs, including those that wait for a lease and those whose callers
-    /// have gone away.
+    /// Returns the number of unfinished runs, including those that wait for a lease and those whose
+    /// callers have disconnected.
     pub fn unfinished(&self) -> usize {
         self.inner.active_runs.count()
     }
@@ -350,8 +351,8 @@ impl Inner {
     }
 }
 
-/// The runner's own Tokio runtime: for callers without one, and for work that must continue when
-/// the caller's runtime shuts down.
+/// Returns the runner's own Tokio runtime: for callers without one, and for work that must continue
+/// when the caller's runtime shuts down.
 fn own_runtime() -> Result<&'static tokio::runtime::Handle> {
     static RUNTIME: OnceLock<Option<tokio::runtime::Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {

@@ -24,8 +24,8 @@ impl Runner {
         self.rewind_with(user_id, session_id, rewind).await
     }
 
-    /// Like [`rewind`](Self::rewind), with options for the wait for the lease. A tool that rewinds
-    /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    /// Like [`rewind`](Self::rewind), with options for waiting for the lease. A tool that rewinds
+    /// passes its context's [`run_options`](crate::ReadonlyContext::run_options).
     ///
     /// The runner's artifact service restores the artifacts, unless `rewind` names another one.
     pub async fn rewind_with(
@@ -39,7 +39,7 @@ impl Runner {
         let invocation_id = rewind.before_invocation_id.clone();
         rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
         let rewound = self.inner.log.rewind_with(&key, rewind).await;
-        // Evict after an error too: the store may have written the event nevertheless.
+        // Evict after an error too, because the store may have written the event nevertheless.
         self.inner.session_cache.evict(&key);
         let event = rewound?.events.into_iter().next();
         let Some((_, event)) = event else {

@@ -13,8 +13,8 @@ use crate::{
 /// The time limit for closing a toolset, as in ADK.
 const CLOSE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Closes the toolsets of an agent, of its descendants and of the agents among its tools,
-/// concurrently. A toolset that hangs or panics does not block the others.
+/// Closes concurrently the toolsets of an agent, of its descendants and of the agents among its
+/// tools. A toolset that hangs or panics does not block the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
     let mut toolsets = TreeToolsets::default();
     toolsets.collect(agent);
@@ -30,7 +30,8 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
     join_all(closing).await;
 }
 
-/// The toolsets and agents of a tree, each once: agents may share a toolset or an agent tool.
+/// The toolsets and agents of a tree, each once, because agents may share a toolset or an agent
+/// tool.
 #[derive(Default)]
 struct TreeToolsets {
     sets: Vec<Arc<dyn Toolset>>,

@@ -1,4 +1,4 @@
-//! Formats content as ADK records it in spans, without bytes and without secrets.
+//! Formats content as ADK records it in spans, without bytes or secrets.
 
 use retain_core::{Content, Event, Json, JsonMap, LlmResponse, Part, redacted};
 use tracing::Span;
@@ -6,11 +6,11 @@ use tracing::Span;
 use super::{CONTENT, Telemetry};
 use crate::models::LlmRequest;
 
-/// Replaces a content that is not recorded. ADK's web UI expects JSON there.
+/// The value for content that is not recorded. ADK's web UI expects JSON there.
 const OMITTED: &str = "{}";
 
 /// Records a content attribute where the settings allow it: in the span, or in an event for layers
-/// of this process. Calls `text` only if the text is used.
+/// of this process. Calls `text` only if the result is used.
 pub(super) fn record_content(
     span: &Span,
     telemetry: Telemetry,
@@ -35,7 +35,7 @@ pub(super) fn is_recorded(span: &Span, telemetry: Telemetry) -> bool {
     !span.is_disabled() && (telemetry.content_in_spans || telemetry.content_in_process)
 }
 
-/// The request, without bytes and without the HTTP options, which hold API keys.
+/// Formats the request, without bytes and without the HTTP options, which may contain API keys.
 pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
         let parts = content.parts().iter();
@@ -54,7 +54,7 @@ pub(super) fn request_text(request: &LlmRequest) -> String {
     redacted(Json::from(json).to_string())
 }
 
-/// The answer. The number of bytes replaces the bytes themselves.
+/// Formats the answer, with the number of bytes instead of the bytes.
 pub(super) fn response_text(response: &LlmResponse) -> String {
     let mut response = response.clone();
     if let Some(content) = &mut response.content {
@@ -72,12 +72,12 @@ pub(super) fn response_text(response: &LlmResponse) -> String {
     redacted(text.unwrap_or_else(|_| OMITTED.to_owned()))
 }
 
-/// The arguments of a tool call.
+/// Formats the arguments of a tool call.
 pub(super) fn arguments_text(args: &JsonMap) -> String {
     redacted(Json::from(args.clone()).to_string())
 }
 
-/// The answer of a tool.
+/// Formats a tool's answer.
 pub(super) fn answer_text(event: &Event) -> String {
     let answers = event.function_responses();
     let answer = answers.first().and_then(|answer| answer.response.clone());
@@ -85,7 +85,7 @@ pub(super) fn answer_text(event: &Event) -> String {
     redacted(Json::from(answer).to_string())
 }
 
-/// The answers of several tools.
+/// Formats the answers of several tools.
 pub(super) fn answers_text(event: &Event) -> String {
     let answers = event.function_responses();
     let texts = answers.iter().filter_map(|answer| {

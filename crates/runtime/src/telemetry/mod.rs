@@ -32,10 +32,10 @@ pub(crate) use spans::{
     record_invocation, record_merged, tool,
 };
 
-/// The target of all spans of runs.
+/// The target of all run spans.
 pub const SPANS: &str = "retain::spans";
 
-/// The target of events that carry the content and the owner of a span to layers of this process,
-/// not for export. Each is a child of its span. Its fields are `attribute` and `value`, or once per
+/// The target of events that carry a span's content and owner to layers of this process, not for
+/// export. Each event is a child of its span. Its fields are `attribute` and `value`, or once per
 /// `invocation` the fields `app`, `user`, `session` and `invocation`.
 pub const CONTENT: &str = "retain::content";

@@ -1,6 +1,7 @@
-//! The spans of a model call: `call_llm` around all of it, `generate_content` around the model.
+//! The spans of a model call: `call_llm` around the whole call, `generate_content` around the
+//! model.
 //!
-//! An answer arrives in chunks, and the values of the last one count. So they are collected here
+//! An answer arrives in chunks, and the last chunk's values count. So the values are collected here
 //! and recorded when the call ends, even if its future is dropped.
 
 use std::sync::Arc;
@@ -25,12 +26,12 @@ pub(crate) struct CallSpans {
     answer: RecordedAnswer,
 }
 
-/// The values of the model's answers so far that spans record.
+/// The values from the model's answers that spans record.
 #[derive(Debug, Default)]
 struct RecordedAnswer {
     usage: Option<Usage>,
     finish_reason: Option<String>,
-    /// The id of the event made from the answer.
+    /// The id of the event that was made from the answer.
     event: Option<String>,
     /// The last answer, if content is recorded.
     response: Option<Arc<LlmResponse>>,
@@ -80,12 +81,12 @@ impl CallSpans {
         }
     }
 
-    /// The span of the whole call, including callbacks.
+    /// Returns the span of the whole call, including callbacks.
     pub(crate) fn call(&self) -> Span {
         self.call.clone()
     }
 
-    /// The span of the model.
+    /// Returns the span of the model.
     pub(crate) fn generate(&self) -> Span {
         self.generate.clone()
     }
@@ -165,8 +166,8 @@ impl CallSpans {
         }
     }
 
-    /// Records the event made from the answer. If the model has reported that it is done, its span
-    /// ends here, so that tools run outside it.
+    /// Records the event that was made from the answer. If the model has reported that it is done,
+    /// its span ends here, so that tools run outside it.
     pub(crate) fn record_event(&mut self, id: &str) {
         if self.call.is_disabled() {
             return;
@@ -238,7 +239,8 @@ impl Drop for CallSpans {
 }
 
 impl Usage {
-    /// Reads the usage. Results of tools that the provider runs count as input, thoughts as output.
+    /// Reads the usage. Results of tools that the provider runs count as input, and thoughts as
+    /// output.
     fn from_metadata(usage: &UsageMetadata) -> Usage {
         let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
             (None, None) => None,

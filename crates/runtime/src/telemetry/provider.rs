@@ -1,8 +1,8 @@
-//! The provider of a model, by its name: ADK 2.13's rules for `gen_ai.system`.
+//! Derives a model's provider from its name, by ADK 2.13's rules for `gen_ai.system`.
 
 use std::env;
 
-/// First segments of resource names, which do not name the provider of a model.
+/// First segments of resource names. They do not name a model's provider.
 const COLLECTIONS: [&str; 6] = [
     "endpoints",
     "locations",
@@ -12,7 +12,7 @@ const COLLECTIONS: [&str; 6] = [
     "tunedmodels",
 ];
 
-/// The provider of a model. Unknown models count as Google's, as in ADK.
+/// Returns a model's provider. Unknown models count as Google's, as in ADK.
 pub(super) fn provider_or_google(model: &str) -> String {
     if model == "offline" {
         return "retain".to_owned();
@@ -20,7 +20,8 @@ pub(super) fn provider_or_google(model: &str) -> String {
     provider_of(model).unwrap_or_else(|| google_api_name().to_owned())
 }
 
-/// The provider according to the model's name; `None` for Google and if the name does not say.
+/// Returns the provider that the model's name implies; `None` for Google, or if the name implies
+/// none.
 fn provider_of(model: &str) -> Option<String> {
     let name = bare_name(model);
     let start = name.get(..7).unwrap_or_default().to_ascii_lowercase();
@@ -34,7 +35,7 @@ fn provider_of(model: &str) -> Option<String> {
     is_provider.then_some(provider)
 }
 
-/// The name of the Google API in use.
+/// Returns the name of the Google API in use.
 pub(super) fn google_api_name() -> &'static str {
     let names = ["GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"];
     let value = names.iter().find_map(|name| env::var(name).ok());
@@ -45,7 +46,7 @@ pub(super) fn google_api_name() -> &'static str {
     }
 }
 
-/// The model name without the resource path.
+/// Returns the model name without the resource path.
 fn bare_name(model: &str) -> &str {
     if model.starts_with("projects/") {
         let of_publisher = model.contains("/publishers/");

@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// ADK's environment variable for its own spans. In ADK it is on by default.
+/// ADK's environment variable for content in its own spans. In ADK, the default is to record it.
 const ADK: &str = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS";
 
 /// OpenTelemetry's environment variable for generative AI.
@@ -14,10 +14,10 @@ const OTEL: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Telemetry {
-    /// In the spans, and so in every exporter of them.
+    /// Whether spans contain content, and so every exporter receives it.
     pub content_in_spans: bool,
-    /// In events with the target [`CONTENT`](super::CONTENT), for layers that keep them in this
-    /// process. The traces of the development server use them.
+    /// Whether events with the target [`CONTENT`](super::CONTENT) carry content to layers that keep
+    /// it in this process, such as the traces of the development server.
     pub content_in_process: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The spans of runs, agents, tools and summaries. Attributes whose values are known later start
-//! empty and are recorded once.
+//! The spans of runs, agents, tools and summaries. An attribute whose value is known only later
+//! starts empty and is recorded once.
 
 use retain_core::{Event, Json, JsonMap, SessionKey};
 use tracing::{Span, field::Empty, info_span};
@@ -22,7 +22,7 @@ pub(crate) fn mark_failed(span: &Span, code: &str) {
     span.record("otel.status_description", code);
 }
 
-/// The span of a run.
+/// Creates the span of a run.
 pub(crate) fn invocation(session: &str) -> Span {
     info_span!(
         target: SPANS,
@@ -35,7 +35,7 @@ pub(crate) fn invocation(session: &str) -> Span {
     )
 }
 
-/// Records the id of the run, and the session's owner in an event for layers of this process.
+/// Records the run's id, and sends the session's owner in an event to layers of this process.
 pub(crate) fn record_invocation(
     span: &Span,
     telemetry: Telemetry,
@@ -52,7 +52,7 @@ pub(crate) fn record_invocation(
     }
 }
 
-/// The span of an agent in a run.
+/// Creates the span of an agent in a run.
 pub(crate) fn agent(ctx: &InvocationContext) -> Span {
     info_span!(
         target: SPANS,
@@ -67,7 +67,7 @@ pub(crate) fn agent(ctx: &InvocationContext) -> Span {
     )
 }
 
-/// The span of a tool call.
+/// Creates the span of a tool call.
 pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>) -> Span {
     info_span!(
         target: SPANS,
@@ -79,7 +79,7 @@ pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>)
         "gen_ai.tool.type" = tool.kind(),
         "gen_ai.agent.name" = ctx.agent_name(),
         "gen_ai.tool.call.id" = call.unwrap_or("<not specified>"),
-        // ADK's web UI expects these in every span that made an event.
+        // ADK's web UI expects these in every span from which an event was made.
         "gcp.vertex.agent.llm_request" = "{}",
         "gcp.vertex.agent.llm_response" = "{}",
         "gcp.vertex.agent.tool_call_args" = Empty,
@@ -120,7 +120,7 @@ impl ToolCallOutcome<'_> {
         }
     }
 
-    /// The error code of a failed call, or of an error that the tool returned to the model.
+    /// Returns the error code of a failed call, or of an error that the tool returned to the model.
     fn failure(&self) -> Option<&str> {
         let answer = match self.result {
             Err(RunError::Cancelled) | Ok(None) => return None,
@@ -178,7 +178,7 @@ pub(crate) fn record_merged(event: &Event, telemetry: Telemetry) {
     });
 }
 
-/// The span of a summary of `events` events.
+/// Creates the span of a summary of `events` events.
 pub(crate) fn compaction(
     session: &str,
     trigger: &'static str,
@@ -227,7 +227,7 @@ pub(crate) fn record_compaction(span: &Span, event: &Event) {
     }
 }
 
-/// Converts a number for exporters, which support only signed ones.
+/// Converts a number for exporters, which support only signed numbers.
 fn to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

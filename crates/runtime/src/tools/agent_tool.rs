@@ -1,4 +1,4 @@
-//! `AgentTool`: an agent as a tool of another one.
+//! `AgentTool`: an agent as a tool of another agent.
 //!
 //! The agent runs in its own temporary session with a copy of the caller's state. The caller
 //! applies the agent's state changes, and both share the caller's artifacts.
@@ -67,8 +67,8 @@ impl AgentTool {
         self
     }
 
-    /// Limits the duration of one call of the agent. There is no limit by default, because an agent
-    /// runs many steps and each tool call inside it has its own limit.
+    /// Limits the duration of one call to the agent. By default there is no limit, because an agent
+    /// runs many steps, and each tool call inside it has its own limit.
     pub fn with_time_limit(mut self, limit: Duration) -> AgentTool {
         self.time_limit = limit;
         self
@@ -143,7 +143,7 @@ impl Tool for AgentTool {
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         let tool = self.clone();
-        // Copy the state now rather than when the agent starts: parallel calls may write in
+        // Copy the state now and not when the agent starts, because parallel calls may write in
         // between.
         let state = inherited_state(&ctx.state().to_state());
         // Run nested agents as a task of the outermost run, so that they get their own stack.
@@ -171,7 +171,7 @@ impl AgentTool {
             sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
         created.await.map_err(|error| to_tool_error(error.into()))?;
         let config = RunConfig {
-            // Only the last answer is used, and it must be complete.
+            // Only the last answer is used, so it must be complete.
             streaming_mode: StreamingMode::None,
             get_session_config: None,
             ..ctx.invocation.run_config().clone()
@@ -278,7 +278,7 @@ fn schema_mismatch(error: BoxError) -> ToolError {
     ToolError::from(error).with_code("ValidationError")
 }
 
-/// Converts an error of the agent's run to a tool error with the message of its cause.
+/// Converts an error of the agent's run to a tool error with the message of the underlying error.
 fn to_tool_error(error: RunError) -> ToolError {
     ToolError {
         code: Some(error.code().to_owned()),

@@ -1,4 +1,4 @@
-//! Built-in tools of ADK: exiting a loop and asking the user.
+//! ADK's built-in tools: exiting a loop and asking the user.
 
 use retain_core::{Json, JsonMap};
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ Returns:
   None. Long-running tools return None to signal that the execution should
   pause and wait for user input.";
 
-// No doc comment: it would be sent to the model as a description.
+// Do not write a doc comment: the model would receive it as a description.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "only its schema is used: the user answers")]
 struct Question {

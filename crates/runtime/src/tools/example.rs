@@ -29,7 +29,7 @@ pub trait ExampleProvider: fmt::Debug + Send + Sync + 'static {
 /// The source of examples.
 #[derive(Debug, Clone)]
 pub enum Examples {
-    /// Always the same examples.
+    /// A fixed list of examples.
     Fixed(Vec<Example>),
     /// Examples that match the user's message.
     Provider(Arc<dyn ExampleProvider>),
@@ -102,7 +102,7 @@ impl Tool for ExampleTool {
     }
 }
 
-/// Formats the examples in the words of ADK.
+/// Formats the examples in ADK's words.
 fn block(examples: &[Example], model: &str) -> String {
     let mut text = String::from(
         "<EXAMPLES>\nBegin few-shot\nThe following are examples of user queries and model \

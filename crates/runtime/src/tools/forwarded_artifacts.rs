@@ -1,5 +1,5 @@
-//! The artifact service of an `AgentTool`: artifacts that the agent saves go to the caller's
-//! session, and the caller's event records them.
+//! An `AgentTool`'s artifact service: the agent's artifacts are saved in the caller's session, and
+//! the caller's event records them.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -8,8 +8,7 @@ use retain_core::{
 
 use crate::context::ToolContext;
 
-/// Forwards artifact operations to the caller. Always uses the caller's session, whatever session
-/// the agent names.
+/// Forwards artifact operations to the caller's session, whatever session the agent names.
 #[derive(Debug)]
 pub(super) struct ForwardedArtifacts(ToolContext);
 

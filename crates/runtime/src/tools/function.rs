@@ -1,4 +1,4 @@
-//! `FunctionTool`: an async Rust function with typed arguments as a tool.
+//! `FunctionTool`: a tool that calls an async Rust function with typed arguments.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ pub struct FunctionTool {
     is_long_running: bool,
     confirms: Option<ConfirmationRule>,
     time_limit: Option<Duration>,
-    /// The ADK class name of the tool, if it differs from the default.
+    /// The tool's ADK class name, if it differs from the default.
     kind: Option<&'static str>,
     run: RunFn,
 }
@@ -117,7 +117,7 @@ impl FunctionTool {
         }
     }
 
-    /// Sets the ADK class name of the tool.
+    /// Sets the tool's ADK class name.
     pub(crate) fn with_kind(mut self, kind: &'static str) -> FunctionTool {
         self.kind = Some(kind);
         self
@@ -130,8 +130,7 @@ impl FunctionTool {
         self
     }
 
-    /// Sets the timeout of a call, overriding that of the run. `Duration::MAX` disables the
-    /// timeout.
+    /// Sets the timeout for a call, overriding the run's. `Duration::MAX` disables the timeout.
     pub fn with_time_limit(mut self, limit: Duration) -> FunctionTool {
         self.time_limit = Some(limit);
         self

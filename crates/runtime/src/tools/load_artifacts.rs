@@ -1,7 +1,7 @@
 //! `load_artifacts`: lists the artifacts for the model and loads those that it requests.
 //!
 //! The tool itself only returns the requested names. The files are added to the request that
-//! carries this result to the model, and only to that request: the session does not store them.
+//! carries this result to the model, and only to that request, so the session does not store them.
 
 use std::{fmt, future::Future, sync::Arc};
 

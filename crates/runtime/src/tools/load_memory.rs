@@ -1,7 +1,7 @@
 //! `load_memory`: lets the model search the user's memory beyond this session.
 //!
-//! Results are returned as data, each entry with its author and time. Huge texts are cut, because
-//! one entry must not make all later requests too long for the model.
+//! Results are returned as data, each entry with its author and time. Very long texts are cut,
+//! because one entry must not make all later requests too long for the model.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -24,11 +24,11 @@ You have memory. You can use it to answer questions. If any questions need
 you to look up the memory, you should call load_memory function with a query.
 ";
 
-/// Maximum number of characters of all results: about 20,000 tokens.
+/// Maximum total number of characters in the results: about 20,000 tokens.
 const MAX_CHARS: usize = 80_000;
 
-/// Returns the tool that lets the model search memory. Results have at most about 20,000 tokens of
-/// text; beyond that, long entries are cut.
+/// Returns the tool that lets the model search memory. Its results have at most about 20,000 tokens
+/// of text; beyond that, it cuts long entries.
 pub fn load_memory_tool() -> impl Tool {
     LoadMemory
 }
@@ -109,7 +109,7 @@ fn text_length(memory: &MemoryEntry) -> usize {
     texts.map(|text| text.chars().count()).sum()
 }
 
-/// Cuts the texts of an entry to `room` characters. Author, time and other parts are kept.
+/// Cuts an entry's texts to `room` characters. Author, time and other parts are kept.
 fn truncate(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
     let parts = memory.content.parts.iter_mut().flatten();
     for text in parts.filter_map(|part| part.text.as_mut()) {

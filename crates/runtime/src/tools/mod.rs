@@ -41,7 +41,7 @@ use crate::{
 /// Most tools are functions: see [`FunctionTool`].
 #[async_trait]
 pub trait Tool: fmt::Debug + Send + Sync + 'static {
-    /// The name that the model calls the tool by.
+    /// The name by which the model calls the tool.
     fn name(&self) -> &str;
 
     /// Describes the tool to the model.
@@ -49,13 +49,12 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
-    /// The ADK class name of the tool, for programs that draw or list tools.
+    /// The tool's ADK class name, for programs that draw or list tools.
     fn kind(&self) -> &'static str {
         "BaseTool"
     }
 
-    /// The agent that the tool wraps, if any. Closing the runner also closes the toolsets of that
-    /// agent.
+    /// The agent that the tool wraps, if any. Closing the runner also closes that agent's toolsets.
     fn agent(&self) -> Option<&Arc<dyn Agent>> {
         None
     }
@@ -70,10 +69,10 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Extends the request, after the tool's declaration was added.
+    /// Extends the request after the tool's declaration was added.
     ///
-    /// If this returns an error or panics, the run fails. If it exceeds the tool timeout of the
-    /// run, it is cancelled and the request is sent as it is.
+    /// If this returns an error or panics, the run fails. If it exceeds the run's tool timeout, it
+    /// is cancelled, and the request is sent without its changes.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -87,16 +86,16 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The timeout of a call. `None` uses the timeout of the run; `Duration::MAX` disables it.
+    /// The timeout for a call. `None` uses the run's timeout; `Duration::MAX` disables it.
     fn time_limit(&self) -> Option<Duration> {
         None
     }
 
     /// Runs the tool.
     ///
-    /// The future is dropped at an await point when it times out or the run is cancelled. Blocking
-    /// the thread delays the other calls of the run, and on a single-threaded runtime all tasks:
-    /// move blocking work to `tokio::task::spawn_blocking`.
+    /// On a timeout, or if the run is cancelled, the future is dropped at an await point. Blocking
+    /// the thread delays the run's other calls, and on a single-threaded runtime all tasks: move
+    /// blocking work to `tokio::task::spawn_blocking`.
     async fn run(&self, _ctx: ToolContext, _args: JsonMap) -> Result<ToolOutput, ToolError> {
         let message = format!("tool {} does not implement `run`", self.name());
         Err(ToolError::new(message))
@@ -113,7 +112,8 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// No result. For a long-running tool this means that the result arrives later.
+    /// Creates an output without a result. From a long-running tool, it means that the result
+    /// arrives later.
     pub fn none() -> ToolOutput {
         ToolOutput::default()
     }
@@ -135,7 +135,7 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Returns the tools for this run. If this fails, panics or exceeds the tool timeout, the agent
-    /// continues without them and an error is logged.
+    /// continues without these tools and an error is logged.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
     /// A prefix for the name of each tool, joined with an underscore.
@@ -143,8 +143,8 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Extends the request before the set's tools do. If this fails, panics or exceeds the tool
-    /// timeout of the run, the set's tools are omitted and an error is logged.
+    /// Extends the request before the set's tools do. If this fails, panics or exceeds the run's
+    /// tool timeout, the set's tools are omitted and an error is logged.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -157,7 +157,7 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     async fn close(&self) {}
 }
 
-/// A tool or a toolset of an agent.
+/// An agent's tool or toolset.
 #[derive(Debug, Clone)]
 pub enum ToolSource {
     /// One tool.
@@ -221,7 +221,7 @@ impl ToolSource {
     }
 }
 
-/// Why an operation of a tool or toolset failed.
+/// The reason why an operation of a tool or toolset failed.
 #[derive(Debug)]
 pub(crate) enum ToolFailure {
     /// The operation returned an error or panicked.
@@ -231,7 +231,7 @@ pub(crate) enum ToolFailure {
 }
 
 impl ToolFailure {
-    /// Converts to an error; `what` describes the operation that timed out.
+    /// Converts the failure to an error; `what` describes the operation that timed out.
     pub(crate) fn into_error(self, what: &str, limit: Duration) -> ToolError {
         match self {
             ToolFailure::Failed(error) => error,
@@ -258,7 +258,7 @@ pub(crate) async fn run_limited<T>(
     }
 }
 
-/// A tool whose name has the prefix of its toolset.
+/// A tool whose name has its toolset's prefix.
 #[derive(Debug)]
 struct PrefixedTool {
     name: String,

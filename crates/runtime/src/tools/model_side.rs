@@ -10,13 +10,13 @@ use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 #[derive(Debug, Clone)]
 pub struct ModelSideTool {
     name: &'static str,
-    /// The tool's name in the error about a model that does not support it.
+    /// The tool's name, as the error for an unsupported model shows it.
     title: &'static str,
     kind: &'static str,
     tool: ModelTool,
 }
 
-/// Google Search.
+/// Lets the model search with Google.
 pub fn google_search() -> ModelSideTool {
     let tool = ModelTool {
         google_search: Some(JsonMap::default()),
@@ -89,7 +89,7 @@ impl Tool for ModelSideTool {
     }
 }
 
-/// Whether the model is a Gemini model, judged by the last segment of its name, for any provider.
+/// Whether the last segment of the model's name is a Gemini model's. The provider does not matter.
 fn is_gemini(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("gemini-")

@@ -1,8 +1,8 @@
 //! `preload_memory`: inserts matching memories before the user's message in every model request.
 //!
 //! Memory is searched once per run. Recalled text is untrusted, so it is enclosed in a block that
-//! no text inside can close. No text inside can pass for another memory either: only a memory's
-//! time or author starts an unindented line.
+//! no text inside can close. Nor can a text inside pass for another memory: only a memory's time or
+//! author starts an unindented line.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ use crate::{
 /// The search result for the user's message; `None` if no search ran or it failed.
 pub(crate) type RecalledMemories = Option<Arc<SearchMemoryResponse>>;
 
-/// Minimum number of characters of a cut entry. If less room is left, the entry is omitted.
+/// Minimum number of characters in a cut entry. If less room is left, the entry is omitted.
 const MIN_CHARS: usize = 80;
-/// Entries of up to this number of characters are not cut to make room for others.
+/// Maximum number of characters in an entry that is never cut to make room for others.
 const UNCUT_CHARS: usize = 200;
 
 /// Searches memory for the user's message and inserts the entries before it. The model never calls
@@ -40,7 +40,8 @@ pub struct PreloadMemoryTool {
     max_tokens: usize,
 }
 
-/// Recalls up to `max_entries` memories with at most about 2,000 tokens of text.
+/// Returns a tool that recalls up to `max_entries` memories, with at most about 2,000 tokens of
+/// text.
 pub fn preload_memory_tool(max_entries: usize) -> PreloadMemoryTool {
     PreloadMemoryTool {
         max_entries,
@@ -75,7 +76,7 @@ impl PreloadMemoryTool {
             });
             left -= size.min(room);
         }
-        // Remove tags from the joined text, because two entries together could form one.
+        // Remove tags from the joined text, because two entries could form one together.
         remove_fence_tags(&entries.join("\n"))
     }
 }
@@ -142,7 +143,7 @@ async fn search_memory(ctx: &ToolContext) -> RecalledMemories {
     }
 }
 
-/// Returns the size limit per entry: short entries stay whole and long ones share the rest, so that
+/// Returns the size limit per entry. Short entries stay whole and long ones share the rest, so that
 /// one huge entry does not displace those after it.
 pub(super) fn size_limit_per_entry(mut sizes: Vec<usize>, mut left: usize) -> usize {
     sizes.sort_unstable();
@@ -157,7 +158,7 @@ pub(super) fn size_limit_per_entry(mut sizes: Vec<usize>, mut left: usize) -> us
     usize::MAX
 }
 
-/// Returns the lines of an entry: its time, then author and text. Only these are unindented.
+/// Returns the lines of an entry: its time, then its author and text. Only these are unindented.
 fn entry_lines(memory: &MemoryEntry) -> Vec<String> {
     let time = memory.timestamp.as_ref().filter(|time| !time.is_empty());
     let time = time.map(|time| format!("Time: {}", time.replace(is_line_end, " ")));
@@ -185,12 +186,12 @@ fn indented(text: &str) -> String {
     indented
 }
 
-/// Returns an author as a label: on one line, and without colons that could fake another label.
+/// Returns an author as a label on one line. Replaces colons, which could fake another label.
 fn label(author: &str) -> String {
     author.replace(is_line_end, " ").replace(is_colon, "_")
 }
 
-/// Whether a text without an author starts like a label: one word and a colon.
+/// Whether a text without an author starts with what looks like a label: one word and a colon.
 fn has_label(text: &str) -> bool {
     let Some((head, rest)) = text.split_once(is_colon) else {
         return false;
@@ -242,11 +243,11 @@ const NAME: &[char] = &[
     'P', 'A', 'S', 'T', 'C', 'O', 'N', 'V', 'E', 'R', 'S', 'A', 'T', 'I', 'O', 'N', 'S',
 ];
 
-/// Removes everything that reads like a tag of the prompt in any spelling: a bracket and the
-/// block's name, with only slashes, blanks and invisible characters between them.
+/// Removes whatever reads like a tag of the prompt in any spelling: a bracket and the block's name,
+/// with only slashes, blanks and invisible characters between them.
 fn remove_fence_tags(text: &str) -> String {
     let text = OWN_INSTRUCTION.without_marks(&QUOTED_AGENT.without_marks(text));
-    // The letters by appearance, and the brackets, each with the index of the letter after it.
+    // The letters by their appearance, and the brackets, each with the index of the next letter.
     let (mut letters, mut brackets) = (Vec::new(), Vec::new());
     for (at, character) in text.char_indices() {
         for glyph in glyphs(character) {

@@ -1,5 +1,5 @@
-//! `set_model_response`: returns the final answer as a tool call, for models that do not support an
-//! output schema together with tools.
+//! `set_model_response`: returns the final answer through a tool call, for models that do not
+//! support an output schema together with tools.
 
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap};
@@ -15,8 +15,8 @@ const DESCRIPTION: &str = "Set your final response using the required output sch
 Use this tool to provide your final structured answer instead
 of outputting text directly.";
 
-/// Validates the final answer against the Rust type of its schema, if it has one, and stores it in
-/// the event's actions.
+/// Validates the final answer against its schema's Rust type, if it has one, and stores the answer
+/// in the event's actions.
 #[derive(Debug)]
 pub(crate) struct SetModelResponseTool {
     schema: OutputSchema,
@@ -27,7 +27,8 @@ impl SetModelResponseTool {
         SetModelResponseTool { schema }
     }
 
-    /// A typed answer is the arguments themselves; an untyped answer is the `response` argument.
+    /// Returns the schema of the arguments. A typed answer is the arguments themselves; an untyped
+    /// one is the argument `response`.
     fn parameters(&self) -> Json {
         if self.schema.is_typed() {
             return self.schema.schema().clone();

@@ -1,4 +1,4 @@
-//! Artifacts in a run: tools and callbacks save them, instructions quote them.
+//! Artifacts in a run: tools and callbacks save them, and instructions quote them.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ async fn tool_event_records_the_saved_artifact() {
 }
 
 #[tokio::test]
-async fn error_of_saving_without_an_artifact_service_says_how_to_configure_one() {
+async fn saving_without_an_artifact_service_fails_with_advice() {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = ScriptedModel::new("scripted").reply(call("save", r#"{"name": "a.txt"}"#));
     let runner = runner(&sessions, saving_agent(model)).build().unwrap();
@@ -102,7 +102,7 @@ async fn error_of_saving_without_an_artifact_service_says_how_to_configure_one()
     assert!(text.contains("set one with `artifact_service`"), "{text}");
 }
 
-/// Run an agent with this instruction and return the instruction that the model receives.
+/// Runs an agent with this instruction, and returns the instruction that the model receives.
 async fn rendered_instruction(
     instruction: Instruction,
     with_service: bool,
@@ -243,8 +243,8 @@ fn upload(name: &str, size: usize) -> Part {
     }
 }
 
-/// Send a message with files and return the parts that the model receives, one per line. Without an
-/// artifact service the files stay in the event, so they are small.
+/// Sends a message with files, and returns the parts that the model receives, one per line. Without
+/// an artifact service the files stay in the event, so they are small.
 async fn sent_parts(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> String {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = Arc::new(ScriptedModel::new("scripted").reply("Hi."));
@@ -279,7 +279,7 @@ async fn sent_parts(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> S
 }
 
 #[tokio::test]
-async fn files_of_a_message_are_saved_rejected_or_left_inline() {
+async fn message_files_are_saved_rejected_or_left_inline() {
     let sent = sent_parts(SaveFilesAsArtifactsPlugin::new(), true).await;
     let expected = "[Uploaded Artifact: \"a.bin\"]
 \"HTTPS://files/a.bin\" \"a.bin\"
@@ -294,7 +294,7 @@ Some(\"cursed\")";
     assert!(sent.starts_with("Some(\"a.bin\")"), "{sent}");
 }
 
-/// A plugin that answers in place of the agent, before the plugins after it.
+/// A plugin that answers in place of the agent, so that later plugins are skipped.
 #[derive(Debug)]
 struct AnsweringPlugin;
 
@@ -320,7 +320,7 @@ async fn message_event_records_its_saved_files() {
         let runner = runner.build().unwrap();
         let message = Content::new("user", vec![upload("n.bin", 3)]);
         let run = runner.run(USER, Some(SESSION), message).await.unwrap();
-        // Only the message is stored so far. A crash here must not lose the file.
+        // So far only the message is stored. A crash here must not lose the file.
         let events = events_of(&stored(&sessions).await);
         let saved: Vec<_> = events
             .iter()

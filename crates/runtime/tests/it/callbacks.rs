@@ -14,8 +14,8 @@ use crate::support::{SESSION, USER, call, events_of, runner, services, stored, s
 /// The hooks that ran, in order, as `plugin.hook` or `agent.hook`.
 type HookLog = Arc<Mutex<Vec<String>>>;
 
-/// A plugin that records each hook, and answers at the hook `answers_at`, or fails there if the
-/// name ends with `!`.
+/// A plugin that records each hook. It answers at the hook `answers_at`, or fails there if the name
+/// ends with `!`.
 #[derive(Debug)]
 struct Observer {
     name: &'static str,
@@ -151,7 +151,7 @@ impl Plugin for Observer {
     }
 }
 
-/// An agent that calls a tool and whose callbacks record when they run.
+/// An agent that calls a tool, with callbacks that record when they run.
 fn observed_agent(hooks: &HookLog, tool_fails: bool) -> LlmAgent {
     let note = |what: &'static str| {
         let hooks = Arc::clone(hooks);
@@ -206,7 +206,7 @@ fn observed_agent(hooks: &HookLog, tool_fails: bool) -> LlmAgent {
         .unwrap()
 }
 
-/// Run with two plugins; return the recorded calls, the events and the error.
+/// Runs with two plugins. Returns the recorded calls, the events and the error.
 async fn run_observed(
     answers_at: &'static str,
     tool_fails: bool,
@@ -233,7 +233,7 @@ async fn run_observed(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hooks_run_in_the_order_of_adk_with_plugins_first() {
+async fn hooks_run_in_adks_order_with_plugins_first() {
     let (hooks, story, failed) = run_observed("", false).await;
     assert_eq!(failed, None);
     let p = |hook: &str| vec![format!("p1.{hook}"), format!("p2.{hook}")];
@@ -440,7 +440,7 @@ async fn callback_ingests_into_memory_or_gets_a_clear_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answer_of_on_model_error_is_passed_to_after_model() {
+async fn on_model_error_answer_is_passed_to_after_model() {
     for (name, sessions) in services().await {
         let agent = LlmAgent::builder("a")
             .model(ScriptedModel::new("m").reply(ModelError::new("down")))

@@ -27,7 +27,7 @@ impl Drop for DropRecorder {
     }
 }
 
-/// What the tests observe of a hanging tool.
+/// What the tests observe about a hanging tool.
 #[derive(Default)]
 struct HangObservations {
     started: Notify,
@@ -66,7 +66,7 @@ fn hanging_agent(seen: &Arc<HangObservations>) -> LlmAgent {
         .unwrap()
 }
 
-/// The log of a run that was cancelled while its tool was hanging.
+/// The log of a run that was cancelled during a call of a hanging tool.
 const SEALED: [&str; 3] = [
     "user: go",
     "a: hang({})",
@@ -132,7 +132,7 @@ async fn dropped_stream_ends_its_run_and_releases_the_session() {
 async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Hello!");
-        // The after-callback keeps the run open after its answer.
+        // The `after_agent` callback keeps the run open after its answer.
         let agent = LlmAgent::builder("a")
             .model(model)
             .after_agent(|_| async { Ok(None) });

@@ -1,4 +1,5 @@
-//! Compaction: when events are summarized, what the model sees then, and that no event is lost.
+//! Compaction: when events are summarized, what the model sees afterwards, and that no event is
+//! lost.
 
 use std::sync::{
     Arc,
@@ -52,7 +53,7 @@ impl EventSummarizer for GatedSummarizer {
     }
 }
 
-/// A clock that advances one second per reading, because a summary covers a time span.
+/// A clock that advances one second per reading, because a summary needs a time span.
 #[derive(Debug, Default)]
 struct TickingClock(AtomicI64);
 
@@ -87,7 +88,7 @@ async fn turn(runner: &Runner, text: &str) {
     run.collect_events().await.unwrap();
 }
 
-/// Return the texts of the summaries in the log.
+/// Returns the texts of the summaries in the log.
 fn summaries(session: &Session) -> Vec<String> {
     let events = session.events.iter();
     let compactions = events.filter_map(|event| event.actions.compaction.as_ref());
@@ -96,7 +97,7 @@ fn summaries(session: &Session) -> Vec<String> {
         .collect()
 }
 
-/// Return the contents of the last request, one line each.
+/// Returns the contents of the last request, one line each.
 fn last_request_lines(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let last = requests.last().unwrap().contents.iter();
@@ -358,7 +359,7 @@ async fn broken_summarizer_does_not_fail_runs() {
     }
 }
 
-/// A reply that reports a prompt of `tokens` tokens.
+/// Returns a reply that reports a prompt of `tokens` tokens.
 fn reply_with_tokens(text: &str, tokens: i64) -> ScriptedReply {
     let mut response = LlmResponse::of(Content::model(text));
     response.usage_metadata = Some(UsageMetadata {
@@ -390,7 +391,7 @@ async fn oversized_prompt_is_summarized_before_the_model_call() {
             .build()
             .unwrap();
         turn(&runner, "first question").await;
-        // From here on the prompt is too long, but after the run no event is old enough.
+        // From here on the prompt is too long, but no event is old enough after the run.
         let config = CompactionConfig::new().with_token_threshold(100, 10);
         let other = self::runner(&sessions, &clock, agent(&model));
         let other = other.compaction(config).build().unwrap();
@@ -441,7 +442,7 @@ async fn pending_call_is_not_summarized() {
         turn(&runner, "two").await;
         runner.flush_compaction().await;
         let session = stored(&sessions).await;
-        // The summary covers the first turn and the message of the second.
+        // The summary covers the first turn and the second turn's message.
         assert_eq!(summaries(&session), ["summary 1 of 3"], "{name}");
     }
 }
@@ -449,7 +450,7 @@ async fn pending_call_is_not_summarized() {
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct NoArgs {}
 
-/// Add an event with two calls to the session: one waits for the user, the other was never run.
+/// Appends an event with two calls to the session: one waits for the user, the other never ran.
 async fn append_open_calls(sessions: &Arc<dyn SessionService>) {
     let in_run = |run: &str, event: Event| Event {
         invocation_id: run.to_owned(),
@@ -521,7 +522,7 @@ async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
     }
 }
 
-/// A custom agent, which has no model for a summarizer.
+/// A custom agent, which has no model for summaries.
 #[derive(Debug)]
 struct SilentAgent;
 

@@ -25,7 +25,7 @@ fn answering_agent(name: &str) -> LlmAgent {
     LlmAgent::builder(name).model(model).build().unwrap()
 }
 
-/// A call that transfers to this agent.
+/// Returns a call that transfers to this agent.
 fn transfer_to(name: &str) -> ScriptedReply {
     call(
         "transfer_to_agent",
@@ -307,7 +307,7 @@ async fn agent_tool_answers_and_returns_its_state() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agent_without_a_model_inherits_the_model_of_its_parent() {
+async fn agent_without_a_model_inherits_its_parents_model() {
     for (name, sessions) in services().await {
         let model = Arc::new(
             ScriptedModel::new("shared")

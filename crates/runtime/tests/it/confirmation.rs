@@ -1,4 +1,4 @@
-//! Calls that a person must approve.
+//! Calls that require a person's approval.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ struct Amount {
     amount: i64,
 }
 
-/// A runner whose agent pays after approval, and the number of payments.
+/// Returns a runner whose agent pays after approval, and the number of payments so far.
 fn payer(
     sessions: &Arc<dyn SessionService>,
     replies: Vec<ScriptedReply>,
@@ -48,7 +48,7 @@ fn pay() -> ScriptedReply {
     call("pay", r#"{"amount": 5}"#).into()
 }
 
-/// Build the answer to the newest confirmation request of the session.
+/// Builds the answer to the newest confirmation request in the session.
 async fn answer(sessions: &Arc<dyn SessionService>, response: JsonMap) -> Content {
     let session = stored(sessions).await;
     let events = events_of(&session);
@@ -98,7 +98,7 @@ async fn rejected_call_does_not_run_and_is_reported_to_the_model() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "As you wish.".into()]);
         turn(&runner, "Pay!").await;
-        // Some clients send the answer as JSON text in the key `response`.
+        // Some clients send the answer as JSON text under the key `response`.
         let no = [("response", r#"{"confirmed": false}"#)].into();
         let lines = turn(&runner, answer(&sessions, no).await).await;
         let rejected = r#"a: pay -> {"error":"This tool call is rejected."}"#;
@@ -146,7 +146,7 @@ async fn tool_gets_the_decision_that_it_has_requested() {
 
 /// Only the value `true` approves a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answer_of_a_wrong_type_is_rejected_and_can_be_corrected() {
+async fn confirmation_of_the_wrong_type_is_rejected_and_can_be_corrected() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
         turn(&runner, "Pay!").await;

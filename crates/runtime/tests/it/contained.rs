@@ -1,4 +1,4 @@
-//! Hanging or panicking code is contained: it fails its own call or its own run, and nothing else.
+//! Hanging or panicking code is contained: it fails its own call or run, and nothing else.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use crate::support::{
     APP, LeaseClock, SESSION, USER, at_once, call, events_of, runner, services, stored, story,
 };
 
-/// The time limit of code that hangs forever.
+/// The time limit for code that hangs forever.
 const SHORT: Duration = Duration::from_millis(5);
 
 fn hanging_tool() -> FunctionTool {
@@ -50,7 +50,7 @@ fn two_call_agent() -> LlmAgentBuilder {
     LlmAgent::builder("a").model(model.otherwise(|_| "Done."))
 }
 
-/// Run and return the short form of the events.
+/// Runs and returns the short form of the events.
 async fn run_lines(runner: &Runner, request: RunRequest) -> Vec<String> {
     let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
     let events = run.collect_events().await.unwrap();
@@ -74,7 +74,7 @@ async fn hanging_tool_times_out_and_the_turn_continues() {
             "{name}: {lines:?}"
         );
         assert_eq!(lines[2], "a: Done.", "{name}");
-        // The state that the call wrote before the timeout is stored.
+        // The state that the call wrote before the timeout is stored anyway.
         let session = stored(&sessions).await;
         assert_eq!(session.state["started"], true, "{name}");
         assert_eq!(session.state["noted"], true, "{name}");
@@ -169,13 +169,13 @@ async fn tool_timeout_applies_inside_an_agent_tool_but_not_to_it() {
         let outer = outer.tool(AgentTool::new(inner)).build().unwrap();
         let runner = runner(&sessions, outer).tool_time_limit(SHORT);
         let lines = run_lines(&runner.build().unwrap(), RunRequest::new("Hi")).await;
-        // The agent tool has no timeout, its inner tool has one.
+        // The agent tool has no timeout, but its inner tool has one.
         let expected = [r#"outer: a -> {"result":"Done."}"#, "outer: Over."];
         assert_eq!(lines[1..], expected, "{name}");
     }
 }
 
-/// A tool that blocks its thread does not block runs on other threads.
+/// A tool that blocks its thread must not block runs on other threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_tool_does_not_block_other_runs() {
     for (name, sessions) in services().await {
@@ -212,8 +212,8 @@ async fn blocking_tool_does_not_block_other_runs() {
     }
 }
 
-/// Runs an agent whose tool blocks the only thread of the runtime while `meanwhile` uses the same
-/// runner on another thread. In a run that `meanwhile` starts, the tool hangs.
+/// Runs an agent whose tool blocks the runtime's only thread while `meanwhile` uses the same runner
+/// on another thread. In a run that `meanwhile` starts, the tool hangs.
 async fn run_blocking_tool(
     runner: RunnerBuilder,
     meanwhile: impl FnOnce(&Runner) + Send + 'static,
@@ -251,7 +251,7 @@ fn new_thread_runtime() -> tokio::runtime::Runtime {
     runtime.enable_all().build().unwrap()
 }
 
-/// Starts another run of the session without waiting for the lease, with a runner of its own, as
+/// Starts another run of the session without waiting for the lease, with a separate runner, as
 /// another process would.
 fn run_elsewhere(sessions: Arc<dyn SessionService>) -> Result<String, RunError> {
     let model = ScriptedModel::new("m").reply("Mine.");
@@ -265,7 +265,7 @@ fn run_elsewhere(sessions: Arc<dyn SessionService>) -> Result<String, RunError> 
 }
 
 #[tokio::test]
-async fn tool_blocking_the_only_thread_keeps_its_lease() {
+async fn run_keeps_its_lease_while_a_tool_blocks_the_only_thread() {
     let clock = LeaseClock::default();
     for (name, sessions) in clock.services().await {
         let (clock, elsewhere) = (clock.clone(), Arc::clone(&sessions));
@@ -286,7 +286,7 @@ async fn tool_blocking_the_only_thread_keeps_its_lease() {
 }
 
 #[tokio::test]
-async fn tool_blocking_its_thread_beyond_the_idle_limit_loses_its_lease() {
+async fn run_loses_its_lease_when_a_tool_blocks_beyond_the_idle_limit() {
     let clock = LeaseClock::default();
     for (name, sessions) in clock.services().await {
         let (clock, elsewhere) = (clock.clone(), Arc::clone(&sessions));
@@ -295,7 +295,7 @@ async fn tool_blocking_its_thread_beyond_the_idle_limit_loses_its_lease() {
         let runner = runner.idle_limit(Duration::ZERO).auto_create_session(true);
         let run = run_blocking_tool(runner, move |runner| {
             new_thread_runtime().block_on(async {
-                // The tool of this run does not block its thread, so its lease is renewed.
+                // This run's tool does not block its thread, so the lease is renewed.
                 let hanging = runner.run(USER, Some("hanging"), "Hi").await.unwrap();
                 tokio::select! {
                     events = hanging.collect_events() => panic!("the run ended: {events:?}"),
@@ -415,7 +415,7 @@ async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     assert_eq!(set.closed.load(Ordering::SeqCst), 1);
 }
 
-/// How a tool or toolset misbehaves when it processes a request.
+/// The fault of a tool or toolset that processes a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Hangs,
@@ -470,7 +470,7 @@ impl Toolset for BadProcessor {
     }
 }
 
-/// Run an agent with the failing tool or toolset and one good tool. The model answers with the
+/// Runs an agent with the faulty tool or toolset and one good tool. The model answers with the
 /// names of the tools in its request.
 async fn run_with_processor(
     sessions: &Arc<dyn SessionService>,

@@ -1,4 +1,4 @@
-//! A process crashes after each event of a turn: the session stays readable, and the next turn
+//! A process crashes after each event of a turn. The session stays readable, and the next turn
 //! continues.
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ fn worker(name: &str) -> LlmAgent {
         .unwrap()
 }
 
-/// Two parallel agents and one after them: nine events per turn.
+/// Returns two parallel agents and one after them: nine events per turn.
 fn team() -> Arc<dyn Agent> {
     let both = ParallelAgent::builder("both")
         .sub_agent(worker("left"))
@@ -63,7 +63,7 @@ fn crash_after(
     let received = crashing.block_on(async {
         let sessions = open(folder, clock).await;
         let runner = runner(&sessions, worker("unused")).agent(team());
-        // The rest of the run, which is in this process, must not renew its lease.
+        // The rest of the run stays in this process and must not renew its lease.
         let runner = runner.idle_limit(Duration::ZERO).resumable(is_resumable);
         let runner = runner.build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -72,17 +72,17 @@ fn crash_after(
             received.push(run.next().await.unwrap().unwrap());
         }
         let id = run.invocation_id().to_owned();
-        // A crash runs no cleanup.
+        // A crash runs no cleanup code.
         std::mem::forget(run);
         (id, received)
     });
     crashing.shutdown_background();
-    // The lease of the crashed run expires.
+    // Let the crashed run's lease expire.
     clock.pass_ttl();
     received
 }
 
-/// Nine agent events and eight checkpoints.
+/// A turn has nine agent events and eight checkpoints.
 #[test]
 fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {

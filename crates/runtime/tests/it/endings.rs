@@ -1,4 +1,4 @@
-//! How runs end: each run stores its last event and then releases the session.
+//! The end of a run: it stores its last event and then releases the session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ fn answering_agent(text: &'static str) -> LlmAgent {
     LlmAgent::builder("a").model(model).build().unwrap()
 }
 
-/// Run without waiting for the lease. Fails if the session is not free.
+/// Starts a run without waiting for the lease. Fails if the session is not free.
 async fn assert_free(runner: &Runner, name: &str) {
     let next = runner.run_with(USER, Some(SESSION), at_once("next")).await;
     let next = next.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -199,7 +199,7 @@ impl Plugin for FaultyPlugin {
         if self.fails {
             return Err("the event is rejected".into());
         }
-        // The event has only the content, so that the test sees which fields are preserved.
+        // The replacement has only content, so that the test sees which other fields are preserved.
         let other = LlmResponse::of(Content::model("replaced"));
         Ok(self.replaces.then(|| Event::new("", other)))
     }

@@ -11,7 +11,7 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// Run until the run fails. Returns the events before the failure, and the error.
+/// Runs until the run fails. Returns the events before the failure, and the error.
 async fn run_to_failure(runner: &Runner, message: &str) -> (Vec<Arc<Event>>, RunError) {
     let mut run = runner.run(USER, Some(SESSION), message).await.unwrap();
     let mut events = Vec::new();

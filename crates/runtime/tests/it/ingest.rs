@@ -1,4 +1,4 @@
-//! A runner that is configured to do so ingests each finished run.
+//! A runner that is configured for it ingests each finished run.
 
 use std::sync::{
     Arc,
@@ -68,7 +68,7 @@ async fn runner_ingesting_without_a_memory_service_is_rejected() {
     assert!(built.unwrap_err().to_string().contains("memory_service"));
 }
 
-/// How a memory service fails.
+/// The fault of a memory service.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Fails,
@@ -85,7 +85,7 @@ struct FaultyMemory {
     calls: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
-    /// One permit allows the ingest of one session.
+    /// Each permit allows the ingest of one session.
     gate: Semaphore,
 }
 
@@ -255,7 +255,7 @@ async fn user_erased_during_ingest_is_not_ingested() {
     let (runner, sessions) = ingesting_runner(&memory, 1);
     run_turn(&runner, SESSION, "Note swordfish!").await;
     sessions.erase_user(APP, USER).await.unwrap();
-    // The current attempt fails. The retry does not find the session, which was deleted.
+    // The current attempt fails. The retry does not find the session, because it was deleted.
     memory.gate.add_permits(Semaphore::MAX_PERMITS);
     assert!(runner.flush_memory().await.is_empty());
     assert!(search(&*memory, "swordfish").await.is_empty());

@@ -1,5 +1,4 @@
-//! Integration tests of the runtime: single rules, and random runs that are compared with
-//! google-adk.
+//! Integration tests of the runtime: single rules, and random runs compared with google-adk.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

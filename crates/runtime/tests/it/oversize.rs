@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
 const MIB: usize = 1024 * 1024;
-/// The size limit of events in the tests that set limits.
+/// The event size limit in the tests that set limits.
 const EVENT_BYTES: usize = 8 * 1024;
 
 /// A session service of each kind, with small limits.
@@ -52,7 +52,8 @@ fn reading_tool(key: &'static str) -> FunctionTool {
     })
 }
 
-/// An agent that makes these calls and then answers `Done.` The calls of a list are concurrent.
+/// An agent that makes these calls and then answers `Done.` The calls in an inner list are
+/// concurrent.
 fn calling_agent(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     let mut model = ScriptedModel::new("m");
     for names in steps {
@@ -66,7 +67,7 @@ fn calling_agent(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// Run and return the short form of the events. Fails if the run fails.
+/// Runs and returns the short form of the events. Fails if the run fails.
 async fn run_lines(name: &str, runner: &Runner) -> Vec<String> {
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     let events = run.collect_events().await;
@@ -155,7 +156,7 @@ async fn dropping_an_oversized_result_keeps_the_merged_state_of_other_calls() {
         let turns: [Arc<Notify>; 3] = Default::default();
         turns[0].notify_one();
         let [first, second, none] = turns;
-        // The first call finishes second, and extends the list that the other call wrote.
+        // The first call finishes second and extends the list that the other call wrote.
         let tools = vec![
             appending_tool("slow", 1, Arc::clone(&second), none),
             appending_tool("quick", 2, first, second),
@@ -187,7 +188,7 @@ async fn oversized_state_write_is_neither_stored_nor_visible_later() {
             lines[1].ends_with(r#"note -> {"ok":true}"#),
             "{name}: {lines:?}"
         );
-        // The write is not visible later in the turn, and it is not stored.
+        // The write is neither visible later in the turn nor stored.
         assert_eq!(lines[3], r#"a: look -> {"result":null}"#, "{name}");
         let session = stored(&sessions).await;
         assert_eq!(session.state.get("big"), None, "{name}");
@@ -266,7 +267,7 @@ async fn oversized_callback_result_is_treated_as_a_tool_result() {
 #[tokio::test]
 async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
     for (name, sessions) in small_services().await {
-        // The text fits into an event alone, but not together with another answer.
+        // The text fits into an event by itself, but not together with another answer.
         let words = "x".repeat(EVENT_BYTES - 900);
         let inner = LlmAgent::builder("inner").model(ScriptedModel::new("m").reply(words));
         let outer = LlmAgent::builder("outer")
@@ -287,7 +288,7 @@ async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
             "{name}: {}",
             lines[1]
         );
-        // The model sees this error, although the tool skips summarization of its result.
+        // The model sees this error, although the tool's results skip summarization.
         assert_eq!(lines[2], "outer: Done.", "{name}");
     }
 }
@@ -375,7 +376,7 @@ async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
     }
 }
 
-/// A plugin that adds so much metadata to each tool answer that the event is too large.
+/// A plugin that adds so much metadata to each tool answer that the event becomes too large.
 #[derive(Debug)]
 struct MetadataPlugin;
 

@@ -1,5 +1,5 @@
 //! Memories with injected text, in the durable service: the text stays inside its block in the
-//! prompt, reaches no other user, and can be traced to its source and deleted permanently.
+//! prompt, does not reach other users, and can be traced to its source and deleted permanently.
 //!
 //! The attempts are in `testdata/poisoning.yaml`, which documents its keys.
 
@@ -21,7 +21,7 @@ use crate::support::{APP, call, runner};
 type Memory = StoreMemoryService<SqliteMemoryStore>;
 
 const VICTIM: &str = "victim";
-/// A memory that no attempt has injected.
+/// An honest memory, without injected text.
 const HONEST: &str = "The Lisbon booking is for two nights in May.";
 const QUESTION: &str = "What about the Lisbon booking?";
 const ATTEMPTS: &str = include_str!("../../testdata/poisoning.yaml");
@@ -89,7 +89,7 @@ impl Attempt {
         self.author.as_deref().unwrap_or(usual)
     }
 
-    /// The author that the prompt shows.
+    /// The author as the prompt shows it.
     fn label(&self) -> String {
         match self.by {
             Source::Tool => format!("{} (tool)", self.author()),
@@ -127,8 +127,8 @@ impl Attempt {
         event
     }
 
-    /// Whether an unindented line of the block can belong to a stored memory: it is the time of the
-    /// memory, or its author and the start of its text.
+    /// Whether an unindented line of the block can belong to a stored memory: it is the memory's
+    /// time, or its author and the start of its text.
     fn is_line_of_memory(&self, line: &str) -> bool {
         let plain = |text: &str| -> String {
             let letters = text.chars().take(12);
@@ -153,7 +153,7 @@ impl Attempt {
         text.is_some_and(|text| texts.iter().any(|it| text.starts_with(&plain(it))))
     }
 
-    /// Add the attempt to the memory it targets.
+    /// Adds the attempt to the memory that it targets.
     async fn add(&self, memory: &Memory) -> Result<(), MemoryError> {
         if self.by == Source::Direct {
             let entries = self.texts().into_iter().map(|text| MemoryEntry {
@@ -229,7 +229,7 @@ impl Database {
         (sessions, memory)
     }
 
-    /// Close the database and open the same file again.
+    /// Closes the database and opens the same file again.
     async fn reopen(self) -> Database {
         drop((self.sessions, self.memory));
         let (sessions, memory) = Database::open(&self.folder).await;
@@ -240,7 +240,7 @@ impl Database {
         }
     }
 
-    /// Return the requests that the model receives for a question of the victim.
+    /// Returns the requests that the model receives for the victim's question.
     async fn requests(
         &self,
         model: ScriptedModel,
@@ -264,7 +264,7 @@ impl Database {
         hits.unwrap()
     }
 
-    /// Return all stored memories of a user as texts.
+    /// Returns all stored memories of a user as texts.
     async fn list(&self, app: &str, user: &str) -> Vec<String> {
         let list = ListMemories::default().with_limit(10_000);
         let page = self.memory.list(app, user, list).await.unwrap();
@@ -273,8 +273,8 @@ impl Database {
     }
 }
 
-/// Normalize a text to what a reader sees: replace look-alike letters and drop zero-width
-/// characters. Does not use the code under test, on purpose.
+/// Normalizes a text to what a reader sees: replaces look-alike letters and drops zero-width
+/// characters. Deliberately does not use the code under test.
 fn visible_letters(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     let looks = |letter: char| match letter {
@@ -296,7 +296,7 @@ fn visible_letters(text: &str) -> String {
         .collect()
 }
 
-/// Return the lines without indentation, for every kind of line break.
+/// Returns the lines without indentation, for every kind of line break.
 fn unindented_lines(block: &str) -> impl Iterator<Item = &str> {
     let ends = [
         '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
@@ -305,7 +305,7 @@ fn unindented_lines(block: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.starts_with("  "))
 }
 
-/// Return the text of all parts.
+/// Returns the text of all parts.
 fn text_of(content: &Content) -> String {
     let texts = content.parts().iter().filter_map(|it| it.text.as_deref());
     texts.collect()
@@ -468,7 +468,7 @@ async fn injected_memory_is_traced_to_its_origin_and_deleted_permanently() {
     }
 }
 
-/// Check that a hit names its source.
+/// Checks that a hit names its source.
 fn assert_source(attempt: &Attempt, hit: &MemoryHit) {
     let (info, name) = (&hit.info, &attempt.name);
     assert_eq!(

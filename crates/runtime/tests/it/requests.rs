@@ -1,4 +1,4 @@
-//! The requests that a model receives, one snapshot per feature: see `testdata/requests`.
+//! The requests that a model receives, with one snapshot per feature: see `testdata/requests`.
 
 use std::sync::Arc;
 

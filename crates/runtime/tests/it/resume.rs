@@ -1,5 +1,5 @@
-//! Resumed runs. The promise: after whichever event a run stops, resuming it produces exactly the
-//! session of a run without interruption.
+//! Resumed runs. The promise: whichever event a run stops after, resuming it gives exactly the
+//! session of an uninterrupted run.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,15 +11,15 @@ use retain_runtime::{
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// The replies of the models of a team, by agent: text, a `call()`, or `->agent` to transfer.
+/// The models' replies in a team, by agent: text, a `call()`, or `->agent` to transfer.
 type Script = &'static [(&'static str, &'static [&'static str])];
-/// Builds a team of agents. Their models skip the replies that are in the session already.
+/// Builds a team of agents. Their models skip the replies that are already in the session.
 type Team = fn(&mut Agents) -> Arc<dyn Agent>;
 
-/// Creates agents that follow the script from the position of the session.
+/// Creates agents that continue the script where the session ends.
 struct Agents {
     script: Script,
-    /// The number of replies of each agent that are in the session already.
+    /// The number of replies of each agent that are already in the session.
     replies: HashMap<String, usize>,
 }
 
@@ -73,7 +73,7 @@ fn sequence(name: &str, first: impl Agent, second: impl Agent) -> SequentialAgen
     agent.sub_agent(second).build().unwrap()
 }
 
-/// The teams, each with its script. The first pending call of a team is answered.
+/// The teams, each with its script. The first pending call of each is answered.
 fn teams() -> Vec<(&'static str, Team, Script)> {
     let alone: Team = |all| Arc::new(all.build("a"));
     let desk: Team = |all| {
@@ -323,7 +323,7 @@ fn runner_after(
     runner.build().unwrap()
 }
 
-/// Return an answer to the pending call, if there is one.
+/// Returns an answer to the pending call, if there is one.
 fn answer_to_pending_call(events: &[Arc<Event>]) -> Option<Content> {
     let answered = |id: &str| {
         let messages = events.iter().filter(|event| event.author == "user");
@@ -345,7 +345,7 @@ fn answer_to_pending_call(events: &[Arc<Event>]) -> Option<Content> {
     Some(Content::new("user", vec![response.into()]))
 }
 
-/// Run to the end without interruption, answer the pending call, and return the stored events.
+/// Runs to the end without interruption, answers the pending call, and returns the stored events.
 async fn run_uninterrupted(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -362,7 +362,7 @@ async fn run_uninterrupted(
     events_of(&stored(sessions).await)
 }
 
-/// Create the session with only these events.
+/// Creates the session with only these events.
 async fn create_session_with(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
     let _ = sessions.delete_session(APP, USER, SESSION).await;
     let created = sessions
@@ -375,7 +375,7 @@ async fn create_session_with(sessions: &Arc<dyn SessionService>, events: &[Arc<E
     }
 }
 
-/// Resume the run after these events and return its new events.
+/// Resumes the run after these events and returns its new events.
 async fn resume_after(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -390,7 +390,7 @@ async fn resume_after(
     events_after.unwrap_or_else(|error| panic!("{error}, after {:#?}", story(events)))
 }
 
-/// Whether the run stopped between the call of a long-running tool and its first response. The log
+/// Whether the run stopped between a long-running tool's call and its first response. The log
 /// cannot show whether the tool has started, so a resumed run waits and does not start it again.
 fn is_before_first_response(last: &Event, next: Option<&Arc<Event>>) -> bool {
     let is_order = |name: &Option<String>| name.as_deref() == Some("order");
@@ -401,7 +401,7 @@ fn is_before_first_response(last: &Event, next: Option<&Arc<Event>>) -> bool {
     calls.iter().any(|call| is_order(&call.name)) && answers.iter().any(|it| is_order(&it.name))
 }
 
-/// Resume the run after these events, answer its pending call, and return the stored events.
+/// Resumes the run after these events, answers its pending call, and returns the stored events.
 async fn resume_and_answer(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -438,8 +438,8 @@ async fn resumed_run_ends_as_if_never_interrupted() {
                 let mut lines = story(&events);
                 let mut expected = expected.clone();
                 if name.contains("back") {
-                    // An agent that is nested in itself resumes alone, so the log has fewer ends of
-                    // agents. Nothing else differs.
+                    // An agent nested in itself resumes alone, so the log records fewer agent ends.
+                    // Nothing else differs.
                     lines.retain(|line| !line.ends_with(": done"));
                     expected.retain(|line| !line.ends_with(": done"));
                 }
@@ -478,7 +478,7 @@ async fn parallel_agents_resume_from_their_own_checkpoints() {
         ("b", &["look()", "B."]),
         ("c", &["C."]),
     ];
-    // A resumed run may store the events of parallel agents in another order, so compare by agent.
+    // A resumed run may store parallel agents' events in another order, so compare by agent.
     let by_agent = |events: &[Arc<Event>]| {
         let mut stories: HashMap<String, Vec<String>> = HashMap::new();
         for event in events {
@@ -552,7 +552,7 @@ async fn callback_responses_are_not_repeated_on_resume() {
                 let events = resume_and_answer(&sessions, team, script, &whole[..stop]).await;
                 let mut lines = story(&events);
                 let times = |line: &str| lines.iter().filter(|it| *it == line).count();
-                // After the end of the agent, the log cannot show whether the after-callback has
+                // After the agent's end, the log cannot show whether the `after_agent` callback has
                 // run, so a resumed run does not call it.
                 let is_called = stop != 4 || name == "before";
                 assert_eq!(

@@ -1,5 +1,5 @@
-//! Requests to resume a run: which requests are rejected, which are idempotent, and what a paused
-//! run waits for.
+//! Requests to resume a run: which are rejected, which are idempotent, and what a paused run waits
+//! for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ fn resumable_runner(sessions: &Arc<dyn SessionService>, model: ScriptedModel) ->
         .unwrap()
 }
 
-/// Start a run that fails. Returns the runner, whose model then answers `then`, and the run id.
+/// Starts a run that fails. Returns the runner, whose model then answers `then`, and the run id.
 async fn failed_run(sessions: &Arc<dyn SessionService>, then: &'static str) -> (Runner, String) {
     let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
     let runner = resumable_runner(sessions, model.otherwise(move |_| then));
@@ -41,7 +41,7 @@ async fn failed_run(sessions: &Arc<dyn SessionService>, then: &'static str) -> (
     (runner, id)
 }
 
-/// Return the short form of the stored events.
+/// Returns the short form of the stored events.
 async fn stored_lines(sessions: &Arc<dyn SessionService>) -> Vec<String> {
     story(events_of(&stored(sessions).await))
 }
@@ -655,7 +655,7 @@ async fn event_appended_after_an_approval_does_not_undo_the_approval() {
             response: Some([("confirmed", true)].into()),
             ..FunctionResponse::default()
         };
-        // The process crashes after it has stored the approval.
+        // The process crashes after storing the approval.
         let mut session = stored(&sessions).await;
         let mut approval = Event::user_text("");
         approval.invocation_id = id.clone();

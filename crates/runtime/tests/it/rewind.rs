@@ -1,4 +1,4 @@
-//! Rewind through the runner: the next turn does not see rewound events.
+//! Rewind through the runner: the next turn does not see the rewound events.
 
 use std::sync::Arc;
 

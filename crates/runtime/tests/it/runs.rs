@@ -1,4 +1,4 @@
-//! One run: which events are stored, in which order, and which are streamed.
+//! A run: which events are stored, in which order, and which are streamed.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, sync::Arc};
 use retain_core::{Content, GenerateContentConfig, Json, ModelTool, Part};
 use retain_runtime::LlmRequest;
 
-/// Compare requests with the file `name`.
+/// Compares requests with the file `name`.
 pub(crate) fn assert_requests(name: &str, requests: &[Arc<LlmRequest>]) {
     let mut text = String::new();
     for (number, request) in (1..).zip(requests) {

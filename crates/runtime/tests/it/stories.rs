@@ -1,4 +1,4 @@
-//! Conversations, and the contents that the model of an agent receives for each.
+//! Conversations, and the contents that an agent's model receives for each.
 //!
 //! A story is a text with one event per line: author and content. `calls` and `answers` name a tool
 //! and an id.
@@ -12,7 +12,7 @@ use retain_runtime::{
     contents::{ContentsOptions, IncludeContents, assemble_contents},
 };
 
-/// Parse a story. Event N happens at time N.
+/// Parses a story. Event N happens at time N.
 fn events(story: &str) -> Events {
     let lines = story.trim().lines().zip(1..);
     lines
@@ -67,7 +67,7 @@ fn summary(span: &str, text: &str) -> Event {
     event
 }
 
-/// Return the contents as text: the role, and below it the parts.
+/// Returns the contents as text: the role, and the parts below it.
 fn to_text(contents: &[SharedContent]) -> String {
     let mut text = String::new();
     for content in contents {
@@ -80,7 +80,7 @@ fn to_text(contents: &[SharedContent]) -> String {
     text
 }
 
-/// Check the contents that an agent receives. Leading and trailing blanks are ignored.
+/// Checks the contents that an agent receives. Leading and trailing blanks are ignored.
 fn assert_contents(story: &str, options: &ContentsOptions<'_>, expected: &str) {
     let contents = assemble_contents(&events(story), options);
     let trimmed = |text: &str| -> String {

@@ -48,7 +48,7 @@ pub(crate) fn at_once(message: &str) -> RunRequest {
     RunRequest::new(message).with_config(RunConfig::default().with_run_options(options))
 }
 
-/// The clock by which the leases of its stores expire. Counts renewals and refusals of leases.
+/// The clock by which the stores' leases expire. Counts renewals and refusals of leases.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LeaseClock {
     clock: TestClock,
@@ -70,7 +70,8 @@ impl StoreInterceptor for LeaseClock {
 }
 
 impl LeaseClock {
-    /// Runs renew their leases three times in this time, by the real clock.
+    /// The lifetime of a lease. By the real clock, runs renew their leases three times in this
+    /// time.
     const TTL: Duration = Duration::from_millis(300);
 
     /// A session service in memory.
@@ -100,8 +101,8 @@ impl LeaseClock {
         self.clock.tick(Self::TTL);
     }
 
-    /// Advances the clock by twice the TTL, in steps that each wait for two renewals. Leases that
-    /// are renewed do not expire.
+    /// Advances the clock by twice the TTL, in steps that each wait for two renewals. Renewed
+    /// leases do not expire.
     pub(crate) async fn outlive_ttl(&self) {
         for _ in 0..3 {
             self.clock.tick(Self::TTL * 2 / 3);
@@ -115,7 +116,7 @@ impl LeaseClock {
         }
     }
 
-    /// Polls a run that waits for a lease, until a store has refused the lease.
+    /// Polls a run that waits for a lease until a store has refused the lease.
     pub(crate) async fn poll_until_refused<T: fmt::Debug>(&self, run: impl Future<Output = T>) {
         let before = *self.refusals.borrow();
         let mut refusals = self.refusals.subscribe();
@@ -131,14 +132,14 @@ impl LeaseClock {
     }
 }
 
-/// Read the stored session.
+/// Reads the stored session.
 pub(crate) async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     let config = GetSessionConfig::default();
     let read = sessions.get_session(APP, USER, SESSION, config).await;
     read.expect("a readable session").expect("a session")
 }
 
-/// Return each event as `AUTHOR: CONTENT`: its texts, calls, responses, checkpoint and error.
+/// Returns each event as `AUTHOR: CONTENT`: its texts, calls, responses, checkpoint and error.
 pub(crate) fn story(events: impl IntoIterator<Item = impl AsRef<Event>>) -> Vec<String> {
     events
         .into_iter()
@@ -185,7 +186,7 @@ fn line(event: &Event) -> String {
     format!("{}: {}", event.author, content.join(" + "))
 }
 
-/// Return the events of a session for `story`.
+/// Returns a session's events for `story`.
 pub(crate) fn events_of(session: &Session) -> Vec<Arc<Event>> {
     (0..session.events.len())
         .filter_map(|at| session.events.get_shared(at))

@@ -1,4 +1,4 @@
-//! Concurrent runs on one session: each stores a complete turn, and no turns interleave.
+//! Concurrent runs of one session: each stores a complete turn, and turns do not interleave.
 
 use std::sync::{
     Arc,
@@ -116,7 +116,7 @@ async fn cancelled_queued_request_stores_nothing() {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
         let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
-        // The first of them asks the store; the others queue behind it.
+        // The first of them waits for the store's lease; the others queue behind it.
         let cancelled = (0..3).map(|number| {
             let message = format!("cancelled {number}");
             runner.run(USER, Some(SESSION), message)

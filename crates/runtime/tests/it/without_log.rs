@@ -1,4 +1,4 @@
-//! A session service without a log, like that of a remote server.
+//! A session service without a log, like a remote server's.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_stores::InMemorySessionService;
 
-/// A session service in memory that has only ADK's methods.
+/// An in-memory session service with only ADK's methods.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutLog(InMemorySessionService);
 

@@ -1,4 +1,4 @@
-//! Workflow agents: they run their sub-agents in sequence, in a loop, or in parallel.
+//! Workflow agents, which run their sub-agents in sequence, in a loop, or in parallel.
 
 mod loop_agent;
 mod parallel;

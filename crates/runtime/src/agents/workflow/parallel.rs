@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// Runs its sub-agents in parallel. Each sees the history before the start and its own events, but
-/// not the events of its siblings; all of them share the state. A direct sub-agent that escalates
-/// cancels the others.
+/// not its siblings' events; all of them share the state. A direct sub-agent that escalates cancels
+/// the others.
 #[derive(Debug)]
 pub struct ParallelAgent {
     fields: WorkflowFields,

@@ -1,5 +1,5 @@
 //! Steps of sequential and loop agents. Each step writes a checkpoint before it starts, so that a
-//! resumed run continues at that step.
+//! resumed run continues with that step.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     error::Result,
 };
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
@@ -24,15 +24,15 @@ pub(super) enum Step {
 /// The state key that records the sub-agent of the current step.
 const CURRENT: &str = "current_sub_agent";
 
-/// The step at which a workflow agent continues in a resumed run.
+/// The step with which a workflow agent continues in a resumed run.
 pub(super) struct CurrentStep {
-    /// Index of the current sub-agent, or `None` if that sub-agent no longer exists.
+    /// The index of the current sub-agent; `None` if that sub-agent no longer exists.
     pub(super) place: Option<usize>,
     /// The state that the agent's checkpoint stores.
     pub(super) state: JsonMap,
 }
 
-/// Reads the step from the checkpoint of the agent of `ctx`; `None` if it names no step.
+/// Reads the step from the agent's checkpoint; `None` if the checkpoint names no step.
 pub(super) fn current_step(
     ctx: &InvocationContext,
     agents: &[Arc<dyn Agent>],
@@ -50,8 +50,8 @@ pub(super) fn current_step(
     Some(CurrentStep { place, state })
 }
 
-/// Runs one step, whose checkpoint also stores `more`. `is_resumed` means that the step had started
-/// before the run was interrupted.
+/// Runs one step. Its checkpoint also stores `more`. `is_resumed` tells whether the step had
+/// started before the run was interrupted.
 pub(super) async fn run_step(
     ctx: &InvocationContext,
     agent: &Arc<dyn Agent>,

@@ -1,6 +1,6 @@
 //! Aggregates the chunks of a streamed response into the complete response.
 //!
-//! Every chunk is passed on at once, marked as partial; the complete response follows at the end.
+//! Every chunk is forwarded at once, marked as partial; the complete response follows at the end.
 //! Adjacent texts are merged into one part, thoughts separately from answer text, and function
 //! calls with streamed arguments are assembled.
 
@@ -77,7 +77,7 @@ impl StreamAggregator {
         }
     }
 
-    /// Adds a chunk and returns it, marked as partial, for the caller to pass on.
+    /// Adds a chunk and returns it, marked as partial, for the caller to forward.
     pub fn push(&mut self, mut piece: LlmResponse) -> LlmResponse {
         let content = piece.content.as_mut();
         let parts = content.and_then(|content| content.parts.as_mut());
@@ -197,7 +197,8 @@ impl StreamAggregator {
         }
     }
 
-    /// Opens the call of this chunk unless it is open. Closes a call with another name first.
+    /// Opens the call in this chunk unless it is already open. Closes a call with another name
+    /// first.
     fn open_call(&mut self, call: &mut FunctionCall) {
         let open_name = self.call.as_ref().and_then(|open| open.name.as_deref());
         let name = call.name.as_deref().filter(|name| !name.is_empty());
@@ -300,7 +301,7 @@ impl OpenCall {
             (Some(number), _, _) => number.clone(),
             (None, Some(truth), _) => truth.clone(),
             (None, None, Some(_)) => Json::Null,
-            // An empty container has no representation here and is omitted.
+            // An empty container cannot be represented here, so omit it.
             (None, None, None) => return,
         };
         self.texts.retain(|(open, _)| open != path);
@@ -321,7 +322,7 @@ impl OpenCall {
     }
 }
 
-/// Removes function calls that repeat an ID which the model assigned.
+/// Removes function calls that repeat an ID assigned by the model.
 fn without_repeats(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut seen = Vec::new();
     let mut unique = Vec::new();

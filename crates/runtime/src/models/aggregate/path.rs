@@ -1,8 +1,8 @@
-//! The subset of JSONPath with which models address a chunk of an argument.
+//! The subset of JSONPath with which models address part of an argument.
 
 use retain_core::{Json, JsonMap};
 
-/// Maximum array index, so that a path cannot make an array allocate gigabytes.
+/// Maximum array index, so that a path cannot cause an allocation of gigabytes.
 const INDEX_MAX: usize = 10_000;
 
 /// One step of a path.
@@ -34,7 +34,8 @@ pub(super) fn parse(path: &str) -> Vec<Step> {
     steps
 }
 
-/// Parses the step after an opening bracket; returns it with its length including the closing one.
+/// Parses the step after an opening bracket. Returns it with its length, including the closing
+/// bracket.
 fn parse_bracketed(inside: &str) -> Option<(Step, usize)> {
     if let Some(quote) = inside.chars().next().filter(|c| *c == '\'' || *c == '"') {
         let (key, len) = unescape_until(&inside[1..], |c| c == quote)?;
@@ -50,7 +51,7 @@ fn parse_bracketed(inside: &str) -> Option<(Step, usize)> {
     number.map(|number| (Step::Index(number), end + 1))
 }
 
-/// Parses a key up to the next dot or bracket; returns it with its length.
+/// Parses a key up to the next dot or bracket. Returns it with its length.
 fn parse_plain_key(text: &str) -> (Option<Step>, usize) {
     let dot = usize::from(text.starts_with('.'));
     let body = &text[dot..];

@@ -1,7 +1,7 @@
 //! Seals an interrupted run in the log.
 //!
-//! A call without an answer would stay open in the history forever. An error answers it, so that
-//! the model of the next run knows what happened.
+//! An unanswered call would stay open in the history forever. An error answers it, so that the
+//! model of the next run knows what happened.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use retain_core::{Content, Event, Events, FunctionResponse, JsonMap, LlmResponse
 
 use crate::interrupts::waiting_ids;
 
-/// The error code of an event that seals a run.
+/// The error code in an event that seals a run.
 pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
 const MESSAGE: &str = "Invocation was aborted by client.";
 
-/// The events that answer the open calls of the run with an error, one for each agent, branch and
+/// Returns the events that answer the run's open calls with an error, one per agent, branch and
 /// scope.
 pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec<Event> {
     let of_run = || {
@@ -99,7 +99,7 @@ fn add_answer(seal_events: &mut Vec<Event>, call_event: &Event, answer: Part) {
     });
 }
 
-/// The event that seals a run without open calls.
+/// Creates the event that seals a run without open calls.
 pub(crate) fn abort_event(invocation_id: &str, root: &str) -> Event {
     Event {
         author: root.to_owned(),

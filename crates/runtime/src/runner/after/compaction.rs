@@ -115,7 +115,7 @@ impl CompactionTask {
         };
         telemetry::record_compaction(&span, &event);
         drop(span);
-        // The append fails if another writer appends after this refresh.
+        // The append fails if another writer has appended since the refresh.
         for _ in 0..TRIES {
             self.inner.log.refresh(&mut session).await?;
             if !is_still_valid(&session, seen, &range, &event) {
@@ -140,8 +140,8 @@ impl CompactionTask {
         Ok(())
     }
 
-    /// The events to summarize, and the trigger. The token threshold is checked before the sliding
-    /// window.
+    /// Returns the events to summarize, and the trigger. The token threshold takes precedence over
+    /// the sliding window.
     fn range(&self, session: &Session) -> Option<(&'static str, Vec<Arc<Event>>)> {
         let (threshold, window) = (&self.compactor.threshold, &self.compactor.window);
         let any_agent = ContentsOptions::default();
@@ -158,12 +158,12 @@ impl CompactionTask {
     }
 }
 
-/// Whether a summary of `range` is still valid: no event of it was rewound, and no event after the
-/// first `seen` summarizes any of it.
+/// Whether a summary of `range` is still valid: none of its events was rewound, and no event after
+/// the first `seen` summarizes any of them.
 fn is_still_valid(session: &Session, seen: usize, range: &[Arc<Event>], summary: &Event) -> bool {
     let valid = valid_events(&session.events);
     let valid: HashSet<&str> = valid.iter().map(|event| event.id.as_str()).collect();
-    // The earlier summary in `range` has no id: it is not an event of the log.
+    // The earlier summary in `range` has no id, because it is not an event of the log.
     let stored = range.iter().filter(|event| !event.id.is_empty());
     let is_rewound = stored
         .clone()

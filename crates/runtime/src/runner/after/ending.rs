@@ -34,7 +34,7 @@ impl Driver {
         let id = self.ctx.invocation_id();
         let mut seal_events = abort::answers_to_open_calls(&events, id);
         if reason == StopReason::Abandoned && abort::is_waiting(&events, id) {
-            // The run waits for its caller, who can disconnect now and answer later.
+            // The run waits for its caller, which can disconnect now and answer later.
             seal_events.clear();
         }
         // The run is complete if its last append ended it, or if the caller disconnected after the
@@ -54,7 +54,7 @@ impl Driver {
         after.await.unwrap_or(Ok(()))
     }
 
-    /// Stores an event with the error of the agent and sends it to the caller.
+    /// Stores the agent's error as an event and sends it to the caller.
     pub(crate) async fn store_failure(&mut self, error: &RunError) {
         let failed = self.ctx.take_failed_agent();
         let mut event = Event {
@@ -72,19 +72,19 @@ impl Driver {
             tracing::warn!(
                 invocation,
                 kind = error_kind(&error),
-                "failed to store the error of a run"
+                "failed to store a run's error"
             );
-            tracing::debug!(error = ?error.to_string(), "failed to store the error of a run");
+            tracing::debug!(error = ?error.to_string(), "failed to store a run's error");
         }
     }
 
-    /// Calls the `after_run` hooks of the plugins.
+    /// Calls the plugins' `after_run` hooks.
     pub(crate) async fn after_run(&self) -> Result<()> {
         ask_plugins!(self.inner.plugins, after_run(&self.ctx));
         Ok(())
     }
 
-    /// Ends the run and releases its lease, unless its last append did.
+    /// Ends the run and releases its lease, unless its last append has done so.
     pub(crate) async fn release_lease(&mut self) -> Result<()> {
         if let Some(lease) = self.lease.take() {
             self.inner

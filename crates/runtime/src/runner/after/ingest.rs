@@ -1,8 +1,7 @@
 //! Ingests a session into memory after a run, in the background.
 //!
 //! The caller has already received the end of its run. The memory skips events that it has
-//! ingested, so the next run of the session also ingests events that were missed because of a
-//! failure or crash.
+//! ingested, so the session's next run also ingests events that a failure or crash left out.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -15,15 +14,15 @@ use crate::{error::error_kind, plugins::panic_text, runner::Inner};
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
-/// The maximum number of sessions that are ingested concurrently. A queued task does not hold
-/// its session.
+/// The maximum number of concurrent ingestions. A queued task does not hold its session.
 const INGESTS_MAX: usize = 8;
-/// The pauses before the retries of a failed ingestion. A failure of the last retry is reported.
+/// The pauses before the retries of a failed ingestion. If the last retry fails, the failure is
+/// reported.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
-/// The time limit for ingesting a session, so that waiters do not wait forever.
+/// The time limit for ingesting a session, so that nothing waits for it forever.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// The sessions that are being ingested, and the limit on their number.
+/// The sessions being ingested, and the limit on their number.
 #[derive(Debug)]
 pub(crate) struct Ingests {
     pub(crate) after_runs: AfterRuns<MemoryError>,
@@ -110,7 +109,7 @@ impl IngestTask {
         let permit = match permits.try_acquire() {
             Ok(permit) => Ok(permit),
             Err(_) => {
-                // The wait may be long, so free the session; it can be read from the log again.
+                // The wait may be long, so free the session and read it from the log again later.
                 session = None;
                 permits.acquire().await
             }
@@ -142,7 +141,7 @@ impl IngestTask {
         })
     }
 
-    /// Adds the session to memory, unless it was deleted, for example by an erase of its user.
+    /// Adds the session to memory, unless it was deleted, for example because its user was erased.
     async fn add_to_memory(&self, session: Option<Session>) -> Result<()> {
         let window = match &session {
             Some(_) => Window::NONE,

@@ -1,4 +1,4 @@
-//! The end of a run, and the background tasks for its session after that.
+//! The end of a run, and the background tasks for its session afterwards.
 
 pub(crate) mod abort;
 mod compaction;
@@ -13,13 +13,15 @@ use std::{
 use retain_core::SessionKey;
 use tokio::sync::Notify;
 
-/// The maximum number of recorded failures, because a program might never read them.
+/// The maximum number of recorded failures. They need a limit, because a program might never read
+/// them.
 const FAILURES_MAX: usize = 100;
 
 /// The sessions that a background task handles after a run.
 #[derive(Debug)]
 pub(crate) struct AfterRuns<E> {
-    /// By session, whether another run has ended meanwhile, so that the task must repeat its work.
+    /// Whether another run of each session has ended meanwhile, so that the task must repeat its
+    /// work.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
     /// Failures that the caller has not read yet, oldest first.
@@ -42,7 +44,7 @@ impl<E> AfterRuns<E> {
     }
 
     /// Registers a session whose run has ended. Returns whether the caller must start a task for
-    /// it; a task that is already active repeats its work instead.
+    /// it. If a task is already active, it repeats its work instead.
     pub(crate) fn begin(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).map(|again| *again = true);

@@ -62,7 +62,7 @@ pub(crate) struct AnsweredCalls {
 
 impl AnsweredCalls {
     /// Splits the message by the scopes of the answered calls, so that each agent sees its own
-    /// answers. Other parts go with the first answer.
+    /// answers. Parts other than answers go with the first answer.
     pub(crate) fn split_by_scope(&self, message: &Content) -> Vec<(CallScope, Content)> {
         let mut split: Vec<(CallScope, Content)> = Vec::new();
         for part in message.parts() {
@@ -116,7 +116,7 @@ pub(crate) fn find_answered_calls(
     let is_other = |event: &&Event| event.invocation_id != first.invocation_id;
     if call_events.iter().any(is_other) {
         return Err(invalid_message(
-            "answers calls of several runs; send one message for each run",
+            "answers calls of several runs; send one message per run",
         ));
     }
     let run = valid.into_iter();
@@ -156,10 +156,10 @@ fn events_of_calls<'e>(events: &[&'e Event], ids: &[&str]) -> Result<Vec<&'e Eve
     ids.iter().map(find).collect()
 }
 
-/// The metadata key with the digest of a message that a plugin has replaced.
+/// The metadata key for the digest of a message that a plugin has replaced.
 pub(crate) const DIGEST: &str = "retain_request";
 
-/// A short hash of a content that is the same in every process (FNV-1a of its JSON).
+/// Returns a short hash of a content, which is the same in every process (FNV-1a of its JSON).
 pub(crate) fn digest(content: &Content) -> String {
     let text = content.to_json().unwrap_or_default();
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

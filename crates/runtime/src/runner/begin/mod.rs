@@ -27,7 +27,7 @@ pub(crate) struct StartedRun {
     /// The live session, message included.
     pub(crate) session: Session,
     pub(crate) assembled: ContentsByAgent,
-    /// The message, or the message that began the run that this one continues.
+    /// The message, or the first message of the run that is being continued.
     pub(crate) user_content: Content,
     /// The message as stored, if there is one.
     pub(crate) user_events: Vec<Event>,
@@ -37,22 +37,22 @@ pub(crate) struct StartedRun {
     pub(crate) start: StartPoint,
 }
 
-/// The message after the plugins have handled it.
+/// The message as the plugins left it.
 pub(crate) struct IncomingMessage {
     pub(crate) content: Content,
-    /// The calls that it answers.
+    /// The calls that the message answers.
     answered: Option<AnsweredCalls>,
     /// The id of the new run, if plugins have received it.
     run_id: Option<String>,
-    /// Versions of artifacts that plugins saved from the message.
+    /// The versions of artifacts that plugins saved from the message.
     saved: JsonMap,
 }
 
 /// The message, ready to be appended.
 pub(crate) struct Message {
-    /// One event, or one for each branch whose calls it answers.
+    /// One event, or one for each branch with calls that the message answers.
     pub(crate) events: Vec<Event>,
-    /// The message that began the run that this one continues.
+    /// The first message of the run that is being continued, if any.
     pub(crate) began_with: Option<Content>,
 }
 
@@ -68,7 +68,7 @@ impl Inner {
         self.begin_with(key, request, message).await
     }
 
-    /// Passes the message to the plugins. Reads the history only if it is needed.
+    /// Passes the message to the plugins. Reads the history only if they need it.
     async fn pass_to_plugins(
         &self,
         key: &SessionKey,
@@ -165,7 +165,7 @@ impl Inner {
         }
     }
 
-    /// A user event with the state changes and metadata of the request.
+    /// Creates a user event with the request's state changes and metadata.
     pub(crate) fn user_event(&self, request: &RunRequest) -> Event {
         let mut event = Event {
             id: self.ids.new_id(),
@@ -181,8 +181,8 @@ impl Inner {
         event
     }
 
-    /// The part of the session that the run loads; `None` for all of it. A resumed run loads all,
-    /// because it must see its own events.
+    /// Returns the part of the session that the run loads; `None` for all of it. A resumed run
+    /// loads all, because it must see its own events.
     fn window_for(&self, request: &RunRequest, message: &Message) -> Option<GetSessionConfig> {
         let is_resumed = self.is_resumable && message.began_with.is_some();
         request.config.get_session_config.filter(|_| !is_resumed)
@@ -210,7 +210,7 @@ impl Inner {
         let loaded = match (loaded, token) {
             (Err(error), Some(token)) => {
                 // The run cannot start without its session. If `end_run` fails too, the lease
-                // expires.
+                // expires by itself.
                 let _ = self.log.end_run(key, token).await;
                 return Err(error);
             }
@@ -227,7 +227,7 @@ impl Inner {
         })
     }
 
-    /// Loads the current session, from the cache if possible.
+    /// Loads the current session, if possible from the cache.
     pub(crate) async fn load(
         &self,
         key: &SessionKey,
@@ -248,7 +248,7 @@ impl Inner {
         Ok((session, ContentsByAgent::new()))
     }
 
-    /// The session before the message; empty if the message will create it.
+    /// Returns the session before the message; empty if the message will create it.
     async fn load_or_empty(&self, key: &SessionKey) -> Result<Session> {
         match self.load(key, None).await {
             Ok((session, assembled)) => {
@@ -281,7 +281,7 @@ impl Inner {
         began_with: Option<Content>,
     ) -> Result<StartedRun> {
         let Some(first) = user_events.first() else {
-            // Every message has an event, and an append returns every event that it stores.
+            // Every message has an event, and an append must return every event that it stored.
             let reason = "the session service did not return the events that it stored".to_owned();
             return Err(RunError::BrokenOff { reason });
         };
@@ -299,7 +299,7 @@ impl Inner {
     }
 }
 
-/// Replaces the `temp:` keys, which live for one run, by those of the request.
+/// Replaces the `temp:` keys, which live for one run, with those of the request.
 pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
     session.state.clear_temp_keys();
     let (_, _, _, temp) = State::partition_by_scope(delta);

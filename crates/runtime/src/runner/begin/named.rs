@@ -1,7 +1,7 @@
 //! Begins or resumes a run whose id the request sets.
 //!
-//! It takes the lease before it reads the log, so that of two equal requests one begins the run and
-//! the other resumes it.
+//! It takes the lease before it reads the log, so that of two equal requests, one begins the run
+//! and the other resumes it.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Inner {
         match (started_run.await, token) {
             (Err(error), Some(token)) => {
                 // No run has started, so release the lease. If `end_run` fails too, the lease
-                // expires.
+                // expires by itself.
                 let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    /// Stores a message under the run id of the request.
+    /// Stores a message under the run id in the request.
     async fn begin_with_id(
         &self,
         token: Option<RunToken>,
@@ -100,7 +100,7 @@ impl Inner {
         let is_replaced = incoming.content != *original;
         let mut message = self.message_event(request, incoming);
         if let Some(first) = message.events.first_mut().filter(|_| is_replaced) {
-            // A retry of the request has the original message, which this digest identifies.
+            // A retry of the request carries the original message, which this digest identifies.
             let metadata = first.response.custom_metadata.get_or_insert_default();
             metadata.insert(DIGEST, Json::from(message::digest(original)));
         }
@@ -119,8 +119,8 @@ impl Inner {
         self.started_run(session, stored, message.began_with)
     }
 
-    /// Resumes a run that has stored its message. Stores the state changes of a request without a
-    /// message, once the run is known to exist; those of a message are already in the log.
+    /// Resumes a run whose message is stored. Once the run is known to exist, stores the state
+    /// changes of a request without a message; those of a message are already in the log.
     async fn resume_run(
         &self,
         request: &RunRequest,

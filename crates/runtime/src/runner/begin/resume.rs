@@ -1,5 +1,5 @@
-//! Finds where a run begins, or where it continues after a crash, a failure or a pause, which the
-//! events in the log determine.
+//! Finds where a run begins, or where it continues after a crash, a failure or a pause. The events
+//! in the log determine the place.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::{
     interrupts,
 };
 
-/// Where a run begins or continues.
+/// The place where a run begins or continues.
 #[derive(Debug)]
 pub(crate) struct StartPoint {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) branch: Option<String>,
-    /// The node path of the agent in the earlier part of the run, if it continues.
+    /// The agent's node path in the earlier part of the run, if the agent continues.
     pub(crate) path: Option<String>,
     pub(crate) paths: NodePaths,
     pub(crate) checkpoints: Checkpoints,
-    /// Whether the run has nothing left to do.
+    /// Whether nothing is left to do in the run.
     pub(crate) is_over: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn start_without_message(
     Ok((start, began_with.clone()))
 }
 
-/// The event with the message that began a run.
+/// Returns the event with the message that began a run.
 pub(crate) fn first_event<'a>(run: &[&'a Event]) -> Option<&'a Event> {
     let mut user_events = run.iter().filter(|event| event.author == "user");
     let is_message = |content: &Content| {
@@ -103,12 +103,12 @@ pub(crate) fn first_event<'a>(run: &[&'a Event]) -> Option<&'a Event> {
         .copied()
 }
 
-/// The message that began a run.
+/// Returns the message that began a run.
 pub(crate) fn first_message<'a>(run: &[&'a Event]) -> Option<&'a Content> {
     first_event(run)?.content()
 }
 
-/// A run in the log that is being resumed.
+/// A run in the log that is about to be resumed.
 struct ResumedRun<'a> {
     tree: &'a AgentTree,
     session: &'a Session,
@@ -215,8 +215,8 @@ impl<'a> ResumedRun<'a> {
         others.any(|event| event.author == "model" && event.content().is_some())
     }
 
-    /// The agent that `agent` transferred to in its last event with content, if the transfer is
-    /// allowed and `agent` does not wait for an answer.
+    /// Returns the agent to which `agent` transferred in its last event with content, if the
+    /// transfer is allowed and `agent` does not wait for an answer.
     fn transfer_target(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
         let name = agent.name();
         let own = self
@@ -233,7 +233,7 @@ impl<'a> ResumedRun<'a> {
     }
 }
 
-/// The node path of an agent's event.
+/// Returns the node path in an agent's event.
 fn node_path_of(event: &Event) -> Option<&str> {
     let path = event.node_info.as_ref()?.get("path")?.as_str()?;
     (event.author != "user" && !path.is_empty()).then_some(path)

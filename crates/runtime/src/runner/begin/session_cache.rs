@@ -10,7 +10,7 @@ use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey};
 
 use crate::contents::ContentsCache;
 
-/// The assembled contents of each agent.
+/// Each agent's assembled contents.
 pub(crate) type ContentsByAgent = HashMap<String, ContentsCache>;
 
 /// Recently used sessions, bounded in number and in bytes.
@@ -31,7 +31,7 @@ struct CacheEntries {
 struct CachedSession {
     session: Session,
     assembled: ContentsByAgent,
-    /// Approximate size of the session.
+    /// The session's approximate size in bytes.
     bytes: usize,
 }
 
@@ -47,8 +47,8 @@ impl SessionCache {
         }
     }
 
-    /// Returns the cached session and its assembled contents. The contents are moved out, so that
-    /// only the caller has them.
+    /// Returns the cached session and its assembled contents. Moves the contents out of the cache,
+    /// so that only the caller has them.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, ContentsByAgent)> {
         let mut entries = self.lock();
         let cached = entries.sessions.get_mut(key)?;
@@ -59,7 +59,7 @@ impl SessionCache {
     }
 
     /// Caches a session without its `temp:` keys, which live for one run. Evicts the least recently
-    /// used sessions.
+    /// used sessions if necessary.
     pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: ContentsByAgent) {
         session.state.clear_temp_keys();
         let mut entries = self.lock();
@@ -93,7 +93,8 @@ impl SessionCache {
 }
 
 impl CacheEntries {
-    /// The approximate size of a session. Counts only events added since it was last cached.
+    /// Returns a session's approximate size. Counts only events added since the session was last
+    /// cached.
     fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
         let cached = self.sessions.peek(key);
         let cached = cached.filter(|cached| cached.session.events.len() <= session.events.len());
@@ -110,7 +111,7 @@ impl CacheEntries {
     }
 }
 
-/// The approximate size of an event: the struct, and the texts and data in it.
+/// Returns an event's approximate size: the struct, and the texts and data in it.
 fn event_bytes(event: &Event) -> usize {
     let parts = event.content().map(Content::parts).unwrap_or_default();
     let part_bytes = |part: &Part| {

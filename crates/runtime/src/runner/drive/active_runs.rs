@@ -1,4 +1,4 @@
-//! Number of active runs, including queued ones.
+//! The number of active runs, including queued ones.
 
 use std::sync::{
     Arc,

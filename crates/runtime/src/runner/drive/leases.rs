@@ -1,4 +1,4 @@
-//! Renews the leases of active runs: one task renews them all while there are any.
+//! Renews the leases of active runs: one task renews all of them as long as there are any.
 //!
 //! A run makes progress only while its caller asks for events, and its lease must not depend on
 //! that. If a run makes no progress for too long, its lease expires.
@@ -27,18 +27,19 @@ struct LeaseTable {
     is_renewing: bool,
 }
 
-/// Records since when a run has made no progress: its caller has not asked for the next event, or
+/// The time since which a run has made no progress: its caller has not asked for the next event, or
 /// something in it blocks its thread.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSince(Mutex<Option<Instant>>);
 
 impl IdleSince {
-    /// Starts the idle time: the caller has received an event, or the run is about to be polled.
+    /// Starts the idle time, because the caller has received an event or the run is about to be
+    /// polled.
     pub(crate) fn begin(&self) {
         *self.lock() = Some(Instant::now());
     }
 
-    /// Ends the idle time: the caller has asked for an event, or the poll has returned.
+    /// Ends the idle time, because the caller has asked for an event or the poll has returned.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }
@@ -52,7 +53,7 @@ impl IdleSince {
     }
 }
 
-/// The lease of one run. Release it before dropping it, or it blocks the session until it expires.
+/// A run's lease. Release it before dropping it, or it blocks the session until it expires.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     leases: Arc<Leases>,
@@ -79,7 +80,7 @@ impl Leases {
         })
     }
 
-    /// Renews the lease of a run until the returned guard is dropped.
+    /// Renews a run's lease until the returned guard is dropped.
     pub(crate) fn hold(
         self: &Arc<Leases>,
         key: &SessionKey,
@@ -94,7 +95,7 @@ impl Leases {
         if !was_renewing {
             let renewal = renew_until_empty(RenewalTask::new(self), self.period());
             // Spawn on the runner's own threads, so that a tool that blocks its thread does not
-            // stop the renewals. The lock is not held here: a runtime that shuts down drops the
+            // stop the renewals. Do not hold the lock here: a runtime that shuts down drops the
             // task at once, which takes the lock.
             match crate::runner::own_runtime() {
                 Ok(runtime) => drop(runtime.spawn(renewal)),
@@ -125,12 +126,9 @@ impl Leases {
             }
             if let Err(error) = self.log.renew_run(&key, token).await {
                 // If the lease is lost, the run's next append fails.
-                tracing::warn!(
-                    kind = error_kind(&error),
-                    "failed to renew the lease of a run"
-                );
-                tracing::debug!(session = ?key, error = ?error.to_string(), "failed to renew the \
-                                                                             lease of a run");
+                tracing::warn!(kind = error_kind(&error), "failed to renew a run's lease");
+                let error = error.to_string();
+                tracing::debug!(session = ?key, ?error, "failed to renew a run's lease");
             }
         }
     }
@@ -168,7 +166,7 @@ impl Drop for RenewalTask {
         let Some(leases) = self.leases.upgrade().filter(|_| !self.is_done) else {
             return;
         };
-        // The runtime of the task has shut down. Runs on other runtimes continue.
+        // The task's runtime has shut down, but runs on other runtimes continue.
         match crate::runner::own_runtime() {
             Ok(runtime) => drop(runtime.spawn(renew_until_empty(
                 RenewalTask::new(&leases),

@@ -1,7 +1,7 @@
 //! Drives a run: runs the agent, stores and sends its events, and releases the lease at the end.
 //!
 //! The driver cancels an agent by dropping its future, but only between appends, so that no append
-//! is half done.
+//! is left half done.
 
 pub(crate) mod active_runs;
 pub(crate) mod leases;
@@ -61,12 +61,12 @@ pub(crate) async fn run(
     span: Span,
 ) {
     let _active_run = inner.active_runs.enter();
-    // The parts of a run are boxed: together they would be a very large future.
+    // Box the parts of a run, which together would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
             telemetry::mark_failed(&span, error.code());
-            // The caller may be gone, and then no one needs the error.
+            // The caller may have disconnected, and then nobody needs the error.
             let _ = caller.started_run.send(Err(error));
             return;
         }
@@ -80,9 +80,9 @@ pub(crate) async fn run(
     Box::pin(driver.drive(emitted, caller.stop, span)).await;
 }
 
-/// Returns to the caller once, so that it learns that the run has started before an agent does
-/// anything. The caller polls again when it wants an event. Nothing wakes it before: in a nested
-/// run, a wake would count as a completion, at a place in the order that depends on the threads.
+/// Returns to the caller once, so that it learns that the run has started before any agent acts.
+/// The caller polls again when it wants an event. Nothing wakes it before that: in a nested run, a
+/// wake would count as a completion whose place in the order depends on the threads.
 async fn return_to_caller() {
     let mut has_returned = false;
     poll_fn(|_| match std::mem::replace(&mut has_returned, true) {
@@ -92,7 +92,7 @@ async fn return_to_caller() {
     .await;
 }
 
-/// How the agent's execution ended.
+/// The end of the agent's execution.
 enum AgentEnd {
     Done(Result<()>),
     /// The run was stopped before its agent was done.
@@ -105,7 +105,7 @@ enum DriveStep {
     AgentEnd(AgentEnd),
 }
 
-/// An event that the caller has not taken yet, and the agent that waits until it does.
+/// An event that the caller has not taken yet, and the agent that waits for that.
 pub(crate) struct PendingDelivery {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
@@ -118,7 +118,7 @@ pub(crate) struct Driver {
     pub(crate) ctx: InvocationContext,
     pub(crate) session: SharedSession,
     user_events: Vec<Event>,
-    /// Whether the resumed run had already ended, so that no agent runs.
+    /// Whether the resumed run has already ended, so that no agent runs.
     is_over: bool,
     /// The lease; `None` after its release, or if the service has no leases.
     pub(crate) lease: Option<HeldLease>,
@@ -130,8 +130,9 @@ pub(crate) struct Driver {
     pub(crate) pending_delivery: Option<PendingDelivery>,
     /// Whether the run has loaded only a part of the session.
     pub(crate) is_windowed: bool,
-    /// The options for taking a new lease if an event follows the one that released the lease. They
-    /// ignore a cancellation of the run, so that the events that seal the run can be stored.
+    /// The options for a new lease, which is needed if an event follows the one that released the
+    /// lease. They ignore a cancellation of the run, so that the events that seal the run can be
+    /// stored.
     pub(crate) options: RunOptions,
 }
 
@@ -255,17 +256,13 @@ impl Driver {
             tracing::warn!(
                 invocation,
                 kind = error_kind(&error),
-                "failed to release the lease of a run; it will expire"
+                "failed to release a run's lease; it will expire"
             );
-            tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "failed to \
-                                                                                         release \
-                                                                                         the lease \
-                                                                                         of a run; \
-                                                                                         it will \
-                                                                                         expire");
+            let error = error.to_string();
+            tracing::debug!(session = ?self.ctx.shared.key, ?error, "failed to release a run's lease");
         }
         self.cache_session();
-        // Drop these contexts: they refer back to the run, and the cycle would leak it.
+        // Drop these contexts, because they refer back to the run and the cycle would leak it.
         drop((
             self.ctx.take_failed_agent(),
             self.ctx.take_agents_awaiting_after(),
@@ -311,8 +308,8 @@ impl Driver {
         ended
     }
 
-    /// Stores an event of an agent and sends it to the caller. Returns why the run must stop, if
-    /// the stop signal comes while a plugin handles the event.
+    /// Stores an agent's event and sends it to the caller. Returns a reason to stop the run if the
+    /// stop signal comes while a plugin handles the event.
     async fn store_and_send(
         &mut self,
         emitted: EmittedEvent,
@@ -344,7 +341,8 @@ impl Driver {
         };
         match stored {
             Err(error) => self.report_stored(done, Err(error)),
-            // Wait for the caller after a partial event too, so that the model is not read ahead.
+            // Wait for the caller even after a partial event, so that the run does not read ahead
+            // of the caller.
             Ok(event) => {
                 let (taker, taken) = oneshot::channel();
                 self.send_event(event.clone(), Some(taker));
@@ -354,8 +352,8 @@ impl Driver {
         None
     }
 
-    /// Lets the agents continue until an event can be stored or the run ends. Outside completions
-    /// enter only when no event waits and no agent can continue without them.
+    /// Lets the agents continue until an event can be stored or the run ends. An outside completion
+    /// enters only when no event waits and no agent can continue without one.
     async fn next(
         &mut self,
         mut agents: Pin<&mut impl Future<Output = Result<()>>>,
@@ -368,7 +366,7 @@ impl Driver {
         let next = poll_fn(|cx| {
             scheduler.begin_poll(host.as_deref());
             self.poll_taken(cx);
-            // An event that was emitted before the run was stopped is stored.
+            // Still store an event that was emitted before the run was stopped.
             if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
                 return emitted;
             }
@@ -395,8 +393,8 @@ impl Driver {
         unconstrained(next).await
     }
 
-    /// The next event of the agents, if it may be stored: the caller has taken the one before, and
-    /// each agent that can continue without an outside completion has done so.
+    /// Returns the agents' next event if it may be stored: the caller has taken the previous one,
+    /// and each agent that can continue without an outside completion has done so.
     fn poll_emitted(
         &self,
         cx: &mut Context<'_>,
@@ -412,7 +410,7 @@ impl Driver {
         }
     }
 
-    /// Lets the agent that emitted the pending event continue, if the caller has taken the event.
+    /// Once the caller has taken the pending event, lets the agent that emitted it continue.
     fn poll_taken(&mut self, cx: &mut Context<'_>) {
         let Some(pending_delivery) = &mut self.pending_delivery else {
             return;
@@ -440,7 +438,7 @@ impl Driver {
 
     fn send(&self, sent: StreamItem) {
         if let Some(out) = &self.out {
-            // An error means that the caller has dropped its stream; the stop signal follows.
+            // Sending fails if the caller has dropped its stream; the stop signal follows.
             let _ = out.send(sent);
         }
     }
@@ -461,8 +459,8 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Runs an agent, then each agent that it transfers to in turn. An agent that transferred before a
-/// function response resumed this run does not run again.
+/// Runs an agent, then each agent that it transfers to. If a function response resumed this run, an
+/// agent that had transferred before does not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
     let mut prior = PriorRun::of(first);
     let mut ctx = first.clone();

@@ -1,8 +1,7 @@
 //! Reads from the log what agents did in a run before a function response resumed it.
 //!
-//! As in ADK, this matters only for runs whose root is an LLM agent with sub-agents: an agent that
-//! has transferred does not run again, but its target does; an agent that still waits keeps
-//! waiting.
+//! As in ADK, this matters only for runs whose root is an LLM agent with sub-agents. Of an agent
+//! that has transferred, only the target runs again; an agent that still waits keeps waiting.
 
 use std::collections::HashSet;
 
@@ -10,22 +9,22 @@ use retain_core::{Event, Events, Json};
 
 use crate::context::InvocationContext;
 
-/// What an agent did earlier in the run.
+/// An agent's state from the earlier part of the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PriorStatus {
-    /// It has done nothing that prevents it from running.
+    /// Nothing prevents the agent from running.
     Open,
-    /// It has transferred to this agent.
+    /// The agent has transferred to this one.
     TransferredTo(String),
-    /// It must not run: it waits for an answer, or, if it is not the first agent, its pending calls
-    /// are all answered.
+    /// The agent must not run: it waits for an answer, or, unless it is the first agent, all of its
+    /// pending calls are answered.
     Waits,
 }
 
-/// The run before it was resumed; empty unless a function response resumed it.
+/// The earlier part of a run that a function response resumed; otherwise empty.
 pub(crate) struct PriorRun {
     events: Option<Events>,
-    /// The smallest number of ancestors among the agents so far.
+    /// The smallest number of ancestors of any agent so far.
     min_depth: usize,
     is_first: bool,
 }
@@ -46,7 +45,7 @@ impl PriorRun {
         }
     }
 
-    /// What the next agent did earlier in the run.
+    /// Returns the next agent's state from the earlier part of the run.
     pub(crate) fn status_of(&mut self, ctx: &InvocationContext) -> PriorStatus {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
@@ -55,8 +54,7 @@ impl PriorRun {
         let (Some(events), Some(path)) = (&self.events, ctx.node_path()) else {
             return PriorStatus::Open;
         };
-        // ADK checks only the root agent and agents that are deeper in the tree than an earlier
-        // one.
+        // ADK checks only the root agent, and agents deeper in the tree than an earlier one.
         if is_top_so_far && above > 0 {
             return PriorStatus::Open;
         }
@@ -69,7 +67,7 @@ impl PriorRun {
     }
 }
 
-/// What the log says about an agent at its node path and about the agents below it.
+/// The log's record of an agent at its node path and of the agents below it.
 #[derive(Debug, Default)]
 struct PriorActivity<'a> {
     waiting: HashSet<&'a str>,
@@ -111,7 +109,7 @@ impl<'a> PriorActivity<'a> {
     fn record_own(&mut self, event: &'a Event) {
         let transfer_target = event.actions.transfer_to_agent.as_deref();
         let has_failed = event.response.error_code.is_some() && transfer_target.is_none();
-        // The event of a failed transfer is specific to Retain, and not a failure of the agent.
+        // Only Retain has an event for a failed transfer, which is not a failure of the agent.
         let is_transfer_failure =
             self.has_just_transferred || matches!(self.status(true), PriorStatus::TransferredTo(_));
         self.has_failed = has_failed && !is_transfer_failure;

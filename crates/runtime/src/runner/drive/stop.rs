@@ -1,4 +1,4 @@
-//! `StopSignal`: tells a run to stop, and why.
+//! `StopSignal`: tells a run to stop, and for which reason.
 
 use std::sync::{
     Arc,
@@ -7,10 +7,10 @@ use std::sync::{
 
 use retain_core::CancellationToken;
 
-/// Why a run stops before its agent is done.
+/// The reason to stop a run before its agent is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// A handle or the caller's token cancelled it.
+    /// A handle or the caller's token cancelled the run.
     Cancelled,
     /// The caller dropped its stream.
     Abandoned,
@@ -42,7 +42,7 @@ impl StopSignal {
         self.token.cancel();
     }
 
-    /// Stops a run whose caller is gone. An earlier cancellation stays the reason.
+    /// Stops a run whose caller has disconnected. An earlier cancellation remains the reason.
     pub(crate) fn abandon(&self) {
         if !self.token.is_cancelled() {
             self.is_abandoned.store(true, Ordering::Release);

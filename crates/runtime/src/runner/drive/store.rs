@@ -1,4 +1,4 @@
-//! Stores the events of a run: passes them to the plugins, then appends them within the run.
+//! Stores a run's events: passes them to the plugins, then appends them within the run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     plugins::ask_plugins,
 };
 
-/// The prefix of metadata keys that ADK reserves for itself.
+/// The prefix of the metadata keys that ADK reserves for itself.
 const INTERNAL_METADATA: &str = "__adk_internal_";
 
-/// The time limit of callbacks and plugins while a run ends: one that hangs must not hold the
-/// session's lease forever.
+/// The time limit for callbacks and plugins while a run ends, so that a hanging one does not hold
+/// the session's lease forever.
 pub(crate) const END_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Driver {
@@ -25,7 +25,7 @@ impl Driver {
         let replaced = Box::pin(self.apply_plugins(Box::new(event.clone())));
         let event = match tokio::time::timeout(END_TIME_LIMIT, replaced).await {
             Ok(Ok(event)) => event,
-            // The log must say what happened to the run, even if a plugin fails.
+            // The log must record what happened to the run, even if a plugin fails.
             Ok(Err(error)) => {
                 let invocation = self.ctx.invocation_id();
                 tracing::error!(
@@ -57,8 +57,8 @@ impl Driver {
         Ok(event)
     }
 
-    /// Appends an event of an agent. If it is too large, reverts its state changes in the live
-    /// session, because the agent may continue without it.
+    /// Appends an agent's event. If the event is too large, reverts its state changes in the live
+    /// session, because the agent may continue without the event.
     pub(crate) async fn append_or_revert(
         &mut self,
         event: Box<Event>,
@@ -107,7 +107,7 @@ impl Driver {
         let append = match (&self.lease, last) {
             (Some(lease), true) => append.ending_run(lease.token),
             (Some(lease), false) => append.within_run(lease.token),
-            // The service has no leases, or an event follows the one that released the lease.
+            // The service has no leases, or this event follows the one that released the lease.
             (None, _) => append.beginning_run(self.options.clone()),
         };
         let appended = self.inner.log.append_live(&self.session, append).await?;
@@ -134,8 +134,8 @@ impl Driver {
         Ok(ask_plugins!(self.inner.plugins, on_event(&self.ctx, event)))
     }
 
-    /// Merges a plugin's replacement into an event: fields that it sets win, others stay. A plugin
-    /// cannot change the event's id, run id or timestamp.
+    /// Merges a plugin's replacement into an event. The fields that the replacement sets win,
+    /// except the event's id, run id and timestamp, which a plugin cannot change.
     fn apply_replacement(&self, original: &Event, mut replacement: Event) -> Result<Event> {
         add_metadata(&mut replacement, &self.ctx.run_config().custom_metadata);
         let to_run_error = |error: JsonError| RunError::Agent {

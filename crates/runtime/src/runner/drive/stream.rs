@@ -17,10 +17,10 @@ use crate::{
     runner::INVOCATION_ABORTED,
 };
 
-/// A message of the run to its caller.
+/// A message from the run to its caller.
 #[derive(Debug)]
 pub(crate) enum StreamItem {
-    /// An event, and a sender to signal when the caller asks for the next one.
+    /// An event, and a sender with which the caller asks for the next one.
     Event(Box<Event>, Option<oneshot::Sender<()>>),
     /// The run is over.
     End(Result<()>),
@@ -47,23 +47,23 @@ impl RunHandle {
     }
 
     /// Cancels the run: it drops its pending work, answers open calls with errors in the log, and
-    /// ends the stream with those events. A finished run does not change.
+    /// ends the stream with those events. Cancelling a finished run has no effect.
     pub fn cancel(&self) {
         self.stop.cancel();
     }
 }
 
-/// The events of a run, in order. A complete event is stored before the stream yields it.
+/// A run's events, in order. The stream yields a complete event only after it is stored.
 ///
-/// Polling the stream drives the run. Dropping it stops the run: stored events stay, and calls
-/// without an answer get an error that says that the run was aborted.
+/// Polling the stream drives the run. Dropping the stream stops the run: stored events stay, and
+/// unanswered calls get an error saying that the run was aborted.
 pub struct RunStream {
     pub(crate) key: SessionKey,
     pub(crate) handle: RunHandle,
     pub(crate) events: mpsc::UnboundedReceiver<StreamItem>,
-    /// Signals that the caller asks for the next event.
+    /// Tells the run that the caller asks for the next event.
     pub(crate) taken: Option<oneshot::Sender<()>>,
-    /// The future of the run until it ends. Polling this stream polls it.
+    /// The run's future, until the run ends. Polling this stream polls it.
     pub(crate) run: Option<Run>,
     pub(crate) idle: Arc<IdleSince>,
     /// Whether the stream has yielded the end.
@@ -84,7 +84,7 @@ impl RunStream {
         &self.key.id
     }
 
-    /// A handle to cancel the run from elsewhere.
+    /// Returns a handle that cancels the run from elsewhere.
     pub fn handle(&self) -> RunHandle {
         self.handle.clone()
     }
@@ -98,8 +98,8 @@ impl RunStream {
         Ok(events)
     }
 
-    /// The text of the last answer. Fails if the run fails, or if it was cancelled or the model
-    /// returned an error before any answer.
+    /// Returns the text of the last answer. Fails if the run fails, or if the run was cancelled or
+    /// the model returned an error before any answer.
     pub async fn answer(self) -> Result<String> {
         let events = self.collect_events().await?;
         let text = |event: &Event| event.content().map(Content::text_concat);
@@ -115,7 +115,7 @@ impl RunStream {
     }
 }
 
-/// The error of an event, if it has one.
+/// Returns the event's error, if it has one.
 fn error_of_event(event: &Event) -> Option<RunError> {
     let code = event.response.error_code.clone()?;
     if code == INVOCATION_ABORTED {
@@ -163,7 +163,7 @@ impl RunStream {
         let Some(run) = &mut self.run else {
             return;
         };
-        // A tool that blocks its thread keeps this poll from returning: the run makes no progress.
+        // A tool that blocks its thread blocks this poll too, and the run makes no progress.
         self.idle.begin();
         let is_over = run.as_mut().poll(cx).is_ready();
         self.idle.end();
@@ -209,7 +209,8 @@ impl Stream for RunStream {
         if self.is_over {
             return Poll::Ready(None);
         }
-        // Yield sent events first, so that the run waits until the caller has taken them.
+        // Yield events that were sent already, so that the run waits until the caller has taken
+        // them.
         if let sent @ Poll::Ready(_) = self.poll_sent(cx) {
             return sent;
         }
@@ -224,7 +225,7 @@ impl Drop for RunStream {
             return;
         };
         self.handle.stop.abandon();
-        // The caller must not wait for the remaining work.
+        // Finish the run in the background, because the caller must not wait for it.
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(run)),
@@ -239,7 +240,7 @@ impl Drop for RunStream {
     }
 }
 
-/// The events of a run for synchronous callers. Dropping it stops the run.
+/// A run's events for synchronous callers. Dropping it stops the run.
 #[derive(Debug)]
 pub struct BlockingRun {
     session_id: String,
@@ -264,7 +265,7 @@ impl BlockingRun {
                 Err(error) => return drop(started_run.send(Err(error))),
             };
             let about = (stream.session_id().to_owned(), stream.handle());
-            // If the caller is gone, dropping the stream stops the run.
+            // If the caller has disconnected, dropping the stream stops the run.
             let mut has_caller = started_run.send(Ok(about)).is_ok();
             while has_caller && wants.recv().is_ok() {
                 let event = runtime.block_on(futures_util::StreamExt::next(&mut stream));
@@ -294,7 +295,7 @@ impl BlockingRun {
         &self.session_id
     }
 
-    /// A handle to cancel the run from elsewhere.
+    /// Returns a handle that cancels the run from elsewhere.
     pub fn handle(&self) -> RunHandle {
         self.handle.clone()
     }

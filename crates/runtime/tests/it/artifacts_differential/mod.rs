@@ -79,7 +79,7 @@ async fn artifact_turns_match_adk() {
     }
 }
 
-/// Fail at the first character that differs, and show the text around it.
+/// Fails at the first character that differs, and shows the text around it.
 fn assert_same(seed: u64, field: &str, ours: &Json, theirs: &Json) {
     let [ours, theirs] = [ours, theirs].map(|it| it.to_string().chars().collect::<Vec<_>>());
     let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b);
@@ -217,7 +217,7 @@ async fn play(script: &Json) -> Json {
     result.into()
 }
 
-/// Return the requests that a model received.
+/// Returns the requests that a model received.
 fn requests(model: &ScriptedModel) -> Vec<Json> {
     let requests = model.requests().into_iter().map(|request| {
         let contents = request.contents.iter().map(|it| json(it.to_json()));
@@ -236,7 +236,7 @@ fn requests(model: &ScriptedModel) -> Vec<Json> {
     requests.collect()
 }
 
-/// Return each file with its versions and its current content.
+/// Returns each file with its versions and its current content.
 async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap {
     let names = artifacts.list_artifact_keys("app", "ada", Some("s1"));
     let mut files = JsonMap::new();
@@ -251,8 +251,8 @@ async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap
     files
 }
 
-/// ADK records the files of a message in an event before the first agent runs; Retain records them
-/// in the message event. Drop ADK's event and move its files to the message.
+/// Moves files from ADK's separate event to the message event. ADK records a message's files in an
+/// event before the first agent runs; Retain records them in the message event.
 fn move_files_to_messages(theirs: &Json) -> Json {
     const PENDING: &str = "save_files_as_artifacts_plugin:pending_delta";
     let mut theirs = theirs.as_object().unwrap().clone();
@@ -282,7 +282,7 @@ fn move_files_to_messages(theirs: &Json) -> Json {
     theirs.into()
 }
 
-/// Return the result with ids numbered in order of appearance and without times.
+/// Returns the result with ids numbered in order of appearance and without times.
 fn comparable(result: &Json) -> Json {
     let mut result = result.as_object().unwrap().clone();
     let mut ids: Vec<String> = Vec::new();
@@ -315,7 +315,7 @@ fn comparable(result: &Json) -> Json {
         })
         .collect();
     result.insert("stored", stored);
-    // After a rewind ADK stores `null` for state keys that did not exist.
+    // After a rewind, ADK stores `null` for state keys that did not exist before.
     let mut state = result["state"].as_object().unwrap().clone();
     state.retain(|_, value| !value.is_null());
     result.insert("state", state);

@@ -1,7 +1,7 @@
 //! Random scripts: turns with artifacts, as JSON that both sides run.
 //!
-//! `files` exist before the first turn; each of `turns` holds the parts of a message; `replies` and
-//! `helperReplies` are the replies of the two models in order; `rewind` is the number of the turn
+//! `files` exist before the first turn; each of `turns` contains the parts of a message; `replies`
+//! and `helperReplies` are the two models' replies, in order; `rewind` is the number of the turn
 //! before which the session is rewound at the end.
 
 use retain_core::{Json, JsonMap};
@@ -18,7 +18,7 @@ const NAMES: [&str; 8] = [
     "sub/plan.xml",
 ];
 
-/// A file saved without a session. `FileArtifactService` gives it to the user, even without the
+/// A file saved without a session. `FileArtifactService` assigns it to the user, even without the
 /// prefix `user:`.
 pub(crate) const SHARED: &str = "shared.txt";
 
@@ -93,7 +93,7 @@ fn text(text: &str) -> Json {
     JsonMap::from([("text", text)]).into()
 }
 
-/// A file. The name that instructions quote always holds text; see "Artifacts" in
+/// Returns a file. The file that instructions quote always contains text; see "Artifacts" in
 /// docs/differences-from-adk.md.
 fn part(random: &mut Random, in_folder: bool, name: &str) -> Json {
     if name == "note.txt" || random.chance(20) {
@@ -114,8 +114,8 @@ fn blob(random: &mut Random) -> JsonMap {
     blob
 }
 
-/// A message of text and files. A file without a name is named after the run id, so only one
-/// message has such files: the order of two run ids differs between the sides.
+/// Returns a message of text and files. A file without a name is named after the run id, and the
+/// order of two run ids differs between the sides, so only one message has such files.
 fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     let mut parts = vec![text("Look.")];
     for _ in 0..random.below(3) {
@@ -131,8 +131,8 @@ fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     parts.into()
 }
 
-/// A model reply: text, or one or two calls. At most one of the calls saves a file, because two
-/// concurrent calls run in any order.
+/// Returns a model's reply: text, or one or two calls. At most one of the calls saves a file,
+/// because two concurrent calls run in any order.
 fn reply(random: &mut Random, may_call_helper: bool) -> Json {
     let calls = random.below(4).min(2);
     if calls == 0 {
@@ -171,7 +171,7 @@ fn function_call(name: &str, args: JsonMap) -> Json {
     JsonMap::from([("functionCall", call)]).into()
 }
 
-/// The arguments of `load_artifacts`, some of them invalid.
+/// Returns arguments for `load_artifacts`, some of them invalid.
 fn load_args(random: &mut Random) -> JsonMap {
     let invalid = match random.below(100) {
         0..3 => Some(Json::from("note.txt")),

@@ -2,7 +2,7 @@
 
 use crate::config::support::{error_text, folder, load, registry};
 
-/// Text added to a valid agent, and the expected error.
+/// Texts added to a valid agent, each with the expected error.
 pub(crate) const KEYS: &[(&str, &str)] = &[
     (
         "instructions: x",
@@ -242,7 +242,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whole files, and the expected error.
+/// Whole files, each with the expected error.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("", "root_agent.yaml:1: the file is empty"),
     ("# nothing\n", "root_agent.yaml:1: the file is empty"),
@@ -311,7 +311,7 @@ fn invalid_file_is_reported_with_its_line() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Load a file, and add an entry to `failures` if the error is not the expected one.
+/// Loads a file, and adds an entry to `failures` if the error is not the expected one.
 fn check(text: &str, expected: &str, failures: &mut Vec<String>) {
     let folder = folder(&[("root_agent.yaml", text)]);
     let found = match load(&folder, &registry()) {

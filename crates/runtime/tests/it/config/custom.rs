@@ -1,4 +1,4 @@
-//! Agents of classes that the program registers.
+//! Agents whose classes the program registers.
 
 use std::sync::{Arc, Mutex};
 

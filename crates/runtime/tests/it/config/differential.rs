@@ -1,4 +1,4 @@
-//! Retain loads the configurations that ADK loads, and rejects the configurations that ADK rejects.
+//! Retain loads the configurations that ADK loads, and rejects those that ADK rejects.
 
 use retain_core::Json;
 use retain_runtime::ConfigRegistry;
@@ -9,8 +9,7 @@ use crate::config::{
     support::{folder, load, registry},
 };
 
-/// Texts of configurations that only one of the two sides loads. docs/differences-from-adk.md gives
-/// the reasons.
+/// Configurations that only one side loads. docs/differences-from-adk.md gives the reasons.
 const DIFFERENT: &[&str] = &[
     "name: twice",
     "args: {a: 1}",
@@ -24,7 +23,7 @@ const DIFFERENT: &[&str] = &[
     "include_contents:\n",
 ];
 
-/// Texts that are added to a valid agent.
+/// Texts to add to a valid agent.
 const ADDED: &[&str] = &[
     "",
     "disallow_transfer_to_peers: 'on'",

@@ -1,4 +1,4 @@
-//! Valid configurations: the requests and the events of their agents.
+//! Valid configurations: the requests and the events of the agents that they describe.
 
 use std::{
     path::PathBuf,
@@ -14,7 +14,7 @@ use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 
 use crate::config::support::{folder, load, registry};
 
-/// An agent and its sub-agents as `name(sub, sub)`.
+/// Returns an agent and its sub-agents as `name(sub, sub)`.
 fn outline(agent: &dyn Agent) -> String {
     let below = agent.sub_agents().iter();
     let below: Vec<String> = below.map(|agent| outline(agent.as_ref())).collect();
@@ -24,7 +24,7 @@ fn outline(agent: &dyn Agent) -> String {
     }
 }
 
-/// Run one turn and return its events.
+/// Runs one turn and returns its events.
 async fn run_turn(agent: Arc<dyn Agent>) -> Vec<Event> {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let runner = Runner::builder()

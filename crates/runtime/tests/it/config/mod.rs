@@ -1,4 +1,4 @@
-//! Agents from ADK's YAML files: which load, which do not, and with what error.
+//! Agents from ADK's YAML files: which files load, which do not, and with what error.
 
 mod broken;
 mod custom;

@@ -16,7 +16,7 @@ pub(crate) fn registry() -> ConfigRegistry {
     ConfigRegistry::new().with_models(models)
 }
 
-/// Create a folder with these files.
+/// Creates a folder with these files.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = retain_testkit::scratch::folder();
     for (name, text) in files {
@@ -39,7 +39,7 @@ pub(crate) fn load(
     AgentConfig::load(folder.path().join("root_agent.yaml"), registry)
 }
 
-/// Return the text of the error, with paths relative to the folder.
+/// Returns the text of the error, with paths relative to the folder.
 pub(crate) fn error_text(folder: &TempDir, error: &ConfigError) -> String {
     let prefix = format!("{}/", folder.path().display());
     error.to_string().replace(&prefix, "")

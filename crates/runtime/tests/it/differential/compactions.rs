@@ -62,7 +62,7 @@ impl Case {
         case
     }
 
-    /// Return Retain's answer in the same format as the oracle.
+    /// Returns Retain's answer in the same format as the oracle.
     fn answer(&self) -> Json {
         let events = &self.history.events;
         let options = self.history.options();
@@ -104,7 +104,7 @@ impl Case {
     }
 }
 
-/// Give some events a token count, and let some request a confirmation or credentials.
+/// Gives some events a token count, and lets some request a confirmation or credentials.
 fn with_requests(mut event: Event, random: &mut Random) -> Event {
     if random.chance(15) {
         event.response.usage_metadata = Some(UsageMetadata {
@@ -157,7 +157,7 @@ fn selection(range: Option<Vec<Arc<Event>>>) -> Json {
     .into()
 }
 
-/// The features of a case, to check that each was tested.
+/// Returns the features of a case, to check that each feature was tested.
 fn features(case: &Case, ours: &Json) -> Vec<&'static str> {
     let mut found = Vec::new();
     let len = |field: &str| ours[field]["ids"].as_array().map_or(0, <[Json]>::len);

@@ -31,7 +31,7 @@ features! {
     Quoted ElidedMarker TaskFromCall TaskFromUser TextsJoined Emptied
 }
 
-/// Return the features of a history and of its contents.
+/// Returns the features of a history and of its contents.
 pub(crate) fn find(history: &History, ours: &Json) -> Vec<Feature> {
     let mut found = Vec::new();
     in_options(history, &mut found);
@@ -204,7 +204,7 @@ fn in_sequence(events: &Events, put: &mut impl FnMut(Feature, bool)) {
     put(Feature::RewoundRewind, rewinds.iter().any(is_rewound));
 }
 
-/// Return the calls with their positions; `None` for a call without an id.
+/// Returns the calls with their positions; `None` for a call without an id.
 fn calls(events: &Events) -> impl Iterator<Item = (usize, Option<String>)> {
     let calls =
         parts(events).filter_map(|(place, part)| Some((place, part.function_call.as_ref()?)));

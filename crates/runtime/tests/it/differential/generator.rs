@@ -1,4 +1,4 @@
-//! Random events like those of agents, tools, users and failures.
+//! Random events, like those that agents, tools, users and failures produce.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ const TEXTS: [&str; 9] = [
     "ok",
 ];
 
-/// A generated call, for responses to it.
+/// A generated call that responses can answer.
 #[derive(Clone)]
 struct CallRecord {
     id: Option<String>,
@@ -59,7 +59,7 @@ struct CallRecord {
 /// Generates one history. Its unusual features are chosen once, so that each occurs several times.
 pub(crate) struct Generator<'r> {
     random: &'r mut Random,
-    /// Events that must come next.
+    /// The events that must come next.
     next: VecDeque<Event>,
     calls: Vec<CallRecord>,
     invocation: u64,
@@ -67,8 +67,8 @@ pub(crate) struct Generator<'r> {
     times: Vec<f64>,
     /// The span of the last summary.
     span: Option<(f64, f64)>,
-    /// Whether the last event was a transcription, and of the user (`true`) or of an agent. Several
-    /// such events follow one another, because speech arrives in chunks.
+    /// Whether the last event was a transcription, and whether of the user (`true`) or an agent.
+    /// Several follow one another, because speech arrives in chunks.
     transcribes_user: Option<bool>,
     has_agents: bool,
     has_branches: bool,
@@ -173,7 +173,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Set the fields that do not depend on the content of the event.
+    /// Sets the fields that do not depend on the event's content.
     fn set_context(&mut self, event: &mut Event) {
         let random = &mut *self.random;
         event.timestamp = match self.has_odd_times {
@@ -299,7 +299,8 @@ impl<'r> Generator<'r> {
         part
     }
 
-    /// A tool that sends several responses while the model continues, and whose result comes late.
+    /// Generates a tool that sends several responses while the model continues, and its result
+    /// late.
     fn begin_long_tool(&mut self) {
         let calls = self.calls();
         let Some(made) = self.calls.last().cloned() else {
@@ -343,7 +344,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Three events: a call, its response together with a second call, and the second response.
+    /// Generates three events: a call, its response together with a second call, and the second
+    /// response.
     fn begin_chain(&mut self) {
         let ids = [self.calls.len(), self.calls.len() + 1].map(|number| format!("chain{number}"));
         let call = |id: &String| FunctionCall {
@@ -430,7 +432,7 @@ impl<'r> Generator<'r> {
             push(&mut event, part);
         }
         if self.is_wild && self.random.chance(8) {
-            // Mark a call of another event, or one that does not exist, as long-running.
+            // Mark another event's call, or one that does not exist, as long-running.
             let (_, made) = self.response();
             let id = made.and_then(|made| made.id);
             long_running.insert(id.unwrap_or_else(|| self.random.pick(&CALL_IDS).into()));
@@ -441,7 +443,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// A response to one of the newest calls, or sometimes to any call or to none.
+    /// Generates a response to one of the newest calls, or sometimes to any call or to none.
     fn response(&mut self) -> (FunctionResponse, Option<CallRecord>) {
         let made = match (self.calls.len(), self.random.below(20)) {
             (0, _) | (_, 0) => None,
@@ -497,7 +499,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// An event without content: a state change, an error or the end of an agent.
+    /// Generates an event without content: a state change, an error or an agent's end.
     fn without_content(&mut self) -> Event {
         let author = self.random.pick(&["user", "main", "helper"]);
         let mut event = Event::new(author, LlmResponse::default());
@@ -544,7 +546,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// An event with calls, responses and other parts, sometimes several in one part.
+    /// Generates an event with calls, responses and other parts, sometimes several in one part.
     fn mixed(&mut self) -> Event {
         let mut event = match self.random.chance(60) {
             true => self.calls(),
@@ -630,8 +632,8 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// The time span of a summary: usually the span of events, sometimes reversed, sometimes that
-    /// of the last summary.
+    /// Generates a summary's time span: usually a span of events, sometimes reversed, sometimes the
+    /// last summary's.
     fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,

@@ -1,5 +1,5 @@
-//! Histories that grow event by event: after each step, the cached contents equal those that are
-//! assembled anew.
+//! Histories that grow event by event: after each step, the cached contents equal newly assembled
+//! ones.
 
 use retain_core::{Content, Event, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse};
 use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
@@ -7,13 +7,13 @@ use retain_testkit::random::Random;
 
 use crate::differential::{generator::Generator, history::History, oracle::cases};
 
-/// What the cache did over all histories.
+/// The cache's steps over all histories.
 #[derive(Debug, Default)]
 struct Steps {
     all: usize,
-    /// Steps after which the cache had settled all events.
+    /// Steps after which all events were settled.
     settled: usize,
-    /// Steps after which all events that were settled before still were settled.
+    /// Steps after which all previously settled events were still settled.
     retained: usize,
     /// Steps after which fewer events were settled than before.
     reverted: usize,
@@ -36,7 +36,7 @@ pub(crate) fn compare() {
     }
 }
 
-/// Return the history, sometimes with more events, whose ids usually differ from the others.
+/// Returns the history, sometimes with more events, whose ids usually differ from the others.
 fn extend(seed: u64, history: &History) -> Events {
     let mut random = Random::new(seed ^ 0xABCD);
     let mut events = history.events.clone();
@@ -54,7 +54,7 @@ fn extend(seed: u64, history: &History) -> Events {
     events
 }
 
-/// Give calls and responses new ids, and the event a later time and another invocation.
+/// Gives calls and responses new ids, and the event a later time and another invocation.
 fn rename(event: &mut Event, round: u64) {
     let rename = |id: &mut Option<String>| {
         if let Some(id) = id {
@@ -106,7 +106,7 @@ fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut S
     }
 }
 
-/// In a typical session, the cache settles all events at each step.
+/// In a typical session, the cache must settle all events at each step.
 pub(crate) fn settle_tool_loops() {
     let mut cache = ContentsCache::default();
     let options = ContentsOptions::of("main");
@@ -131,7 +131,7 @@ pub(crate) fn settle_tool_loops() {
     }
 }
 
-/// The cache detects other events, fewer events and another agent.
+/// The cache must detect other events, fewer events and another agent.
 pub(crate) fn detect_other_lists() {
     let list = |texts: &[&str]| -> Events {
         let texts = texts.iter().zip(1..);
@@ -142,7 +142,7 @@ pub(crate) fn detect_other_lists() {
     let one = list(&["a", "b", "c"]);
     let mut shorter = one.clone();
     shorter.truncate(2);
-    // The same events without the first, and with another event in its place.
+    // One list without the first event, and one with another event in its place.
     let mut later = Events::default();
     let mut other_first = list(&["x"]);
     for index in 1..3 {

@@ -1,4 +1,4 @@
-//! A random history with its options, and the report that is printed if the answers differ.
+//! A random history with its options, and the report for differing answers.
 
 use retain_core::{Content, Event, Events, Json, JsonMap};
 use retain_runtime::contents::{ContentsOptions, IncludeContents};
@@ -108,7 +108,7 @@ impl History {
         JsonMap::from([("options", self.options_json()), ("events", events.into())]).into()
     }
 
-    /// Return a report of the case and both answers.
+    /// Returns a report of the case and both answers.
     pub(crate) fn report(&self, ours: &Json, theirs: &Json) -> String {
         let mut text = format!("RETAIN_SEED={}\n{}\n", self.seed, self.options_json());
         for (index, event) in self.events.iter().enumerate() {

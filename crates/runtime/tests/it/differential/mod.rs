@@ -1,4 +1,4 @@
-//! Random histories, templates and values give the same results as in google-adk.
+//! Random histories, templates and values have the same results as in google-adk.
 //!
 //! `RETAIN_SEED` sets the first seed, as a failure prints it; `RETAIN_CASES` sets the number of
 //! cases.
@@ -22,7 +22,7 @@ use retain_runtime::contents::{
     assemble_contents, insertion_point_before_user_turn, place_of_user_content,
 };
 
-/// Maximum number of failures that are printed.
+/// Maximum number of printed failures.
 const PRINTED_MAX: usize = 3;
 
 #[test]
@@ -62,7 +62,7 @@ fn contents_of_histories_match_adk() {
     }
 }
 
-/// Compare both answers, floats by value: Retain keeps the digits of the input, and ADK formats the
+/// Compares both answers, floats by value: Retain keeps the input's digits, and ADK formats the
 /// number again.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
@@ -80,7 +80,7 @@ fn is_same(ours: &Json, theirs: &Json) -> bool {
     }
 }
 
-/// Return Retain's answer in the same format as the oracle.
+/// Returns Retain's answer in the same format as the oracle.
 fn answer(history: &History) -> Json {
     let contents = assemble_contents(&history.events, &history.options());
     let place = insertion_point_before_user_turn(&contents);

@@ -14,8 +14,8 @@ pub(crate) struct Seeds {
     is_chosen: bool,
 }
 
-/// Return the seeds of `count` cases, or of ten times as many with `RETAIN_LONG`. `RETAIN_SEED` and
-/// `RETAIN_CASES` replace them.
+/// Returns the seeds of `count` cases, or of ten times as many with `RETAIN_LONG`. `RETAIN_SEED`
+/// and `RETAIN_CASES` override them.
 pub(crate) fn cases(count: u64) -> Seeds {
     let chosen = setting("RETAIN_SEED");
     let count = match (setting("RETAIN_CASES"), chosen) {
@@ -33,7 +33,7 @@ pub(crate) fn cases(count: u64) -> Seeds {
 }
 
 impl Seeds {
-    /// Split the seeds into batches of `size`.
+    /// Splits the seeds into batches of `size`.
     pub(crate) fn batches(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
         let end = self.seeds.end;
         let starts = self.seeds.clone().step_by(size as usize);
@@ -50,7 +50,7 @@ impl Seeds {
 pub(crate) struct Oracle(oracle::Oracle);
 
 impl Oracle {
-    /// Return `None` if google-adk is not installed, and record the skip of `test`.
+    /// Starts google-adk. If it is not installed, records the skip of `test` and returns `None`.
     pub(crate) fn start(test: &str) -> Option<Oracle> {
         let script = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -60,7 +60,7 @@ impl Oracle {
         oracle::Oracle::start(Reference::Adk, &test, script).map(Oracle)
     }
 
-    /// Return the answers to one batch of cases.
+    /// Returns the answers to one batch of cases.
     pub(crate) fn ask(&mut self, kind: &str, cases: impl Iterator<Item = Json>) -> Vec<Json> {
         let cases: Vec<Json> = cases.collect();
         let count = cases.len();

@@ -1,4 +1,4 @@
-//! Parallel agents: the same order of model and tool completions gives the same log.
+//! Parallel agents: completions of models and tools in the same order give the same log.
 
 mod stores;
 mod trees;
@@ -16,10 +16,10 @@ use self::{
 };
 use super::support::{APP, USER, events_of, runner, story};
 
-/// How often each case runs on each store. On PostgreSQL this takes about two seconds.
+/// Number of runs of each case on each store. On PostgreSQL they take about two seconds.
 const REPEATS: usize = 200;
 
-/// Runs the tree in a new session and releases answers in the order of `script`; without a script,
+/// Runs the tree in a new session and releases answers in the order of `script`. Without a script,
 /// no answer waits. Returns the stored events as text.
 async fn run_once(
     store: &TestStore,
@@ -52,7 +52,7 @@ async fn run_once(
         .collect()
 }
 
-/// Expects the same log each time the tree runs, on every store.
+/// Asserts that the tree's log is the same in each run, on every store.
 async fn assert_log(tree: Tree, script: Option<&str>, expected: &str) {
     for store in open_stores().await {
         for repeat in 0..REPEATS {

@@ -1,4 +1,4 @@
-//! The stores on which the cases run, among them one that answers late and from another thread.
+//! The stores for the cases. One of them answers late and from another thread.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::services;
 
-/// A late answer waits for fewer yields than this, which is about as long as a few steps of a run.
+/// The maximum number of yields before a late answer, about as long as a few steps of a run.
 const YIELDS_END: u64 = 200;
 
 /// An empty store.
@@ -28,7 +28,7 @@ pub(super) struct TestStore {
     pub(super) sessions: Arc<dyn SessionService>,
     /// A memory service whose searches find nothing.
     pub(super) memory: Arc<dyn MemoryService>,
-    /// Exists as long as the store is used.
+    /// Keeps the database alive as long as the store is used.
     _database: Option<TestDatabase>,
 }
 
@@ -65,7 +65,7 @@ struct LateAnswers(Arc<Mutex<Random>>);
 
 impl LateAnswers {
     async fn wait(&self) {
-        /// Its only thread runs no agent.
+        /// The only thread of this runtime runs no agent.
         static OTHER_THREAD: LazyLock<Runtime> = LazyLock::new(|| {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             builder.worker_threads(1).build().unwrap()

@@ -16,10 +16,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::support::call;
 
-/// Holds model answers back until the test releases them, by name: `a1` is the first answer of `a`.
+/// Holds model answers back until the test releases them by name: `a1` is the first answer of `a`.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    /// Answers that wait for their release. Empty if `is_open`, because then no answer waits.
+    /// Answers waiting for their release. Always empty if `is_open`, because then no answer waits.
     waiting: Mutex<HashMap<String, oneshot::Sender<()>>>,
     changed: watch::Sender<()>,
     is_open: bool,
@@ -43,8 +43,8 @@ impl Gates {
         let mut release = Some((name, release));
         poll_fn(|cx| {
             let polled = released.poll_unpin(cx);
-            // Register after the first poll, so that the scheduler sees the release as an outside
-            // completion.
+            // Register only after the first poll, so that the scheduler sees the release as an
+            // outside completion.
             if let Some((name, release)) = release.take() {
                 self.waiting.lock().unwrap().insert(name, release);
                 self.changed.send_replace(());
@@ -55,7 +55,7 @@ impl Gates {
         .unwrap();
     }
 
-    /// Waits until the answer `name` waits at its gate, then releases it.
+    /// Waits until the answer `name` is at its gate, then releases it.
     pub(super) async fn release(&self, name: &str) {
         let mut changed = self.changed.subscribe();
         loop {
@@ -67,14 +67,13 @@ impl Gates {
     }
 }
 
-/// A model whose answer is its name and the number of the call. It answers when the test releases
-/// the answer.
+/// A model whose answer is its name and the number of the call. The test releases each answer.
 #[derive(Debug)]
 struct GatedModel {
     name: String,
     calls: Mutex<usize>,
     gates: Arc<Gates>,
-    /// The tools that every other answer calls, beginning with the first.
+    /// The tools that every other answer calls, starting with the first answer.
     tools: Vec<String>,
 }
 
@@ -118,7 +117,7 @@ fn leaf(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// An agent that calls a tool, which returns at once, and then answers.
+/// Returns an agent that calls a tool, which returns at once, and then answers.
 fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let tool = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
         Ok(ToolOutput::from(retain_core::Json::from("seen")))
@@ -127,8 +126,8 @@ fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.tool(tool).build().unwrap()
 }
 
-/// An agent that calls the tools `x` and `y` in one message, and then answers. The tools wait at
-/// the gates.
+/// Returns an agent that calls the tools `x` and `y` in one message, and then answers. The tools
+/// wait at the gates.
 fn leaf_with_two_tools(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let agent = LlmAgent::builder(name).model(gated_model(gates, name, &["x", "y"]));
     let agent = ["x", "y"].into_iter().fold(agent, |agent, name| {
@@ -144,7 +143,7 @@ fn leaf_with_two_tools(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// An agent that searches the memory before it starts and with a tool, and then answers.
+/// Returns an agent that searches memory before it starts and with a tool, and then answers.
 fn leaf_with_memory(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let tool = FunctionTool::untyped("recall", "", None, |ctx: ToolContext, _| async move {
         let recalled = ctx.search_memory("?").await?;
@@ -161,7 +160,7 @@ fn leaf_with_memory(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.tool(tool).build().unwrap()
 }
 
-/// An agent that calls the agent `in_NAME` as a tool and then answers.
+/// Returns an agent that calls the agent `in_NAME` as a tool and then answers.
 fn leaf_with_agent_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let inner = leaf(gates, &format!("in_{name}"));
     let agent = LlmAgent::builder(name).model(gated_model(gates, name, &[inner.name()]));
@@ -221,7 +220,7 @@ pub(super) fn sequences_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     parallel("all", agents)
 }
 
-/// Parallel agents at two depths, one of them nested so deeply that it gets its own stack.
+/// Returns parallel agents at two depths, one nested so deeply that it gets its own stack.
 pub(super) fn parallel_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     let inner: Vec<Arc<dyn Agent>> = vec![Arc::new(leaf(gates, "a")), Arc::new(leaf(gates, "b"))];
     let mut inner = parallel("inner", inner);

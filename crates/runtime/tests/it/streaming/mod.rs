@@ -1,4 +1,4 @@
-//! Random streams: streamed answers are aggregated as in google-adk 2.13.
+//! Random streams are aggregated as in google-adk 2.13.
 
 use std::sync::Arc;
 

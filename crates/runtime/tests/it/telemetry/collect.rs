@@ -1,4 +1,4 @@
-//! A layer that collects all spans of runs and draws them as a tree.
+//! A layer that collects the spans of all runs and draws them as a tree.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// One span.
+/// A recorded span.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Span {
     pub(crate) id: u64,
@@ -33,12 +33,12 @@ pub(crate) struct Span {
     pub(crate) is_closed: bool,
 }
 
-/// All spans, in the order of their start. Clones share them.
+/// All spans, in the order in which they started. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SpanRecorder(Arc<Mutex<Vec<Span>>>);
 
 impl SpanRecorder {
-    /// Record the spans of this thread until the guard is dropped.
+    /// Records the spans of this thread until the guard is dropped.
     pub(crate) fn install() -> (SpanRecorder, DefaultGuard) {
         let recorder = SpanRecorder::default();
         let is_ours =
@@ -137,7 +137,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     }
 }
 
-/// Nest the spans as `{name, attributes, children}`. Children are in the order of their start.
+/// Nests the spans as `{name, attributes, children}`. Children are in the order in which they
+/// started.
 pub(crate) fn tree(spans: &[Span]) -> Json {
     Json::from(children(spans, None))
 }

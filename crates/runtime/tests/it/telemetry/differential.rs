@@ -1,4 +1,4 @@
-//! The same runs on google-adk give the same spans.
+//! The same runs on google-adk produce the same spans.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::Telemetry;
@@ -9,7 +9,7 @@ use crate::telemetry::{
     runs::{SESSION, broken, desk, line, play},
 };
 
-/// Attributes that hold JSON as a string.
+/// Attributes with JSON in a string.
 const TEXTS: [&str; 4] = [
     "gcp.vertex.agent.llm_request",
     "gcp.vertex.agent.llm_response",
@@ -17,7 +17,7 @@ const TEXTS: [&str; 4] = [
     "gcp.vertex.agent.tool_response",
 ];
 
-/// Return the spans of the runs on ADK.
+/// Returns the spans of the runs on ADK.
 fn adk_runs(content: bool) -> Option<Vec<Json>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/telemetry/oracle.py");
     let mut oracle = Oracle::start_with(Reference::Adk, "spans as ADK's", script, |command| {
@@ -28,7 +28,7 @@ fn adk_runs(content: bool) -> Option<Vec<Json>> {
     Some(runs)
 }
 
-/// Convert ADK's list of spans to a tree.
+/// Converts ADK's list of spans to a tree.
 fn tree_of(spans: &[Json], parent: &Json) -> Json {
     let children = spans.iter().filter(|span| span["parent"] == *parent);
     let nodes = children.map(|span| {
@@ -41,7 +41,7 @@ fn tree_of(spans: &[Json], parent: &Json) -> Json {
     nodes.collect::<Vec<Json>>().into()
 }
 
-/// Make a tree comparable: replace ids by numbers or names, and drop known differences.
+/// Makes a tree comparable: replaces ids with numbers or names, and drops known differences.
 fn comparable(tree: &Json, events: &[String]) -> Json {
     let nodes = tree.as_array().expect("nodes").iter().map(|node| {
         let name = node["name"].as_str().expect("a name");
@@ -89,14 +89,14 @@ fn attribute(span: &str, key: &str, value: &Json, events: &[String]) -> Option<J
         "gen_ai.response.finish_reasons" if value.as_array().is_none() => {
             vec![value.clone()].into()
         }
-        // A failing tool has no code in Retain, and raises `ValueError` in Python.
+        // A failing tool has no code in Retain; in Python it raises `ValueError`.
         "error.type" if span == "execute_tool fail" && text == "ValueError" => "ToolError".into(),
         _ if TEXTS.contains(&key) => Json::parse(text).unwrap_or_else(|_| value.clone()),
         _ => value.clone(),
     })
 }
 
-/// Report where trees differ. ADK records less about failures than Retain.
+/// Reports where trees differ. ADK records less about failures than Retain.
 fn tree_differences(path: &str, ours: &Json, adks: &Json, differences: &mut Vec<String>) {
     let names = |tree: &Json| -> Vec<String> {
         let nodes = tree.as_array().expect("nodes").iter();
@@ -140,7 +140,7 @@ fn tree_differences(path: &str, ours: &Json, adks: &Json, differences: &mut Vec<
     }
 }
 
-/// Report where values differ.
+/// Reports where values differ.
 fn value_differences(path: &str, ours: &Json, adks: &Json, differences: &mut Vec<String>) {
     match (ours, adks) {
         _ if ours == adks => {}

@@ -1,5 +1,5 @@
-//! The spans of runs: equal to those of ADK for the same runs, without content unless enabled, and
-//! nested correctly however a run ends.
+//! The spans of runs: equal to ADK's for the same runs, without content unless enabled, and nested
+//! correctly however a run ends.
 
 mod collect;
 mod differential;

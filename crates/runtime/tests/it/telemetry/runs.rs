@@ -1,4 +1,4 @@
-//! The same agents as in `oracle.py`, and a helper that runs them.
+//! The same agents as in `oracle.py`, and a function that runs them.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ pub(crate) fn runner(agent: Arc<dyn Agent>, telemetry: Telemetry) -> Runner {
     runner.build().expect("a runner")
 }
 
-/// Run the agent; return the ids of its events and its spans.
+/// Runs the agent. Returns the ids of its events and its spans.
 pub(crate) async fn play(agent: Arc<dyn Agent>, telemetry: Telemetry) -> (Vec<String>, Vec<Span>) {
     let (recorder, _guard) = SpanRecorder::install();
     let runner = runner(agent, telemetry);

@@ -1,4 +1,4 @@
-//! The tree of spans, and which content the spans contain.
+//! The tree of spans, and the content in them.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn spans_have_no_content_unless_enabled() {
     assert!(written.contains(MESSAGE) && written.contains("Helped."));
 }
 
-/// Whether a span has values that only this process receives.
+/// Whether a span has values that only layers of this process receive.
 fn is_recorded(span: &Span) -> bool {
     let name = span.name.as_str();
     name == "invocation" || name == "call_llm" || name.starts_with("execute_tool")

@@ -1,8 +1,8 @@
-//! Makes both sides comparable and finds the first difference.
+//! Makes both sides comparable and finds their first difference.
 
 use retain_core::{Event, Json, JsonMap};
 
-/// Return the result with ids numbered in order of appearance and without times.
+/// Returns the result with ids numbered in order of appearance and without times.
 pub(crate) fn comparable(result: &Json) -> Json {
     let mut ids = Vec::new();
     let turns = result["turns"].as_array().unwrap_or_default().iter();
@@ -45,7 +45,7 @@ fn is_value_error(code: &Json) -> bool {
     code.as_str().is_some_and(|code| classes.contains(&code))
 }
 
-/// Return the requests of one model.
+/// Returns the requests of one model.
 fn model_requests(list: &Json) -> Json {
     let requests = list.as_array().unwrap_or_default().iter();
     Json::from(requests.map(without_nulls).collect::<Vec<_>>())
@@ -58,7 +58,7 @@ fn without_nulls(value: &Json) -> Json {
 }
 
 fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
-    // Convert through our type, so that fields without meaning are dropped on both sides.
+    // Convert through Retain's type, which drops meaningless fields on both sides.
     let event = Event::from_json(&event.to_string()).expect("an event is valid");
     let text = event.to_json().expect("an event is JSON");
     let mut json = Json::parse(&text).expect("an event is JSON");
@@ -73,7 +73,7 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
         map.remove("actions");
     }
     let code = map.get("errorCode").cloned().unwrap_or_default();
-    // Retain has other texts for these errors: they say what to do and what its parser found.
+    // Retain words these errors differently: they say what to do, and what its own parser found.
     let message = map.get("errorMessage").and_then(Json::as_str);
     let is_about_transfer = message.is_some_and(|it| {
         it.contains("transfer") || it.contains("Transfer") || it.contains("in the agent tree")
@@ -86,7 +86,7 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     }
     number_id(map, "id", ids);
     number_id(map, "invocationId", ids);
-    // Number calls first, because ADK lists the pending ones in any order.
+    // Number the calls first, because ADK lists pending ones in any order.
     number_calls(&mut json, ids);
     let map = json.as_object_mut().expect("an event is a map");
     let open = map.get_mut("longRunningToolIds");
@@ -97,8 +97,8 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     json
 }
 
-/// Number the ids of calls wherever they occur: in calls, answers and confirmation requests, and as
-/// keys of requested confirmations.
+/// Numbers call ids wherever they occur: in calls, answers and confirmation requests, and as keys
+/// of requested confirmations.
 fn number_calls(value: &mut Json, ids: &mut Vec<String>) {
     if let Some(items) = value.as_array_mut() {
         items.iter_mut().for_each(|item| number_calls(item, ids));
@@ -135,7 +135,7 @@ fn number_id(holder: &mut JsonMap, key: &str, ids: &mut Vec<String>) {
     }
 }
 
-/// Return the number of an id, `#0` for the first that appears.
+/// Returns the number of an id, `#0` for the first that appears.
 fn id_number(id: &Json, ids: &mut Vec<String>) -> Json {
     let text = id.to_string();
     let number = ids.iter().position(|id| *id == text);
@@ -146,7 +146,7 @@ fn id_number(id: &Json, ids: &mut Vec<String>) -> Json {
     format!("#{number}").into()
 }
 
-/// Return the first path where two values differ, with both values.
+/// Returns the first path where two values differ, with both values.
 pub(crate) fn difference(ours: &Json, theirs: &Json, path: &str) -> Option<String> {
     match (ours, theirs) {
         (Json::Object(ours), Json::Object(theirs)) => {
@@ -177,7 +177,7 @@ fn pair(ours: Option<&Json>, theirs: Option<&Json>, path: &str) -> Option<String
     }
 }
 
-/// Return the result as text, one line per event, for the search for the cause of a difference.
+/// Returns the result as text, one line per event, to help find the cause of a difference.
 pub(crate) fn event_lines(result: &Json) -> String {
     let mut lines = String::from("\n");
     for turn in result["turns"].as_array().unwrap_or_default() {

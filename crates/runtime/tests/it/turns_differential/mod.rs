@@ -26,13 +26,13 @@ const SEED: u64 = 20_261_101;
 /// First seed of the scripts with several agents.
 const TREE_SEED: u64 = 20_261_116;
 
-/// Seeds of scripts with several agents that need rules which other scripts rarely need.
+/// Seeds of scripts with several agents that exercise rules which other scripts rarely exercise.
 const RARE: [u64; 3] = [37_000_260, 37_000_342, 37_000_406];
 
-/// Seeds of scripts for resumable runners that need rules which other scripts rarely need.
+/// Seeds of scripts for resumable runners that exercise rules which other scripts rarely exercise.
 const RARE_RESUMABLE: [u64; 4] = [20_262_015, 20_262_252, 20_262_273, 20_262_329];
 
-/// Maximum number of failures that are printed.
+/// Maximum number of printed failures.
 const PRINTED_MAX: usize = 5;
 
 /// The situations that the scripts must cover, each with a text that occurs only in it.

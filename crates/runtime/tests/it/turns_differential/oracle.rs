@@ -3,7 +3,7 @@
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};
 
-/// Return ADK's results for the scripts, or `None` if google-adk is not installed.
+/// Returns ADK's results for the scripts; `None` if google-adk is not installed.
 pub(crate) fn play_all(scripts: &[Json]) -> Option<Vec<Json>> {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,5 +1,5 @@
-//! Finds the parallel agents of a script, and the events of each up to the point where one of them
-//! ended the others.
+//! Finds a script's parallel agents, and their events up to the point where one agent ended the
+//! others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,21 +42,21 @@ impl ParallelAgents {
             .contains(event["author"].as_str().unwrap_or_default())
     }
 
-    /// Whether a parallel agent ended the others in this turn by failing or escalating.
+    /// Whether a parallel agent ended the others in this turn, by failing or escalating.
     pub(crate) fn ends_others(&self, turn: &Json) -> bool {
         let events = turn["events"].as_array().unwrap_or_default();
         let escalates = |event: &Json| {
             let author = event["author"].as_str().unwrap_or_default();
             event["actions"]["escalate"] == true && self.children.contains(author)
         };
-        // An agent may fail before the first event of the turn.
+        // An agent may fail before the turn's first event.
         let may_be_parallel =
             events.is_empty() || events.iter().any(|event| self.is_by_parallel_agent(event));
         let failed = !turn["failed"].is_null() && !self.descendants.is_empty() && may_be_parallel;
         failed || events.iter().any(escalates)
     }
 
-    /// Return the number of events per branch that both sides have.
+    /// Returns for each branch the number of events that both sides have.
     pub(crate) fn common(&self, ours: &[Json], theirs: &[Json]) -> HashMap<String, usize> {
         let (mut common, theirs) = (self.lengths(ours), self.lengths(theirs));
         for (branch, length) in &mut common {
@@ -76,7 +76,7 @@ impl ParallelAgents {
         lengths
     }
 
-    /// Keep the events of a turn before the parallel agents, and the first events of each branch.
+    /// Keeps a turn's events before the parallel agents, and the first events of each branch.
     pub(crate) fn shorten(&self, turn: &mut JsonMap, lengths: &HashMap<String, usize>) {
         turn.remove("state");
         let mut left = lengths.clone();

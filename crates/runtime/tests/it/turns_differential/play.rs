@@ -19,7 +19,7 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// The part of a script that is still to be run, and the requests so far.
+/// The rest of a script, and the requests so far.
 #[derive(Debug, Default)]
 struct Play {
     replies: VecDeque<Json>,
@@ -47,12 +47,12 @@ impl SharedPlay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Return the requests of the model.
+    /// Returns the model's requests.
     pub(crate) fn requests(&self) -> Vec<Json> {
         self.lock().requests.clone()
     }
 
-    /// Write the state keys of the next step of a callback, and return the step.
+    /// Writes the state keys in a callback's next step, and returns the step.
     fn step(&self, hook: &str, ctx: &CallbackContext) -> Result<Json, BoxError> {
         let step = self
             .lock()
@@ -141,7 +141,7 @@ fn request_json(request: &LlmRequest) -> Json {
     .into()
 }
 
-/// A tool that writes the state, fails or returns a result, as its name and arguments say.
+/// A tool that writes the state, fails or returns a result, depending on its name and arguments.
 #[derive(Debug)]
 pub(crate) struct PlayTool(pub(crate) &'static str);
 
@@ -262,7 +262,7 @@ fn before_tool(
     })
 }
 
-/// Run a script of one agent; return the result in the same format as the oracle.
+/// Runs a script with one agent. Returns the result in the same format as the oracle.
 pub(crate) async fn play(script: &Json) -> Json {
     let play = SharedPlay::from_script(script);
     let agent = agent(script, &play);

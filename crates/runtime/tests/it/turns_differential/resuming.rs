@@ -1,4 +1,4 @@
-//! Finds the turns of resumed runs in which both sides are known to differ.
+//! Finds turns of resumed runs in which both sides are known to differ.
 
 use std::collections::HashSet;
 
@@ -29,8 +29,8 @@ pub(crate) fn has_another_open_call(result: &Json, at: usize) -> bool {
     !waiting.is_subset(&by_user) || !ids("functionCall", None).is_subset(&by_all)
 }
 
-/// Whether the turn answers a call of an agent that another agent runs, below an agent with a
-/// model.
+/// Whether the turn answers a call of an agent that another agent runs, with a model agent above
+/// both.
 pub(crate) fn resumes_nested_agent(result: &Json, at: usize) -> bool {
     let Some(before) = earlier_events(result, at) else {
         return false;
@@ -76,13 +76,13 @@ pub(crate) fn transfers_while_waiting(result: &Json, at: usize) -> bool {
     })
 }
 
-/// The name of the last agent of a node path.
+/// Returns the last agent in a node path.
 fn leaf(path: &str) -> &str {
     let segment = path.rsplit('/').next().unwrap_or_default();
     segment.split('@').next().unwrap_or_default()
 }
 
-/// Remove the end of an agent whose transfer failed; return the removed events.
+/// Removes the end of an agent whose transfer failed. Returns the removed events.
 pub(crate) fn drop_false_ends(turn: &mut JsonMap) -> Vec<Json> {
     let has_failed = !turn["failed"].is_null();
     let events = turn.get_mut("events").and_then(Json::as_array_mut);
@@ -100,7 +100,7 @@ pub(crate) fn drop_false_ends(turn: &mut JsonMap) -> Vec<Json> {
     found.map(|at| events.remove(at)).into_iter().collect()
 }
 
-/// Return the events that the run of a turn stored in earlier turns, or `None` if the run is new.
+/// Returns the events that the turn's run stored in earlier turns; `None` if the run is new.
 fn earlier_events(result: &Json, at: usize) -> Option<Vec<&Json>> {
     let turns = array(&result["turns"]);
     let first = array(&turns[at]["events"]).first()?;

@@ -1,5 +1,4 @@
-//! The allowed differences between the two sides, each as a named rule. An unused rule fails the
-//! test.
+//! The allowed differences between both sides, each as a named rule. An unused rule fails the test.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,18 +6,18 @@ use retain_core::{Json, JsonMap};
 
 use crate::turns_differential::{parallel_agents::ParallelAgents, resuming};
 
-/// Number of uses of each rule.
+/// The number of uses of each rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleUses {
-    /// Number of compared scripts.
+    /// The number of compared scripts.
     pub(crate) scripts: usize,
     /// In ADK an agent that fails to transfer, or fails below an agent without a model, leaves no
     /// event. In Retain the log records every failure.
     pub(crate) failures_are_stored: usize,
-    /// Events of parallel agents are stored in the order of their creation. They are compared
-    /// branch by branch, in events and in later requests that quote them.
+    /// Retain stores parallel agents' events in the order in which they were emitted. They are
+    /// compared branch by branch, both in events and in later requests that quote them.
     pub(crate) order_is_by_branch: usize,
-    /// In ADK a failure before the first event of an agent carries the name of its parent.
+    /// In ADK, a failure before an agent's first event carries the name of the agent's parent.
     pub(crate) failures_name_their_agent: usize,
     /// A message is rejected if it answers an unknown call or calls of several runs, or mixes text
     /// with an answer. ADK rejects it only if the root has a model. Nothing is compared from that
@@ -33,8 +32,8 @@ pub(crate) struct RuleUses {
     /// In ADK, events after parallel agents below an agent with a model stay on the branch of the
     /// last of them. Nothing is compared from that turn on.
     pub(crate) branches_end_with_their_agents: usize,
-    /// A parallel agent that fails or escalates ends the others wherever they are. The common
-    /// prefix of each branch is compared, and nothing after it.
+    /// A parallel agent that fails or escalates ends the others, at any point. The common prefix of
+    /// each branch is compared, and nothing after it.
     pub(crate) siblings_are_cut_short: usize,
     /// ADK stores a message that answers calls of several branches on the branch of the first,
     /// hidden from the others; in Retain each branch gets its own answers. Nothing is compared from
@@ -43,11 +42,11 @@ pub(crate) struct RuleUses {
     /// In a resumed run with another pending call, ADK skips the waiting agent or marks it as done.
     /// Nothing is compared from that turn on.
     pub(crate) open_calls_are_awaited: usize,
-    /// In a resumed run, ADK continues only the answered agent if it is nested in others below an
+    /// In a resumed run, ADK continues only the answered agent if other agents run it below an
     /// agent with a model; Retain continues all of them. Nothing is compared from that turn on.
     pub(crate) workflows_continue: usize,
-    /// In a resumed run, ADK reruns an agent that is done if a callback emitted an event after its
-    /// end. Nothing is compared from that turn on.
+    /// In a resumed run, ADK reruns an agent that had ended if a callback emitted an event after
+    /// that. Nothing is compared from that turn on.
     pub(crate) ended_agents_stay_ended: usize,
     /// In a resumable run, ADK marks the target of a transfer from a waiting agent as done without
     /// running it, or while the call is pending. Nothing is compared from that turn on.
@@ -57,7 +56,7 @@ pub(crate) struct RuleUses {
 }
 
 impl RuleUses {
-    /// Fail if a rule was not used.
+    /// Fails if a rule was not used.
     pub(crate) fn assert_all_used(&self) {
         let rules = [
             self.failures_are_stored,
@@ -85,7 +84,7 @@ impl RuleUses {
         assert!(rules.iter().all(|uses| *uses > 0), "{self:?}");
     }
 
-    /// Return the results of both sides without the allowed differences, and count the rules.
+    /// Returns both sides' results without the allowed differences, and counts the rules.
     pub(crate) fn remove_allowed_differences(
         &mut self,
         script: &Json,
@@ -119,7 +118,7 @@ impl RuleUses {
         (ours, theirs)
     }
 
-    /// Drop a failure that only Retain records as an event.
+    /// Drops a failure that only Retain records as an event.
     fn drop_failure_events(&mut self, ours: &mut Json, theirs: &Json) {
         let mut dropped = Vec::new();
         edit_turns(ours, |at, turn| {
@@ -144,7 +143,7 @@ impl RuleUses {
         }
     }
 
-    /// Drop the end of an agent that ADK records although its transfer failed.
+    /// Drops the end that ADK records for an agent whose transfer failed.
     fn drop_false_ends(&mut self, theirs: &mut Json) {
         let mut dropped = Vec::new();
         edit_turns(theirs, |_, turn| {
@@ -159,7 +158,7 @@ impl RuleUses {
         }
     }
 
-    /// Give a failure the same author on both sides.
+    /// Gives a failure the same author on both sides.
     fn rename_failures(&mut self, ours: &Json, theirs: &mut Json) {
         let all = |result: &Json, at: usize| {
             let turn = &result["turns"].as_array().unwrap_or_default()[at];
@@ -191,7 +190,7 @@ impl RuleUses {
         }
     }
 
-    /// Drop the first turn in which both sides are known to differ, and all turns after it.
+    /// Drops the first turn in which both sides are known to differ, and all turns after it.
     fn drop_incomparable_turns(
         &mut self,
         script: &Json,
@@ -247,7 +246,7 @@ impl RuleUses {
         }
     }
 
-    /// Return the rule that ends the comparison at this turn, if any.
+    /// Returns the rule that ends the comparison at this turn, if any.
     fn rule_of_incomparable_turn(
         &mut self,
         script: &Json,
@@ -308,7 +307,7 @@ fn transfers_with_approval(event: &Json) -> bool {
     waiting.is_some_and(|waiting| !waiting.is_empty()) && !actions["transferToAgent"].is_null()
 }
 
-/// Keep only the first turns, and drop the overall results.
+/// Keeps only the first turns, and drops the overall results.
 fn keep_turns(result: &mut Json, turns: usize) {
     if let Some(result) = result.as_object_mut() {
         result.remove("requests");
@@ -335,7 +334,7 @@ fn branch(event: &Json) -> String {
     event["branch"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Sort events of parallel agents by branch; return whether that changed anything.
+/// Sorts the events of parallel agents by branch. Returns whether that changed anything.
 fn sort_by_branch(events: &mut Json) -> bool {
     let before = events.clone();
     if let Some(events) = events.as_array_mut() {
@@ -350,7 +349,7 @@ fn sort_by_branch(events: &mut Json) -> bool {
     before != *events
 }
 
-/// Return the branch of each agent's last event.
+/// Returns the branch of each agent's last event.
 fn agent_branches(stored: &Json) -> HashMap<String, String> {
     let stored = stored.as_array().unwrap_or_default().iter();
     let parallel = stored.filter(|event| !branch(event).is_empty());
@@ -360,7 +359,7 @@ fn agent_branches(stored: &Json) -> HashMap<String, String> {
         .collect()
 }
 
-/// Sort the quotes of parallel agents in requests; return whether that changed anything.
+/// Sorts the quotes of parallel agents in requests. Returns whether that changed anything.
 fn sort_quotes_by_branch(requests: &mut Json, branches: &HashMap<String, String>) -> bool {
     let before = requests.clone();
     let quoted = |content: &Json| {
@@ -390,8 +389,8 @@ fn sort_quotes_by_branch(requests: &mut Json, branches: &HashMap<String, String>
     before != *requests
 }
 
-/// Remove the ids of calls inside an agent tool, which appear only in error messages: each side
-/// makes its own.
+/// Removes the ids of calls inside an agent tool, which appear only in error messages and differ
+/// between the sides.
 fn without_hidden_ids(result: &Json) -> Json {
     const BEFORE: &str = "(pending call ids: [";
     let text = result.to_string();

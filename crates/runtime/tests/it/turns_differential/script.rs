@@ -19,13 +19,13 @@ pub(crate) const TOOLS: [&str; 8] = [
     "note", "nest", "add", "say", "fail", "quiet", "later", "leave",
 ];
 
-/// Return the script of a seed.
+/// Returns the script for a seed.
 pub(crate) fn script(seed: u64) -> Json {
     let mut random = Random::new(seed);
     let turns = 1 + random.below(4);
     let mut turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
     // In ADK, several complete answers to one request share their actions, so an earlier answer
-    // contains the writes of a later one. Such scripts therefore write nothing.
+    // contains a later one's writes. Such scripts therefore write nothing.
     let has_several_answers = random.chance(20);
     let replies = 2 + random.below(10);
     let mut replies: Vec<Value> = (0..replies)
@@ -54,7 +54,7 @@ pub(crate) fn script(seed: u64) -> Json {
     }))
 }
 
-/// Add a run that fails while a call is pending, and a turn that resumes it with the answer.
+/// Adds a run that fails while a call is pending, and a turn that resumes it with the answer.
 fn add_resumption(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
     let open = json!({"functionCall": {"name": "later", "args": {"result": null}}});
     let broken = json!({"functionCall": {"name": "fail", "args": {"message": "broken"}}});
@@ -110,7 +110,7 @@ fn writes(random: &mut Random) -> Value {
     Value::Object(writes.collect())
 }
 
-/// The reply of the model to one request.
+/// Returns the model's reply to one request.
 fn reply(random: &mut Random, has_several_answers: bool) -> Value {
     let whole = match random.below(100) {
         0..35 => text_response(random),
@@ -136,7 +136,7 @@ fn reply(random: &mut Random, has_several_answers: bool) -> Value {
     json!({"responses": responses})
 }
 
-/// Add metadata to a reply of the model.
+/// Adds metadata to a model's reply.
 fn with_metadata(random: &mut Random, mut response: Value) -> Value {
     if random.chance(15) {
         response["usageMetadata"] = json!({"promptTokenCount": 3, "totalTokenCount": 5});
@@ -156,7 +156,7 @@ fn with_metadata(random: &mut Random, mut response: Value) -> Value {
     response
 }
 
-/// Partial responses before the final one, for streaming.
+/// Returns partial responses that precede the final one, for streaming.
 fn pieces(random: &mut Random) -> Vec<Value> {
     let piece = json!({"content": {"role": "model", "parts": [{"text": "Ye"}]}, "partial": true});
     vec![piece; random.below(3) as usize]
@@ -232,7 +232,7 @@ fn hooks(random: &mut Random) -> Value {
     Value::Object(plans.into_iter().collect())
 }
 
-/// The steps of a callback, one per call.
+/// Returns a callback's steps, one per call.
 fn plan(random: &mut Random, hook: &str) -> Value {
     // Error callbacks run rarely, so they act more often.
     let busy = match hook {
@@ -260,7 +260,7 @@ fn step(random: &mut Random, hook: &str) -> Value {
             "before_tool" | "after_tool" | "on_tool_error" => {
                 random.pick(&[json!({"by": "callback"}), json!({})])
             }
-            // A partial response that becomes a call would share its actions too.
+            // A partial response that turns into a call would share its actions too.
             _ if hook != "after_model" && random.chance(25) => call_response(random),
             _ => text_response(random),
         };
@@ -268,7 +268,7 @@ fn step(random: &mut Random, hook: &str) -> Value {
     step
 }
 
-/// Read a map of a script; null is an empty map.
+/// Reads a map in a script; null is an empty map.
 pub(crate) fn map(value: &Json) -> JsonMap {
     value.as_object().cloned().unwrap_or_default()
 }

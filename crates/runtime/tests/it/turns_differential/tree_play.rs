@@ -14,7 +14,7 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// Run a script; return the result in the same format as the oracle.
+/// Runs a script. Returns the result in the same format as the oracle.
 pub(crate) async fn play(script: &Json) -> Json {
     let mut models = Vec::new();
     let root = agent(&script["tree"], &mut models);
@@ -27,7 +27,7 @@ pub(crate) async fn play(script: &Json) -> Json {
     turns(script, root, requests).await
 }
 
-/// The names of the agents with a model of their own, and the scripts of the models.
+/// The agents with their own models, by name, and the models' scripts.
 type Models = Vec<(String, SharedPlay)>;
 
 fn name(node: &Json) -> &str {
@@ -46,7 +46,7 @@ fn callbacks(play: &SharedPlay) -> AgentCallbacks {
         .with_after(move |ctx| ready(after.content("after_agent", &ctx)))
 }
 
-/// The builder of a workflow agent, with its sub-agents.
+/// Returns the builder of a workflow agent, with its sub-agents.
 macro_rules! workflow {
     ($builder:expr, $node:expr, $models:expr) => {{
         let described = $builder

@@ -21,7 +21,7 @@ use crate::turns_differential::script::value;
 const NAMES: [&str; 8] = ["ann", "bob", "cid", "dot", "eve", "fay", "gus", "hal"];
 const DEPTH: usize = 4;
 
-/// Return the script of a seed.
+/// Returns the script for a seed.
 pub(crate) fn script(seed: u64) -> Json {
     let mut maker = TreeGenerator {
         random: Random::new(seed),
@@ -34,7 +34,7 @@ pub(crate) fn script(seed: u64) -> Json {
     Json::from(json!({"state": {"a": 1}, "turns": turns, "tree": tree}))
 }
 
-/// Return the script of a seed for a resumable runner.
+/// Returns the script for a seed and a resumable runner.
 pub(crate) fn resumable_script(seed: u64) -> Json {
     let mut script = script(seed);
     if let Some(script) = script.as_object_mut() {
@@ -80,7 +80,8 @@ impl TreeGenerator {
             _ => json!({"maxIterations": 1 + self.random.below(3)}),
         };
         let wanted = match kind {
-            // With more agents, timing decides which text is the last, which is the tool's result.
+            // With more agents, timing would decide which text is last and becomes the tool's
+            // result.
             "parallel" if place.in_helper => 1,
             _ => 1 + self.random.below(3),
         };
@@ -137,7 +138,7 @@ impl TreeGenerator {
         })
     }
 
-    /// Returns an agent that another one calls as a tool, or null.
+    /// Returns an agent that another agent calls as a tool, or null.
     fn helper(&mut self, place: AgentPosition) -> Value {
         if place.in_helper || self.created >= self.agents_max || !self.random.chance(25) {
             return Value::Null;
@@ -150,7 +151,7 @@ impl TreeGenerator {
         })
     }
 
-    /// The reply of an agent's model to one request.
+    /// Returns the reply of an agent's model to one request.
     fn reply(&mut self, name: &str, place: AgentPosition, helper: &Value) -> Value {
         let mut parts = Vec::new();
         let calls = match self.random.below(100) {
@@ -170,7 +171,7 @@ impl TreeGenerator {
                     .iter()
                     .any(|part| part["functionCall"]["name"] == *name)
             };
-            // Inside an agent tool, the events do not show that approval comes before a transfer.
+            // Inside an agent tool, the events do not show that an approval precedes a transfer.
             let is_hidden = place.in_helper
                 && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
                     || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
@@ -228,7 +229,7 @@ impl TreeGenerator {
         json!({"name": "transfer_to_agent", "args": {"agent_name": target}})
     }
 
-    /// The steps of a callback, one per call.
+    /// Returns a callback's steps, one per call.
     fn plan(&mut self, name: &str, place: AgentPosition) -> Value {
         let key = match place.is_parallel {
             true => format!("of_{name}"),
@@ -277,7 +278,7 @@ impl TreeGenerator {
     }
 }
 
-/// An answer that matches a schema.
+/// Returns an answer that matches a schema.
 fn structured_reply(number: u64) -> Value {
     let text = format!("{{\"title\": \"T{number}\"}}");
     json!({"responses": [{"content": {"role": "model", "parts": [{"text": text}]}}]})

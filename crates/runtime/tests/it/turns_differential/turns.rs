@@ -1,4 +1,4 @@
-//! Runs the turns of a script on Retain's runner, for any agents: sends the user's messages and
+//! Runs a script's turns on Retain's runner, with any agents: sends the user's messages and
 //! collects the events.
 
 use std::{collections::HashMap, sync::Arc};
@@ -22,8 +22,8 @@ const INPUT: &str = "adk_request_input";
 /// The calls that a user can answer.
 const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
 
-/// Run the turns of a script; return the result in the same format as the oracle. `requests`
-/// returns the requests of the models at the end.
+/// Runs a script's turns. Returns the result in the same format as the oracle. `requests` returns
+/// the models' requests at the end.
 pub(crate) async fn turns(
     script: &Json,
     agent: Arc<dyn Agent>,
@@ -68,13 +68,13 @@ async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     read.await.expect("a readable session").expect("a session")
 }
 
-/// Return the number of events of the user.
+/// Returns the number of user events.
 fn count_messages(session: &Session) -> usize {
     let messages = session.events.iter().filter(|event| event.author == "user");
     messages.count()
 }
 
-/// Run one turn; return its events and the code of its error.
+/// Runs one turn. Returns its events and its error code.
 async fn run_turn(runner: &Runner, turn: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
     let mode = match turn["streaming"] == true {
         true => StreamingMode::Sse,
@@ -167,12 +167,12 @@ impl User {
         Content::new("user", parts)
     }
 
-    /// Answers to pending calls of these kinds.
+    /// Returns answers to pending calls of these kinds.
     fn parts(&mut self, kinds: &[&str], how: &str, text: &str) -> Vec<Part> {
         let mut parts = Vec::new();
         for kind in kinds {
             let open = self.open.entry((*kind).to_owned()).or_default();
-            // The sort is stable: calls of one agent keep their order.
+            // The sort is stable, so calls of one agent keep their order.
             open.sort_by(|(one, _), (other, _)| one.cmp(other));
             let call = match how {
                 "newest" => open.pop(),
