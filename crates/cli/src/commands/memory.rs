@@ -168,17 +168,17 @@ impl Add {
             let added = memory.add_session_with(&session, &options).await?;
             total.added += added.added;
             total.replaced += added.replaced;
-            total.known += added.known;
+            total.unchanged += added.unchanged;
             total.forgotten += added.forgotten;
         }
         let IngestReceipt {
             added,
             replaced,
-            known,
+            unchanged,
             forgotten,
         } = total;
         say!(
-            "added: {added} memories of user {user:?} ({replaced} replaced, {known} already stored, \
+            "added: {added} memories of user {user:?} ({replaced} replaced, {unchanged} already stored, \
              {forgotten} skipped because they were forgotten)"
         );
         Ok(())

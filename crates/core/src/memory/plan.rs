@@ -236,7 +236,7 @@ pub enum MemoryPlan {
         bytes: u64,
     },
     /// Skip it: it exists already.
-    Known,
+    Unchanged,
     /// Skip it: it was forgotten.
     Forgotten,
 }
@@ -267,7 +267,7 @@ pub fn plan_batch<E>(
                 same_id.retain(|existing| existing.seq != seq);
                 same_id.push(to_existing(memory, seq));
             }
-            MemoryPlan::Known | MemoryPlan::Forgotten => {}
+            MemoryPlan::Unchanged | MemoryPlan::Forgotten => {}
         }
         plans.push(plan);
     }
@@ -316,7 +316,7 @@ fn plan_memory(
         let is_changed = !is_same_content(existing, new) && !existing.is_edited;
         return match is_changed && batch.repeats == RepeatPolicy::Replace {
             true => replaced,
-            false => MemoryPlan::Known,
+            false => MemoryPlan::Unchanged,
         };
     }
     // A fork shares events with its origin, so an equal memory from another session is not new.
@@ -324,7 +324,7 @@ fn plan_memory(
         existing.body_hash == new.body_hash && existing.is_alive(batch.now_us)
     };
     match same_id.iter().any(is_copy) {
-        true => MemoryPlan::Known,
+        true => MemoryPlan::Unchanged,
         false => MemoryPlan::Insert,
     }
 }
@@ -432,7 +432,7 @@ impl Growth {
             MemoryPlan::Replace { bytes, .. } => {
                 after.bytes = (after.bytes + memory.bytes()).saturating_sub(*bytes);
             }
-            MemoryPlan::Known | MemoryPlan::Forgotten => return false,
+            MemoryPlan::Unchanged | MemoryPlan::Forgotten => return false,
         }
         after.in_minute += 1;
         true
@@ -526,7 +526,7 @@ mod tests {
             (
                 vec![existing(s1, "red", false)],
                 RepeatPolicy::Replace,
-                MemoryPlan::Known,
+                MemoryPlan::Unchanged,
             ),
             (
                 vec![existing(s1, "blue", false)],
@@ -536,17 +536,17 @@ mod tests {
             (
                 vec![existing(s1, "blue", false)],
                 RepeatPolicy::Keep,
-                MemoryPlan::Known,
+                MemoryPlan::Unchanged,
             ),
             (
                 vec![existing(s1, "blue", true)],
                 RepeatPolicy::Replace,
-                MemoryPlan::Known,
+                MemoryPlan::Unchanged,
             ),
             (
                 vec![existing(s2, "red", false)],
                 RepeatPolicy::Replace,
-                MemoryPlan::Known,
+                MemoryPlan::Unchanged,
             ),
             (
                 vec![existing(s2, "blue", false)],
@@ -577,10 +577,10 @@ mod tests {
         let memories = vec![red(), red(), other.clone(), red(), new(Some("s1"), "red")];
         let replaced = [
             insert,
-            MemoryPlan::Known,
+            MemoryPlan::Unchanged,
             bytes(8, red().bytes()),
             bytes(8, other.bytes()),
-            MemoryPlan::Known,
+            MemoryPlan::Unchanged,
         ];
         let nothing = |_: &PreparedMemory| Ok::<_, ()>((vec![], false));
         let last_wins = batch(memories.clone(), RepeatPolicy::Replace);
@@ -593,7 +593,7 @@ mod tests {
         let first_wins = batch(memories, RepeatPolicy::Keep);
         let plans = plan_batch(&first_wins, 7, nothing).unwrap();
         assert_eq!(plans[0], insert);
-        assert!(plans[1..].iter().all(|plan| *plan == MemoryPlan::Known));
+        assert!(plans[1..].iter().all(|plan| *plan == MemoryPlan::Unchanged));
     }
 
     #[test]
@@ -751,7 +751,7 @@ mod tests {
             let result = plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Insert]);
             let error = result.unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
-            plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Known]).unwrap();
+            plan_growth(before, &batch(limits.clone()), &[MemoryPlan::Unchanged]).unwrap();
             if limits.entries_per_minute == 2 {
                 let earlier = MemoryTotals {
                     minute: 0,

@@ -25,7 +25,7 @@ pub struct IngestReceipt {
     /// Existing memories with new content.
     pub replaced: u64,
     /// Memories that existed already.
-    pub known: u64,
+    pub unchanged: u64,
     /// Memories that were forgotten before and are not ingested again.
     pub forgotten: u64,
 }

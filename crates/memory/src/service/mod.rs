@@ -421,7 +421,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             let added = self.add_batch(Arc::new(batch)).await?;
             total.added += added.added;
             total.replaced += added.replaced;
-            total.known += added.known;
+            total.unchanged += added.unchanged;
             total.forgotten += added.forgotten;
             self.sweep_if_due().await;
         }
@@ -454,7 +454,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Returns the memories that are new to the store or have other content there, and computes
-    /// their vectors. Adds the number of all others to `total.known`.
+    /// their vectors. Adds the number of all others to `total.unchanged`.
     async fn new_or_changed(
         &self,
         scope: &MemoryScope,
@@ -488,7 +488,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             let pairs = compared.into_iter().zip(hashes);
             let changed = pairs.filter(|((_, it), hash)| *hash != Some(it.body_hash));
             new.extend(changed.map(|(it, _)| it));
-            total.known = (ids.len() - (new.len() - before)) as u64;
+            total.unchanged = (ids.len() - (new.len() - before)) as u64;
         }
         new.sort_unstable_by_key(|(at, _)| *at);
         let new: Vec<PreparedMemory> = new.into_iter().map(|(_, it)| it).collect();

@@ -87,7 +87,7 @@ pub(crate) fn count_plans(plans: &[MemoryPlan]) -> IngestReceipt {
         match plan {
             MemoryPlan::Insert => receipt.added += 1,
             MemoryPlan::Replace { .. } => receipt.replaced += 1,
-            MemoryPlan::Known => receipt.known += 1,
+            MemoryPlan::Unchanged => receipt.unchanged += 1,
             MemoryPlan::Forgotten => receipt.forgotten += 1,
         }
     }

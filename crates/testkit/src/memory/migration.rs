@@ -171,7 +171,7 @@ pub async fn migrated_entries_equal_their_source(harness: MemoryStoreHarness) {
         (2, bytes, 1)
     );
     assert_eq!(add(&*store, &scope, "gone", "x").await.forgotten, 1);
-    assert_eq!(add(&*store, &scope, "b", "again").await.known, 1);
+    assert_eq!(add(&*store, &scope, "b", "again").await.unchanged, 1);
     assert_eq!(add(&*store, &scope, "c", "new").await.added, 1);
     assert_eq!(rows(&*store, &scope).await[2].info.seq, 8);
 }

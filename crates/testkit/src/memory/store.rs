@@ -350,7 +350,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
         }],
     )
     .await;
-    assert_eq!(again.known, 1);
+    assert_eq!(again.unchanged, 1);
     let row = all(&*store).await.remove(0);
     assert_eq!(row.content.text_concat(), "by hand");
     assert_eq!(
@@ -394,7 +394,7 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
     assert_eq!((receipt.memories, receipt.tombstones), (2, 2));
     assert!(receipt.bytes > 0);
     let again = add(&*store, news.clone()).await;
-    assert_eq!((again.forgotten, again.known, again.added), (2, 2, 0));
+    assert_eq!((again.forgotten, again.unchanged, again.added), (2, 2, 0));
     assert_eq!(texts(&*store).await, ["three", "from the web"]);
     store
         .forget(&ada(), Arc::new(Forget::tool("web")))
@@ -581,10 +581,10 @@ pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHar
     let mut keeping = batch(twice.clone());
     keeping.repeats = RepeatPolicy::Keep;
     let kept = store.add(Arc::new(keeping)).await.unwrap();
-    assert_eq!((kept.added, kept.known, kept.replaced), (2, 1, 0));
+    assert_eq!((kept.added, kept.unchanged, kept.replaced), (2, 1, 0));
     assert_eq!(texts(&*store).await, ["one", "x"]);
     let replaced = add(&*store, twice.clone()).await;
-    assert_eq!((replaced.known, replaced.replaced), (2, 1));
+    assert_eq!((replaced.unchanged, replaced.replaced), (2, 1));
     assert_eq!(texts(&*store).await, ["two", "x"]);
     let everything = Forget::Matching(MemoryFilter::default());
     store.forget(&ada(), Arc::new(everything)).await.unwrap();
@@ -610,7 +610,7 @@ pub async fn repeated_ingest_without_metadata_keeps_the_metadata(harness: Memory
         ..memory("a", text)
     };
     add(&*store, vec![with_metadata("one")]).await;
-    assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
+    assert_eq!(add(&*store, vec![memory("a", "one")]).await.unchanged, 1);
     assert_eq!(all(&*store).await[0].info.custom_metadata, metadata);
     // A changed text or changed metadata replaces the entry.
     assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);

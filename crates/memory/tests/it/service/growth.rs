@@ -79,7 +79,7 @@ async fn only_new_events_of_a_growing_session_are_ingested() {
             let added = memory.add_session_with(&stored, &options).await;
             let expected = IngestReceipt {
                 added: new,
-                known: all,
+                unchanged: all,
                 ..IngestReceipt::default()
             };
             assert_eq!(added.unwrap(), expected, "event {number}");
@@ -94,7 +94,7 @@ async fn only_new_events_of_a_growing_session_are_ingested() {
         .await;
     let stored = stored.unwrap().unwrap();
     let added = memory.add_session_with(&stored, &options).await.unwrap();
-    assert_eq!((added.known, added.added), (all, 0));
+    assert_eq!((added.unchanged, added.added), (all, 0));
     let page = memory.list("app", "ada", ListMemories::default()).await;
     let texts: Vec<String> = page
         .unwrap()

@@ -47,7 +47,7 @@ async fn entries_with_equal_ids_are_applied_in_order() {
     let added = memory.add_events_with("app", "ada", &events, Some("s1"), &options);
     let expected = IngestReceipt {
         added: 2,
-        known: 1,
+        unchanged: 1,
         ..IngestReceipt::default()
     };
     assert_eq!(added.await.unwrap(), expected);
@@ -133,7 +133,7 @@ async fn ingest_over_the_rate_limit_resumes_later() {
     assert!(rejected.is_err());
     clock.tick(Duration::from_secs(60));
     let added = memory.add_session_with(&session, &options).await.unwrap();
-    assert_eq!((added.known, added.added), (1000, 200));
+    assert_eq!((added.unchanged, added.added), (1000, 200));
     assert_eq!(count_entries(&memory).await, 1200);
 }
 
@@ -194,7 +194,7 @@ async fn expired_direct_entry_can_be_added_again() {
     for is_swept in [false, true] {
         let added = memory.add_memory_with("app", "ada", &away, &ttl);
         let added = added.await.unwrap();
-        assert_eq!(added.known + added.forgotten, 0, "{added:?}");
+        assert_eq!(added.unchanged + added.forgotten, 0, "{added:?}");
         assert_eq!(
             found_texts(&memory, "holiday").await,
             ["Ada is on holiday."]

@@ -105,7 +105,7 @@ async fn tool_responses_are_ingested_on_request_and_labeled() {
     assert_eq!(receipt.memories, 1);
     assert!(found_texts(&memory, "rules").await.is_empty());
     let again = memory.add_session_with(&session, &options).await.unwrap();
-    assert_eq!((again.forgotten, again.known, again.added), (1, 1, 0));
+    assert_eq!((again.forgotten, again.unchanged, again.added), (1, 1, 0));
 }
 
 #[tokio::test]

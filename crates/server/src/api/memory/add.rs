@@ -144,7 +144,7 @@ struct IngestReceiptBody {
     /// Number of entries whose content changed.
     replaced: Option<u64>,
     /// Number of entries that existed already.
-    known: Option<u64>,
+    unchanged: Option<u64>,
     /// Number of entries skipped because they were forgotten earlier.
     forgotten: Option<u64>,
 }
@@ -154,7 +154,7 @@ impl From<IngestReceipt> for IngestReceiptBody {
         IngestReceiptBody {
             added: Some(added.added),
             replaced: Some(added.replaced),
-            known: Some(added.known),
+            unchanged: Some(added.unchanged),
             forgotten: Some(added.forgotten),
         }
     }

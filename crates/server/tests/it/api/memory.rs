@@ -31,11 +31,11 @@ async fn stored_session_is_ingested_once_and_found() {
         let added = client.post(&path, body).await.expect(200);
         assert_eq!(
             added.to_string(),
-            r#"{"added":2,"replaced":0,"known":0,"forgotten":0}"#
+            r#"{"added":2,"replaced":0,"unchanged":0,"forgotten":0}"#
         );
         let again = client.post(&path, body).await.expect(200);
         assert_eq!(
-            (again["added"].as_u64(), again["known"].as_u64()),
+            (again["added"].as_u64(), again["unchanged"].as_u64()),
             (Some(0), Some(2))
         );
         let found = search(&client, r#"{"query":"Which floors?"}"#).await;

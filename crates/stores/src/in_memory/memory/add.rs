@@ -33,7 +33,7 @@ impl ScopeTable {
                     touched.push(seq);
                     receipt.replaced += 1;
                 }
-                MemoryPlan::Known => receipt.known += 1,
+                MemoryPlan::Unchanged => receipt.unchanged += 1,
                 MemoryPlan::Forgotten => receipt.forgotten += 1,
             }
         }

@@ -214,7 +214,7 @@ impl<'a> MemoryWrites<'a> {
                     memories.insert(*seq, memory);
                     touched.push(*seq);
                 }
-                MemoryPlan::Known | MemoryPlan::Forgotten => {}
+                MemoryPlan::Unchanged | MemoryPlan::Forgotten => {}
             }
         }
         let new = memories.split_off(&(last + 1));

@@ -43,7 +43,7 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Inges
                 replace(connection, &row, seq, memory)?;
                 touched.push(seq);
             }
-            MemoryPlan::Known | MemoryPlan::Forgotten => {}
+            MemoryPlan::Unchanged | MemoryPlan::Forgotten => {}
         }
     }
     touch(connection, &mut row, &touched)?;

@@ -319,7 +319,7 @@ async fn interrupted_memory_writes_apply_once() {
     for (cut, ids, cuts) in [(Cut::Before, ["a", "b"], 0), (Cut::After, ["c", "d"], 2)] {
         proxy.cut_next(cut, COMMIT);
         let added = memory.add(memory_batch(ids)).await.unwrap();
-        assert_eq!((added.added, added.known), (2, 0), "{cut:?}");
+        assert_eq!((added.added, added.unchanged), (2, 0), "{cut:?}");
         assert_eq!(proxy.cuts(), cuts + 1, "{cut:?}");
         proxy.cut_next(cut, COMMIT);
         let forget = Forget::Ids(vec![ids[0].to_owned()]);
