@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 pub const AGENT: &str = "assistant";
 /// Instruction of the agent in all peers.
 pub const INSTRUCTION: &str = "Be brief.";
-/// The answer of the mock model, returned at once and in one piece.
+/// The answer of the mock model, returned immediately and in one piece.
 pub const ANSWER: &str = "Yes: two quiet rooms on a high floor are free on both dates.";
 /// The session with one real turn, whose two events are the template of all history.
 pub const PATTERN: &str = "pattern";

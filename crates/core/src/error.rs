@@ -128,7 +128,7 @@ pub enum SessionError {
         source: BoxError,
     },
     /// The import is not a valid export. The session on that line was not imported.
-    #[error("line {line} of the import: {reason}")]
+    #[error("import failed at line {line}: {reason}")]
     Import {
         /// The line number, from 1.
         line: u64,

@@ -219,7 +219,7 @@ fn hash_secret(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// A store of API keys. Changes by another process take effect at once.
+/// A store of API keys. Changes by another process take effect immediately.
 #[async_trait]
 pub trait KeyStore: fmt::Debug + Send + Sync + 'static {
     /// Adds a key. Its id must be new.

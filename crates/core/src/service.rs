@@ -404,7 +404,7 @@ pub enum RunUse {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// How long to wait for another run to end. Zero fails at once with
+    /// How long to wait for another run to end. Zero fails immediately with
     /// [`SessionError::RunBusy`].
     pub wait: Duration,
     /// The token that cancels the wait. The append then fails with [`SessionError::Cancelled`]: it

@@ -261,7 +261,7 @@ impl TrackedState {
         self.value.get(key)
     }
 
-    /// Sets `key`: visible at once, and part of the delta.
+    /// Sets `key`: visible immediately, and part of the delta.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
         self.borrowed.remove(&key);

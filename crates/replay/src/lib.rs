@@ -1,5 +1,5 @@
-//! Answers runs from recordings and compares their requests and calls with the recorded ones: the
-//! protocol of ADK's conformance tests.
+//! Replays recorded model answers and tool results in runs, and compares each model request and
+//! tool call with the recorded one: the protocol of ADK's conformance tests.
 //!
 //! ```text
 //! run begins   → Scripts decides whether to replay the run, and from which recordings → Replay

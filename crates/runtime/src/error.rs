@@ -72,7 +72,7 @@ pub enum RunError {
         source: BoxError,
     },
     /// An instruction template names a value that does not exist.
-    #[error("instruction of agent {agent}: {source}")]
+    #[error("cannot render the instruction of agent {agent}: {source}")]
     Template {
         /// The agent.
         agent: String,

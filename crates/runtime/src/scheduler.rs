@@ -240,7 +240,7 @@ impl Scheduler {
         self.lock().events += 1;
     }
 
-    /// Calls `answer`, which wakes a task on behalf of the runner. The task continues at once,
+    /// Calls `answer`, which wakes a task on behalf of the runner. The task continues immediately,
     /// because the runner's answer is not an outside completion.
     pub(crate) fn answer(&self, answer: impl FnOnce()) {
         self.lock().polled = Some((RUNNER, thread::current().id()));
@@ -339,7 +339,7 @@ impl Scheduler {
 }
 
 impl Tasks {
-    /// Adds a task or subtask that can continue at once. A subtask is polled by its owner.
+    /// Adds a task or subtask that can continue immediately. A subtask is polled by its owner.
     fn add(
         &mut self,
         scheduler: &Arc<Scheduler>,
@@ -442,8 +442,8 @@ impl Tasks {
         }
     }
 
-    /// Removes the completion of a task that continues without it. A later completion gets its own
-    /// place.
+    /// Removes the completion of a task that continues without it. If the task completes again, it
+    /// joins the end of the queue.
     fn remove_completion(&mut self, id: TaskId) {
         let place = self.completed.iter().position(|it| *it == id);
         let Some(place) = place else { return };

@@ -56,7 +56,7 @@ enum Kind {
 #[non_exhaustive]
 pub enum TemplateError {
     /// The state has no such key.
-    #[error("{placeholder} in the instruction: the state has no key `{key}`")]
+    #[error("placeholder {placeholder}: the state has no key `{key}`")]
     MissingKey {
         /// The key.
         key: String,
@@ -65,7 +65,7 @@ pub enum TemplateError {
     },
     /// The instruction names an artifact, but there is no artifact service.
     #[error(
-        "{placeholder} in the instruction: no artifact service is configured; set one with \
+        "placeholder {placeholder}: no artifact service is configured; set one with \
          `artifact_service` of the runner builder"
     )]
     NoArtifactService {
@@ -75,7 +75,7 @@ pub enum TemplateError {
         placeholder: String,
     },
     /// The artifact cannot be loaded.
-    #[error("artifact `{name}` in the instruction cannot be loaded: {reason}")]
+    #[error("cannot load artifact `{name}` for the instruction: {reason}")]
     UnreadableArtifact {
         /// The file name.
         name: String,
@@ -84,7 +84,7 @@ pub enum TemplateError {
     },
     /// The artifact does not exist.
     #[error(
-        "{placeholder} in the instruction: artifact `{name}` not found; save it before the run, or \
+        "placeholder {placeholder}: artifact `{name}` not found; save it before the run, or \
          write the name with `?` to make it optional"
     )]
     MissingArtifact {

@@ -93,7 +93,7 @@ pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
         let changed_key = operation.key().cloned();
         let (mut found, mut expected) = driver.run_both(operation).await;
         if let (Some(key), true) = (changed_key, found == expected) {
-            // Read at once, because a wrong change that surfaces much later is hard to explain.
+            // Read immediately, because a wrong change that surfaces much later is hard to explain.
             (found, expected) = driver.run_both(Operation::Read(key, Window::ALL)).await;
         }
         assert!(

@@ -275,7 +275,8 @@ impl SessionStore for JournalStore {
                 LeaseUse::Take { ticket, .. } if !ticket.is_empty() => Some(ticket.clone()),
                 _ => None,
             };
-            // Recognizes repeats, compares the expected position, and decides about the lease.
+            // `plan_append` skips events that are already stored, checks the expected position, and
+            // determines whether the append gets the lease.
             let plan = plan_append(log.status(key, now_us), batch, |id| {
                 let position = log.positions.get(id);
                 Ok(position.and_then(|position| log.event(*position)))

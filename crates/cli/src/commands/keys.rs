@@ -40,7 +40,7 @@ enum Command {
     Create(Create),
     /// List all API keys, including expired and revoked ones.
     List,
-    /// Revoke an API key permanently; takes effect at once.
+    /// Revoke an API key permanently; takes effect immediately.
     Revoke {
         /// Id of the key (see `retain keys list`), or the key itself
         id: String,

@@ -224,7 +224,7 @@ async fn migrate_with_only_copies_one_kind_of_data() {
     assert!(whole.contains("copied:   nothing"), "{whole}");
     let nothing = run(migrate_uris(&files, &uri(&back)).args(["--only", "keys"])).unwrap_err();
     assert!(
-        nothing.contains("stores none of what --only selects"),
+        nothing.contains("has no data of the kinds that --only selects"),
         "{nothing}"
     );
     let again = format!("{}/./from.db", folder.path().display());

@@ -277,7 +277,7 @@ proptest! {
                     prop_assert!(!state.has_delta());
                 }
             }
-            // A write is visible at once, regardless of pending changes.
+            // A write is visible immediately, regardless of pending changes.
             prop_assert_eq!(&sorted(&state.to_state().to_delta()), &reference.values, "{:?}", step);
         }
         reference.collect_changes();

@@ -22,7 +22,7 @@ pub struct Retries {
     /// The maximum delay, unless the provider requests a longer one.
     pub longest_wait: Duration,
     /// The maximum sum of a call's delays. If a provider requests a longer delay (`Retry-After`),
-    /// the call fails at once.
+    /// the call fails immediately.
     pub budget: Duration,
 }
 
@@ -173,7 +173,7 @@ fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
 }
 
 /// Converts `seconds` to a delay; `None` if they are invalid. A number that overflows becomes the
-/// longest possible delay, because the provider must not be called again at once.
+/// longest possible delay, because the provider must not be called again immediately.
 pub(crate) fn delay_from_secs(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(wait) => Some(wait),

@@ -150,7 +150,7 @@ async fn get_session_returns_events_from_a_timestamp_on() {
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_service_connects_by_url() {
-    // Port 1 has no server, so the call fails at once.
+    // Port 1 has no server, so the call fails immediately.
     let url = "postgresql://ada:hunter2@127.0.0.1:1/app";
     let opened = retain::PostgresSessionService::connect(url).await;
     let error = opened.unwrap_err().to_string();

@@ -199,8 +199,8 @@ impl InvocationContext {
         }
     }
 
-    /// Adds the output to the event's state delta, for each waiting agent whose name is the event's
-    /// author.
+    /// Finds the agents that wait for a transfer target and have the event's author as their name,
+    /// and adds the output of each to the event's state delta.
     fn store_output_of_waiting_agents(&self, event: &mut Event) -> Result<()> {
         let mut waiting = self.waiting_agents.as_ref();
         while let Some(one) = waiting {

@@ -1,6 +1,6 @@
 //! `LiveState`: the session's state as tools and callbacks read and write it.
 //!
-//! As in ADK, a write is visible at once to everything that shares the live session. It also
+//! As in ADK, a write is visible immediately to everything that shares the live session. It also
 //! belongs to the actions of the writer's event, and is stored with that event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

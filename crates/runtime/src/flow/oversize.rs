@@ -175,7 +175,7 @@ fn replace_part(answer: &mut Event, answer_part: AnswerPart, notice: &str) {
 
 fn result_bytes(answer: &Event) -> usize {
     let responses = answer.function_responses().into_iter();
-    // A response that cannot be serialized is rejected for another reason.
+    // A response that cannot be serialized counts as 0 bytes: storing it fails with its own error.
     responses
         .map(|it| it.to_json().map_or(0, |json| json.len()))
         .sum()

@@ -137,7 +137,7 @@ impl Runner {
     ///
     /// When this returns, the message is stored and the run holds the session's lease, after
     /// waiting for any earlier run. If the caller drops this future while it waits, the log may
-    /// still receive the message later, as a run that was cancelled at once.
+    /// still receive the message later, as a run that was cancelled immediately.
     ///
     /// Needs a Tokio runtime with time enabled.
     pub async fn run(
@@ -205,8 +205,8 @@ impl Runner {
     /// stored work. A run that waits for an answer keeps waiting, and a finished run yields
     /// nothing.
     ///
-    /// It runs calls without an answer, possibly again, so the tools of a resumable runner must
-    /// tolerate that.
+    /// It executes tool calls that have no result yet, possibly for a second time. The tools of a
+    /// resumable runner must therefore be idempotent.
     ///
     /// Needs a runner that is [`resumable`](RunnerBuilder::resumable).
     ///

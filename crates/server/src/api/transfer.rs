@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(found[0], Ok("a".to_owned()));
         assert_eq!(
             found[1],
-            Err("line 2 of the import: not valid UTF-8".to_owned())
+            Err("import failed at line 2: not valid UTF-8".to_owned())
         );
     }
 }

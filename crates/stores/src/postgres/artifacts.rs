@@ -241,7 +241,7 @@ async fn put(database: &Database, row_key: &ArtifactRowKey<'_>, row: &ArtifactRo
         };
         match saved.await {
             Ok((number, true)) => return Ok(number as u64),
-            // A concurrent save took the number: retry at once with the next one.
+            // A concurrent save took the number: retry immediately with the next one.
             Ok((_, false)) => (version, is_unsure) = (None, false),
             Err(failure) => {
                 retry.wait_or_fail(failure).await?;

@@ -44,7 +44,7 @@ pub(super) async fn list(
     let time = after.map(|after| after.last_update_time);
     let (user, id) = (after.map(|after| &after.user), after.map(|after| &after.id));
     let limit = count(Some(query.limit));
-    // A list without states needs no further query, so it can commit at once.
+    // A list without states needs no further query, so it can commit immediately.
     let is_complete = !query.fields.have_state();
     let (begun, found, ended) = join!(
         biased;

@@ -121,7 +121,7 @@ pub(super) async fn read_session(
     Ok(Some((snapshot, cached)))
 }
 
-/// Sends all queries of a read at once.
+/// Sends all queries of a read together, in one round trip.
 async fn query_snapshot(
     database: &Database,
     key: &SessionKey,

@@ -1,7 +1,7 @@
 //! Deletes sessions, sweeps those that have expired, and purges their logs.
 //!
 //! A log is purged in chunks, each in its own write job, so that appends can run in between. The
-//! artifacts are deleted at once, because a new session with the same id must not see them.
+//! artifacts are deleted immediately, because a new session with the same id must not see them.
 
 use retain_core::{Result, SessionKey};
 use rusqlite::{Connection, OptionalExtension as _};

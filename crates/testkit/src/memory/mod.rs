@@ -159,7 +159,7 @@ macro_rules! memory_promises {
             search_is_isolated_by_user,
             concurrent_adds_and_searches_lose_nothing,
             hostile_text_is_found_unchanged,
-            a_memory_of_a_megabyte_is_found,
+            memory_of_a_megabyte_is_found,
             query_without_words_succeeds,
             words_in_any_script_are_found,
         }

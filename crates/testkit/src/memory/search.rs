@@ -120,7 +120,7 @@ pub async fn hostile_text_is_found_unchanged(harness: MemoryHarness) {
 }
 
 /// A long text is stored in full and found by its last word.
-pub async fn a_memory_of_a_megabyte_is_found(harness: MemoryHarness) {
+pub async fn memory_of_a_megabyte_is_found(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut long: String = (0..).map(|n| format!("filler{n} ")).take(90_000).collect();
     assert!(long.len() > 1024 * 1024);

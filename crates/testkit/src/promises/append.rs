@@ -89,7 +89,7 @@ pub async fn append_returns_the_stored_event(harness: Harness) {
 }
 
 /// A batch is stored as a whole or not at all: one invalid event in the middle rejects it.
-pub async fn a_batch_is_all_or_nothing(harness: Harness) {
+pub async fn batch_is_all_or_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":0}"#).await;
     append(&log, &key, event("taken")).await;
@@ -116,7 +116,7 @@ pub async fn a_batch_is_all_or_nothing(harness: Harness) {
 }
 
 /// A failed append leaves the caller's live session untouched, `temp:` keys included.
-pub async fn a_failed_append_leaves_the_live_session_untouched(harness: Harness) {
+pub async fn failed_append_leaves_the_live_session_untouched(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":0}"#).await;
     let mut live = read(&log, &key).await;
@@ -267,7 +267,7 @@ pub async fn concurrent_writers_of_different_keys_lose_nothing(harness: Harness)
 }
 
 /// A live session after its own appends equals a fresh read.
-pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
+pub async fn live_session_equals_a_fresh_read(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
     let mut live = read(&log, &key).await;
@@ -325,7 +325,7 @@ pub async fn shared_live_session_receives_every_event(harness: Harness) {
 }
 
 /// An empty append changes nothing.
-pub async fn an_empty_append_changes_nothing(harness: Harness) {
+pub async fn empty_append_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append(&log, &key, event("e")).await;

@@ -161,7 +161,7 @@ pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<R
     Ok(appended.run.expect("a run was begun"))
 }
 
-/// Options of a run that fails at once if the session is busy.
+/// Options of a run that fails immediately if the session is busy.
 pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }

@@ -47,7 +47,7 @@ pub async fn create_keeps_blanks_around_an_id(harness: Harness) {
 }
 
 /// A new session is empty, at position 0, and last changed when it was created.
-pub async fn a_new_session_is_empty(harness: Harness) {
+pub async fn new_session_is_empty(harness: Harness) {
     let log = harness.service();
     let created = log.create_session(APP, USER, None, Some("s")).await;
     let created = created.unwrap();

@@ -129,7 +129,7 @@ pub async fn fork_and_origin_change_independently(harness: Harness) {
     assert_eq!(read(&log, &key).await, of_origin);
 }
 
-/// Past states of a fork can be read and rewound, as in its origin.
+/// A fork's earlier states can be read, and the fork can be rewound, like its origin.
 pub async fn fork_has_the_state_at_every_earlier_position(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;

@@ -40,7 +40,7 @@ fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: LimitKind, limi
 }
 
 /// An event may have as many bytes of JSON as the limit, and not one more.
-pub async fn the_size_of_an_event_is_limited(harness: Harness) {
+pub async fn size_of_an_event_is_limited(harness: Harness) {
     let event = sized_event("e", "user:a", 500);
     let bytes = event.to_json().unwrap().len();
     let exact = harness.second_with(|s| s.limits.event_bytes = bytes).await;
@@ -59,7 +59,7 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
 }
 
 /// A state key may have as many bytes as the limit, prefix included, in every operation.
-pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
+pub async fn length_of_a_state_key_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_key_bytes = 20).await;
     let key = create(&log, "s").await;
     let before = read(&log, &key).await;
@@ -81,7 +81,7 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
 }
 
 /// An append may have as many events as the limit; partial ones do not count.
-pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
+pub async fn size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
     let refused = log.append(&key, numbered_events("e", 4).into()).await;
@@ -95,7 +95,7 @@ pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
 }
 
 /// The size of the state of a session, of a user and of an app is limited.
-pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
+pub async fn size_of_state_is_limited_in_each_scope(harness: Harness) {
     const LIMIT: usize = 1000;
     let log = harness.second_with(|s| s.limits.state_bytes = LIMIT).await;
     for (scope, id) in [("", "s0"), ("user:", "s1"), ("app:", "s2")] {
@@ -133,7 +133,7 @@ pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
 }
 
 /// The limit applies to the initial state too, together with existing shared state.
-pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
+pub async fn size_of_initial_state_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     for scope in ["", "user:", "app:"] {
         let initial = State::from([(format!("{scope}a"), text_of(1200))]);
@@ -151,7 +151,7 @@ pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
 }
 
 /// The limit on ids may be lowered, but not raised above what stores support.
-pub async fn the_length_of_ids_is_limited(harness: Harness) {
+pub async fn length_of_ids_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.id_bytes = 10).await;
     let long = text_of(11);
     let refused = log.create_session(APP, USER, None, Some(&long)).await;

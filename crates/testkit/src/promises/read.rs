@@ -229,8 +229,8 @@ fn assert_whole_batches(session: &Session) {
     }
 }
 
-/// An instance reads at once what another instance has acknowledged.
-pub async fn a_second_instance_reads_what_the_first_wrote(harness: Harness) {
+/// An instance reads immediately what another instance has acknowledged.
+pub async fn second_instance_reads_what_the_first_wrote(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     for number in 1..=10 {

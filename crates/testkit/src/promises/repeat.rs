@@ -81,7 +81,7 @@ pub async fn second_instance_recognizes_a_repeat(harness: Harness) {
 }
 
 /// A repeat is recognized after closing and reopening the store.
-pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
+pub async fn repeat_is_recognized_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }

@@ -154,7 +154,7 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
 }
 
 /// A rewind is an event: rewinding to before it undoes it.
-pub async fn a_rewind_can_be_rewound(harness: Harness) {
+pub async fn rewind_can_be_rewound(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let before = read_own_state(&log, &key).await;
@@ -239,7 +239,7 @@ pub async fn events_around_a_rewind_in_a_batch_apply_in_order(harness: Harness) 
 }
 
 /// A rewind event may name an invocation of the same batch.
-pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
+pub async fn batch_may_rewind_its_own_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     let batch = vec![
@@ -253,7 +253,7 @@ pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
 }
 
 /// A repeated rewind is stored once, with or without a given time.
-pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
+pub async fn repeated_rewind_is_stored_once(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let timed = foreign_rewind("r1", "i2", r#"{"a":10}"#);

@@ -41,7 +41,7 @@ pub async fn run_gets_its_token_with_the_first_append(harness: Harness) {
 }
 
 /// A run may begin without an event.
-pub async fn a_run_may_begin_without_events(harness: Harness) {
+pub async fn run_may_begin_without_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let empty = Append::default().beginning_run(no_wait());
@@ -52,7 +52,7 @@ pub async fn a_run_may_begin_without_events(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1"]);
 }
 
-/// A second run that does not wait fails at once and writes nothing.
+/// A second run that does not wait fails immediately and writes nothing.
 pub async fn second_run_that_does_not_wait_is_busy(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -67,7 +67,7 @@ pub async fn second_run_that_does_not_wait_is_busy(harness: Harness) {
 }
 
 /// A second run waits and continues when the first one ends.
-pub async fn a_second_run_waits_for_the_first(harness: Harness) {
+pub async fn second_run_waits_for_the_first(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
@@ -87,7 +87,7 @@ pub async fn a_second_run_waits_for_the_first(harness: Harness) {
 }
 
 /// A run of another instance waits too.
-pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
+pub async fn run_of_a_second_instance_waits_for_the_first(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let first = begin(&log, &key, event("e1")).await.unwrap();
@@ -278,7 +278,7 @@ pub async fn ending_a_run_with_its_last_append_releases_its_lease(harness: Harne
     let last = Append::from(event("e2")).ending_run(run);
     let ended = log.append(&key, last.clone()).await.unwrap();
     assert_eq!((positions(&ended), ended.run), (vec![2], None));
-    // A repeat, as after a lost answer, returns the same.
+    // Retrying the append, for example after a lost answer, returns the same result.
     let again = log.append(&key, last).await.unwrap();
     assert_eq!((positions(&again), again.run), (vec![2], None));
     begin(&log, &key, event("e3")).await.unwrap();
@@ -332,7 +332,7 @@ pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// A run inside a run of the same session would wait for itself, so it fails at once.
+/// A run inside a run of the same session would wait for itself, so it fails immediately.
 pub async fn nested_run_in_the_same_session_fails_at_once(harness: Harness) {
     let log = harness.service();
     let (key, other) = (create(&log, "s").await, create(&log, "other").await);
@@ -445,7 +445,7 @@ pub async fn events_of_two_runs_do_not_interleave(harness: Harness) {
 }
 
 /// A busy instance does not starve another: its runs begin while many others continue.
-pub async fn a_busy_instance_does_not_starve_another(harness: Harness) {
+pub async fn busy_instance_does_not_starve_another(harness: Harness) {
     const ENOUGH: u64 = 5000;
     let (busy, modest) = (harness.service(), harness.second().await);
     let key = create(&busy, "s").await;
@@ -538,7 +538,7 @@ pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
 }
 
 /// A lease and its token survive closing and reopening the store.
-pub async fn a_lease_survives_reopening(mut harness: Harness) {
+pub async fn lease_survives_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }

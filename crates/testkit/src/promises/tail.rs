@@ -86,7 +86,7 @@ pub async fn tail_has_no_gap_and_no_repeat_during_concurrent_appends(harness: Ha
 }
 
 /// A tail returns events that another instance appends.
-pub async fn a_tail_sees_events_of_a_second_instance(harness: Harness) {
+pub async fn tail_sees_events_of_a_second_instance(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let mut tail = log.tail(&key, 0);
@@ -142,7 +142,7 @@ pub async fn each_of_many_tails_follows_its_own_session(harness: Harness) {
 }
 
 /// A tail of a missing session fails and ends.
-pub async fn a_tail_of_a_missing_session_ends_with_not_found(harness: Harness) {
+pub async fn tail_of_a_missing_session_ends_with_not_found(harness: Harness) {
     let log = harness.service();
     let mut tail = log.tail(&key("missing"), 0);
     assert_fails!(tail.next().await.unwrap(), SessionError::NotFound { .. });
@@ -150,7 +150,7 @@ pub async fn a_tail_of_a_missing_session_ends_with_not_found(harness: Harness) {
 }
 
 /// A tail ends when its session is deleted.
-pub async fn a_tail_ends_when_the_session_is_deleted(harness: Harness) {
+pub async fn tail_ends_when_the_session_is_deleted(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     append(&log, &key, event("e")).await;

@@ -89,7 +89,7 @@ async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, key
 
 /// A session is equal in another store: events byte for byte, state now and at each position,
 /// times, origin.
-pub async fn a_session_survives_export_and_import(harness: Harness) {
+pub async fn session_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     for key in fill(&log, &harness).await {
         assert_round_trip(&harness, &log, of_session(&key), &[key]).await;
@@ -136,14 +136,14 @@ pub async fn imported_session_can_be_read_by_time(harness: Harness) {
 }
 
 /// All sessions of a user and the shared state survive.
-pub async fn a_user_survives_export_and_import(harness: Harness) {
+pub async fn user_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     assert_round_trip(&harness, &log, of_user(), &keys[..4]).await;
 }
 
 /// All sessions of an app survive.
-pub async fn an_app_survives_export_and_import(harness: Harness) {
+pub async fn app_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     assert_round_trip(&harness, &log, of_app(), &keys).await;
@@ -170,7 +170,7 @@ async fn shared_keys(log: &Log) -> (JsonMap, JsonMap) {
 
 /// An export of a user without sessions has the shared state. Importing it once or twice sets the
 /// keys that are missing.
-pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness) {
+pub async fn user_without_sessions_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let exact = r#"{"user:a":1.50,"user:n":null,"app:a":[1],"app:b":2}"#;
     let gone = create_with(&log, "gone", exact).await;
@@ -214,7 +214,7 @@ pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness
 }
 
 /// A rejected import sets no shared state, whether that state or the session after it is invalid.
-pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
+pub async fn refused_import_sets_no_shared_keys(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();

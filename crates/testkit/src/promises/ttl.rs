@@ -16,7 +16,7 @@ async fn is_there(log: &Log, key: &SessionKey) -> bool {
 }
 
 /// An expired session can be neither read nor listed.
-pub async fn an_expired_session_is_not_found(harness: Harness) {
+pub async fn expired_session_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     append(&log, &key, event("e")).await;

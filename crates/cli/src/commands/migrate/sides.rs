@@ -84,7 +84,9 @@ pub(super) async fn keep_one_kind(
         keys,
     } = &from;
     if sessions.is_none() && memory.is_none() && artifacts.is_none() && keys.is_none() {
-        anyhow::bail!("--from stores none of what --only selects; choose another --from or --only");
+        anyhow::bail!(
+            "--from has no data of the kinds that --only selects; choose another --from or --only"
+        );
     }
     Ok((from, to))
 }

@@ -1,4 +1,4 @@
-//! Stop signals: the first starts a graceful shutdown, the second exits at once.
+//! Stop signals: the first starts a graceful shutdown, the second exits immediately.
 
 use anyhow::Context as _;
 #[cfg(feature = "mcp")]

@@ -23,7 +23,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Start all at once, so that they also race to create the tables.
+    /// Start all servers concurrently, so that they also race to create the tables.
     pub(super) fn start(store: &str, replicas: usize) -> Cluster {
         let cluster = Cluster {
             folder: retain_testkit::scratch::folder(),

@@ -1,4 +1,4 @@
-//! Shutdown waits for requests, then interrupts them. A second signal exits at once.
+//! Shutdown waits for requests, then interrupts them. A second signal exits immediately.
 
 use rustix::process::Signal;
 

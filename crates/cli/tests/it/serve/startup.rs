@@ -41,7 +41,7 @@ fn assistant_remembers_after_a_restart() {
         &run_request("monday", "My favorite tea is Earl Grey."),
     );
     assert_eq!(answer.status, 200, "{}", answer.text);
-    // Stop at once: shutdown must not lose what a run ingests.
+    // Stop immediately: shutdown must not lose what a run ingests.
     assert!(server.stop().status.success());
     let server = Server::with(folder.path(), &[]);
     let answer = server.post("/run", &run_request("friday", "What is my favorite tea?"));

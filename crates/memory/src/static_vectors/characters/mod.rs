@@ -18,7 +18,7 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     while !rest.is_empty() {
         let (plain, after) = split_where(rest, |byte| !is_plain(byte));
         plain.bytes().for_each(|byte| words.add_plain(byte));
-        // Decomposition reorders marks, so a whole run of other characters is processed at once.
+        // Decomposition reorders marks, so consecutive characters are processed together.
         let (other, after) = split_where(after, is_plain);
         let cleaned = other.chars().filter_map(clean).flat_map(with_spaces);
         let bare = cleaned.nfd().filter(|c| !is_in(tables::ACCENT, *c));

@@ -140,8 +140,8 @@ where
         assert!(ids.is_disjoint(&forgotten), "{step}: {ids:?}");
         for (word, hits) in WORDS.iter().zip(hits_by_word) {
             let is_in_a_text = listed.iter().any(|(_, text)| text.contains(word));
-            // A hit may stand for duplicates, and neighbors of a match are hits too. So hits need
-            // not equal the memories with the word, but every hit is listed.
+            // Hits merge duplicates and include neighbors of a match, so they differ from the
+            // memories that contain the word. Each hit must still be a listed memory.
             assert!(hits.is_subset(&ids), "{step}: {word}");
             assert_eq!(hits.is_empty(), !is_in_a_text, "{step}: {word}");
         }

@@ -108,7 +108,7 @@ async fn hit_explains_its_score_and_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explanation_names_neighbors_and_times() {
+async fn explanation_reports_neighbor_matches_and_time_score() {
     let (memory, _folder) = memory_with_sessions().await;
     let found = search(&memory, MemoryQuery::new("hotel rooms")).await;
     let near = found.iter().find(|it| it.info.id == "monday-2").unwrap();

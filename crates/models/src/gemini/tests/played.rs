@@ -84,7 +84,7 @@ async fn error_has_googles_message_without_the_key() {
     }
 }
 
-/// If Google requests a longer delay than the retry budget, the call fails at once.
+/// If Google requests a longer delay than the retry budget, the call fails immediately.
 #[tokio::test]
 async fn retry_delay_beyond_the_budget_fails_at_once() {
     let body = r#"{"error":{"code":429,"message":"later","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"3600s"}]}}"#;

@@ -54,7 +54,7 @@ async fn provider_decides_whether_to_retry() {
     let cases = [
         ("429 Too Many Requests", "x-should-retry", "false", "", 1),
         ("400 Bad Request", "x-should-retry", "true", "", 3),
-        // Longer than the budget for waiting: fail at once.
+        // Longer than the budget for waiting: fail immediately.
         ("429 Too Many Requests", "retry-after", "3600", "", 1),
         ("429 Too Many Requests", "retry-after-ms", "3600000", "", 1),
         (

@@ -9,7 +9,7 @@ use retain_core::{Content, Event, Events, FunctionResponse, JsonMap, LlmResponse
 
 use crate::interrupts::waiting_ids;
 
-/// The error code in an event that seals a run.
+/// The error code of the event that closes a cancelled run.
 pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
 const MESSAGE: &str = "Invocation was aborted by client.";
 

@@ -96,7 +96,7 @@ impl Leases {
             let renewal = renew_until_empty(RenewalTask::new(self), self.period());
             // Spawn on the runner's own threads, so that a tool that blocks its thread does not
             // stop the renewals. Do not hold the lock here: a runtime that shuts down drops the
-            // task at once, which takes the lock.
+            // task immediately, and dropping the task takes the lock.
             match crate::runner::own_runtime() {
                 Ok(runtime) => drop(runtime.spawn(renewal)),
                 Err(_) => drop(tokio::spawn(renewal)),

@@ -117,7 +117,7 @@ fn leaf(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// Returns an agent that calls a tool, which returns at once, and then answers.
+/// Returns an agent that calls a tool, which returns immediately, and then answers.
 fn leaf_with_tool(gates: &Arc<Gates>, name: &str) -> LlmAgent {
     let tool = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
         Ok(ToolOutput::from(retain_core::Json::from("seen")))

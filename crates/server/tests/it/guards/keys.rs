@@ -345,7 +345,7 @@ async fn public_routes_ignore_the_key() {
         let keys = Keys::new(Arc::new(keys), None, true);
         guards.keys = keys.with_rate_limit(1.0).with_rejection_limit(1.0);
     });
-    // A key allows two requests at once, and an address two failed attempts.
+    // A key allows a burst of two requests, and an address two failed attempts.
     for _ in 0..5 {
         for path in ["/health", "/ready", "/version", "/openapi.json"] {
             for key in ["", "nonsense", &wrong, &good] {

@@ -204,7 +204,7 @@ fn plan_on_head<'a>(
         }
         LeaseUse::Take { .. } => return None,
     };
-    // A client may send the same event to two replicas at once. Only the lease tells the two
+    // A client may send the same event to two replicas concurrently. Only the lease tells the two
     // requests apart, so decide with the row locked.
     let takes = matches!(batch.lease, LeaseUse::Take { .. });
     if takes && batch.events.iter().any(|new| new.id_given) {

@@ -211,8 +211,9 @@ async fn append_aborted_by_a_deadlock_is_retried() {
         let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";
         super::wait_until(&observer, waits).await;
-        // The append has locked the user state and waits for the head. After one second, PostgreSQL
-        // checks it once for a deadlock. If this lock is requested later, this lock is the victim.
+        // The append has locked the user state and waits for the head. PostgreSQL checks a waiting
+        // transaction for a deadlock once, after one second. If the test requests its lock after
+        // that check, PostgreSQL aborts the test's transaction instead of the append.
         let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
         let locked = held.execute(lock, &[]).await;
         let append_is_victim = match locked {
