@@ -1,12 +1,12 @@
-"""What Python knows of code points that the words of a memory depend on.
+"""Prints the properties of code points that determine the words of a memory.
 
     python code_points.py tables > ../src/words/tables.rs
     python code_points.py facts
     python code_points.py version
 
-`tables` prints the Rust tables; run it with Python 3.11, whose Unicode they are pinned to. `facts`
-prints one JSON line about every code point, asked of google-adk 2.13 where it has a rule of its
-own: the tests compare it with what Rust does. `version` prints the Unicode version of this Python.
+`tables` prints the Rust tables; run it with Python 3.11, because the tables have its Unicode version.
+`facts` prints one JSON line with the properties of all code points, using google-adk 2.13 for those
+that ADK defines; the tests compare them with Rust's. `version` prints Python's Unicode version.
 """
 
 import json
@@ -28,7 +28,7 @@ def is_latin(c):
 
 
 def ranges(holds, start=0):
-    """The code points from start on for which it holds, as pairs of the first and the last in a row."""
+    """Return the ranges of code points from `start` for which `holds` is true, as [first, last] pairs."""
     found = []
     for c in CODE_POINTS[start:]:
         if holds(c):
@@ -57,11 +57,11 @@ def table(name, meaning, holds):
 def print_tables():
     version = unicodedata.unidata_version
     if version != "14.0.0":
-        sys.exit(f"the tables are of Unicode 14.0.0, this Python has {version}")
-    print("//! Which code points make words, and which of them are Latin, as ranges in order.")
+        sys.exit(f"the tables need Unicode 14.0.0, but this Python has {version}; use Python 3.11")
+    print("//! The code points that form words, and those that are Latin letters, as sorted ranges.")
     print("//! @generated from Python 3.11 (Unicode 14) by `testdata/code_points.py`. Do not edit.")
-    table("WORD", "What Python's `\\w` matches.", is_word)
-    table("LATIN", "The name begins with LATIN.", is_latin)
+    table("WORD", "The code points that Python's `\\w` matches.", is_word)
+    table("LATIN", "The code points whose Unicode names begin with LATIN.", is_latin)
 
 
 def print_facts():
@@ -77,7 +77,7 @@ def print_facts():
         "latin": ranges(adk._is_latin),
         "lower": changed_by(str.lower),
         "nfc": changed_by(lambda c: unicodedata.normalize("NFC", c)),
-        # A sigma is final behind a cased letter and before none, whatever may be ignored between.
+        # A sigma is final if a cased letter precedes it and none follows; case-ignorable characters are skipped.
         "sigma_final_behind": ranges(lambda c: (c + "\u03a3").lower().endswith("\u03c2")),
         "sigma_final_before": ranges(lambda c: ("A\u03a3" + c).lower()[1] == "\u03c2"),
         "sigma_final_across": ranges(lambda c: ("A" + c + "\u03a3").lower().endswith("\u03c2")),

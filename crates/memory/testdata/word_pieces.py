@@ -1,13 +1,13 @@
-"""How the reference (PyPI `tokenizers`) cuts texts into the word pieces of BERT uncased.
+"""Splits texts into the word pieces of BERT uncased with the reference, PyPI's `tokenizers`.
 
     python word_pieces.py tables > ../src/static_vectors/characters/tables.rs
     python word_pieces.py record < texts > word_pieces.jsonl
     python word_pieces.py answer
 
-Needs `tokenizers==0.23.3`. `tables` prints the Rust tables of code points. `record` reads a JSON
-string a line, or a line that it has printed before, and prints the text with its ids: the fixtures.
-`answer` reads the same and prints the ids alone. The vocabulary is the one in ../data/static-vectors.bin. Names of special tokens in a text,
-such as [MASK], are text like all other.
+Needs `tokenizers==0.23.3`. `tables` prints the Rust tables of code points. `record` prints the test
+fixtures: it reads one JSON string per line, or a line of its own output, and prints the text with its
+ids. `answer` reads the same input and prints only the ids. The vocabulary is that of
+../data/static-vectors.bin. Names of special tokens, such as [MASK], are treated as ordinary text.
 """
 
 import json
@@ -41,7 +41,7 @@ def normalizer(**wanted):
 
 
 def ranges(holds):
-    """The code points beyond ASCII for which it holds, as pairs of the first and the last in a row."""
+    """Return the ranges of non-ASCII code points for which `holds` is true, as [first, last] pairs."""
     found = []
     for c in CODE_POINTS[128:]:
         if holds(c):
@@ -72,13 +72,13 @@ def print_tables():
     spaced = normalizer(handle_chinese_chars=True)
     stripped = normalizer(strip_accents=True)
     split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    print("//! What BERT's tokenizer does with code points beyond ASCII, as ranges in order.")
+    print("//! The classes that BERT's tokenizer gives to non-ASCII code points, as sorted ranges.")
     print("//! @generated from PyPI's tokenizers 0.23.3 by `testdata/word_pieces.py`. Do not edit.")
-    print_table("REMOVED", "Left out: controls, formats and what is private.", lambda c: clean(c) == "")
-    print_table("SPACE", "Between words.", lambda c: clean(c) == " ")
-    print_table("IDEOGRAPH", "A word by itself, whatever is beside it.", lambda c: spaced(c) == f" {c} ")
-    print_table("ACCENT", "Marks that take no room: left out once letters are taken apart.", lambda c: stripped(c) == "")
-    print_table("PUNCTUATION", "A word by itself, seen after all else.", lambda c: len(split(f"a{c}a")) == 3)
+    print_table("REMOVED", "Removed: control, format and private-use characters.", lambda c: clean(c) == "")
+    print_table("SPACE", "Characters treated as whitespace.", lambda c: clean(c) == " ")
+    print_table("IDEOGRAPH", "Ideographs; each is a word of its own.", lambda c: spaced(c) == f" {c} ")
+    print_table("ACCENT", "Nonspacing marks, which are removed after decomposition.", lambda c: stripped(c) == "")
+    print_table("PUNCTUATION", "Punctuation, which is split off last; each character is a word of its own.", lambda c: len(split(f"a{c}a")) == 3)
 
 
 def main(what):

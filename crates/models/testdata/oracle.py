@@ -1,7 +1,7 @@
-"""Returns what Google's ADK sends to Claude and to OpenAI's API for a request.
+"""Prints the requests that Google's ADK sends to Claude and to OpenAI's API.
 
-Reads one JSON object a line from stdin: the provider, contents and settings. Prints one a line: what
-ADK hands to the provider's client library, or `{"error": ...}` where it raised.
+Reads one JSON object per line from stdin: the provider, contents and settings. Prints one per line:
+the arguments that ADK passes to the provider's client library, or `{"error": ...}` if it raised.
 """
 
 import asyncio

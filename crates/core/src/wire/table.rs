@@ -1307,7 +1307,7 @@ pub static STREAMABLE_HTTP_CONNECTION_PARAMS: ObjectSchema = ObjectSchema { name
     optional("terminate_on_close", "terminate_on_close", Bool),
 ] };
 
-/// All of them.
+/// All objects.
 pub static OBJECTS: &[&ObjectSchema] = &[
     &LLM_RESPONSE,
     &CONTENT,
@@ -1444,7 +1444,7 @@ pub static OBJECTS: &[&ObjectSchema] = &[
     &STREAMABLE_HTTP_CONNECTION_PARAMS,
 ];
 
-/// The names of McpToolset in configurations.
+/// The names that configurations use for `McpToolset`.
 pub static MCP_TOOLSET_NAMES: &[&str] = &[
     "MCPToolset",
     "google.adk.tools.MCPToolset",

@@ -1,4 +1,4 @@
-"""Record what the real google-adk package writes for events and sessions.
+"""Record the JSON that the real google-adk package writes for events and sessions.
 
 Run inside a virtual environment that has some google-adk version:
 
@@ -50,7 +50,7 @@ from google.adk.sessions.session import Session
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types as t
 
-# Bytes whose base64 needs both letters in which the two alphabets differ.
+# Bytes whose base64 contains both characters in which the two alphabets differ.
 TRICKY = bytes([0xFB, 0xFF, 0xFE, 0x3E, 0x3F, 0x00, 0x10])
 BIG = 123456789012345678901234567890
 
@@ -1331,7 +1331,7 @@ case(
 
 
 def known(cls, **fields):
-    """Build a model that accepts unknown keys; fail if it does not declare these fields."""
+    """Build a model that accepts unknown keys. Raise if it does not declare one of the fields."""
     for name in fields:
         if name not in cls.model_fields:
             raise AttributeError(f"{cls.__name__} has no field {name}")

@@ -1,7 +1,7 @@
-//! Which code points make words, and which of them are Latin, as ranges in order.
+//! The code points that form words, and those that are Latin letters, as sorted ranges.
 //! @generated from Python 3.11 (Unicode 14) by `testdata/code_points.py`. Do not edit.
 
-/// What Python's `\w` matches.
+/// The code points that Python's `\w` matches.
 #[rustfmt::skip]
 pub(super) const WORD: &[(u32, u32)] = &[
     (0xaa, 0xaa), (0xb2, 0xb3), (0xb5, 0xb5), (0xb9, 0xba), (0xbc, 0xbe), (0xc0, 0xd6),
@@ -168,7 +168,7 @@ pub(super) const WORD: &[(u32, u32)] = &[
     (0x30000, 0x3134a),
 ];
 
-/// The name begins with LATIN.
+/// The code points whose Unicode names begin with LATIN.
 #[rustfmt::skip]
 pub(super) const LATIN: &[(u32, u32)] = &[
     (0xc0, 0xd6), (0xd8, 0xf6), (0xf8, 0x2af), (0x1d00, 0x1d25), (0x1d62, 0x1d65),

@@ -1,7 +1,7 @@
-//! What BERT's tokenizer does with code points beyond ASCII, as ranges in order.
+//! The classes that BERT's tokenizer gives to non-ASCII code points, as sorted ranges.
 //! @generated from PyPI's tokenizers 0.23.3 by `testdata/word_pieces.py`. Do not edit.
 
-/// Left out: controls, formats and what is private.
+/// Removed: control, format and private-use characters.
 #[rustfmt::skip]
 pub(super) const REMOVED: &[(u32, u32)] = &[
     (0x80, 0x9f), (0xad, 0xad), (0x600, 0x605), (0x61c, 0x61c), (0x6dd, 0x6dd), (0x70f, 0x70f),
@@ -18,14 +18,14 @@ pub(super) const SPACE: &[(u32, u32)] = &[
     (0x205f, 0x205f), (0x3000, 0x3000),
 ];
 
-/// A word by itself, whatever is beside it.
+/// Ideographs; each is a word of its own.
 #[rustfmt::skip]
 pub(super) const IDEOGRAPH: &[(u32, u32)] = &[
     (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xf900, 0xfaff), (0x20000, 0x2a6df), (0x2a700, 0x2b81f),
     (0x2b920, 0x2ceaf), (0x2f800, 0x2fa1f),
 ];
 
-/// Marks that take no room: left out once letters are taken apart.
+/// Nonspacing marks, which are removed after decomposition.
 #[rustfmt::skip]
 pub(super) const ACCENT: &[(u32, u32)] = &[
     (0x300, 0x36f), (0x483, 0x487), (0x591, 0x5bd), (0x5bf, 0x5bf), (0x5c1, 0x5c2),
@@ -87,7 +87,7 @@ pub(super) const ACCENT: &[(u32, u32)] = &[
     (0x1e8d0, 0x1e8d6), (0xe0100, 0xe01ef),
 ];
 
-/// A word by itself, seen after all else.
+/// Punctuation, which is split off last; each character is a word of its own.
 #[rustfmt::skip]
 pub(super) const PUNCTUATION: &[(u32, u32)] = &[
     (0xa1, 0xa1), (0xa7, 0xa7), (0xab, 0xab), (0xb6, 0xb7), (0xbb, 0xbb), (0xbf, 0xbf),
