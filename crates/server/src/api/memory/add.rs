@@ -31,16 +31,21 @@ pub(super) fn routes(api: Api) -> Api {
     let session = Operation::new(
         Method::POST,
         SESSIONS,
-        "rememberSession",
+        "ingestSession",
         "Ingest a session; a session that has grown may be ingested again",
     );
     let events = Operation::new(
         Method::POST,
         EVENTS,
-        "rememberEvents",
+        "ingestEvents",
         "Ingest events; existing entries are skipped",
     );
-    let entries = Operation::new(Method::POST, ENTRIES, "remember", "Store memories as given");
+    let entries = Operation::new(
+        Method::POST,
+        ENTRIES,
+        "ingestEntries",
+        "Store memories as given",
+    );
     api.add(
         session
             .takes::<AddSession>()
