@@ -22,7 +22,9 @@ async fn guard(
     mut request: LlmRequest,
 ) -> Result<BeforeModel, retain::BoxError> {
     if ctx.user_content().text_concat().contains("password") {
-        return Ok(LlmResponse::of(Content::model("I do not talk about passwords.")).into());
+        return Ok(
+            LlmResponse::from_content(Content::model("I do not talk about passwords.")).into(),
+        );
     }
     // State that a callback writes is stored with the event of the model's answer.
     ctx.state().update("user:questions", |count| {

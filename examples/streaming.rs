@@ -98,7 +98,7 @@ impl Model for Endless {
     fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
         let pieces = (1..=3).map(|number| LlmResponse {
             partial: Some(true),
-            ..LlmResponse::of(Content::model(format!("{number} ")))
+            ..LlmResponse::from_content(Content::model(format!("{number} ")))
         });
         Box::pin(stream::iter(pieces.map(Ok)).chain(stream::pending()))
     }

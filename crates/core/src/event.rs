@@ -16,7 +16,7 @@ wire_object! {
     ///
     /// ```
     /// use retain_core::{Content, Event, LlmResponse};
-    /// let mut event = Event::new("assistant", LlmResponse::of(Content::model("Hello")));
+    /// let mut event = Event::new("assistant", LlmResponse::from_content(Content::model("Hello")));
     /// event.actions.state_delta.insert("user:greeted", true);
     /// assert!(event.is_final_response());
     /// assert_eq!(event.response.content.unwrap().text_concat(), "Hello");
@@ -70,12 +70,12 @@ impl Event {
 
     /// A text message of the user.
     pub fn user_text(text: impl Into<String>) -> Event {
-        Event::new("user", LlmResponse::of(Content::user(text)))
+        Event::new("user", LlmResponse::from_content(Content::user(text)))
     }
 
     /// A text message of the agent `author`.
     pub fn model_text(author: impl Into<String>, text: impl Into<String>) -> Event {
-        Event::new(author, LlmResponse::of(Content::model(text)))
+        Event::new(author, LlmResponse::from_content(Content::model(text)))
     }
 
     /// Whether it is a chunk of a streaming response. Partial events are never stored.
@@ -133,7 +133,7 @@ mod tests {
     use crate::content::{CodeExecutionResult, Part};
 
     fn event(parts: Vec<Part>) -> Event {
-        Event::new("a", LlmResponse::of(Content::new("model", parts)))
+        Event::new("a", LlmResponse::from_content(Content::new("model", parts)))
     }
 
     #[test]

@@ -98,7 +98,7 @@ wire_text!(LlmResponse, UsageMetadata);
 
 impl LlmResponse {
     /// A response with this content.
-    pub fn of(content: Content) -> LlmResponse {
+    pub fn from_content(content: Content) -> LlmResponse {
         LlmResponse {
             content: Some(content),
             ..LlmResponse::default()

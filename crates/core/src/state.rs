@@ -66,7 +66,7 @@ pub struct ScopedDelta {
 
 impl ScopedDelta {
     /// Splits `delta` by the prefixes of its keys.
-    pub fn of(delta: &StateDelta) -> ScopedDelta {
+    pub fn from_delta(delta: &StateDelta) -> ScopedDelta {
         let mut scoped = ScopedDelta::default();
         for (key, value) in delta {
             let (scope, bare) = StateScope::split(key);
@@ -127,7 +127,7 @@ impl State {
     pub fn partition_by_scope(
         delta: &StateDelta,
     ) -> (StateDelta, StateDelta, StateDelta, StateDelta) {
-        let scoped = ScopedDelta::of(delta);
+        let scoped = ScopedDelta::from_delta(delta);
         (scoped.app, scoped.user, scoped.session, scoped.temp)
     }
 

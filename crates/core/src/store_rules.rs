@@ -114,7 +114,7 @@ pub fn check_position(key: &SessionKey, position: u64, last: u64) -> Result<()> 
 
 /// Returns the keys of an initial state that belong to the session itself.
 pub fn session_keys(initial: &JsonMap) -> JsonMap {
-    ScopedDelta::of(initial).session
+    ScopedDelta::from_delta(initial).session
 }
 
 /// Sets the keys that `map` does not have yet.

@@ -183,7 +183,9 @@ impl Models {
         let http = self.http.clone();
         let found = settings.first_with_name(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
         Ok(match found {
-            Some(("ANTHROPIC_API_KEY", key)) => Claude::at(base_url, model, key.into(), http),
+            Some(("ANTHROPIC_API_KEY", key)) => {
+                Claude::with_base_url(base_url, model, key.into(), http)
+            }
             Some((_, token)) => Claude::with_token(base_url, model, token.into(), http),
             None => return self.claude_on_vertex(name, model),
         })
@@ -232,7 +234,7 @@ impl Models {
         let Some(base_url) = base_url else {
             return Err(missing_url(name, server.base_url_variables[0]));
         };
-        let server = OpenAiServer::at(&base_url, key.map(Secret::from));
+        let server = OpenAiServer::new(&base_url, key.map(Secret::from));
         Ok(self.openai_at(name, model, server))
     }
 

@@ -42,7 +42,7 @@ pub fn respond(
     stream: bool,
 ) -> Vec<LlmResponse> {
     let response = match choose_reply(contents, config) {
-        Reply::Call(call) => LlmResponse::of(Content::new("model", vec![call.into()])),
+        Reply::Call(call) => LlmResponse::from_content(Content::new("model", vec![call.into()])),
         Reply::Text(text) => apply_schema(config, text),
     };
     let content = response.content.as_ref();
@@ -157,10 +157,10 @@ fn apply_schema(config: &GenerateContentConfig, text: String) -> LlmResponse {
         .as_ref()
         .or(config.response_json_schema.as_ref());
     let Some(schema) = schema else {
-        return LlmResponse::of(Content::model(text));
+        return LlmResponse::from_content(Content::model(text));
     };
     match schema::fill(schema, &text) {
-        Ok(json) => LlmResponse::of(Content::model(json)),
+        Ok(json) => LlmResponse::from_content(Content::model(json)),
         Err(why) => LlmResponse {
             error_code: Some(SCHEMA_ERROR.to_owned()),
             error_message: Some(format!(
@@ -175,7 +175,7 @@ fn partial_response(text: &str) -> LlmResponse {
     LlmResponse {
         partial: Some(true),
         model_version: Some("offline".to_owned()),
-        ..LlmResponse::of(Content::model(text))
+        ..LlmResponse::from_content(Content::model(text))
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
         };
         Event {
             author: "agent".to_owned(),
-            response: LlmResponse::of(Content::new("model", vec![Part::from(call)])),
+            response: LlmResponse::from_content(Content::new("model", vec![Part::from(call)])),
             ..Event::default()
         }
     }
@@ -125,7 +125,7 @@ mod tests {
         Event {
             author: author.to_owned(),
             branch: branch.map(str::to_owned),
-            response: LlmResponse::of(Content::new("user", vec![Part::from(response)])),
+            response: LlmResponse::from_content(Content::new("user", vec![Part::from(response)])),
             ..Event::default()
         }
     }

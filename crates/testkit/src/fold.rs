@@ -10,7 +10,7 @@ pub fn states_by_position<'a>(
     initial: &JsonMap,
     events: impl IntoIterator<Item = &'a Event>,
 ) -> Vec<JsonMap> {
-    let mut states = vec![ScopedDelta::of(initial).session];
+    let mut states = vec![ScopedDelta::from_delta(initial).session];
     let mut invocations: Vec<&str> = Vec::new();
     for event in events {
         let rewound = event.actions.rewind_before_invocation_id.as_deref();
@@ -18,7 +18,7 @@ pub fn states_by_position<'a>(
         // The event at index `first` has position `first + 1`; the state before it is
         // `states[first]`.
         let mut state = states[first.unwrap_or(states.len() - 1)].clone();
-        for (key, value) in ScopedDelta::of(&event.actions.state_delta).session {
+        for (key, value) in ScopedDelta::from_delta(&event.actions.state_delta).session {
             if first.is_none() || !value.is_null() {
                 state.insert(key, value);
             }

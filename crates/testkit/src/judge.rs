@@ -21,7 +21,7 @@ pub(crate) fn find_anomalies(end: &Session, history: &History, shared: &[Write])
     wrong.extend(checker.check_order(&history.writes));
     wrong.extend(history.reads.iter().flat_map(|r| checker.check_read(r)));
     wrong.extend(checker.check_freshness(history));
-    let marks = Marks::of(shared);
+    let marks = Marks::from_writes(shared);
     wrong.extend(history.reads.iter().filter_map(|read| marks.check(read)));
     wrong
 }
@@ -81,7 +81,7 @@ impl LogChecker<'_> {
 
     /// Check that the state of a session equals the fold of the events up to its position.
     fn check_state(&self, seen: &Session, who: &str) -> Option<String> {
-        let own = ScopedDelta::of(&seen.state.to_delta()).session;
+        let own = ScopedDelta::from_delta(&seen.state.to_delta()).session;
         let expected = self.states.get(seen.position as usize)?;
         (own != *expected).then(|| {
             let position = seen.position;
@@ -201,7 +201,7 @@ impl LogChecker<'_> {
 struct Marks<'a>(HashMap<&'a str, Vec<(i64, &'a Write)>>);
 
 impl Marks<'_> {
-    fn of(writes: &[Write]) -> Marks<'_> {
+    fn from_writes(writes: &[Write]) -> Marks<'_> {
         let mut marks: HashMap<&str, Vec<(i64, &Write)>> = HashMap::new();
         for write in writes.iter().filter(|write| !write.is_repeat) {
             if let Some((name, number)) = &write.mark {

@@ -96,7 +96,7 @@ impl Model {
     }
 
     fn set_shared_state(&mut self, key: &SessionKey, delta: &JsonMap) {
-        let scoped = ScopedDelta::of(delta);
+        let scoped = ScopedDelta::from_delta(delta);
         let app = self.apps.entry(key.app.clone()).or_default();
         app.extend(scoped.app);
         let user = (key.app.clone(), key.user.clone());

@@ -178,7 +178,7 @@ impl SessionLog {
         SessionLog {
             incarnation,
             lease: Lease::of_new_session(incarnation),
-            state: ScopedDelta::of(&initial).session,
+            state: ScopedDelta::from_delta(&initial).session,
             initial,
             ..SessionLog::default()
         }
@@ -221,7 +221,7 @@ impl SessionLog {
 
     /// Returns the session's own keys as they were after `position`.
     pub(crate) fn state_at(&self, position: u64) -> JsonMap {
-        let mut state = ScopedDelta::of(&self.initial).session;
+        let mut state = ScopedDelta::from_delta(&self.initial).session;
         for entry in self.entries.iter().take(position as usize) {
             set_keys(&mut state, &entry.keys);
         }

@@ -31,7 +31,7 @@ const STOP_WORDS: &str = "the i to you and a it that of in is my so for was but 
 pub struct Random(u64);
 
 impl Random {
-    pub fn of(seed: u64, number: u64) -> Random {
+    pub fn from_seed(seed: u64, number: u64) -> Random {
         let mut random = Random(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         random.next();
         random
@@ -78,7 +78,7 @@ impl Corpus {
         let mut words: Vec<String> = STOP_WORDS.split_whitespace().map(str::to_owned).collect();
         let small = words.len();
         let mut known: std::collections::HashSet<String> = words.iter().cloned().collect();
-        let mut random = Random::of(seed, u64::MAX);
+        let mut random = Random::from_seed(seed, u64::MAX);
         while words.len() < WORDS {
             let word = invented_word(&mut random);
             if known.insert(word.clone()) {
@@ -107,7 +107,7 @@ impl Corpus {
 
     /// The session with this number.
     pub fn session(&self, number: u64) -> Session {
-        let mut random = Random::of(self.seed, number);
+        let mut random = Random::from_seed(self.seed, number);
         let invented = (self.words.len() - self.small) as u64;
         let topic = (0..TOPIC).map(|_| self.small + random.below(invented) as usize);
         let topic: Vec<usize> = topic.collect();
@@ -149,7 +149,7 @@ impl Corpus {
 
     /// The id of a turn in the first `sessions` sessions, and a question about it.
     pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
-        let mut random = Random::of(!self.seed, number);
+        let mut random = Random::from_seed(!self.seed, number);
         let session = self.session(random.below(sessions));
         let turn = &session.turns[random.below(TURNS) as usize];
         let words = turn.text.split_whitespace();

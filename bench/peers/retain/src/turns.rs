@@ -39,7 +39,7 @@ impl Model for MockModel {
 
     fn generate(&self, request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
         self.0.record(request.contents.len());
-        let answer = LlmResponse::of(Content::model(ANSWER));
+        let answer = LlmResponse::from_content(Content::model(ANSWER));
         Box::pin(futures_util::stream::iter([Ok(answer)]))
     }
 }

@@ -21,7 +21,7 @@ impl Model for MockModel {
     }
 
     fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
-        let answer = LlmResponse::of(Content::model(ANSWER));
+        let answer = LlmResponse::from_content(Content::model(ANSWER));
         Box::pin(futures_util::stream::iter([Ok(answer)]))
     }
 }

@@ -23,7 +23,7 @@ impl Fold {
     /// Starts from the state given at creation.
     pub(super) fn new(initial: &JsonMap) -> Fold {
         let mut fold = Fold::default();
-        let session = ScopedDelta::of(initial).session;
+        let session = ScopedDelta::from_delta(initial).session;
         fold.record(0, &session.into_iter().map(|(k, v)| (k, Some(v))).collect());
         fold
     }
@@ -35,7 +35,7 @@ impl Fold {
 
     /// Applies the event at `position` and returns its changes.
     pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
-        let delta = ScopedDelta::of(&event.actions.state_delta).session;
+        let delta = ScopedDelta::from_delta(&event.actions.state_delta).session;
         let rewound = event.actions.rewind_before_invocation_id.as_ref();
         let changes = match rewound.and_then(|invocation| self.first.get(invocation)) {
             Some(first) => changes_to(&self.state, &self.state_at(first - 1), &delta),

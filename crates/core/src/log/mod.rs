@@ -208,7 +208,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
         limits::check(LimitKind::InitialState, text.len(), limits.state_bytes)?;
-        Ok(prepare::changes(ScopedDelta::of(initial)))
+        Ok(prepare::changes(ScopedDelta::from_delta(initial)))
     }
 
     async fn read_session(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {

@@ -37,7 +37,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         for key in event.actions.state_delta.keys() {
             settings.limits.check_state_key(key)?;
         }
-        let changes = changes(ScopedDelta::of(&event.actions.state_delta));
+        let changes = changes(ScopedDelta::from_delta(&event.actions.state_delta));
         let body = to_stored_text(&event);
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
         limits::check(LimitKind::Event, body.len(), settings.limits.event_bytes)?;

@@ -272,7 +272,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 },
                 None => None,
             };
-            let delta = ScopedDelta::of(&actions.state_delta).session;
+            let delta = ScopedDelta::from_delta(&actions.state_delta).session;
             new.changes.session = match target {
                 Some(target) => changes_to(&state, &target, &delta),
                 None => delta

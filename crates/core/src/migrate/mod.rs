@@ -207,7 +207,7 @@ impl Migration {
         let mut sections: Vec<(Box<dyn Section>, bool)> = Vec::new();
         if let Some(store) = &from.sessions {
             let target = to.sessions.as_ref();
-            let stores = steps::StorePair::of(store, target, observer);
+            let stores = steps::StorePair::new(store, target, observer);
             sections.push((
                 Box::new(shared::SharedStates::new(stores.clone())),
                 target.is_some(),
@@ -216,17 +216,17 @@ impl Migration {
             sections.push((Box::new(sessions), target.is_some()));
         }
         if let Some(store) = &from.memory {
-            let stores = steps::StorePair::of(store, to.memory.as_ref(), observer);
+            let stores = steps::StorePair::new(store, to.memory.as_ref(), observer);
             let memories = memories::Memories::new(stores);
             sections.push((Box::new(memories), to.memory.is_some()));
         }
         if let Some(store) = &from.artifacts {
-            let stores = steps::StorePair::of(store, to.artifacts.as_ref(), observer);
+            let stores = steps::StorePair::new(store, to.artifacts.as_ref(), observer);
             let artifacts = artifacts::Artifacts::new(stores, from.sessions.clone());
             sections.push((Box::new(artifacts), to.artifacts.is_some()));
         }
         if let Some(store) = &from.keys {
-            let stores = steps::StorePair::of(store, to.keys.as_ref(), observer);
+            let stores = steps::StorePair::new(store, to.keys.as_ref(), observer);
             sections.push((Box::new(keys::Keys::new(stores)), to.keys.is_some()));
         }
         let mut supported = Vec::new();

@@ -169,7 +169,7 @@ impl Sessions {
         let draft = self.stores.to.begin_draft(&key).await;
         let draft = draft.map_err(failed(name()))?;
         let (last, mut position, mut batch_size) = (header.head.position, 0, BatchSize::new());
-        let mut state = ScopedDelta::of(&header.initial).session;
+        let mut state = ScopedDelta::from_delta(&header.initial).session;
         while position < last {
             let end = last.min(position + batch_size.step() as u64);
             let events = self
@@ -212,7 +212,7 @@ impl Sessions {
         event: &Event,
         state: &JsonMap,
     ) -> Result<KeyChanges> {
-        let delta = ScopedDelta::of(&event.actions.state_delta).session;
+        let delta = ScopedDelta::from_delta(&event.actions.state_delta).session;
         let mut rewound = None;
         if let Some(invocation) = &event.actions.rewind_before_invocation_id {
             let first = find_invocation_start(&*self.stores.from, key, invocation).await;

@@ -33,7 +33,7 @@ impl<S: ?Sized> Clone for StorePair<S> {
 impl<S: ?Sized> StorePair<S> {
     /// Pairs the stores of both sides. If the target has no such store, `to` is the source, which
     /// is then only surveyed.
-    pub(super) fn of(
+    pub(super) fn new(
         from: &Arc<S>,
         to: Option<&Arc<S>>,
         observer: &Arc<dyn MigrationObserver>,

@@ -99,7 +99,7 @@ pub(crate) fn weekday_named(word: &str) -> Option<u8> {
 pub(crate) struct PackedDate(u32);
 
 impl PackedDate {
-    pub(crate) fn of(timestamp: f64) -> PackedDate {
+    pub(crate) fn from_timestamp(timestamp: f64) -> PackedDate {
         let Some(day) = day_of(timestamp) else {
             return PackedDate(0);
         };
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn date_word_matches_dates_with_that_month_weekday_day_or_year() {
         // Monday, 8 May 2023.
-        let date = PackedDate::of(1_683_554_160.0);
+        let date = PackedDate::from_timestamp(1_683_554_160.0);
         for (word, expected) in [
             ("may", true),
             ("june", false),
@@ -184,8 +184,11 @@ mod tests {
         ] {
             let part = DatePart::of_word(word).unwrap();
             assert_eq!(part.matches(date), expected, "{word}");
-            assert!(!part.matches(PackedDate::of(0.0)), "time 0 has no date");
-            assert!(!part.matches(PackedDate::of(f64::NAN)));
+            assert!(
+                !part.matches(PackedDate::from_timestamp(0.0)),
+                "time 0 has no date"
+            );
+            assert!(!part.matches(PackedDate::from_timestamp(f64::NAN)));
         }
         assert_eq!(DatePart::of_word("32"), None);
         assert_eq!(DatePart::of_word("paint"), None);

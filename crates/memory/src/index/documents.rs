@@ -46,7 +46,7 @@ impl Documents {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let at = slot as usize;
         self.author[at] = row.author;
-        self.date[at] = PackedDate::of(row.timestamp);
+        self.date[at] = PackedDate::from_timestamp(row.timestamp);
         self.worth[at] = worth;
         self.sample_keys[at] = (row.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
         self.rows[at] = Some(row);

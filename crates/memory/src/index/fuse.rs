@@ -72,7 +72,7 @@ impl<'a> Signals<'a> {
         let compare = |it: Vec<i8>| index.vectors.compare(&it, &index.documents, window);
         let similarities = meaning.and_then(compare);
         let embedded = index.embeddings.similarities(embedding);
-        let sample = Sample::of(index);
+        let sample = Sample::from_index(index);
         let (own, in_context) = match &similarities {
             Some(it) => (&it.own[..], &it.in_context[..]),
             None => (&[][..], &[][..]),
@@ -80,9 +80,9 @@ impl<'a> Signals<'a> {
         let mut signals = Signals {
             query,
             lexical: look_up(index, query),
-            meaning: Scale::of(&sample, own),
-            context: Scale::of(&sample, in_context),
-            embedding: Scale::of(&sample, &embedded),
+            meaning: Scale::from_sample(&sample, own),
+            context: Scale::from_sample(&sample, in_context),
+            embedding: Scale::from_sample(&sample, &embedded),
             similarities,
             embedded,
             named: index.authors.table(&query.authors),

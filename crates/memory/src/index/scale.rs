@@ -34,7 +34,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn of(index: &UserIndex) -> Sample {
+    pub(crate) fn from_index(index: &UserIndex) -> Sample {
         // A power of two, so that one more memory rarely changes the sample.
         let one_in = (index.len() / SAMPLE_SIZE).next_power_of_two().min(1 << 8);
         let limit = (1 << 8) / one_in;
@@ -51,7 +51,7 @@ impl Sample {
 impl Scale {
     /// Computes the distribution of `similarities`, indexed by slot. Missing values and NaN are
     /// ignored.
-    pub(crate) fn of(sample: &Sample, similarities: &[f32]) -> Scale {
+    pub(crate) fn from_sample(sample: &Sample, similarities: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in &sample.slots {
             let value = similarities.get(*slot as usize).copied();

@@ -124,7 +124,7 @@ impl Vectors {
         documents: &Documents,
         window: &Window,
     ) -> Option<Similarities> {
-        let query = NarrowVector::of(vector.get(..self.dims)?)?;
+        let query = NarrowVector::from_vector(vector.get(..self.dims)?)?;
         let rows = self
             .matrix
             .chunks_exact(self.stride)
@@ -257,7 +257,7 @@ struct NarrowVector {
 
 impl NarrowVector {
     /// Scales a vector down; `None` if it is zero.
-    fn of(vector: &[i8]) -> Option<NarrowVector> {
+    fn from_vector(vector: &[i8]) -> Option<NarrowVector> {
         let mut sums = [0_i32; LANES];
         for lanes in vector.chunks(LANES) {
             for (sum, number) in sums.iter_mut().zip(lanes) {
@@ -323,7 +323,7 @@ mod tests {
             let b = numbers(&mut random, count).into_iter().map(cut).collect();
             // The largest sum: a vector in the same direction, with every component at its maximum.
             let farthest = a.iter().map(|it| it.signum() * LARGEST).collect();
-            let Some(narrowed) = NarrowVector::of(&a) else {
+            let Some(narrowed) = NarrowVector::from_vector(&a) else {
                 assert!(a.iter().all(|it| *it == 0));
                 continue;
             };

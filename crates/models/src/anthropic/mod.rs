@@ -59,11 +59,11 @@ impl Claude {
 
     /// Creates a model at Anthropic with an API key.
     pub fn new(model: impl Into<String>, key: Secret, http: Http) -> Claude {
-        Claude::at(BASE_URL, model, key, http)
+        Claude::with_base_url(BASE_URL, model, key, http)
     }
 
     /// Creates a model at another compatible server, e.g. a gateway.
-    pub fn at(
+    pub fn with_base_url(
         base_url: impl Into<String>,
         model: impl Into<String>,
         key: Secret,

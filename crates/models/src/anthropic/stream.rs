@@ -171,7 +171,7 @@ impl Reader {
         LlmResponse {
             model_version: self.model.clone(),
             partial: Some(true),
-            ..LlmResponse::of(Content::new("model", vec![part]))
+            ..LlmResponse::from_content(Content::new("model", vec![part]))
         }
     }
 }

@@ -158,7 +158,7 @@ impl EmbedderSpec {
             first_set(variable, &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
             key,
         ) {
-            (Some(base), key) => Ok(self.openai_at(http, OpenAiServer::at(&base, key))),
+            (Some(base), key) => Ok(self.openai_at(http, OpenAiServer::new(&base, key))),
             (None, Some(key)) => Ok(self.openai_at(http, OpenAiServer::openai(key))),
             (None, None) => Err(self.missing("OPENAI_API_KEY")),
         }

@@ -30,7 +30,7 @@ fn http() -> Http {
 }
 
 fn openai(server: &Server, dims: usize) -> OpenAiEmbedder {
-    let server = OpenAiServer::at(&server.url(), Some(Secret::from(KEY)));
+    let server = OpenAiServer::new(&server.url(), Some(Secret::from(KEY)));
     OpenAiEmbedder::new(http(), server, "text-embedding-3-small", dims)
 }
 
@@ -80,7 +80,7 @@ async fn openai_embeddings_request_matches_its_api_and_vectors_are_sorted_by_ind
 async fn dimensions_are_sent_only_if_requested() {
     let server =
         Server::playing([vector_list(&[(0, "[1, 0]")]), vector_list(&[(0, "[1, 0]")])]).await;
-    let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
+    let embedder = OpenAiEmbedder::new(http(), OpenAiServer::new(&server.url(), None), "own", 2);
     embedder.embed(&texts(1)).await.unwrap();
     embedder.request_dims().embed(&texts(1)).await.unwrap();
     let received = server.received();

@@ -19,7 +19,7 @@ const AZURE_V1: &str = "/openai/v1";
 ///
 /// ```
 /// use retain_models::{OpenAiServer, Secret};
-/// let own = OpenAiServer::at("http://localhost:8000/v1", None);
+/// let own = OpenAiServer::new("http://localhost:8000/v1", None);
 /// let openai = OpenAiServer::openai(Secret::from("sk-123"));
 /// assert!(!format!("{own:?} {openai:?}").contains("sk-123"));
 /// ```
@@ -59,7 +59,7 @@ pub(super) enum ThoughtField {
 impl OpenAiServer {
     /// Returns OpenAI's own server.
     pub fn openai(key: Secret) -> OpenAiServer {
-        OpenAiServer::at(OPENAI, Some(key))
+        OpenAiServer::new(OPENAI, Some(key))
     }
 
     /// Returns the Ollama server on this machine.
@@ -84,7 +84,7 @@ impl OpenAiServer {
         };
         OpenAiServer {
             kind: ServerKind::Ollama,
-            ..OpenAiServer::at(&format!("{scheme}://{authority}{port}{path}"), None)
+            ..OpenAiServer::new(&format!("{scheme}://{authority}{port}{path}"), None)
         }
     }
 
@@ -103,16 +103,16 @@ impl OpenAiServer {
         OpenAiServer {
             kind: ServerKind::Azure,
             api_version: version,
-            ..OpenAiServer::at(&base_url, Some(key))
+            ..OpenAiServer::new(&base_url, Some(key))
         }
     }
 
     /// Returns any server, by the URL before `/chat/completions`: vLLM, LM Studio, OpenRouter.
     /// OpenAI, Azure, OpenRouter, Groq, Mistral and DeepSeek are recognized by their hosts.
-    pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
+    pub fn new(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
-            kind: ServerKind::of(&base_url),
+            kind: ServerKind::from_url(&base_url),
             base_url,
             key: key.filter(|key| !key.is_empty()),
             api_version: None,
@@ -143,7 +143,7 @@ impl OpenAiServer {
 }
 
 impl ServerKind {
-    fn of(base_url: &str) -> ServerKind {
+    fn from_url(base_url: &str) -> ServerKind {
         let url = Url::parse(base_url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         let is_at = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(chat(azure), expected, "{endpoint} {version:?}");
         }
         assert_eq!(
-            chat(OpenAiServer::at("http://localhost:8000/v1/", None)),
+            chat(OpenAiServer::new("http://localhost:8000/v1/", None)),
             "http://localhost:8000/v1/chat/completions"
         );
         for (host, address) in [
@@ -374,7 +374,7 @@ mod tests {
             ("https://notopenrouter.ai/v1", ServerKind::Other),
             ("no address", ServerKind::Other),
         ] {
-            assert_eq!(ServerKind::of(url), kind, "{url}");
+            assert_eq!(ServerKind::from_url(url), kind, "{url}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Services {
 
 #[test]
 fn event_helpers_return_the_text_and_calls_of_a_response() {
-    let response = LlmResponse::of(Content::model("Hello"));
+    let response = LlmResponse::from_content(Content::model("Hello"));
     let event = Event::new("greeter", response);
     let content = event.response.content.as_ref().unwrap();
     assert_eq!(content.text_concat(), "Hello");

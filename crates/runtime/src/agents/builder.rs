@@ -161,7 +161,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
 
     /// Sets the schema of the answer from a Rust type.
     pub fn output_schema<T: JsonSchema + Serialize + DeserializeOwned>(self) -> Self {
-        self.output_schema_of(OutputSchema::of::<T>())
+        self.output_schema_of(OutputSchema::from_type::<T>())
     }
 
     /// Sets the schema of the answer.

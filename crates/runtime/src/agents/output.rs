@@ -19,7 +19,7 @@ type Validator = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
 ///     latitude: f64,
 ///     longitude: f64,
 /// }
-/// let schema = OutputSchema::of::<Position>();
+/// let schema = OutputSchema::from_type::<Position>();
 /// let parsed = schema.parse(r#"{"latitude": 59.9, "longitude": 10.7}"#).unwrap();
 /// assert_eq!(parsed["latitude"].as_f64(), Some(59.9));
 /// assert!(schema.parse(r#"{"latitude": "north"}"#).is_err());

@@ -29,14 +29,19 @@ pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
 
 fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
     let spans = events.iter().enumerate();
-    spans.filter_map(|(place, event)| Some(Span::of(place, event.actions.compaction.as_ref()?)))
+    spans.filter_map(|(place, event)| {
+        Some(Span::from_compaction(
+            place,
+            event.actions.compaction.as_ref()?,
+        ))
+    })
 }
 
 /// Returns the number of characters in a request with these events, and with `empty_summary` if
 /// given.
 fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
     let outermost = outermost_spans(spans(events).chain(empty_summary));
-    let covered = Coverage::of(&outermost);
+    let covered = Coverage::from_spans(&outermost);
     let summaries = outermost.iter().map(|span| match events.get(span.place) {
         Some(event) => summary_size(event),
         None => content_size(&Content::new("model", Vec::new())),

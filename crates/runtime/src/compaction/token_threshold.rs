@@ -56,6 +56,6 @@ fn seed_event(summary: &Event, compaction: &EventCompaction) -> Event {
         timestamp: compaction.start_timestamp,
         branch: summary.branch.clone(),
         isolation_scope: summary.isolation_scope.clone(),
-        ..Event::new("model", LlmResponse::of(content))
+        ..Event::new("model", LlmResponse::from_content(content))
     }
 }

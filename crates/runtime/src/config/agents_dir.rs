@@ -67,7 +67,7 @@ impl AgentsDir {
 
     /// Returns the names of the current apps, sorted.
     pub fn apps(&self) -> Result<Vec<String>, ConfigError> {
-        let of_root = |error| ConfigError::of_file(&self.root, unreadable(error));
+        let of_root = |error| ConfigError::for_file(&self.root, unreadable(error));
         let mut apps = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(of_root)? {
             let name = entry.map_err(of_root)?.file_name();
@@ -130,7 +130,7 @@ impl AgentsDir {
         }
         let hint = did_you_mean(app, apps.iter().map(String::as_str), "apps in this folder");
         let problem = format!("app {app:?} not found; {hint}");
-        Err(ConfigError::of_file(&self.root, problem))
+        Err(ConfigError::for_file(&self.root, problem))
     }
 
     fn cache(&self) -> MutexGuard<'_, BTreeMap<String, CachedAgent>> {

@@ -15,7 +15,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn of_file(file: &Path, problem: impl Into<String>) -> ConfigError {
+    pub(super) fn for_file(file: &Path, problem: impl Into<String>) -> ConfigError {
         ConfigError {
             file: file.to_owned(),
             line: None,
@@ -24,11 +24,11 @@ impl ConfigError {
         }
     }
 
-    pub(super) fn at(file: &Path, line: usize, key: &str, problem: impl Into<String>) -> Self {
+    pub(super) fn new(file: &Path, line: usize, key: &str, problem: impl Into<String>) -> Self {
         ConfigError {
             line: Some(line),
             key: key.to_owned(),
-            ..ConfigError::of_file(file, problem)
+            ..ConfigError::for_file(file, problem)
         }
     }
 

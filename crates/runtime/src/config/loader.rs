@@ -34,7 +34,7 @@ pub(super) fn load(
     file: &Path,
     registry: &ConfigRegistry,
 ) -> Result<(Arc<dyn Agent>, Vec<FileStamp>)> {
-    let of_file = |problem: String| ConfigError::of_file(file, problem);
+    let of_file = |problem: String| ConfigError::for_file(file, problem);
     let real = file.canonicalize().map_err(files::unreadable);
     let real = real.map_err(of_file)?;
     let mut loader = Loader {

@@ -163,7 +163,7 @@ impl ConfigRegistry {
         self,
         name: impl Into<String>,
     ) -> Self {
-        self.with_schema_of(name, OutputSchema::of::<T>())
+        self.with_schema_of(name, OutputSchema::from_type::<T>())
     }
 
     /// Registers a schema for `input_schema` and `output_schema`.

@@ -38,7 +38,7 @@ impl<'a> ConfigValue<'a> {
     }
 
     pub(super) fn error(&self, problem: impl Into<String>) -> ConfigError {
-        ConfigError::at(self.file, self.line, &self.key, problem)
+        ConfigError::new(self.file, self.line, &self.key, problem)
     }
 
     fn expected(&self, what: &str) -> ConfigError {

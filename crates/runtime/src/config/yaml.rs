@@ -92,7 +92,7 @@ fn line_of(span: Span) -> usize {
 
 impl<'t> Builder<'_, 't> {
     fn error(&self, line: usize, problem: impl Into<String>) -> ConfigError {
-        ConfigError::at(self.file, line, "", problem)
+        ConfigError::new(self.file, line, "", problem)
     }
 
     fn next(&mut self) -> Result<ParserEvent<'t>, ConfigError> {
@@ -221,7 +221,7 @@ impl<'t> Builder<'_, 't> {
             }
             if let Some(first) = entries.iter().find(|entry| entry.key == key) {
                 let problem = format!("occurs twice; first on line {}", first.line);
-                return Err(ConfigError::at(self.file, line, &key, problem));
+                return Err(ConfigError::new(self.file, line, &key, problem));
             }
             entries.push(Entry { key, line, value });
         }

@@ -40,7 +40,7 @@ const OPEN_MAX: usize = 16;
 /// use retain_core::{Event, Events};
 /// use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
 /// let (mut cache, mut events) = (ContentsCache::default(), Events::default());
-/// let options = ContentsOptions::of("assistant");
+/// let options = ContentsOptions::new("assistant");
 /// for position in 1..100 {
 ///     events.push(position, Event::user_text("again"));
 ///     assert_eq!(cache.assemble(&events, &options), assemble_contents(&events, &options));
@@ -77,7 +77,7 @@ impl ContentsCache {
             return assemble_contents(events, options);
         }
         if !self.options.matches(options) {
-            self.options = OwnedOptions::of(options);
+            self.options = OwnedOptions::from_options(options);
             self.prefix = Prefix::default();
         }
         if !self.prefix.is_prefix_of(events) {
@@ -124,7 +124,7 @@ impl ContentsCache {
         body: Body,
         options: &ContentsOptions<'_>,
     ) {
-        let link_index = LinkIndex::of(rest, &body, options);
+        let link_index = LinkIndex::from_events(rest, &body, options);
         if body.is_closed && link_index.unanswered == 0 {
             return self.prefix.absorb(events, rest, body, link_index, options);
         }
@@ -137,7 +137,7 @@ impl ContentsCache {
         };
         let (done, open) = rest.split_at(rest.iter().rposition(is_message).unwrap_or(0));
         let done_body = assemble_body(events, done, options);
-        let done_link_index = LinkIndex::of(done, &done_body, options);
+        let done_link_index = LinkIndex::from_events(done, &done_body, options);
         if !done.is_empty() && done_body.is_closed && !done_link_index.affects(open, options) {
             self.prefix
                 .absorb(events, done, done_body, done_link_index, options);
@@ -203,7 +203,11 @@ struct LinkIndex {
 }
 
 impl LinkIndex {
-    fn of(listed: &[IndexedEvent<'_>], body: &Body, options: &ContentsOptions<'_>) -> LinkIndex {
+    fn from_events(
+        listed: &[IndexedEvent<'_>],
+        body: &Body,
+        options: &ContentsOptions<'_>,
+    ) -> LinkIndex {
         let mut link_index = LinkIndex::default();
         let (mut called, mut answered) = (HashSet::new(), HashSet::new());
         for one in listed {
@@ -349,7 +353,7 @@ struct OwnedOptions {
 }
 
 impl OwnedOptions {
-    fn of(options: &ContentsOptions<'_>) -> OwnedOptions {
+    fn from_options(options: &ContentsOptions<'_>) -> OwnedOptions {
         OwnedOptions {
             agent_name: options.agent_name.to_owned(),
             branch: options.branch.map(str::to_owned),

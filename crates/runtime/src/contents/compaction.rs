@@ -21,9 +21,10 @@ pub(super) fn with_summaries<'a>(
         name => name,
     };
     let spans = views.iter().enumerate();
-    let spans = spans.filter_map(|(place, view)| Some(Span::of(place, compaction(view)?)));
+    let spans =
+        spans.filter_map(|(place, view)| Some(Span::from_compaction(place, compaction(view)?)));
     let spans = outermost_spans(spans);
-    let covered = Coverage::of(&spans);
+    let covered = Coverage::from_spans(&spans);
     let mut placed: Vec<(f64, usize, EventView<'a>)> = Vec::with_capacity(views.len());
     for span in &spans {
         if let Some(compaction) = compaction(&views[span.place]) {

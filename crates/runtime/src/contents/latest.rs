@@ -17,7 +17,7 @@ struct CallPlaces<'t> {
 }
 
 impl<'t> CallPlaces<'t> {
-    fn of(views: &'t [EventView<'_>]) -> CallPlaces<'t> {
+    fn from_views(views: &'t [EventView<'_>]) -> CallPlaces<'t> {
         let mut places = CallPlaces::default();
         for (place, view) in views.iter().enumerate() {
             for call in view.calls() {
@@ -57,7 +57,8 @@ pub(super) fn with_latest_response_at_its_call(
     if history.is_empty() || !newest.has_responses() || answers_previous_event(newest, history) {
         return (views, false);
     }
-    match Rearrangement::of(newest, &views).map(|rearrangement| rearrangement.rearranged_views()) {
+    match Rearrangement::plan(newest, &views).map(|rearrangement| rearrangement.rearranged_views())
+    {
         Some(rearranged) => (rearranged, true),
         None => (views, false),
     }
@@ -86,8 +87,11 @@ struct Rearrangement<'t, 'a> {
 
 impl<'t, 'a> Rearrangement<'t, 'a> {
     /// Plans the rearrangement; `None` if the events can stay in place.
-    fn of(newest: &'t EventView<'a>, views: &'t [EventView<'a>]) -> Option<Rearrangement<'t, 'a>> {
-        let calls = CallPlaces::of(views);
+    fn plan(
+        newest: &'t EventView<'a>,
+        views: &'t [EventView<'a>],
+    ) -> Option<Rearrangement<'t, 'a>> {
+        let calls = CallPlaces::from_views(views);
         let newest_place = views.len() - 1;
         let mut answers: BTreeMap<usize, Vec<&Part>> = BTreeMap::new();
         let mut others = Vec::new();

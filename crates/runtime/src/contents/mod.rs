@@ -76,7 +76,7 @@ pub enum IncludeContents {
 /// ]
 /// .into_iter()
 /// .collect();
-/// let contents = assemble_contents(&events, &ContentsOptions::of("assistant"));
+/// let contents = assemble_contents(&events, &ContentsOptions::new("assistant"));
 /// assert_eq!(contents.len(), 2);
 /// assert_eq!(contents[1].text_concat(), "Sunny.");
 /// ```
@@ -105,7 +105,7 @@ pub struct ContentsOptions<'a> {
 
 impl<'a> ContentsOptions<'a> {
     /// Creates the default options for the agent of this name.
-    pub fn of(agent_name: &'a str) -> ContentsOptions<'a> {
+    pub fn new(agent_name: &'a str) -> ContentsOptions<'a> {
         ContentsOptions {
             agent_name,
             ..ContentsOptions::default()

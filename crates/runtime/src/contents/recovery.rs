@@ -32,7 +32,7 @@ pub(super) fn with_compacted_calls<'a>(
     }
     let events = views.iter().filter(|view| view.is_event());
     let present: HashSet<usize> = events.map(|view| view.index).collect();
-    let ownership = Ownership::of(source, &present);
+    let ownership = Ownership::from_views(source, &present);
     let mut result = Vec::with_capacity(views.len());
     let mut restored_calls = HashSet::new();
     let mut restored_responses = HashSet::new();
@@ -63,7 +63,7 @@ pub(super) fn with_compacted_calls<'a>(
 }
 
 impl<'t> Ownership<'t> {
-    fn of(source: &'t [EventView<'_>], present: &HashSet<usize>) -> Ownership<'t> {
+    fn from_views(source: &'t [EventView<'_>], present: &HashSet<usize>) -> Ownership<'t> {
         let mut ownership = Ownership::default();
         let mut latest_call = HashMap::new();
         for (place, view) in source.iter().enumerate() {

@@ -13,7 +13,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    pub(crate) fn of(place: usize, compaction: &EventCompaction) -> Span {
+    pub(crate) fn from_compaction(place: usize, compaction: &EventCompaction) -> Span {
         Span {
             start: compaction.start_timestamp,
             end: compaction.end_timestamp,
@@ -51,7 +51,7 @@ pub(crate) fn outermost_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
 pub(crate) struct Coverage(Vec<(f64, f64)>);
 
 impl Coverage {
-    pub(crate) fn of(spans: &[Span]) -> Coverage {
+    pub(crate) fn from_spans(spans: &[Span]) -> Coverage {
         let forward = spans.iter().filter(|span| span.start <= span.end);
         let mut spans: Vec<(f64, f64)> = forward.map(|span| (span.start, span.end)).collect();
         spans.sort_by(|a, b| compare_times(a.0, b.0).then(compare_times(a.1, b.1)));

@@ -17,7 +17,7 @@ fn text_event(author: &str, text: &str) -> Event {
 }
 
 fn event(author: &str, role: &str, parts: Vec<Part>) -> Event {
-    Event::new(author, LlmResponse::of(Content::new(role, parts)))
+    Event::new(author, LlmResponse::from_content(Content::new(role, parts)))
 }
 
 /// Calls of the tool `f`, one per id.
@@ -111,7 +111,7 @@ fn render_lines(
 fn main_options() -> ContentsOptions<'static> {
     ContentsOptions {
         keep_call_ids: true,
-        ..ContentsOptions::of("main")
+        ..ContentsOptions::new("main")
     }
 }
 
@@ -423,7 +423,7 @@ fn generated_call_ids_are_removed_unless_the_model_needs_them() {
             answers("main", &["adk-1", "m1"], "x"),
         ]
     };
-    let lines = render_lines(history(), &ContentsOptions::of("main"));
+    let lines = render_lines(history(), &ContentsOptions::new("main"));
     assert_eq!(lines, ["model: f(-) + f(m1)", "user: -=x + m1=x"]);
     let lines = render_lines(history(), &main_options());
     assert_eq!(lines[0], "model: f(adk-1) + f(m1)");
@@ -466,7 +466,7 @@ fn delegated_task_precedes_the_events_of_its_agent() {
         isolation_scope: Some("t1"),
         is_single_turn: true,
         user_content: Some(&user_content),
-        ..ContentsOptions::of("worker")
+        ..ContentsOptions::new("worker")
     };
     let lines = render_lines([delegation, own.clone()], &options);
     assert!(lines[0].starts_with("user: {\"b\": 1, \"a\": 2} + Important: You will not"));

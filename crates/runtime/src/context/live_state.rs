@@ -12,7 +12,7 @@ use retain_core::{EventActions, Json, SharedSession, State, StateDelta};
 /// ```
 /// use retain_core::{Json, Session, SharedSession};
 /// use retain_runtime::LiveState;
-/// let state = LiveState::of(SharedSession::new(Session::new("app", "ada", "s1")));
+/// let state = LiveState::from_session(SharedSession::new(Session::new("app", "ada", "s1")));
 /// state.set("visits", 1);
 /// state.update("visits", |visits| *visits = (visits.as_i64().unwrap_or(0) + 1).into());
 /// assert_eq!(state.get("visits").unwrap(), 2);
@@ -26,7 +26,7 @@ pub struct LiveState {
 
 impl LiveState {
     /// The state of `session`, with nothing written yet.
-    pub fn of(session: SharedSession) -> LiveState {
+    pub fn from_session(session: SharedSession) -> LiveState {
         LiveState::new(session, Arc::default())
     }
 

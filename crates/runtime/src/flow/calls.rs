@@ -405,7 +405,7 @@ impl Turn<'_> {
         };
         Event {
             id: self.ctx.shared.ids.new_id(),
-            response: LlmResponse::of(Content::new("user", vec![response.into()])),
+            response: LlmResponse::from_content(Content::new("user", vec![response.into()])),
             actions: ctx.take_actions(),
             ..self.ctx.new_event()
         }

@@ -22,7 +22,7 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     };
     let asking = ContentsOptions {
         branch: ctx.branch(),
-        ..ContentsOptions::of(agent.name())
+        ..ContentsOptions::new(agent.name())
     };
     let Some(range) = token_threshold_range(&ctx.events(), threshold, &asking) else {
         return Ok(());

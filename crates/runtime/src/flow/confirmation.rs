@@ -81,7 +81,7 @@ pub(super) fn confirmation_request(
         parts.push(request.into());
     }
     (!wanted.is_empty()).then(|| Event {
-        response: LlmResponse::of(Content::new("model", parts)),
+        response: LlmResponse::from_content(Content::new("model", parts)),
         long_running_tool_ids: Some(waiting.iter().map(String::as_str).collect()),
         ..ctx.new_event()
     })

@@ -18,7 +18,7 @@ pub(super) fn merge(
     apply_latest_writes(&mut actions, &answers, state);
     let contents = answers.iter().filter_map(Event::content);
     let parts = contents.flat_map(|content| content.parts().iter().cloned());
-    let response = LlmResponse::of(Content::new("user", parts.collect()));
+    let response = LlmResponse::from_content(Content::new("user", parts.collect()));
     // Author, timestamp and branch are those of the first answer.
     let first = answers.swap_remove(0);
     Ok(Some(Event {

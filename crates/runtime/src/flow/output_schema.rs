@@ -39,7 +39,7 @@ pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Op
     let value = answered.actions.set_model_response.as_ref()?;
     let content = Content::model(retain_core::python_text::python_json(value));
     Some(Event {
-        response: LlmResponse::of(content),
+        response: LlmResponse::from_content(content),
         ..ctx.new_event()
     })
 }

@@ -46,7 +46,7 @@ impl Turn<'_> {
                 Err(RunError::Session(error)) => error,
                 emitted => return emitted,
             };
-            let made_room = ExceededLimit::of(&error)
+            let made_room = ExceededLimit::from_error(&error)
                 .is_some_and(|it| it.make_room(&mut answers, &mut replaced));
             merged = match self.merge_answers_over(&live, answers.clone())? {
                 // This is the same event with a smaller answer, so keep its id.
@@ -61,7 +61,7 @@ impl Turn<'_> {
 }
 
 impl ExceededLimit {
-    fn of(error: &SessionError) -> Option<ExceededLimit> {
+    fn from_error(error: &SessionError) -> Option<ExceededLimit> {
         match *error {
             SessionError::TooLarge { what, limit, found } => {
                 Some(ExceededLimit { what, limit, found })
@@ -194,7 +194,7 @@ mod tests {
             ..FunctionResponse::default()
         };
         let content = Content::new("user", vec![response.into()]);
-        let mut event = Event::new("a", LlmResponse::of(content));
+        let mut event = Event::new("a", LlmResponse::from_content(content));
         if state > 0 {
             event.actions.state_delta.insert("k", "x".repeat(state));
         }

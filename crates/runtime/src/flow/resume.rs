@@ -83,7 +83,7 @@ impl History<'_> {
             return Decision::Pause;
         }
         let decision = self.previous_call_index(last).and_then(|at| {
-            let batch = Batch::of(&self.run[at..])?;
+            let batch = Batch::from_events(&self.run[at..])?;
             Some(batch.decide(is_resumable))
         });
         match decision.unwrap_or(Decision::CallModel) {
@@ -140,7 +140,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn of(events: &'a [&'a Event]) -> Option<Batch<'a>> {
+    fn from_events(events: &'a [&'a Event]) -> Option<Batch<'a>> {
         let (event, later) = events.split_first()?;
         let responses = later.iter().flat_map(|event| event.function_responses());
         Some(Batch {

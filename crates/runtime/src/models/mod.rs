@@ -40,7 +40,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<LlmResponse, ModelError>
 ///
 ///     fn generate(&self, request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
 ///         let last = request.contents.last().map(|content| content.text_concat());
-///         let answer = LlmResponse::of(Content::model(last.unwrap_or_default()));
+///         let answer = LlmResponse::from_content(Content::model(last.unwrap_or_default()));
 ///         Box::pin(futures_util::stream::iter([Ok(answer)]))
 ///     }
 /// }

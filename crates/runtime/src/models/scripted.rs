@@ -21,7 +21,7 @@ pub struct ScriptedReply {
 impl From<&str> for ScriptedReply {
     /// Creates a text response.
     fn from(text: &str) -> ScriptedReply {
-        LlmResponse::of(Content::model(text)).into()
+        LlmResponse::from_content(Content::model(text)).into()
     }
 }
 
@@ -34,7 +34,7 @@ impl From<String> for ScriptedReply {
 
 impl From<Content> for ScriptedReply {
     fn from(content: Content) -> ScriptedReply {
-        LlmResponse::of(content).into()
+        LlmResponse::from_content(content).into()
     }
 }
 
@@ -65,7 +65,7 @@ impl From<Vec<FunctionCall>> for ScriptedReply {
     /// Creates several function calls in one response.
     fn from(calls: Vec<FunctionCall>) -> ScriptedReply {
         let parts = calls.into_iter().map(Into::into).collect();
-        LlmResponse::of(Content::new("model", parts)).into()
+        LlmResponse::from_content(Content::new("model", parts)).into()
     }
 }
 

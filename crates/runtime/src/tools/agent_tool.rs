@@ -89,7 +89,7 @@ impl AgentTool {
             .telemetry(shared.telemetry)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
-        if let Some(artifacts) = ForwardedArtifacts::of(ctx) {
+        if let Some(artifacts) = ForwardedArtifacts::from_context(ctx) {
             runner = runner.artifact_service(Arc::new(artifacts));
         }
         if self.include_plugins {

@@ -14,7 +14,7 @@ pub(super) struct ForwardedArtifacts(ToolContext);
 
 impl ForwardedArtifacts {
     /// Returns the forwarding service if the caller has an artifact service.
-    pub(super) fn of(ctx: &ToolContext) -> Option<ForwardedArtifacts> {
+    pub(super) fn from_context(ctx: &ToolContext) -> Option<ForwardedArtifacts> {
         let has_artifacts = ctx.invocation.shared.artifacts.is_some();
         has_artifacts.then(|| ForwardedArtifacts(ctx.clone()))
     }

@@ -86,11 +86,17 @@ impl Plugin for Observer {
         _: &CallbackContext,
         _: &mut LlmRequest,
     ) -> HookResult<LlmResponse> {
-        self.note("before_model", LlmResponse::of(answer("no model")))
+        self.note(
+            "before_model",
+            LlmResponse::from_content(answer("no model")),
+        )
     }
 
     async fn after_model(&self, _: &CallbackContext, _: &LlmResponse) -> HookResult<LlmResponse> {
-        self.note("after_model", LlmResponse::of(answer("other answer")))
+        self.note(
+            "after_model",
+            LlmResponse::from_content(answer("other answer")),
+        )
     }
 
     async fn on_model_error(
@@ -99,7 +105,10 @@ impl Plugin for Observer {
         _: &LlmRequest,
         _: &ModelError,
     ) -> HookResult<LlmResponse> {
-        self.note("on_model_error", LlmResponse::of(answer("model repaired")))
+        self.note(
+            "on_model_error",
+            LlmResponse::from_content(answer("model repaired")),
+        )
     }
 
     async fn before_tool(
@@ -446,12 +455,12 @@ async fn on_model_error_answer_is_passed_to_after_model() {
             .model(ScriptedModel::new("m").reply(ModelError::new("down")))
             .on_model_error(|_ctx, request, error| async move {
                 let text = format!("{} is {error}", request.model);
-                Ok(Some(LlmResponse::of(answer(&text))))
+                Ok(Some(LlmResponse::from_content(answer(&text))))
             })
             .after_model(|_ctx, response| async move {
                 let text = response.content.map(|content| content.text_concat());
                 let text = format!("{}!", text.unwrap_or_default());
-                Ok(Some(LlmResponse::of(answer(&text))))
+                Ok(Some(LlmResponse::from_content(answer(&text))))
             })
             .build()
             .unwrap();

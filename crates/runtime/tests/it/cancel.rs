@@ -213,7 +213,7 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
             ..call("book", "{}")
         };
         let content = retain_core::Content::new("model", vec![book.into()]);
-        let mut call = Event::new("a", LlmResponse::of(content));
+        let mut call = Event::new("a", LlmResponse::from_content(content));
         call.invocation_id = "e-killed".into();
         let append = Append::from(call).within_run(token);
         log.append(&key, append).await.unwrap();

@@ -108,7 +108,7 @@ fn last_request_lines(model: &ScriptedModel) -> Vec<String> {
 async fn sliding_window_summarizes_every_second_turn() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
-        let mut summary = LlmResponse::of(Content::user("They spoke of colors."));
+        let mut summary = LlmResponse::from_content(Content::user("They spoke of colors."));
         summary.usage_metadata = Some(UsageMetadata {
             prompt_token_count: Some(12),
             ..UsageMetadata::default()
@@ -361,7 +361,7 @@ async fn broken_summarizer_does_not_fail_runs() {
 
 /// Returns a reply that reports a prompt of `tokens` tokens.
 fn reply_with_tokens(text: &str, tokens: i64) -> ScriptedReply {
-    let mut response = LlmResponse::of(Content::model(text));
+    let mut response = LlmResponse::from_content(Content::model(text));
     response.usage_metadata = Some(UsageMetadata {
         prompt_token_count: Some(tokens),
         ..UsageMetadata::default()
@@ -464,7 +464,7 @@ async fn append_open_calls(sessions: &Arc<dyn SessionService>) {
         };
         call.into()
     });
-    let calls = LlmResponse::of(Content::new("model", calls.to_vec()));
+    let calls = LlmResponse::from_content(Content::new("model", calls.to_vec()));
     let mut calls = Event::new("assistant", calls);
     calls.long_running_tool_ids = Some(["c1"].into_iter().collect());
     let events = [

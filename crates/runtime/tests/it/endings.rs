@@ -111,8 +111,8 @@ async fn model_response_after_a_call_stays_in_its_turn() {
         });
         let model = ScriptedModel::new("m").otherwise(|_| {
             let parts = vec![call("show", "{}").into()];
-            let call = LlmResponse::of(Content::new("model", parts));
-            vec![call, LlmResponse::of(Content::model("and this"))]
+            let call = LlmResponse::from_content(Content::new("model", parts));
+            vec![call, LlmResponse::from_content(Content::model("and this"))]
         });
         let agent = LlmAgent::builder("a")
             .model(model)
@@ -157,7 +157,7 @@ async fn call_is_streamed_before_the_model_finishes() {
             _: bool,
         ) -> retain_runtime::ModelStream {
             let parts = vec![call("nothing", "{}").into()];
-            let call = LlmResponse::of(Content::new("model", parts));
+            let call = LlmResponse::from_content(Content::new("model", parts));
             let calls = futures_util::stream::iter([Ok(call)]);
             Box::pin(calls.chain(futures_util::stream::pending()))
         }
@@ -200,7 +200,7 @@ impl Plugin for FaultyPlugin {
             return Err("the event is rejected".into());
         }
         // The replacement has only content, so that the test sees which other fields are preserved.
-        let other = LlmResponse::of(Content::model("replaced"));
+        let other = LlmResponse::from_content(Content::model("replaced"));
         Ok(self.replaces.then(|| Event::new("", other)))
     }
 
@@ -252,9 +252,9 @@ async fn event_replaced_by_a_plugin_keeps_its_actions() {
     for (name, sessions) in services().await {
         let piece = LlmResponse {
             partial: Some(true),
-            ..LlmResponse::of(Content::model("Hel"))
+            ..LlmResponse::from_content(Content::model("Hel"))
         };
-        let reply = vec![piece, LlmResponse::of(Content::model("Hello!"))];
+        let reply = vec![piece, LlmResponse::from_content(Content::model("Hello!"))];
         let model = ScriptedModel::new("m").reply(reply);
         let agent = LlmAgent::builder("a")
             .model(model)

@@ -286,7 +286,7 @@ async fn thought_parts_request_matches_the_snapshot() {
         ..Part::text("The user wants a number.")
     };
     let answer = Content::new("model", vec![thought, Part::text("Seven.")]);
-    let script = [LlmResponse::of(answer).into(), "Eight.".into()];
+    let script = [LlmResponse::from_content(answer).into(), "Eight.".into()];
     let stage = Stage::new(script, |agent| agent.output_key("number"));
     stage.send("A number?").await;
     stage.send("Another one?").await;

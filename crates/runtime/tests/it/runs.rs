@@ -72,12 +72,12 @@ async fn partial_events_are_streamed_but_not_stored() {
     for (name, sessions) in services().await {
         let piece = |text: &str| LlmResponse {
             partial: Some(true),
-            ..LlmResponse::of(Content::model(text))
+            ..LlmResponse::from_content(Content::model(text))
         };
         let reply = vec![
             piece("Hel"),
             piece("lo!"),
-            LlmResponse::of(Content::model("Hello!")),
+            LlmResponse::from_content(Content::model("Hello!")),
         ];
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply(reply)));
         let runner = runner.build().unwrap();

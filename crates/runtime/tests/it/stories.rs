@@ -38,7 +38,10 @@ fn event(line: &str) -> Event {
 }
 
 fn event_with(author: &str, role: &str, part: Part) -> Event {
-    Event::new(author, LlmResponse::of(Content::new(role, vec![part])))
+    Event::new(
+        author,
+        LlmResponse::from_content(Content::new(role, vec![part])),
+    )
 }
 
 fn call(tool: &str, args: &str) -> FunctionCall {
@@ -110,7 +113,7 @@ fn late_approval_replaces_the_pending_tool_response() {
         user
           {"functionResponse":{"name":"ask_manager","response":{"status":"approved"}}}
     "#;
-    assert_contents(story, &ContentsOptions::of("support"), expected);
+    assert_contents(story, &ContentsOptions::new("support"), expected);
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn agent_after_a_transfer_sees_the_earlier_messages() {
           {"text":"Yes!"}
     "#;
     let expected = expected.replace("PREAMBLE", preamble);
-    assert_contents(story, &ContentsOptions::of("flights"), &expected);
+    assert_contents(story, &ContentsOptions::new("flights"), &expected);
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn compacted_conversation_starts_with_its_summary() {
         user
           {"text":"What do I like?"}
     "#;
-    assert_contents(story, &ContentsOptions::of("assistant"), expected);
+    assert_contents(story, &ContentsOptions::new("assistant"), expected);
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn interrupted_run_leaves_contents_that_providers_accept() {
         user
           {"text":"Never mind. Only Rome."}
     "#;
-    assert_contents(story, &ContentsOptions::of("assistant"), expected);
+    assert_contents(story, &ContentsOptions::new("assistant"), expected);
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn agent_with_include_contents_none_sees_only_the_current_turn() {
         user
           {"functionResponse":{"id":"c1","name":"look","response":{"found":[]}}}
     "#;
-    let mut options = ContentsOptions::of("judge");
+    let mut options = ContentsOptions::new("judge");
     options.include_contents = IncludeContents::None;
     assert_contents(story, &options, expected);
 }

@@ -46,7 +46,7 @@ async fn list_apps(
     let detailed = match detailed {
         None => false,
         Some(text) => {
-            let mut checker = Checker::at("query");
+            let mut checker = Checker::new("query");
             checker.enter("detailed");
             let read = checker.check(&ValueType::Bool, &Json::from(text));
             read.map_err(AdkError::Invalid)?.as_bool() == Some(true)

@@ -197,7 +197,7 @@ fn version_of_query(query: Option<&str>) -> Result<RequestedVersion, AdkError> {
     let Some(version) = query_value(query, "version") else {
         return Ok(RequestedVersion::Latest);
     };
-    let mut checker = Checker::at("query");
+    let mut checker = Checker::new("query");
     checker.enter("version");
     let number = checker.check(&ValueType::Int, &Json::from(version));
     let number = number.map_err(AdkError::Invalid)?;

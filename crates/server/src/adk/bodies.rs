@@ -57,7 +57,7 @@ pub(super) async fn read_as(
         None | Some(Json::Null) => return Err(missing()),
         Some(value) => value,
     };
-    let mut checker = Checker::at("body");
+    let mut checker = Checker::new("body");
     checker.keeps_unknown = expected.keeps_unknown;
     match checker.check(expected.value, &value) {
         Ok(Json::Object(map)) => Ok(Some(Body((*map).clone()))),

@@ -54,7 +54,7 @@ pub(super) struct Checker {
 
 impl Checker {
     /// A checker of the value at `root`, e.g. `body`.
-    pub(super) fn at(root: &str) -> Checker {
+    pub(super) fn new(root: &str) -> Checker {
         Checker {
             loc: vec![root.into()],
             ..Checker::default()
@@ -468,7 +468,7 @@ mod tests {
         let long = Json::from(vec![Json::from("x".repeat(1000)); 1000]);
         let mut items = vec![Json::from(1); 100_000];
         items[0] = long;
-        let problems = Checker::at("body").check(&expected, &items.into());
+        let problems = Checker::new("body").check(&expected, &items.into());
         let problems = problems.unwrap_err();
         assert_eq!(problems.len(), PROBLEMS_MAX);
         assert_eq!(problems[0].input, Json::from("a list of 1000 elements"));

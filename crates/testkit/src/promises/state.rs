@@ -177,7 +177,7 @@ pub(super) async fn assert_fold(log: &Log, key: &SessionKey, initial: &str) {
 
 /// The session's own keys of a merged state.
 pub(super) fn own_state(state: &retain_core::State) -> retain_core::JsonMap {
-    retain_core::ScopedDelta::of(&state.to_delta()).session
+    retain_core::ScopedDelta::from_delta(&state.to_delta()).session
 }
 
 /// Past states have the current shared state, whatever the position.

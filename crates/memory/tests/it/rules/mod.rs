@@ -18,7 +18,7 @@ fn event(id: &str, parts: Vec<Part>) -> Event {
     Event {
         id: id.into(),
         timestamp: 1_700_000_000.5,
-        ..Event::new("user", LlmResponse::of(content))
+        ..Event::new("user", LlmResponse::from_content(content))
     }
 }
 

@@ -108,7 +108,7 @@ async fn event_without_parts_is_not_stored() {
     };
     let empty = Event {
         id: "2".into(),
-        ..Event::new("user", LlmResponse::of(Content::default()))
+        ..Event::new("user", LlmResponse::from_content(Content::default()))
     };
     let events = shared(vec![bare, empty, event("3", vec![])]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);

@@ -57,7 +57,7 @@ async fn ask(
     settings.retries.attempts = 1;
     let http = Http::new(settings).unwrap();
     let key = Secret::from("sk-ant-test-key");
-    let model = Claude::at(server.url(), "claude-test", key, http);
+    let model = Claude::with_base_url(server.url(), "claude-test", key, http);
     let request = Arc::new(request_with([retain_core::Content::user("Hi")]));
     let answers = model.generate(request, stream).collect().await;
     (answers, server.received().remove(0))

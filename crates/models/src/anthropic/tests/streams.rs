@@ -315,7 +315,7 @@ async fn overload_before_the_first_chunk_is_retried() {
     let mut settings = crate::HttpSettings::default();
     settings.retries.first_wait = std::time::Duration::from_millis(1);
     let http = crate::Http::new(settings).unwrap();
-    let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
+    let model = super::Claude::with_base_url(server.url(), "claude-test", "key-123".into(), http);
     let request = std::sync::Arc::new(super::request_with([retain_core::Content::user("Hi")]));
     let answers: Vec<_> = model.generate(request, true).collect().await;
     let last = answers.last().unwrap().as_ref().unwrap();
@@ -370,7 +370,7 @@ async fn streamed_responses_do_not_depend_on_http_chunks() {
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = crate::testing::Server::playing(scripts).await;
     let http = crate::Http::new(crate::HttpSettings::default()).unwrap();
-    let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
+    let model = super::Claude::with_base_url(server.url(), "claude-test", "key-123".into(), http);
     let request = std::sync::Arc::new(super::request_with([retain_core::Content::user("Hi")]));
     let ask = || async {
         let answers = model.generate(std::sync::Arc::clone(&request), true);

@@ -44,7 +44,7 @@ impl Provider for PlainProvider {
             "" => Err(malformed("the answer is empty").into()),
             "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
             body if body.starts_with("malformed") => Err(malformed(body).into()),
-            body => Ok(LlmResponse::of(Content::model(body))),
+            body => Ok(LlmResponse::from_content(Content::model(body))),
         }
     }
 
@@ -97,7 +97,7 @@ impl StreamReader for PlainReader {
                 self.text.push_str(text);
                 Ok(vec![LlmResponse {
                     partial: Some(true),
-                    ..LlmResponse::of(Content::model(text))
+                    ..LlmResponse::from_content(Content::model(text))
                 }])
             }
         }
@@ -105,7 +105,7 @@ impl StreamReader for PlainReader {
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, AttemptError> {
         match self.ended {
-            true => Ok(vec![LlmResponse::of(Content::model(&*self.text))]),
+            true => Ok(vec![LlmResponse::from_content(Content::model(&*self.text))]),
             false => Err(malformed("the stream was cut off").into()),
         }
     }

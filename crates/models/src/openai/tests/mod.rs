@@ -28,22 +28,22 @@ fn servers() -> [(&'static str, OpenAiServer); 8] {
         ("azure", OpenAiServer::azure(azure, "2024-10-21", key())),
         (
             "openrouter",
-            OpenAiServer::at("https://openrouter.ai/api/v1", Some(key())),
+            OpenAiServer::new("https://openrouter.ai/api/v1", Some(key())),
         ),
         ("ollama", OpenAiServer::ollama()),
         (
             "groq",
-            OpenAiServer::at("https://api.groq.com/openai/v1", Some(key())),
+            OpenAiServer::new("https://api.groq.com/openai/v1", Some(key())),
         ),
         (
             "mistral",
-            OpenAiServer::at("https://api.mistral.ai/v1", Some(key())),
+            OpenAiServer::new("https://api.mistral.ai/v1", Some(key())),
         ),
         (
             "deepseek",
-            OpenAiServer::at("https://api.deepseek.com", Some(key())),
+            OpenAiServer::new("https://api.deepseek.com", Some(key())),
         ),
-        ("other", OpenAiServer::at("http://localhost:8000/v1", None)),
+        ("other", OpenAiServer::new("http://localhost:8000/v1", None)),
     ]
 }
 

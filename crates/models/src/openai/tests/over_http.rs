@@ -28,7 +28,7 @@ fn http() -> Http {
 }
 
 fn at(server: &Server) -> OpenAi {
-    let server = OpenAiServer::at(&format!("{}/v1", server.url()), Some(Secret::from(KEY)));
+    let server = OpenAiServer::new(&format!("{}/v1", server.url()), Some(Secret::from(KEY)));
     OpenAi::new(http(), server, "model-1").with_name("openai/model-1")
 }
 

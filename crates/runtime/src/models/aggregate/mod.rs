@@ -20,7 +20,7 @@ use retain_core::{
 /// use retain_runtime::StreamAggregator;
 /// let mut pieces = StreamAggregator::new(Arc::new(RandomIds));
 /// for text in ["Hel", "lo!"] {
-///     let piece = pieces.push(LlmResponse::of(Content::model(text)));
+///     let piece = pieces.push(LlmResponse::from_content(Content::model(text)));
 ///     assert_eq!(piece.partial, Some(true));
 /// }
 /// let whole = pieces.finish().unwrap();

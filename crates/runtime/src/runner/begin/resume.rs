@@ -27,7 +27,7 @@ pub(crate) struct StartPoint {
 }
 
 impl StartPoint {
-    fn at(agent: Arc<dyn Agent>) -> StartPoint {
+    fn new(agent: Arc<dyn Agent>) -> StartPoint {
         StartPoint {
             agent,
             branch: None,
@@ -54,13 +54,13 @@ pub(crate) fn start_for_message(
         false => agent_to_run(tree, &session.events, &content),
     };
     let mut start = match invocation_id.filter(|_| is_resumable) {
-        None => StartPoint::at(agent()),
+        None => StartPoint::new(agent()),
         Some(id) => {
             let run = ResumedRun::new(tree, session, id);
             let start = run.continue_with_answer(&content);
             start.unwrap_or_else(|| StartPoint {
                 checkpoints: run.checkpoints(),
-                ..StartPoint::at(agent())
+                ..StartPoint::new(agent())
             })
         }
     };
@@ -151,7 +151,7 @@ impl<'a> ResumedRun<'a> {
         Some(StartPoint {
             checkpoints,
             is_over,
-            ..StartPoint::at(Arc::clone(top))
+            ..StartPoint::new(Arc::clone(top))
         })
     }
 
@@ -161,7 +161,7 @@ impl<'a> ResumedRun<'a> {
         if self.was_answered_by_plugin() {
             return StartPoint {
                 is_over: true,
-                ..StartPoint::at(Arc::clone(self.tree.root()))
+                ..StartPoint::new(Arc::clone(self.tree.root()))
             };
         }
         let has_started = |name: &str| checkpoints.get(name).is_some_and(|it| !it.is_new());
@@ -169,7 +169,7 @@ impl<'a> ResumedRun<'a> {
             return StartPoint {
                 is_over: checkpoints.is_ended(self.tree.root().name()),
                 checkpoints,
-                ..StartPoint::at(Arc::clone(self.tree.root()))
+                ..StartPoint::new(Arc::clone(self.tree.root()))
             };
         }
         let last = self
@@ -183,7 +183,7 @@ impl<'a> ResumedRun<'a> {
             return StartPoint {
                 is_over: checkpoints.is_ended(agent.name()),
                 checkpoints,
-                ..StartPoint::at(agent)
+                ..StartPoint::new(agent)
             };
         };
         let paths = self
@@ -196,14 +196,14 @@ impl<'a> ResumedRun<'a> {
             Some(target) => StartPoint {
                 paths,
                 checkpoints,
-                ..StartPoint::at(Arc::clone(target))
+                ..StartPoint::new(Arc::clone(target))
             },
             None => StartPoint {
                 path: Some(path.to_owned()),
                 paths,
                 is_over: is_ended,
                 checkpoints,
-                ..StartPoint::at(Arc::clone(top))
+                ..StartPoint::new(Arc::clone(top))
             },
         }
     }

@@ -452,7 +452,7 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
     };
     let event = Event {
         author: "model".to_owned(),
-        response: LlmResponse::of(content),
+        response: LlmResponse::from_content(content),
         ..ctx.new_event()
     };
     ctx.emit(event).await?;
@@ -462,7 +462,7 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
 /// Runs an agent, then each agent that it transfers to. If a function response resumed this run, an
 /// agent that had transferred before does not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
-    let mut prior = PriorRun::of(first);
+    let mut prior = PriorRun::new(first);
     let mut ctx = first.clone();
     loop {
         let next = match prior.status_of(&ctx) {

@@ -30,7 +30,7 @@ pub(crate) struct PriorRun {
 }
 
 impl PriorRun {
-    pub(crate) fn of(first: &InvocationContext) -> PriorRun {
+    pub(crate) fn new(first: &InvocationContext) -> PriorRun {
         let has_others = !first.shared.tree.root().sub_agents().is_empty();
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());

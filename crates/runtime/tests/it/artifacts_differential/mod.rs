@@ -145,7 +145,7 @@ fn scripted_model(replies: &Json) -> Arc<ScriptedModel> {
         let parts = parts.as_array().unwrap().iter();
         let parts = parts.map(|part| Part::from_json(&part.to_string()).unwrap());
         let content = Content::new("model", parts.collect());
-        model = model.reply(LlmResponse::of(content));
+        model = model.reply(LlmResponse::from_content(content));
     }
     // More replies than any script needs.
     Arc::new((0..50).fold(model, |model, _| model.reply("Done.")))

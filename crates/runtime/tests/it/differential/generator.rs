@@ -364,7 +364,7 @@ impl<'r> Generator<'r> {
         ] {
             let content = Content::new("model", parts);
             self.next
-                .push_back(Event::new("main", LlmResponse::of(content)));
+                .push_back(Event::new("main", LlmResponse::from_content(content)));
         }
     }
 
@@ -406,7 +406,10 @@ impl<'r> Generator<'r> {
             true => "user".to_owned(),
             false => self.agent(),
         };
-        let mut event = Event::new(author, LlmResponse::of(Content::new("model", Vec::new())));
+        let mut event = Event::new(
+            author,
+            LlmResponse::from_content(Content::new("model", Vec::new())),
+        );
         if self.random.chance(20) {
             let part = self.thought();
             push(&mut event, part);
@@ -477,7 +480,7 @@ impl<'r> Generator<'r> {
             _ => self.agent(),
         };
         let content = Content::new("user", vec![response.into()]);
-        let mut event = Event::new(author, LlmResponse::of(content));
+        let mut event = Event::new(author, LlmResponse::from_content(content));
         if let Some(made) = &made
             && self.random.chance(50)
         {
@@ -530,7 +533,10 @@ impl<'r> Generator<'r> {
         };
         let author = self.random.pick(&["user", "main", "helper"]);
         let role = self.random.pick(&["user", "model"]);
-        let mut event = Event::new(author, LlmResponse::of(Content::new(role, vec![part])));
+        let mut event = Event::new(
+            author,
+            LlmResponse::from_content(Content::new(role, vec![part])),
+        );
         if self.random.chance(50) {
             event.long_running_tool_ids = Some([id].into_iter().collect());
         }
@@ -550,7 +556,10 @@ impl<'r> Generator<'r> {
     fn mixed(&mut self) -> Event {
         let mut event = match self.random.chance(60) {
             true => self.calls(),
-            false => Event::new("main", LlmResponse::of(Content::new("model", Vec::new()))),
+            false => Event::new(
+                "main",
+                LlmResponse::from_content(Content::new("model", Vec::new())),
+            ),
         };
         for _ in 0..1 + self.random.below(2) {
             let (response, _) = self.response();
@@ -581,7 +590,7 @@ impl<'r> Generator<'r> {
             _ => Content::new("model", vec![self.any_part(), self.any_part()]),
         };
         let author = self.random.pick(&["user", "main", "helper"]);
-        Event::new(author, LlmResponse::of(content))
+        Event::new(author, LlmResponse::from_content(content))
     }
 
     fn speech(&mut self) -> Event {

@@ -109,7 +109,7 @@ fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut S
 /// In a typical session, the cache must settle all events at each step.
 pub(crate) fn settle_tool_loops() {
     let mut cache = ContentsCache::default();
-    let options = ContentsOptions::of("main");
+    let options = ContentsOptions::new("main");
     let mut events = Events::default();
     let push = |events: &mut Events, event: Event| events.push(events.len() as u64 + 1, event);
     for step in 0..200 {
@@ -123,7 +123,10 @@ pub(crate) fn settle_tool_loops() {
         let response = FunctionResponse::new(format!("adk-{step}"), "lookup", JsonMap::new());
         for (role, part) in [("model", call.into()), ("user", response.into())] {
             let content = Content::new(role, vec![part]);
-            push(&mut events, Event::new("main", LlmResponse::of(content)));
+            push(
+                &mut events,
+                Event::new("main", LlmResponse::from_content(content)),
+            );
         }
         let contents = cache.assemble(&events, &options);
         assert_eq!(contents, assemble_contents(&events, &options));
@@ -154,7 +157,7 @@ pub(crate) fn detect_other_lists() {
     let longer = list(&["d", "e", "f", "g"]);
     let mut cache = ContentsCache::default();
     let mut check = |events: &Events, agent: &str| {
-        let options = ContentsOptions::of(agent);
+        let options = ContentsOptions::new(agent);
         let contents = cache.assemble(events, &options);
         assert_eq!(contents, assemble_contents(events, &options));
         assert_eq!(cache.settled(), events.len());

@@ -62,7 +62,7 @@ impl History {
     }
 
     pub(crate) fn options(&self) -> ContentsOptions<'_> {
-        let mut options = ContentsOptions::of(self.agent);
+        let mut options = ContentsOptions::new(self.agent);
         options.branch = self.branch;
         options.isolation_scope = self.scope;
         options.node_path = self.node;

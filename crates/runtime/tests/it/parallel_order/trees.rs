@@ -98,7 +98,7 @@ impl Model for GatedModel {
         let gates = Arc::clone(&self.gates);
         Box::pin(stream::once(async move {
             gates.pass(answer).await;
-            Ok(LlmResponse::of(content))
+            Ok(LlmResponse::from_content(content))
         }))
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn model(name: &str, replies: Vec<ScriptedReply>) -> ScriptedModel {
 }
 
 pub(crate) fn text(words: &str) -> ScriptedReply {
-    let mut response = LlmResponse::of(Content::model(words));
+    let mut response = LlmResponse::from_content(Content::model(words));
     response.finish_reason = Some("STOP".to_owned());
     let usage = response.usage_metadata.get_or_insert_default();
     usage.prompt_token_count = Some(7);

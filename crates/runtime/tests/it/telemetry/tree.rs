@@ -123,11 +123,13 @@ async fn in_process_spans_have_content_and_session_key() {
 #[tokio::test]
 async fn span_of_a_streamed_call_has_the_values_of_the_last_chunk() {
     let piece = |words: &str| {
-        let mut response = retain_core::LlmResponse::of(retain_core::Content::model(words));
+        let mut response =
+            retain_core::LlmResponse::from_content(retain_core::Content::model(words));
         response.partial = Some(true);
         response
     };
-    let mut whole = retain_core::LlmResponse::of(retain_core::Content::model("Good day!"));
+    let mut whole =
+        retain_core::LlmResponse::from_content(retain_core::Content::model("Good day!"));
     whole.finish_reason = Some("STOP".to_owned());
     whole
         .usage_metadata
@@ -232,7 +234,7 @@ async fn model_span_closes_before_tools_run() {
         let open: Vec<String> = open.map(|span| span.name.clone()).collect();
         async move { Ok::<_, ToolError>(open.join(", ")) }
     });
-    let mut response = retain_core::LlmResponse::of(retain_core::Content::new(
+    let mut response = retain_core::LlmResponse::from_content(retain_core::Content::new(
         "model",
         vec![
             retain_core::FunctionCall {

@@ -110,7 +110,7 @@ impl Model for PlayModel {
         let mut play = self.0.lock();
         play.requests.push(request_json(&request));
         let reply = play.replies.pop_front().unwrap_or_else(|| {
-            let end = LlmResponse::of(Content::model("Nothing more."));
+            let end = LlmResponse::from_content(Content::model("Nothing more."));
             let end = Json::parse(&end.to_json().expect("a response is JSON"));
             JsonMap::from([("responses", vec![end.expect("a response is JSON")])]).into()
         });

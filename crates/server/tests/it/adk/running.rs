@@ -119,10 +119,10 @@ impl Model for UnserializableModel {
     }
 
     fn generate(&self, _: Arc<LlmRequest>, _: bool) -> ModelStream {
-        let mut piece = LlmResponse::of(Content::model("a"));
+        let mut piece = LlmResponse::from_content(Content::model("a"));
         piece.partial = Some(true);
         piece.custom_metadata = Some([("score", f64::NAN)].into());
-        let whole = LlmResponse::of(Content::model("ab"));
+        let whole = LlmResponse::from_content(Content::model("ab"));
         Box::pin(futures_util::stream::iter([Ok(piece), Ok(whole)]))
     }
 }

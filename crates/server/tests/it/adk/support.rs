@@ -96,7 +96,7 @@ impl Model for GatedModel {
                 let text = PIECES
                     .get(at)
                     .map_or_else(|| PIECES.concat(), |it| (*it).into());
-                let mut answer = LlmResponse::of(Content::model(text));
+                let mut answer = LlmResponse::from_content(Content::model(text));
                 if stream {
                     answer.partial = Some(at < PIECES.len());
                 }
@@ -138,7 +138,9 @@ impl Model for FilingModel {
                 ],
             ),
         };
-        Box::pin(futures_util::stream::iter([Ok(LlmResponse::of(answer))]))
+        Box::pin(futures_util::stream::iter([Ok(LlmResponse::from_content(
+            answer,
+        ))]))
     }
 }
 

@@ -23,7 +23,7 @@ impl Model for Echo {
             return Box::pin(futures_util::stream::iter([Err(error)]));
         }
         let response = |text: String, partial: Option<bool>| {
-            let mut response = LlmResponse::of(Content::model(text));
+            let mut response = LlmResponse::from_content(Content::model(text));
             response.partial = partial;
             Ok(response)
         };
