@@ -100,7 +100,7 @@ pub enum SessionError {
         source: BoxError,
     },
     /// The input is invalid. Correct it.
-    #[error("{what} {reason}")]
+    #[error("invalid {what}: {reason}")]
     Invalid {
         /// The invalid value, e.g. `user id`.
         what: String,

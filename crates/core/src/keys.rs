@@ -77,7 +77,7 @@ impl FromStr for KeyScope {
             .find(|scope| scope.name() == name.trim());
         found.ok_or_else(|| {
             let names: Vec<_> = KeyScope::ALL.iter().map(|scope| scope.name()).collect();
-            let reason = format!("is unknown; expected one of: {}", names.join(", "));
+            let reason = format!("unknown; expected one of: {}", names.join(", "));
             SessionError::invalid(format!("scope {name:?}"), reason)
         })
     }

@@ -287,14 +287,14 @@ fn registry_of(
 fn missing_api_key(name: &str, variables: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
-        format!("needs an API key: set {variables}"),
+        format!("needs an API key; set {variables}"),
     )
 }
 
 fn missing_url(name: &str, variable: &str) -> BuildError {
     BuildError::new(
         format!("model {name:?}"),
-        format!("has no URL: set {variable}"),
+        format!("has no URL; set {variable}"),
     )
 }
 

@@ -17,7 +17,7 @@ pub enum RunError {
     Session(#[from] SessionError),
     /// The message is invalid. Correct it. Nothing was stored, unless the message confirms a tool
     /// call: the agent checks a confirmation after the message is stored.
-    #[error("the message {reason}")]
+    #[error("invalid message: {reason}")]
     InvalidMessage {
         /// What is wrong with it.
         reason: String,
@@ -254,7 +254,7 @@ impl From<MemoryError> for ToolError {
 
 /// The configuration of an agent or a runner is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {reason}")]
+#[error("invalid {what}: {reason}")]
 pub struct BuildError {
     /// What is invalid, e.g. `agent name "1st"`.
     pub what: String,

@@ -169,7 +169,7 @@ pub enum ArtifactError {
     )]
     NoService,
     /// The input is invalid. Correct it.
-    #[error("{what} {reason}")]
+    #[error("invalid {what}: {reason}")]
     Invalid {
         /// The invalid value, e.g. `user id`.
         what: String,

@@ -75,7 +75,7 @@ pub enum MemoryError {
     #[error("no memory service is configured; set one with `memory_service` of the runner builder")]
     NoService,
     /// The input is invalid. Correct it.
-    #[error("{what} {reason}")]
+    #[error("invalid {what}: {reason}")]
     InvalidInput {
         /// The invalid value, e.g. `user id`.
         what: String,

@@ -70,7 +70,7 @@ impl FromStr for EmbedderSpec {
             "ollama" => Provider::Ollama,
             _ => {
                 return Err(invalid(
-                    "is unknown; expected gemini/MODEL, openai/MODEL or ollama/MODEL, with \
+                    "unknown; expected gemini/MODEL, openai/MODEL or ollama/MODEL, with \
                      @DIMENSIONS for unknown models",
                 ));
             }

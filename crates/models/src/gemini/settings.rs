@@ -127,7 +127,7 @@ fn vertex_from_env(
     let project = project.or_else(|| credentials.project().map(str::to_owned));
     let project = project.or_else(|| named.map(str::to_owned));
     let Some(project) = project else {
-        let reason = "runs on Vertex AI and needs a project: set GOOGLE_CLOUD_PROJECT";
+        let reason = "runs on Vertex AI and needs a project; set GOOGLE_CLOUD_PROJECT";
         return Err(BuildError::new(format!("model {model:?}"), reason));
     };
     Ok(GeminiAccess::Vertex {
@@ -138,7 +138,7 @@ fn vertex_from_env(
 }
 
 fn missing_key(model: &str) -> BuildError {
-    let reason = "needs an API key: set GOOGLE_API_KEY or GEMINI_API_KEY (or \
+    let reason = "needs an API key; set GOOGLE_API_KEY or GEMINI_API_KEY (or \
      GOOGLE_GENAI_USE_VERTEXAI with GOOGLE_CLOUD_PROJECT for Vertex AI)";
     BuildError::new(format!("model {model:?}"), reason)
 }

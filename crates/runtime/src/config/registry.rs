@@ -81,7 +81,7 @@ impl ConfigRegistry {
     /// `google.genai.types.LatLng`.
     pub fn new() -> ConfigRegistry {
         let registry = ConfigRegistry {
-            model_of: Arc::new(|_, _| Err(BuildError::new("the registry", "has no models"))),
+            model_of: Arc::new(|_, _| Err(BuildError::new("registry", "has no models"))),
             models: NameTable::new("model"),
             tools: NameTable::new("tool"),
             examples: NameTable::new("example provider"),

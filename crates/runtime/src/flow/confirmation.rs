@@ -261,7 +261,7 @@ impl Turn<'_> {
 
     fn confirmation_error(&self, reason: impl Into<String>) -> RunError {
         RunError::InvalidMessage {
-            reason: format!("has an invalid confirmation: {}", reason.into()),
+            reason: format!("invalid confirmation: {}", reason.into()),
         }
     }
 }

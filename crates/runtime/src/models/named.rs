@@ -105,7 +105,7 @@ impl ModelRegistry {
                 let known: Vec<_> = self.by_prefix.keys().map(String::as_str).collect();
                 Err(BuildError::new(
                     format!("model {name:?}"),
-                    format!("is not known; known names begin with: {}", known.join(", ")),
+                    format!("unknown; known names begin with: {}", known.join(", ")),
                 ))
             }
         }

@@ -29,7 +29,7 @@ impl Inner {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             let reason = match request.message {
                 Some(_) => "has an empty run id; omit the id to start a new run",
-                None => "is missing; send a message, or the id of the run to resume",
+                None => "missing; send a message, or the id of the run to resume",
             };
             return Err(RunError::InvalidMessage {
                 reason: reason.to_owned(),

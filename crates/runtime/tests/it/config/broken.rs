@@ -264,15 +264,15 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ),
     (
         "name: 1st\ninstruction: x\n",
-        "root_agent.yaml:1: agent name \"1st\" must consist of letters, digits and underscores and not start with a digit",
+        "root_agent.yaml:1: invalid agent name \"1st\": must consist of letters, digits and underscores and not start with a digit",
     ),
     (
         "name: user\ninstruction: x\n",
-        "root_agent.yaml:1: agent name \"user\" is reserved for the user; choose another name",
+        "root_agent.yaml:1: invalid agent name \"user\": is reserved for the user; choose another name",
     ),
     (
         "name: a\nmodel: gpt\ninstruction: x\n",
-        "root_agent.yaml:2: model: model \"gpt\" is not known; known names begin with: gemini, offline, scripted",
+        "root_agent.yaml:2: model: invalid model \"gpt\": unknown; known names begin with: gemini, offline, scripted",
     ),
     (
         "agent_class: SequentialAgent\nname: a\nmodel: x\n",
@@ -389,7 +389,7 @@ fn duplicate_agent_name_is_rejected() {
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(
         error_text(&folder, &error),
-        "root_agent.yaml: agent \"a\" occurs twice; give each agent of a tree a unique name"
+        "root_agent.yaml: invalid agent \"a\": occurs twice; give each agent of a tree a unique name"
     );
 }
 
