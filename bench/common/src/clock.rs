@@ -26,7 +26,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Create a window that ends after `max_ms` milliseconds, or when its work is done.
+    /// Creates a window that ends after `max_ms` milliseconds, or when its work is done.
     pub fn new(max_ms: Option<u64>) -> Self {
         Meter {
             limit: max_ms.map(Duration::from_millis),
@@ -37,7 +37,7 @@ impl Meter {
         }
     }
 
-    /// Start the timing. The work before this call is preparation.
+    /// Starts the timing. The work before this call is preparation.
     pub fn start(&mut self) -> Deadline {
         let instructions = instructions();
         let cpu = cpu_us();
@@ -46,7 +46,7 @@ impl Meter {
         Deadline(self.limit.map(|d| now + d))
     }
 
-    /// End the timing. The work after this call checks the results.
+    /// Ends the timing. The work after this call checks the results.
     pub fn stop(&mut self) {
         if let Some((wall, cpu, before)) = self.started.take() {
             self.wall_us = wall.elapsed().as_secs_f64() * 1e6;
@@ -55,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// Add the measurements to an answer.
+    /// Adds the measurements to an answer.
     pub fn write_to(&self, answer: &mut Value) -> Result<(), String> {
         if self.started.is_some() || self.wall_us == 0.0 {
             return Err("the peer did not start and stop the meter".into());
@@ -82,7 +82,7 @@ fn cpu_us() -> u64 {
 
 static COUNTER: OnceLock<Option<i32>> = OnceLock::new();
 
-/// Open the instruction counter of this process and of threads created later.
+/// Opens the instruction counter of this process and of threads created later.
 pub(crate) fn open_instruction_counter() {
     COUNTER.get_or_init(open_counter);
 }

@@ -103,7 +103,7 @@ pub struct StateDelta {
 }
 
 impl BenchEvent {
-    /// Build the event that sets the counter to `counter`.
+    /// Builds the event that sets the counter to `counter`.
     pub fn new(counter: u64, timestamp: f64) -> Self {
         BenchEvent {
             id: new_id(),

@@ -112,7 +112,7 @@ impl Writers {
 pub trait Peer {
     /// Version of the library under test, for the table.
     fn version(&self) -> String;
-    /// Open (and create) a store in an existing empty directory.
+    /// Opens (and creates) a store in an existing empty folder.
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
 }
 
@@ -120,20 +120,20 @@ pub trait Peer {
 /// done or the deadline has passed, and calls `meter.stop()`. A store implements the operations of
 /// its suites.
 pub trait Store {
-    /// Create sessions with `events` events each and `counter = events`. This is not timed, so it
+    /// Creates sessions with `events` events each and `counter = events`. This is not timed, so it
     /// may write to the tables of the store directly.
     fn load(&mut self, _sessions: &[String], _events: u64) -> Res<()> {
         unsupported("load")
     }
-    /// Create sessions with the state `{"counter": 0}`.
+    /// Creates sessions with the state `{"counter": 0}`.
     fn create(&mut self, _ids: &[String], _meter: &mut Meter) -> Res<Done> {
         unsupported("create")
     }
-    /// Append `count` events to each session, sequentially, incrementing the counter each time.
+    /// Appends `count` events to each session, sequentially, incrementing the counter each time.
     fn append(&mut self, _sessions: &[String], _count: u64, _meter: &mut Meter) -> Res<Done> {
         unsupported("append")
     }
-    /// Read a session `repeat` times: all events, or the newest `newest`.
+    /// Reads a session `repeat` times: all events, or the newest `newest`.
     fn read(
         &mut self,
         _session: &str,
@@ -143,11 +143,11 @@ pub trait Store {
     ) -> Res<Done> {
         unsupported("read")
     }
-    /// List the user's sessions `repeat` times; the field `events` of the answer is their number.
+    /// Lists the user's sessions `repeat` times; the field `events` of the answer is their number.
     fn list(&mut self, _repeat: u64, _meter: &mut Meter) -> Res<Done> {
         unsupported("list")
     }
-    /// Run concurrent writers.
+    /// Runs concurrent writers.
     fn writers(&mut self, _plan: &Writers, _meter: &mut Meter) -> Res<Done> {
         unsupported("writers")
     }
@@ -219,7 +219,7 @@ enum Command {
     Quit,
 }
 
-/// Create the peer, then serve the protocol until `quit` or the end of input.
+/// Creates the peer, then serves the protocol until `quit` or the end of input.
 pub fn run<P: Peer>(make: impl FnOnce() -> P) {
     serve(|| {
         let mut peer = make();
@@ -231,8 +231,8 @@ pub fn run<P: Peer>(make: impl FnOnce() -> P) {
     });
 }
 
-/// Create the handler, then pass it one command per line until it returns `None` or the input ends.
-/// Suites with their own commands use this function instead of [`run`].
+/// Creates the handler, then passes it one command per line until it returns `None` or the input
+/// ends. Suites with their own commands use this function instead of [`run`].
 pub fn serve<C: DeserializeOwned, A: FnMut(C) -> Option<Res<Value>>>(make: impl FnOnce() -> A) {
     // Open the counter before any other thread exists, so that it counts all threads.
     clock::open_instruction_counter();

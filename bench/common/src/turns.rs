@@ -33,13 +33,13 @@ pub struct Turns {
 pub struct CallLog(Arc<Mutex<Vec<u64>>>);
 
 impl CallLog {
-    /// Record one call.
+    /// Records one call.
     pub fn record(&self, contents: usize) {
         let mut calls = self.0.lock().unwrap_or_else(|e| e.into_inner());
         calls.push(contents as u64);
     }
 
-    /// Return and clear the recorded calls.
+    /// Returns and clears the recorded calls.
     pub fn take(&self) -> Vec<u64> {
         let mut calls = self.0.lock().unwrap_or_else(|e| e.into_inner());
         std::mem::take(&mut *calls)
@@ -48,13 +48,13 @@ impl CallLog {
 
 /// A peer's runner, with an agent and a mock model on one store.
 pub trait TurnRunner {
-    /// Create sessions with `turns` turns each, outside the timing. Their events are copies of the
+    /// Creates sessions with `turns` turns each, outside the timing. Their events are copies of the
     /// two events of `PATTERN` with new ids, times and user texts. This must not fill the caches of
     /// the runner's service.
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()>;
-    /// Run one turn and wait until it has ended.
+    /// Runs one turn and waits until it has ended.
     fn turn(&mut self, session: &str, text: &str) -> Res<()>;
-    /// Finish the work that the store has deferred. This is part of the timing.
+    /// Finishes the work that the store has deferred. This is part of the timing.
     fn settle(&mut self) -> Res<()> {
         Ok(())
     }
@@ -64,7 +64,7 @@ pub trait TurnRunner {
     fn seen(&self) -> &CallLog;
 }
 
-/// Run one window. The driver checks `seen` and `stored`.
+/// Runs one window. The driver checks `seen` and `stored`.
 pub(crate) fn window(runner: &mut dyn TurnRunner, plan: &Turns, meter: &mut Meter) -> Res<Done> {
     runner.fill(&[PATTERN.to_string()], 0)?;
     runner.turn(PATTERN, &text(1))?;

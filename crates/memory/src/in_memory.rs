@@ -59,7 +59,7 @@ impl Default for InMemoryMemoryService {
 }
 
 impl InMemoryMemoryService {
-    /// Create an empty service.
+    /// Creates an empty service.
     pub fn new() -> InMemoryMemoryService {
         InMemoryMemoryService {
             users: Mutex::default(),
@@ -68,13 +68,13 @@ impl InMemoryMemoryService {
         }
     }
 
-    /// Take the time of events without one from `clock`.
+    /// Takes the time of events without one from `clock`.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Take the ids of events without one from `ids`.
+    /// Takes the ids of events without one from `ids`.
     pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
         self.ids = ids;
         self
@@ -103,7 +103,7 @@ impl InMemoryMemoryService {
 
 #[async_trait]
 impl MemoryService for InMemoryMemoryService {
-    /// Replace the stored events of the session.
+    /// Replaces the stored events of the session.
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
         let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
         let events = self.events_with_content(events);
@@ -138,8 +138,8 @@ impl MemoryService for InMemoryMemoryService {
         })
     }
 
-    /// Add events to the session, except those whose id it already has. The metadata is ignored, as
-    /// in ADK.
+    /// Adds events to the session, except those whose id it already has. The metadata is ignored,
+    /// as in ADK.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -156,8 +156,8 @@ impl MemoryService for InMemoryMemoryService {
         Ok(())
     }
 
-    /// Delete the event with this id permanently, in all sessions of the user. A missing or unknown
-    /// id is ignored.
+    /// Deletes the event with this id permanently, in all sessions of the user. A missing or
+    /// unknown id is ignored.
     async fn delete_memory(
         &self,
         app_name: &str,

@@ -32,7 +32,7 @@ pub struct MemoryQuery {
 }
 
 impl MemoryQuery {
-    /// Create a query for `text` with the default limit and no filter.
+    /// Creates a query for `text` with the default limit and no filter.
     pub fn new(text: impl Into<String>) -> MemoryQuery {
         MemoryQuery {
             text: text.into(),
@@ -44,31 +44,31 @@ impl MemoryQuery {
         }
     }
 
-    /// Set the maximum number of hits.
+    /// Sets the maximum number of hits.
     pub fn with_limit(mut self, limit: usize) -> MemoryQuery {
         self.limit = limit;
         self
     }
 
-    /// Set the approximate token budget for all hits together.
+    /// Sets the approximate token budget for all hits together.
     pub fn with_token_budget(mut self, tokens: usize) -> MemoryQuery {
         self.token_budget = Some(tokens);
         self
     }
 
-    /// Set which memories may be returned.
+    /// Sets which memories may be returned.
     pub fn with_filter(mut self, filter: MemoryFilter) -> MemoryQuery {
         self.filter = filter;
         self
     }
 
-    /// Set the minimum score.
+    /// Sets the minimum score.
     pub fn with_min_score(mut self, score: f32) -> MemoryQuery {
         self.min_score = score;
         self
     }
 
-    /// Set the time to which "yesterday" is relative.
+    /// Sets the time to which "yesterday" is relative.
     pub fn with_reference_time(mut self, seconds: f64) -> MemoryQuery {
         self.reference_time = Some(seconds);
         self

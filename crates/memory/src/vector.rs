@@ -76,7 +76,7 @@ impl UserVectors {
         action
     }
 
-    /// Store a new or changed memory.
+    /// Stores a new or changed memory.
     fn store(&mut self, memory: Memory) {
         match self.action_for(memory.session.as_deref(), &memory.entry) {
             EntryAction::Add => {
@@ -92,7 +92,7 @@ impl UserVectors {
         }
     }
 
-    /// Delete all memories with this id and skip them in later ingests. An unknown id is ignored.
+    /// Deletes all memories with this id and skips them in later ingests. An unknown id is ignored.
     fn delete(&mut self, id: &str) {
         if self.indexes.remove(id).is_none() {
             return;
@@ -109,7 +109,7 @@ impl UserVectors {
 }
 
 impl VectorMemoryService {
-    /// Create an empty service.
+    /// Creates an empty service.
     pub fn new(embedder: Arc<dyn Embedder>) -> VectorMemoryService {
         VectorMemoryService {
             embedder,
@@ -121,25 +121,25 @@ impl VectorMemoryService {
         }
     }
 
-    /// Set the maximum number of hits (default 5).
+    /// Sets the maximum number of hits (default 5).
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         self.top_k = top_k;
         self
     }
 
-    /// Set the minimum cosine of a hit, from -1 to 1 (default: none).
+    /// Sets the minimum cosine of a hit, from -1 to 1 (default: none).
     pub fn with_min_score(mut self, score: f32) -> Self {
         self.min_score = Some(score);
         self
     }
 
-    /// Take the time of events without one from `clock`.
+    /// Takes the time of events without one from `clock`.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Take the ids of entries without one from `ids`.
+    /// Takes the ids of entries without one from `ids`.
     pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
         self.ids = ids;
         self
@@ -175,8 +175,8 @@ impl VectorMemoryService {
         })
     }
 
-    /// Embed and store new entries in batches. If the embedder fails, earlier batches stay stored.
-    /// Holds no lock during a call of the embedder.
+    /// Embeds and stores new entries in batches. If the embedder fails, earlier batches stay
+    /// stored. Holds no lock during a call of the embedder.
     async fn add(
         &self,
         (app, user): (&str, &str),
@@ -292,7 +292,7 @@ impl MemoryService for VectorMemoryService {
         self.add((app_name, user_id), None, memories).await
     }
 
-    /// Delete the entry permanently: later ingests skip it. A missing or unknown id is ignored.
+    /// Deletes the entry permanently: later ingests skip it. A missing or unknown id is ignored.
     async fn delete_memory(
         &self,
         app_name: &str,
@@ -309,7 +309,7 @@ impl MemoryService for VectorMemoryService {
     }
 }
 
-/// Normalize a vector to length one, so that dot products are cosines.
+/// Normalizes a vector to length one, so that dot products are cosines.
 fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
     match length > 0.0 && length.is_finite() {

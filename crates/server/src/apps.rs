@@ -97,7 +97,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 const REPLACED_MAX: usize = 16;
 
 impl Runners {
-    /// Replace a runner. The old one is kept at least until it is idle.
+    /// Replaces a runner. The old one is kept at least until it is idle.
     fn replace(&mut self, app: &str, runner: Runner) {
         self.replaced
             .extend(self.by_app.insert(app.to_owned(), runner));
@@ -139,7 +139,7 @@ impl fmt::Debug for Apps {
 }
 
 impl Apps {
-    /// Create an empty set of apps on these services.
+    /// Creates an empty set of apps on these services.
     pub fn new(services: Services) -> Apps {
         Apps {
             services,
@@ -160,13 +160,13 @@ impl Apps {
         }
     }
 
-    /// Add the agents of a folder.
+    /// Adds the agents of a folder.
     pub fn with_dir(mut self, dir: AgentsDir) -> Apps {
         self.dir = Some(dir);
         self
     }
 
-    /// Add the agents of the folder at `path`. A folder with its own `root_agent.yaml` is the only
+    /// Adds the agents of the folder at `path`. A folder with its own `root_agent.yaml` is the only
     /// app, and requests need not name it.
     pub fn with_agents_at(self, path: &Path, registry: ConfigRegistry) -> Result<Apps, AppError> {
         if !path.join("root_agent.yaml").is_file() {
@@ -183,19 +183,19 @@ impl Apps {
         Ok(apps)
     }
 
-    /// Serve `agent`, built in code, as `app`.
+    /// Serves `agent`, built in code, as `app`.
     pub fn with_agent(mut self, app: impl Into<String>, agent: impl IntoAgent) -> Apps {
         self.agents.insert(app.into(), agent.into_agent());
         self
     }
 
-    /// Add a plugin for all runs.
+    /// Adds a plugin for all runs.
     pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
         self.plugins.push(plugin);
         self
     }
 
-    /// Set where message content may be recorded. Defaults to the environment, see
+    /// Sets where message content may be recorded. Defaults to the environment, see
     /// [`Telemetry::from_env`].
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Apps {
         self.telemetry.content_in_spans = telemetry.content_in_spans;
@@ -203,8 +203,8 @@ impl Apps {
         self
     }
 
-    /// Add the developer tools: the web UI, graphs of agents and traces of runs. Traces need [their
-    /// layer](crate::Traces::layer) in the program's `tracing` subscriber.
+    /// Adds the developer tools: the web UI, graphs of agents and traces of runs. Traces need
+    /// [their layer](crate::Traces::layer) in the program's `tracing` subscriber.
     pub fn with_dev(mut self, dev: Dev) -> Apps {
         self.telemetry.content_in_process = true;
         self.dev = Some(dev);
@@ -225,39 +225,39 @@ impl Apps {
         is_of_folder.then(|| dir.root().join(app))
     }
 
-    /// Set whether the events of each run are ingested into memory when it ends.
+    /// Sets whether the events of each run are ingested into memory when it ends.
     pub fn with_ingest_after_turns(mut self, ingest: bool) -> Apps {
         self.ingests_turns = ingest;
         self
     }
 
-    /// Set whether an app is reloaded on its next use after its files changed.
+    /// Sets whether an app is reloaded on its next use after its files changed.
     pub fn with_reload_agents(mut self, reload: bool) -> Apps {
         self.reloads = reload;
         self
     }
 
-    /// Set whether a run creates a missing session.
+    /// Sets whether a run creates a missing session.
     pub fn with_auto_create_session(mut self, create: bool) -> Apps {
         self.creates_sessions = create;
         self
     }
 
-    /// Set whether runs are resumable: a request that names a run continues it. Runs then store
+    /// Sets whether runs are resumable: a request that names a run continues it. Runs then store
     /// checkpoints as events that clients see.
     pub fn with_resumable(mut self, resumable: bool) -> Apps {
         self.is_resumable = resumable;
         self
     }
 
-    /// Set the maximum number of model calls per run; unlimited if `None`. Defaults to that of
+    /// Sets the maximum number of model calls per run; unlimited if `None`. Defaults to that of
     /// [`RunConfig`](retain_runtime::RunConfig).
     pub fn with_max_llm_calls(mut self, limit: Option<u32>) -> Apps {
         self.max_llm_calls = Some(limit);
         self
     }
 
-    /// Limit the number of concurrent runs.
+    /// Limits the number of concurrent runs.
     pub fn with_runs(mut self, runs: Runs) -> Apps {
         self.runs = runs;
         self
@@ -268,7 +268,7 @@ impl Apps {
         &self.runs
     }
 
-    /// Wait up to `patience` until interrupted runs are stored as such, and then up to a minute
+    /// Waits up to `patience` until interrupted runs are stored as such, and then up to a minute
     /// until ingestion has ended and toolsets are closed.
     pub async fn close(&self, patience: Duration) {
         let runners = self.runners().all();
@@ -286,7 +286,7 @@ impl Apps {
         }
     }
 
-    /// Set the default app, for requests that name none, such as paths that start with `/users/`.
+    /// Sets the default app, for requests that name none, such as paths that start with `/users/`.
     pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
         self.default_app = Some(app.into());
         self
@@ -322,7 +322,7 @@ impl Apps {
         Ok(self.store_runner(app, &agent, runner))
     }
 
-    /// Store a new runner unless another request stored one first, and return the stored one.
+    /// Stores a new runner unless another request stored one first, and returns the stored one.
     fn store_runner(&self, app: &str, agent: &Arc<dyn Agent>, new: Runner) -> Runner {
         let mut runners = self.runners();
         if let Some(runner) = self.runner_for(&runners, app, agent) {
@@ -340,14 +340,14 @@ impl Apps {
         is_current.then(|| runner.clone())
     }
 
-    /// Delete the recorded traces of a deleted session.
+    /// Deletes the recorded traces of a deleted session.
     pub(crate) fn delete_traces_of_session(&self, session: &SessionKey) {
         if let Some(dev) = &self.dev {
             dev.traces().delete_session(session);
         }
     }
 
-    /// Delete the recorded traces of an erased user.
+    /// Deletes the recorded traces of an erased user.
     pub(crate) fn delete_traces_of_user(&self, app: &str, user: &str) {
         if let Some(dev) = &self.dev {
             dev.traces().delete_user(app, user);

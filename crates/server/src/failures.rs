@@ -8,7 +8,7 @@ use std::{error::Error, iter::successors};
 use retain_core::{ArtifactError, SessionError};
 use retain_runtime::{RunError, error_kind};
 
-/// Log a failure whose details the caller does not see.
+/// Logs a failure whose details the caller does not see.
 pub(crate) fn log_failure(error: &(dyn Error + 'static), what: &'static str) {
     let code = error.downcast_ref::<RunError>().map(RunError::code);
     let store = find_store_error(error).map(reasons);
@@ -16,7 +16,7 @@ pub(crate) fn log_failure(error: &(dyn Error + 'static), what: &'static str) {
     tracing::debug!(error = ?reasons(error), "{what}");
 }
 
-/// Join an error and its sources into one text.
+/// Joins an error and its sources into one text.
 pub(crate) fn reasons(error: &(dyn Error + 'static)) -> String {
     let reasons: Vec<String> = chain(error).map(ToString::to_string).collect();
     reasons.join(": ")
@@ -28,7 +28,7 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// Find the store's error among the causes of an error.
+/// Finds the store's error among the causes of an error.
 fn find_store_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     // `RunError` is transparent: its `source` skips the wrapped error.
     let error: &(dyn Error + 'static) = match error.downcast_ref::<RunError>() {

@@ -63,7 +63,7 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    /// Count a response and the time until its headers.
+    /// Counts a response and the time until its headers.
     pub(crate) fn record_response(
         &self,
         method: &'static str,
@@ -97,17 +97,17 @@ impl Metrics {
         Arc::clone(responses.entry(name).or_default())
     }
 
-    /// Count an open stream until the result is dropped.
+    /// Counts an open stream until the result is dropped.
     pub(crate) fn stream(&self) -> GaugeGuard {
         GaugeGuard::new(&self.streams)
     }
 
-    /// Count a connection until the result is dropped.
+    /// Counts a connection until the result is dropped.
     pub(crate) fn connection(&self) -> GaugeGuard {
         GaugeGuard::new(&self.connections)
     }
 
-    /// Write all metrics as text. `others` are further ones: name, type, help and value.
+    /// Writes all metrics as text. `others` are further ones: name, type, help and value.
     pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
         let mut text = String::new();
         let current = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);

@@ -57,7 +57,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Add a route.
+    /// Adds a route.
     pub(crate) fn add<H, T>(
         mut self,
         method: Method,
@@ -106,7 +106,7 @@ pub(crate) fn is_public(request: &Request) -> bool {
     PUBLIC.contains(&(method, path.as_str()))
 }
 
-/// Pass a request on if its caller may use the route.
+/// Passes a request on if its caller may use the route.
 async fn check_access(
     State(access): State<Access>,
     params: RawPathParams,

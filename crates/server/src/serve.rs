@@ -28,7 +28,7 @@ const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before accepting again after an error, such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Serve until `stop` completes, without API keys and with default limits.
+/// Serves until `stop` completes, without API keys and with default limits.
 pub async fn serve(
     server: Arc<Server>,
     listener: TcpListener,
@@ -37,7 +37,7 @@ pub async fn serve(
     serve_guarded(server, listener, Arc::new(Guards::default()), stop).await
 }
 
-/// Serve until `stop` completes. Running requests then have the guards'
+/// Serves until `stop` completes. Running requests then have the guards'
 /// [`shutdown_grace`](crate::ServerLimits::shutdown_grace) to finish; after that they are
 /// interrupted and stored as such.
 pub async fn serve_guarded(
@@ -64,7 +64,7 @@ pub async fn serve_guarded(
     Ok(())
 }
 
-/// Accept connections until `stop` completes. Each connection has its own task.
+/// Accepts connections until `stop` completes. Each connection has its own task.
 async fn accept_until(
     stop: impl Future<Output = ()>,
     listener: &TcpListener,

@@ -49,7 +49,7 @@ impl Default for Shutdown {
 pub(crate) struct PhaseWatcher(watch::Receiver<Phase>);
 
 impl PhaseWatcher {
-    /// Return when the phase is reached.
+    /// Returns when the phase is reached.
     pub(crate) async fn reached(&mut self, phase: Phase) {
         if self.0.wait_for(|now| *now >= phase).await.is_err() {
             // The sender is gone without a shutdown, so wait forever.
@@ -67,7 +67,7 @@ impl Shutdown {
         PhaseWatcher(self.phase.subscribe())
     }
 
-    /// Wrap an event stream so that it ends when the server shuts down. Other responses stay
+    /// Wraps an event stream so that it ends when the server shuts down. Other responses stay
     /// unchanged.
     pub(crate) fn end_with_server(
         &self,

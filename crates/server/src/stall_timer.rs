@@ -34,7 +34,7 @@ impl StallTimer {
         }
     }
 
-    /// Record transferred bytes. They add time, but never beyond the initial budget, so that a
+    /// Records transferred bytes. They add time, but never beyond the initial budget, so that a
     /// client cannot earn hours of waiting by sending fast.
     pub(crate) fn record_progress(&mut self, bytes: usize) {
         let earned = bytes as f64 / self.bytes_per_second as f64;
@@ -44,7 +44,7 @@ impl StallTimer {
         self.remaining = remaining.saturating_add(earned).min(self.budget);
     }
 
-    /// Poll while waiting for the client. Ready when no time is left.
+    /// Polls while waiting for the client. Ready when no time is left.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_new = self.since.is_none();
         let since = *self.since.get_or_insert_with(Instant::now);

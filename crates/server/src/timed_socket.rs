@@ -29,7 +29,7 @@ impl<S> TimedSocket<S> {
         }
     }
 
-    /// Return the result of a write, or an error if the client read too little for too long.
+    /// Returns the result of a write, or an error if the client read too little for too long.
     /// `bytes` returns the number of written bytes.
     fn with_timeout<T>(
         &mut self,
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Send 100,000 bytes, with a budget of one minute, to a client that reads `bytes` at a time
+    /// Sends 100,000 bytes, with a budget of one minute, to a client that reads `bytes` at a time
     /// and then pauses for `every`.
     async fn send_to_slow_reader(bytes: usize, every: Duration) -> io::Result<()> {
         let (here, mut there) = duplex(10);

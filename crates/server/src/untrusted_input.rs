@@ -13,7 +13,7 @@ pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
 /// ADK's mark of events that a client sent. Agents never execute calls in marked events.
 pub(crate) const RESTORED: &str = "__adk_internal_restored_event";
 
-/// Mark an event as sent by a client, and remove its other internal metadata.
+/// Marks an event as sent by a client, and removes its other internal metadata.
 pub(crate) fn mark_restored(mut event: Event) -> Event {
     let metadata = event.response.custom_metadata.take();
     let mut metadata: JsonMap = metadata.and_then(public_metadata).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(crate) fn mark_restored(mut event: Event) -> Event {
     event
 }
 
-/// Mark the events if the caller's key is bound to a user. Programs that run their own agents use
+/// Marks the events if the caller's key is bound to a user. Programs that run their own agents use
 /// unbound keys, and their events stay unchanged.
 pub(crate) fn mark_events_of_user_keys(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     match caller.user {
@@ -31,8 +31,8 @@ pub(crate) fn mark_events_of_user_keys(caller: &Caller, events: Vec<Event>) -> V
     }
 }
 
-/// Check that the caller may set these state keys. A user-bound key must not set `app:` keys, which
-/// all users of the app share.
+/// Checks that the caller may set these state keys. A user-bound key must not set `app:` keys,
+/// which all users of the app share.
 pub(crate) fn check_state<'a>(
     caller: &Caller,
     keys: impl IntoIterator<Item = &'a str>,
@@ -47,7 +47,7 @@ pub(crate) fn check_state<'a>(
     }
 }
 
-/// Remove the state keys that the caller must not set.
+/// Removes the state keys that the caller must not set.
 pub(crate) fn without_forbidden_keys(caller: &Caller, mut state: JsonMap) -> JsonMap {
     if caller.user.is_some() {
         state.retain(|key, _| StateScope::of(key) != StateScope::App);
@@ -55,7 +55,7 @@ pub(crate) fn without_forbidden_keys(caller: &Caller, mut state: JsonMap) -> Jso
     state
 }
 
-/// Remove internal metadata; `None` if nothing is left.
+/// Removes internal metadata; `None` if nothing is left.
 pub(crate) fn public_metadata(mut metadata: JsonMap) -> Option<JsonMap> {
     metadata.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));
     (!metadata.is_empty()).then_some(metadata)

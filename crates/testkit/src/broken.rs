@@ -57,7 +57,7 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Inject `fault` at every `every`th opportunity.
+    /// Injects `fault` at every `every`th opportunity.
     pub fn new(fault: Fault, every: u64) -> FaultInjector {
         FaultInjector {
             fault,
@@ -74,7 +74,7 @@ impl FaultInjector {
             && self.opportunities.fetch_add(1, Ordering::SeqCst) % self.every == self.every - 1
     }
 
-    /// Return the snapshot recorded for this session. If there is none, record `snapshot`.
+    /// Returns the snapshot recorded for this session. If there is none, records `snapshot`.
     fn earlier_snapshot(&self, snapshot: &Snapshot) -> Option<Snapshot> {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let known = past

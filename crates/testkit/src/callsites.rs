@@ -7,7 +7,7 @@ use tracing::{Dispatch, subscriber::NoSubscriber};
 /// A second dispatcher in addition to the subscriber of a test. It is never dropped.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
-/// Make `tracing` ask the subscribers of all threads. Call this before a test sets a subscriber.
+/// Makes `tracing` ask the subscribers of all threads. Call this before a test sets a subscriber.
 ///
 /// `tracing` caches whether a callsite is enabled. With a single dispatcher it asks only the
 /// subscriber of the thread that reaches the callsite first. If that thread has none, the callsite

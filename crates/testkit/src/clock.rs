@@ -34,7 +34,7 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// Advance the clock.
+    /// Advances the clock.
     pub fn tick(&self, by: Duration) {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.0.fetch_add(by, Ordering::SeqCst);
@@ -55,7 +55,7 @@ pub struct TestIds {
 }
 
 impl TestIds {
-    /// Create ids that begin with `prefix`.
+    /// Creates ids that begin with `prefix`.
     pub fn new(prefix: &str) -> TestIds {
         TestIds {
             prefix: prefix.into(),

@@ -73,8 +73,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Run the same random operations on a store and the model; fail at the first difference and print
-/// the seed.
+/// Runs the same random operations on a store and the model; fails at the first difference and
+/// prints the seed.
 pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
     let mut driver = Driver {
         logs: vec![harness.service(), harness.second().await],
@@ -277,7 +277,7 @@ impl Driver {
         Some(self.runs[self.runs.len() - back].clone())
     }
 
-    /// Run the operation on the store and on the model and return both answers.
+    /// Runs the operation on the store and on the model and returns both answers.
     async fn run_both(&mut self, operation: Operation) -> (Answer, Answer) {
         let log = self.random.pick(&self.logs);
         match operation {
@@ -328,7 +328,7 @@ impl Driver {
         }
     }
 
-    /// Run an operation on several sessions or on shared state, or one that moves a session.
+    /// Runs an operation on several sessions or on shared state, or one that moves a session.
     async fn run_both_shared(
         &mut self,
         log: &Arc<dyn SessionLog>,
@@ -485,7 +485,7 @@ async fn list(log: &Arc<dyn SessionLog>, query: &ListSessions, limit: usize) -> 
     }
 }
 
-/// Export, delete and import a session.
+/// Exports, deletes and imports a session.
 async fn move_session(log: &Arc<dyn SessionLog>, key: &SessionKey) -> Result<String> {
     let lines = log.export(ExportScope::Session(key.clone()));
     let lines: Vec<String> = lines.try_collect().await?;

@@ -72,7 +72,7 @@ impl fmt::Debug for Harness {
 }
 
 impl Harness {
-    /// Create a harness. It calls `open` once for each service, and every call must open the same
+    /// Creates a harness. It calls `open` once for each service, and every call must open the same
     /// data the way another process would.
     pub async fn new<S, F, Opened>(persistence: Persistence, open: F) -> Harness
     where
@@ -120,7 +120,7 @@ impl Harness {
         }
     }
 
-    /// Set how to create another empty store of the same kind.
+    /// Sets how to create another empty store of the same kind.
     pub fn with_another<F>(mut self, another: impl Fn() -> F + Send + Sync + 'static) -> Harness
     where
         F: Future<Output = Harness> + Send + 'static,
@@ -129,7 +129,7 @@ impl Harness {
         self
     }
 
-    /// Create another store of the same kind, empty and with its own clock.
+    /// Creates another store of the same kind, empty and with its own clock.
     pub async fn another(&self) -> Harness {
         let another = self.another.as_ref().expect("`with_another` was called");
         another().await
@@ -140,7 +140,7 @@ impl Harness {
         Arc::clone(self.service.as_ref().expect("the service is open"))
     }
 
-    /// Open the store itself again, for operations that no service offers.
+    /// Opens the store itself again, for operations that no service offers.
     pub async fn store(&self) -> Arc<dyn TransferStore> {
         (self.open_store)().await
     }
@@ -162,7 +162,7 @@ impl Harness {
         self.persistence == Persistence::Durable
     }
 
-    /// Close the service and reopen the data. The caller must have dropped every service.
+    /// Closes the service and reopens the data. The caller must have dropped every service.
     pub async fn reopen(&mut self) -> Arc<dyn SessionLog> {
         assert!(self.is_durable(), "this store does not survive reopening");
         if let Some(service) = self.service.take() {

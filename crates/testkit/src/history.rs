@@ -95,7 +95,7 @@ pub(crate) struct History {
     pub(crate) reads: Vec<Read>,
 }
 
-/// Run about `operations` random operations on the store and report anomalies.
+/// Runs about `operations` random operations on the store and reports anomalies.
 pub async fn check_history(harness: Harness, seed: u64, operations: usize) -> Report {
     let logs = [harness.service(), harness.second().await];
     let mut report = Report::default();
@@ -244,7 +244,7 @@ impl Player {
         self.append(session, events.into(), false).await;
     }
 
-    /// Increment a counter unless another append came in between.
+    /// Increments a counter unless another append came in between.
     async fn increment(&mut self, session: usize) {
         let Some(seen) = self.read(session, Some(0)).await else {
             return;
@@ -256,7 +256,7 @@ impl Player {
         self.append(session, append, false).await;
     }
 
-    /// Append an acknowledged event again, as after a lost answer.
+    /// Appends an acknowledged event again, as after a lost answer.
     async fn repeat(&mut self, session: usize) {
         let Some(seen) = self.read(session, None).await else {
             return;

@@ -9,7 +9,8 @@ use crate::{
     history::{History, Outcome, Read, Write},
 };
 
-/// Return the anomalies. `end` is the final session, `shared` has the user's writes to any session.
+/// Returns the anomalies. `end` is the final session, `shared` has the user's writes to any
+/// session.
 pub(crate) fn find_anomalies(end: &Session, history: &History, shared: &[Write]) -> Vec<String> {
     let checker = LogChecker {
         end,
@@ -26,7 +27,7 @@ pub(crate) fn find_anomalies(end: &Session, history: &History, shared: &[Write])
     wrong
 }
 
-/// Return the anomalies of the events that a tail returned.
+/// Returns the anomalies of the events that a tail returned.
 pub(crate) fn find_tail_anomalies(end: &Session, tailed: &[(u64, String)]) -> Vec<String> {
     let expected = end.events.iter_with_positions();
     let expected: Vec<(u64, String)> = expected.map(|(at, e)| (at, e.id.clone())).collect();
@@ -51,8 +52,8 @@ struct LogChecker<'a> {
 }
 
 impl LogChecker<'_> {
-    /// Check that the log is dense and has no duplicate or unknown event, that the counter grows by
-    /// 1 each time, and that the state equals the fold of the events.
+    /// Checks that the log is dense and has no duplicate or unknown event, that the counter grows
+    /// by 1 each time, and that the state equals the fold of the events.
     fn check_log(&self, history: &History) -> Vec<String> {
         let mut wrong = Vec::new();
         let positions = self.end.events.iter_with_positions().map(|(at, _)| at);
@@ -79,7 +80,7 @@ impl LogChecker<'_> {
         wrong
     }
 
-    /// Check that the state of a session equals the fold of the events up to its position.
+    /// Checks that the state of a session equals the fold of the events up to its position.
     fn check_state(&self, seen: &Session, who: &str) -> Option<String> {
         let own = ScopedDelta::from_delta(&seen.state.to_delta()).session;
         let expected = self.states.get(seen.position as usize)?;
@@ -91,7 +92,7 @@ impl LogChecker<'_> {
         })
     }
 
-    /// Check that acknowledged events are at the reported positions, and rejected ones not in the
+    /// Checks that acknowledged events are at the reported positions, and rejected ones not in the
     /// log.
     fn check_write(&self, write: &Write) -> Option<String> {
         match &write.outcome {
@@ -121,7 +122,7 @@ impl LogChecker<'_> {
         }
     }
 
-    /// Check that an append that began after another had returned has a higher position.
+    /// Checks that an append that began after another had returned has a higher position.
     fn check_order(&self, writes: &[Write]) -> Option<String> {
         let mut placed: Vec<(u64, &Write)> = Vec::new();
         for write in writes.iter().filter(|write| !write.is_repeat) {
@@ -140,7 +141,7 @@ impl LogChecker<'_> {
         None
     }
 
-    /// Check that a read returns a prefix of the log, or the end of one, and the matching state.
+    /// Checks that a read returns a prefix of the log, or the end of one, and the matching state.
     fn check_read(&self, read: &Read) -> Vec<String> {
         let seen = &read.seen;
         let position = seen.position as usize;
@@ -162,7 +163,7 @@ impl LogChecker<'_> {
         wrong
     }
 
-    /// Check that a read includes everything that was acknowledged or read before its call.
+    /// Checks that a read includes everything that was acknowledged or read before its call.
     fn check_freshness(&self, history: &History) -> Vec<String> {
         // The last position known to be stored, by the time at which it became known.
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
@@ -211,7 +212,7 @@ impl Marks<'_> {
         Marks(marks)
     }
 
-    /// Check that, for each writer, a read shows at least the value acknowledged before its call
+    /// Checks that, for each writer, a read shows at least the value acknowledged before its call
     /// and at most the value attempted before its return.
     fn check(&self, read: &Read) -> Option<String> {
         for (name, writes) in &self.0 {

@@ -60,7 +60,7 @@ impl ModelSession {
 }
 
 impl Model {
-    /// Create an empty model in which a lease lasts `run_ttl`.
+    /// Creates an empty model in which a lease lasts `run_ttl`.
     pub(crate) fn new(run_ttl: Duration) -> Model {
         Model {
             run_ttl,
@@ -199,7 +199,7 @@ impl Model {
         Ok(String::new())
     }
 
-    /// Append events; `given` is the token that the store issued, if any.
+    /// Appends events; `given` is the token that the store issued, if any.
     pub(crate) fn append(
         &mut self,
         key: &SessionKey,
@@ -258,7 +258,7 @@ impl Model {
         }
     }
 
-    /// Update the lease for the run; return true if the caller holds it now.
+    /// Updates the lease for the run; returns true if the caller holds it now.
     fn lease(
         &mut self,
         key: &SessionKey,
@@ -291,7 +291,7 @@ impl Model {
         Ok(continues)
     }
 
-    /// Renew the lease of a run without an append, or end the run if `continues` is false.
+    /// Renews the lease of a run without an append, or ends the run if `continues` is false.
     pub(crate) fn renew(&mut self, key: &SessionKey, run: RunToken, continues: bool) -> Answer {
         let session = self.live(key)?;
         if session.ended == Some(run) && !continues {
@@ -339,7 +339,7 @@ impl Model {
         Ok(delta)
     }
 
-    /// Apply the event that a rewind has stored; return its position.
+    /// Applies the event that a rewind has stored; returns its position.
     pub(crate) fn apply_rewind(&mut self, key: &SessionKey, event: Event) -> u64 {
         self.write(key, vec![event]);
         // The rewind was a run of its own, so the token of an earlier run is outdated.
@@ -400,7 +400,7 @@ impl Model {
         Ok(format!("{sessions} sessions, {events} events, {keys} keys"))
     }
 
-    /// Export, delete, import: the session is equal, but has no lease and a new expiry time.
+    /// Exports, deletes, imports: the session is equal, but has no lease and a new expiry time.
     pub(crate) fn export_and_import(&mut self, key: &SessionKey) -> Answer {
         let now_us = self.now_us;
         self.live(key)?;

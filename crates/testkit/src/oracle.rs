@@ -61,7 +61,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Start `script`. If the environment is missing, return `None` and record that `test` was
+    /// Starts `script`. If the environment is missing, returns `None` and records that `test` was
     /// skipped.
     pub fn start(reference: Reference, test: &str, script: impl AsRef<OsStr>) -> Option<Oracle> {
         Oracle::start_with(reference, test, script, |_| ())
@@ -124,7 +124,7 @@ impl Oracle {
         (0..count).map(|_| self.answer()).collect()
     }
 
-    /// Send a request whose answers are read with [`answer`](Self::answer).
+    /// Sends a request whose answers are read with [`answer`](Self::answer).
     pub fn send(&mut self, request: &Json) {
         let mut line = request.to_json().expect("a JSON request");
         line.push('\n');
@@ -144,7 +144,7 @@ impl Oracle {
         }
     }
 
-    /// Close the input, wait for a successful exit, and return the unread lines.
+    /// Closes the input, waits for a successful exit, and returns the unread lines.
     pub fn stop(mut self) -> Vec<String> {
         drop(self.input.take());
         let mut left = Vec::new();
@@ -186,7 +186,7 @@ pub fn variable_or_skip(variable: &str, test: &str, missing: &str) -> Option<Str
     value
 }
 
-/// Record a skip for the summary of `scripts/test`.
+/// Records a skip for the summary of `scripts/test`.
 pub fn skip(line: &str) {
     println!("skipped: {line}");
     if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {

@@ -29,7 +29,7 @@ pub fn is_there() -> bool {
     server().is_some()
 }
 
-/// Connect to `uri`.
+/// Connects to `uri`.
 pub async fn connect(uri: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(uri, NoTls)
         .await
@@ -50,7 +50,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Create a database on the server that [`server`] names.
+    /// Creates a database on the server that [`server`] names.
     pub async fn new() -> TestDatabase {
         let server = server().expect("TEST_POSTGRES_URL is set");
         let number = CREATED.fetch_add(1, Ordering::SeqCst);
@@ -112,7 +112,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Dump the content of all tables to a file, as text.
+/// Dumps the content of all tables to a file, as text.
 ///
 /// A scan of the server's own files would miss long values, which the server compresses.
 async fn dump_tables(uri: &str, file: &mut File) -> Result<(), BoxError> {

@@ -19,17 +19,17 @@ fn builder() -> Builder<'static, 'static> {
     builder
 }
 
-/// Create a folder.
+/// Creates a folder.
 pub fn folder() -> TempDir {
     builder().tempdir().expect("a temporary folder")
 }
 
-/// Create a file open for reading and writing, for example for the output of a child process.
+/// Creates a file open for reading and writing, for example for the output of a child process.
 pub fn file() -> File {
     file_named(".log")
 }
 
-/// Create a file whose name ends with `end`.
+/// Creates a file whose name ends with `end`.
 pub fn file_named(end: &str) -> File {
     let file = builder().suffix(end).tempfile();
     file.expect("a temporary file").into_file()

@@ -53,14 +53,14 @@ pub struct NoChange;
 impl StoreInterceptor for NoChange {}
 
 impl<S> SharedStore<S> {
-    /// Share `store`.
+    /// Shares `store`.
     pub fn new(store: S) -> SharedStore<S> {
         WrappedStore::with(store, NoChange)
     }
 }
 
 impl<S, M> WrappedStore<S, M> {
-    /// Share `store`; `interceptor` may change its writes and reads.
+    /// Shares `store`; `interceptor` may change its writes and reads.
     pub fn with(store: S, interceptor: M) -> WrappedStore<S, M> {
         WrappedStore {
             store: Arc::new(store),

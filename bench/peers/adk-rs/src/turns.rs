@@ -51,7 +51,7 @@ impl Model for MockModel {
 }
 
 impl RunnerStore {
-    /// Create a runner on its SQLite service, or in memory if there is none.
+    /// Creates a runner on its SQLite service, or in memory if there is none.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,

@@ -131,7 +131,7 @@ impl Peer for AdkRust {
     }
 }
 
-/// Write sessions of `events` events directly into its tables, in one transaction.
+/// Writes sessions of `events` events directly into its tables, in one transaction.
 fn insert(
     file: &Path,
     sessions: &[String],

@@ -63,7 +63,7 @@ fn is_instruction(content: &Content) -> bool {
 }
 
 impl RunnerStore {
-    /// Create a runner on its SQLite service, or in memory if there is none.
+    /// Creates a runner on its SQLite service, or in memory if there is none.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,

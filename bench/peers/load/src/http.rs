@@ -59,7 +59,7 @@ impl Connection {
         })
     }
 
-    /// Send a request. The previous answer must be complete.
+    /// Sends a request. The previous answer must be complete.
     pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\n\
@@ -71,7 +71,7 @@ impl Connection {
         self.socket.write_all(request.as_bytes())
     }
 
-    /// Read the bytes that have arrived; return the answer if it is complete.
+    /// Reads the bytes that have arrived; returns the answer if it is complete.
     pub fn poll_answer(&mut self) -> io::Result<Option<Answer>> {
         loop {
             match self.socket.read(&mut self.buffer) {
@@ -157,7 +157,7 @@ impl Connection {
         true
     }
 
-    /// Parse the chunks; return whether the last one has arrived.
+    /// Parses the chunks; returns whether the last one has arrived.
     fn parse_chunks(&mut self) -> io::Result<bool> {
         while let Some(chunk) = self.next_chunk()? {
             let is_last = chunk.is_empty();

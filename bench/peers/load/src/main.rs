@@ -156,7 +156,7 @@ impl Clients<'_> {
         (0..self.clients.len()).try_for_each(|number| self.ask(number))
     }
 
-    /// Send the next request, unless none is left or the time is up.
+    /// Sends the next request, unless none is left or the time is up.
     fn ask(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
         let is_time_up = self.begin.elapsed() >= Duration::from_millis(window.max_ms);
@@ -175,7 +175,7 @@ impl Clients<'_> {
         asked.map_err(|e| self.with_request(number, &e))
     }
 
-    /// Wait for the next answers and read them.
+    /// Waits for the next answers and reads them.
     fn wait(&mut self) -> Result<(), String> {
         // A single client has a core to itself and spins: sleeping and waking up takes as long as a
         // small request.
@@ -200,7 +200,7 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// Read what has arrived for a client; if the answer is complete, send its next request.
+    /// Reads what has arrived for a client; if the answer is complete, sends its next request.
     fn take(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
         let client = &mut self.clients[number];
@@ -230,7 +230,7 @@ impl Clients<'_> {
         self.ask(number)
     }
 
-    /// Open a new connection, because the server closes the old one after its answer.
+    /// Opens a new connection, because the server closes the old one after its answer.
     fn reconnect(&mut self, number: usize) -> io::Result<()> {
         let connection = &mut self.clients[number].connection;
         self.poll.registry().deregister(&mut connection.socket)?;

@@ -98,7 +98,7 @@ impl Corpus {
         }
     }
 
-    /// Choose a word by its frequency.
+    /// Chooses a word by its frequency.
     fn word(&self, random: &mut Random) -> usize {
         let last = self.sums.last().copied().unwrap_or_default();
         let at = random.fraction() * last;

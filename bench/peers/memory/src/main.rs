@@ -47,11 +47,11 @@ pub struct Question<'a> {
 
 /// A memory under measurement.
 pub trait Memory {
-    /// Ingest a session, durably if the memory is durable.
+    /// Ingests a session, durably if the memory is durable.
     fn remember(&mut self, user: &str, session: &Session) -> Res<()>;
-    /// Return the ids of the matching turns, best first, after reading the turns.
+    /// Returns the ids of the matching turns, best first, after reading the turns.
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>>;
-    /// Drop everything that is only in memory, as a new process would. Afterwards an ingest waits
+    /// Drops everything that is only in memory, as a new process would. Afterwards an ingest waits
     /// for the disk only if `is_durable`, so that bulk loading is fast.
     fn reopen(&mut self, is_durable: bool) -> Res<()>;
     /// The journal mode and synchronous level, read back from SQLite.
@@ -203,7 +203,7 @@ impl Peer {
         found.ok_or_else(|| Failure::Error(format!("store {name:?} is not open")))
     }
 
-    /// Ingest sessions of the corpus, one durable call each.
+    /// Ingests sessions of the corpus, one durable call each.
     fn ingest(&mut self, store: &str, from: u64, sessions: u64) -> Res<Value> {
         let corpus = (from..from + sessions).map(|number| self.corpus.session(number));
         let corpus: Vec<Session> = corpus.collect();
@@ -221,7 +221,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// Open the file again and time the first search.
+    /// Opens the file again and times the first search.
     fn cold(&mut self, store: &str, sessions: u64, number: u64) -> Res<Value> {
         let (_, question) = self.corpus.question(Kind::Spoken, sessions, number);
         let memory = self.find(store)?;
@@ -235,7 +235,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// Run questions one after the other and time each.
+    /// Runs questions one after the other and times each.
     fn search(
         &mut self,
         store: &str,

@@ -280,8 +280,8 @@ async fn writer(
     done
 }
 
-/// Increment the counter despite concurrent writers: if the log has grown since the read, read it
-/// again. Return false if the window ended first.
+/// Increments the counter despite concurrent writers: if the log has grown since the read, reads it
+/// again. Returns false if the window ended first.
 async fn increment(
     service: &SqliteSessionService,
     key: &SessionKey,

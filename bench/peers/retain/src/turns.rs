@@ -45,13 +45,13 @@ impl Model for MockModel {
 }
 
 impl RunnerStore {
-    /// Create a runner whose sessions are in memory.
+    /// Creates a runner whose sessions are in memory.
     pub fn in_memory(runtime: Arc<Runtime>) -> Res<RunnerStore> {
         let service = Arc::new(InMemorySessionService::default());
         RunnerStore::new(runtime, service.clone(), service, None)
     }
 
-    /// Create a runner on the SQLite file that `service` has opened.
+    /// Creates a runner on the SQLite file that `service` has opened.
     pub fn sqlite(
         runtime: Arc<Runtime>,
         service: SqliteSessionService,

@@ -50,7 +50,7 @@ async fn main() -> Res<()> {
     Ok(())
 }
 
-/// Create the sessions to list.
+/// Creates the sessions to list.
 async fn fill(sessions: &Arc<dyn SessionLog>, count: u64) -> Res<()> {
     let mut tasks = Vec::new();
     for number in 0..count {

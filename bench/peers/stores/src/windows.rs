@@ -12,15 +12,15 @@ use tokio::task::JoinSet;
 pub trait Service: Clone + Send + Sync + 'static {
     /// The state of a session that appends need.
     type Live: Send + 'static;
-    /// Create a session whose counter is 0.
+    /// Creates a session whose counter is 0.
     fn create(&self, id: &str) -> impl Future<Output = Res<()>> + Send;
-    /// Load a session for appending.
+    /// Loads a session for appending.
     fn live(&self, id: &str) -> impl Future<Output = Res<Self::Live>> + Send;
-    /// Append one event.
+    /// Appends one event.
     fn append(&self, live: &mut Self::Live) -> impl Future<Output = Res<()>> + Send;
-    /// Read a session; return the number of events and the counter.
+    /// Reads a session; returns the number of events and the counter.
     fn read(&self, id: &str, newest: Option<u64>) -> impl Future<Output = Res<(u64, u64)>> + Send;
-    /// List the user's sessions; return their number.
+    /// Lists the user's sessions; returns their number.
     fn list(&self) -> impl Future<Output = Res<u64>> + Send;
 }
 
@@ -40,7 +40,7 @@ impl<S: Service> ServiceStore<S> {
         }
     }
 
-    /// Time an operation that runs `times` times.
+    /// Times an operation that runs `times` times.
     fn repeat<F: Future<Output = Res<u64>>>(
         &self,
         times: u64,

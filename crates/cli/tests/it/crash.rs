@@ -40,7 +40,7 @@ async fn acknowledged_events_survive_when_four_processes_are_killed() {
     kill_repeatedly(seed(test, 3), &["north", "east", "south", "west"], 2).await;
 }
 
-/// Run one client per name, each with its own process, all on one database.
+/// Runs one client per name, each with its own process, all on one database.
 async fn kill_repeatedly(seed: u64, names: &[&str], in_flight: usize) {
     let mut random = Random::new(seed);
     let (mut acknowledged, mut lost_acknowledgements) = (0, 0);
@@ -118,7 +118,7 @@ impl CrashedDatabase<'_> {
         }
     }
 
-    /// Send the remaining events and compare everything.
+    /// Sends the remaining events and compares everything.
     async fn end(&mut self) {
         finish(&self.store(), &mut self.clients);
         self.done.append(&mut self.clients);
@@ -130,7 +130,7 @@ impl CrashedDatabase<'_> {
     }
 }
 
-/// Run one process per client and kill each at its own moment.
+/// Runs one process per client and kills each at its own moment.
 fn run_and_kill(store: &str, clients: &mut [Ledger], random: &mut Random) {
     std::thread::scope(|scope| {
         for client in clients {
@@ -144,7 +144,7 @@ fn run_and_kill(store: &str, clients: &mut [Ledger], random: &mut Random) {
     });
 }
 
-/// Append until some lines are acknowledged and some time has passed, then kill the process.
+/// Appends until some lines are acknowledged and some time has passed, then kills the process.
 fn run_until_killed(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
     let running = start(store, client);
     for _ in 0..lines {
@@ -162,7 +162,7 @@ fn run_until_killed(store: &str, client: &mut Ledger, lines: usize, then: Durati
     assert!(was_killed || exit.status.success(), "{}", exit.stderr);
 }
 
-/// Send the remaining events and let the program exit by itself: every line is acknowledged.
+/// Sends the remaining events and lets the program exit by itself: every line is acknowledged.
 fn finish(store: &str, clients: &mut [Ledger]) {
     for client in clients {
         let exit = start(store, client).wait();
@@ -188,7 +188,7 @@ pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Change a healthy database directly and return what the comparison finds.
+/// Changes a healthy database directly and returns what the comparison finds.
 async fn after_tampering(sql: &str) -> Vec<Fault> {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("sessions.db");

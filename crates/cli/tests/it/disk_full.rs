@@ -37,7 +37,7 @@ async fn full_disk_is_reported_to_each_of_eight_writers() {
     fill_and_free(test, clients.collect()).await;
 }
 
-/// Run on a disk that is full before the first checkpoint, and on one that is full after several.
+/// Runs on a disk that is full before the first checkpoint, and on one that is full after several.
 async fn fill_and_free(test: &str, clients: Vec<Ledger>) {
     for megabytes in [4, 14] {
         match SmallDisk::mount(megabytes) {
@@ -76,7 +76,7 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 }
 
-/// Let every client append concurrently with [`append_until_full`].
+/// Lets every client append concurrently with [`append_until_full`].
 async fn append_concurrently(
     sessions: &SqliteSessionService,
     clients: Vec<Ledger>,
@@ -94,7 +94,7 @@ async fn append_concurrently(
     appending.join_all().await
 }
 
-/// Append until `full` appends have failed with a full disk, or `most` events are stored. Retry
+/// Appends until `full` appends have failed with a full disk, or `most` events are stored. Retries
 /// each event until it is stored.
 async fn append_until_full(
     sessions: &SqliteSessionService,
@@ -160,7 +160,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mount it; `None` if mounting is not permitted.
+    /// Mounts it; `None` if mounting is not permitted.
     fn mount(megabytes: usize) -> Option<SmallDisk> {
         let folder = retain_testkit::scratch::folder();
         let mut mount = Command::new("mount");
@@ -185,12 +185,12 @@ impl SmallDisk {
         self.path().join("ballast")
     }
 
-    /// Occupy half of the space.
+    /// Occupies half of the space.
     fn occupy_half(&self) {
         std::fs::write(self.ballast(), vec![1; self.megabytes * 512 * 1024]).unwrap();
     }
 
-    /// Free the space that [`occupy_half`](Self::occupy_half) takes.
+    /// Frees the space that [`occupy_half`](Self::occupy_half) takes.
     fn free_space(&self) {
         std::fs::remove_file(self.ballast()).unwrap();
     }

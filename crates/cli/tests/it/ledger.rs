@@ -70,7 +70,7 @@ impl Ledger {
         &self.sent[first..]
     }
 
-    /// Record an acknowledgement. Acknowledgements arrive in the order of the events. The last one
+    /// Records an acknowledgement. Acknowledgements arrive in the order of the events. The last one
     /// may repeat, if a client missed it and sent the event again.
     pub(crate) fn acknowledge(&mut self, position: u64, id: &str) {
         if let Some(last) = self.acknowledged.last()
@@ -115,7 +115,7 @@ impl Ledger {
         stored - self.acknowledged.len()
     }
 
-    /// Compare this session with the database and return every fault.
+    /// Compares this session with the database and returns every fault.
     pub(crate) async fn compare(&self, sessions: &SqliteSessionService) -> Vec<Fault> {
         let session = match sessions.read(&self.key, Window::ALL).await {
             Ok(Some(session)) => session,
@@ -194,7 +194,7 @@ fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
     faults.extend(wrong.map(|key| Fault::State(key.to_owned())));
 }
 
-/// Open a database and return the faults of all its clients.
+/// Opens a database and returns the faults of all its clients.
 pub(crate) async fn compare_all(uri: &str, ledgers: &[Ledger]) -> Vec<Fault> {
     let sessions = match SqliteSessionService::connect(uri).await {
         Ok(sessions) => sessions,

@@ -9,7 +9,7 @@ use retain::{
 
 use crate::program::{RETAIN, uri};
 
-/// Run the command and return its output, or its error output on failure.
+/// Runs the command and returns its output, or its error output on failure.
 fn memory(file: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(RETAIN);
     command.args(["memory", arguments[0], "--store", &uri(file)]);

@@ -26,7 +26,7 @@ fn migrate_uris(from: &str, to: &str) -> Command {
     command
 }
 
-/// Return the output of a successful command, otherwise its error output.
+/// Returns the output of a successful command, otherwise its error output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -42,7 +42,7 @@ fn export(file: &Path) -> String {
     run(&mut command).unwrap()
 }
 
-/// Create sessions of two users; the first has most events.
+/// Creates sessions of two users; the first has most events.
 async fn fill(file: &Path, events: usize) -> SqliteSessionService {
     let sessions = SqliteSessionService::connect(&uri(file)).await.unwrap();
     for (user, id, events) in [("ada", "s1", events), ("ada", "s2", 3), ("grace", "s1", 40)] {
@@ -161,7 +161,7 @@ async fn killed_migration_resumes() {
     assert!(killed > 0, "every migration ended before it was killed");
 }
 
-/// Kill a process as soon as the condition holds, unless it ends before.
+/// Kills a process as soon as the condition holds, unless it ends before.
 async fn kill_when(child: &mut Child, condition: impl Fn() -> bool) {
     while !condition() && child.try_wait().unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -176,7 +176,7 @@ fn size_of_database(file: &Path) -> u64 {
     size(file) + size(&log)
 }
 
-/// Copy one kind of data at a time: from one store to several, and from these to one.
+/// Copies one kind of data at a time: from one store to several, and from these to one.
 #[tokio::test(flavor = "multi_thread")]
 async fn migrate_with_only_copies_one_kind_of_data() {
     let folder = retain_testkit::scratch::folder();
@@ -232,7 +232,7 @@ async fn migrate_with_only_copies_one_kind_of_data() {
     assert!(same.contains("the same store"), "{same}");
 }
 
-/// Save this number of versions of an artifact.
+/// Saves this number of versions of an artifact.
 async fn save(file: &Path, versions: usize) {
     let store = SqliteStore::open(SqliteOptions::file(file)).await.unwrap();
     let artifacts = StoreArtifactService::over(store.artifacts());

@@ -66,7 +66,7 @@ async fn simulate_power_loss(
     Some(outcome)
 }
 
-/// Run a slow client, a fast one, one that is killed and restarted, and two concurrent ones.
+/// Runs a slow client, a fast one, one that is killed and restarted, and two concurrent ones.
 fn run_clients(simulation: &mut PowerSimulation) {
     simulation.append(&mut Ledger::new("calm", 1), 420, None);
     simulation.append(&mut Ledger::new("eager", 8), 600, None);

@@ -65,7 +65,7 @@ impl PowerSimulation {
         format!("{path}{}", self.options)
     }
 
-    /// Append `count` events and record the acknowledgements. Return whether all succeeded.
+    /// Appends `count` events and records the acknowledgements. Returns whether all succeeded.
     pub(crate) fn append(
         &mut self,
         client: &mut Ledger,
@@ -128,7 +128,7 @@ impl PowerSimulation {
         succeeded
     }
 
-    /// Compare the current database. This opens a copy, because opening changes the files behind
+    /// Compares the current database. This opens a copy, because opening changes the files behind
     /// the recording.
     pub(crate) async fn compare(&self) -> Vec<Fault> {
         let mut image = Image::new();
@@ -147,7 +147,7 @@ impl PowerSimulation {
         &self.moments
     }
 
-    /// Run two concurrent processes, each with files for input and output.
+    /// Runs two concurrent processes, each with files for input and output.
     pub(crate) fn append_concurrently(&mut self, clients: [Ledger; 2], count: usize) {
         const SCRIPT: &str = r#"
             "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$2" <"$3" >"$4" &
@@ -184,7 +184,7 @@ impl PowerSimulation {
         }
     }
 
-    /// Simulate power loss at `points` moments and check what is left.
+    /// Simulates power loss at `points` moments and checks what is left.
     pub(crate) async fn crash(&self, seed: u64, points: usize) -> Outcome {
         let mut random = Random::new(seed);
         let moments = self.moments.len() as u64;
@@ -240,7 +240,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Start before any acknowledgement.
+    /// Starts before any acknowledgement.
     fn new(ledgers: &[Ledger]) -> Replay {
         Replay {
             disk: Disk::default(),
@@ -269,7 +269,7 @@ impl Replay {
     }
 }
 
-/// Open an image, append to it and compare it with what was acknowledged.
+/// Opens an image, appends to it and compares it with what was acknowledged.
 async fn compare(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     let folder = fast_folder();
     for (name, bytes) in image {
@@ -291,7 +291,7 @@ async fn compare(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
     faults
 }
 
-/// Append as the first user after the crash would.
+/// Appends as the first user after the crash would.
 async fn append_after_crash(sessions: &SqliteSessionService) -> retain::Result<()> {
     let created = sessions.create_session("crash", "ada", None, Some("after"));
     let session = created.await?;
@@ -308,7 +308,7 @@ const KEPT: usize = 50;
 /// Number of images created in this process, if images are kept.
 static IMAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// Create a folder for one image, in memory if possible, because the image is needed only once.
+/// Creates a folder for one image, in memory if possible, because the image is needed only once.
 fn fast_folder() -> TempDir {
     if scratch::is_kept() && IMAGES.fetch_add(1, Ordering::Relaxed) < KEPT {
         return scratch::folder();

@@ -24,7 +24,7 @@ pub(crate) fn uri(path: &Path) -> String {
     format!("sqlite:///{}", path.display())
 }
 
-/// Add the arguments that append to the session of `ledger`.
+/// Adds the arguments that append to the session of `ledger`.
 pub(crate) fn append_arguments(command: &mut Command, uri: &str, ledger: &Ledger) {
     let in_flight = ledger.in_flight.to_string();
     let key = &ledger.key;
@@ -40,7 +40,7 @@ fn input(events: &[Arc<Event>]) -> File {
     file
 }
 
-/// Write events in the format that the program reads.
+/// Writes events in the format that the program reads.
 pub(crate) fn write_lines(file: &mut File, events: &[Arc<Event>]) {
     for event in events {
         writeln!(file, "{}", event.to_json().unwrap()).unwrap();
@@ -64,7 +64,7 @@ pub(crate) struct ProgramExit {
 }
 
 impl ChildProgram {
-    /// Start `command` with `events` as its input.
+    /// Starts `command` with `events` as its input.
     pub(crate) fn start(mut command: Command, events: &[Arc<Event>]) -> ChildProgram {
         let stderr = retain_testkit::scratch::file();
         command.stdin(input(events)).stdout(Stdio::piped());
@@ -87,18 +87,18 @@ impl ChildProgram {
         }
     }
 
-    /// Wait for the next line; `None` if the program has closed its output.
+    /// Waits for the next line; `None` if the program has closed its output.
     pub(crate) fn next_line(&self) -> Option<String> {
         self.lines.recv().ok()
     }
 
-    /// Kill the process with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(mut self) -> ProgramExit {
         self.child.kill().unwrap();
         self.wait()
     }
 
-    /// Wait until the process exits.
+    /// Waits until the process exits.
     pub(crate) fn wait(mut self) -> ProgramExit {
         let status = self.child.wait().unwrap();
         self.reader.join().unwrap();

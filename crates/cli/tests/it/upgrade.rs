@@ -44,7 +44,7 @@ impl Store<'_> {
         child.wait_with_output().unwrap()
     }
 
-    /// Run a command that must succeed, and return its output.
+    /// Runs a command that must succeed, and returns its output.
     fn succeed(&self, program: Program, arguments: &[&str], input: &str) -> String {
         let ended = self.run(program, arguments, input);
         let stderr = String::from_utf8_lossy(&ended.stderr);
@@ -52,7 +52,7 @@ impl Store<'_> {
         String::from_utf8(ended.stdout).unwrap()
     }
 
-    /// Run a command that must fail, and return its error.
+    /// Runs a command that must fail, and returns its error.
     fn fail(&self, program: Program, arguments: &[&str]) -> String {
         let ended = self.run(program, arguments, "");
         assert!(!ended.status.success(), "{arguments:?} succeeded");
@@ -83,7 +83,7 @@ fn expected_export(fixture: &Path) -> String {
     fs::read_to_string(fixture.with_extension("export.jsonl")).unwrap()
 }
 
-/// Upgrade a copy of a fixture, and compare what it holds.
+/// Upgrades a copy of a fixture, and compares what it holds.
 fn upgrade_and_compare(store: &Store<'_>, fixture: &Path) {
     let expected = expected_export(fixture);
     let run = |arguments: &[&str], input: &str| store.succeed(Program::Current, arguments, input);
@@ -172,7 +172,7 @@ fn program_works_on_the_next_sqlite_schema_until_the_upgrade_is_finished() {
     works_on_the_next_schema_until_the_upgrade_is_finished(&store);
 }
 
-/// Let the next program upgrade the store while a server of the current one runs.
+/// Lets the next program upgrade the store while a server of the current one runs.
 fn works_on_the_next_schema_until_the_upgrade_is_finished(store: &Store<'_>) {
     store.succeed(Program::Current, &["upgrade"], "");
     let server = Server::with(store.folder, &["--session-service-uri", &store.uri]);

@@ -62,7 +62,7 @@ async fn server_process_that_reads_nothing_ends_with_its_toolset() {
     join_all([true, false].map(check_termination)).await;
 }
 
-/// Check that a server that stops reading ends when its toolset is closed or dropped.
+/// Checks that a server that stops reading ends when its toolset is closed or dropped.
 async fn check_termination(closes: bool) {
     let folder = retain_testkit::scratch::folder();
     let lines = format!("{LIST_ONE_TOOL}\nexec sleep 600");
@@ -129,7 +129,7 @@ async fn hanging_child_process_is_restarted() {
     join_all(methods.map(check_replacement)).await;
 }
 
-/// Check that a run succeeds although the first server hangs in `method`.
+/// Checks that a run succeeds although the first server hangs in `method`.
 async fn check_replacement(method: &str) {
     let folder = retain_testkit::scratch::folder();
     // A message must be on one line.

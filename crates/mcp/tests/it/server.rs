@@ -53,7 +53,7 @@ pub(crate) fn notes(folder: &Path) -> Vec<String> {
     notes.lines().map(str::to_owned).collect()
 }
 
-/// Wait until a server has written this note.
+/// Waits until a server has written this note.
 pub(crate) async fn wait_for_note(folder: &Path, what: &str) {
     let written = async {
         while !notes(folder).iter().any(|note| note == what) {
@@ -116,7 +116,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-/// Build a tool result from its wire format.
+/// Builds a tool result from its wire format.
 fn tool_result(result: Value) -> Result<CallToolResponse, ErrorData> {
     let result: CallToolResult = from_value(result).unwrap();
     Ok(CallToolResponse::Complete(result))
@@ -148,7 +148,7 @@ impl ServerHandler for TestServer {
         ServerConfig::new(capabilities.build())
     }
 
-    /// List the tools in two pages.
+    /// Lists the tools in two pages.
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,

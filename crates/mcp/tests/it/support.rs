@@ -37,7 +37,7 @@ pub(crate) struct AgentRun {
 }
 
 impl AgentRun {
-    /// Run an agent whose model calls the tool and then answers `Done.`.
+    /// Runs an agent whose model calls the tool and then answers `Done.`.
     pub(crate) async fn calling_tool(set: &Arc<McpToolset>, tool: &str, args: &str) -> AgentRun {
         let model = ScriptedModel::new("m").reply(call(tool, args));
         AgentRun::with_model(set, model.otherwise(|_| "Done.")).await
@@ -110,7 +110,7 @@ pub(crate) async fn wait_until_ended(pid: &str) {
     assert!(ended.is_ok(), "process {pid} has not ended");
 }
 
-/// Wait until a child process has no entry in `/proc` any more. Until then, one of its threads
+/// Waits until a child process has no entry in `/proc` any more. Until then, one of its threads
 /// might still read input.
 pub(crate) async fn wait_until_reaped(pid: &str) {
     let process = Path::new("/proc").join(pid);

@@ -27,7 +27,7 @@ pub(crate) struct Authors {
 }
 
 impl Authors {
-    /// Count one more document of an author.
+    /// Counts one more document of an author.
     pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -37,7 +37,7 @@ impl Authors {
         number
     }
 
-    /// Count one document less; an author without documents is deleted.
+    /// Counts one document less; an author without documents is deleted.
     pub(crate) fn remove(&mut self, number: AuthorNumber) {
         let Some(author) = self.authors.get_mut(number as usize) else {
             return;
@@ -51,7 +51,7 @@ impl Authors {
         }
     }
 
-    /// Assign a number to a new author. The number of a removed author is reused.
+    /// Assigns a number to a new author. The number of a removed author is reused.
     fn add(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let mut terms = Vec::new();
         each_term(name, stem, |term, kind| {

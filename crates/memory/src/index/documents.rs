@@ -41,7 +41,7 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    /// Allocate a slot for a document.
+    /// Allocates a slot for a document.
     pub(crate) fn insert(&mut self, row: Row, worth: u32) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let at = slot as usize;
@@ -65,7 +65,7 @@ impl Documents {
         (self.rows.len() - 1) as Slot
     }
 
-    /// Clear a slot.
+    /// Clears a slot.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Row> {
         let at = slot as usize;
         let row = self.rows[at].take()?;
@@ -79,7 +79,7 @@ impl Documents {
         Some(row)
     }
 
-    /// Make two documents neighbors. `NONE` as one of them removes the other's neighbor on that
+    /// Makes two documents neighbors. `NONE` as one of them removes the other's neighbor on that
     /// side.
     pub(crate) fn link(&mut self, before: Slot, after: Slot) {
         if let Some(next) = self.after.get_mut(before as usize) {

@@ -12,7 +12,7 @@ pub(crate) struct Embeddings {
 }
 
 impl Embeddings {
-    /// Set the vector of a slot. A zero vector counts as none.
+    /// Sets the vector of a slot. A zero vector counts as none.
     pub(crate) fn set(&mut self, slot: Slot, vector: Vec<f32>) {
         let at = slot as usize;
         if vector.is_empty() && at >= self.by_slot.len() {
@@ -24,7 +24,7 @@ impl Embeddings {
         self.by_slot[at] = of_length_one(vector).unwrap_or_default().into();
     }
 
-    /// Clear a slot.
+    /// Clears a slot.
     pub(crate) fn clear(&mut self, slot: Slot) {
         if let Some(vector) = self.by_slot.get_mut(slot as usize) {
             *vector = Box::default();

@@ -11,7 +11,7 @@ use super::{
     types::{Explanation, MatchPlace, MatchedWord},
 };
 
-/// Explain a hit.
+/// Explains a hit.
 pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
     let parts = signals.parts(slot);
     let weights = WindowWeights::new(&index.ranking);

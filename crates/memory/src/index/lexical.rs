@@ -108,7 +108,7 @@ impl SlotSums {
         }
     }
 
-    /// Add each saturated sum times `weight` to the scores, and set the sums to 0.
+    /// Adds each saturated sum times `weight` to the scores, and sets the sums to 0.
     fn drain_into(&mut self, scores: &mut [f32], weight: f32, saturation: impl Fn(Slot) -> f32) {
         if self.is_sparse {
             for slot in self.touched.drain(..) {
@@ -122,7 +122,7 @@ impl SlotSums {
         }
     }
 
-    /// Count a word for the document that contains it and for the document's neighbors.
+    /// Counts a word for the document that contains it and for the document's neighbors.
     #[inline]
     fn add_around(&mut self, documents: &Documents, weights: &WindowWeights, posting: Posting) {
         let slot = posting.slot();
@@ -187,7 +187,7 @@ pub(crate) fn look_up(index: &UserIndex, query: &ParsedQuery) -> Lexical {
 }
 
 impl Lexical {
-    /// Divide all weights by that of the whole query.
+    /// Divides all weights by that of the whole query.
     fn normalize(&mut self, total: f32) {
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];

@@ -97,17 +97,17 @@ impl std::fmt::Debug for UserIndex {
 }
 
 impl UserIndex {
-    /// Create an empty index for English, without word vectors.
+    /// Creates an empty index for English, without word vectors.
     pub fn new() -> UserIndex {
         UserIndex::default()
     }
 
-    /// Create an empty index with word vectors.
+    /// Creates an empty index with word vectors.
     pub fn with_local_embedder(meaning: Arc<dyn LocalEmbedder>) -> UserIndex {
         UserIndex::with(Language::default(), Some(meaning), Ranking::default())
     }
 
-    /// Create an empty index with all options.
+    /// Creates an empty index with all options.
     pub fn with(
         language: Language,
         meaning: Option<Arc<dyn LocalEmbedder>>,
@@ -127,7 +127,7 @@ impl UserIndex {
         }
     }
 
-    /// Insert a document, or replace the one with the same number. A full index (67 million
+    /// Inserts a document, or replaces the one with the same number. A full index (67 million
     /// documents) ignores it.
     pub fn insert(&mut self, document: Document) {
         self.insert_with(document, None);
@@ -222,7 +222,7 @@ impl UserIndex {
         self.embeddings.set(slot, document.embedding);
     }
 
-    /// Update the context vectors of a document and its neighbors.
+    /// Updates the context vectors of a document and its neighbors.
     fn update_context_around(&mut self, slot: Slot) {
         let reach = BEFORE.max(AFTER) as i32;
         for distance in -reach..=reach {
@@ -234,7 +234,7 @@ impl UserIndex {
         }
     }
 
-    /// Remove a document, if it exists.
+    /// Removes a document, if it exists.
     pub fn remove(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else {
             return;

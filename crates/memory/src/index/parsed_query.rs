@@ -81,7 +81,7 @@ impl ParsedQuery {
         parsed
     }
 
-    /// Add the words of a piece that the query does not have yet.
+    /// Adds the words of a piece that the query does not have yet.
     fn add_words(&mut self, index: &UserIndex, piece: &Piece<'_>) {
         terms_of(
             &piece.normal,

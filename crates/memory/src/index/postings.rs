@@ -84,7 +84,7 @@ impl Postings {
         &self.lists[term as usize]
     }
 
-    /// Add the sorted terms of a document, repeated as often as they occur.
+    /// Adds the sorted terms of a document, repeated as often as they occur.
     pub(crate) fn insert(&mut self, slot: Slot, terms: &[Term]) {
         for same in terms.chunk_by(|a, b| a == b) {
             let posting = Posting::new(slot, same.len() as u32);
@@ -99,7 +99,7 @@ impl Postings {
         }
     }
 
-    /// Remove the terms of a document. An unused term is deleted.
+    /// Removes the terms of a document. An unused term is deleted.
     pub(crate) fn remove(&mut self, slot: Slot, terms: &[Term]) {
         for same in terms.chunk_by(|a, b| a == b) {
             let term = same[0];

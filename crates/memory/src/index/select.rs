@@ -57,7 +57,7 @@ pub(crate) struct ChosenHit {
     pub(crate) duplicates: Vec<u64>,
 }
 
-/// Select the hits of a search.
+/// Selects the hits of a search.
 pub(crate) fn choose(
     index: &UserIndex,
     signals: &Signals<'_>,
@@ -159,8 +159,8 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Offer the next best document. If the list is full, the document can still become a duplicate
-    /// of a selected hit.
+    /// Offers the next best document. If the list is full, the document can still become a
+    /// duplicate of a selected hit.
     fn offer(&mut self, ranked: RankedDocument) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;
@@ -188,7 +188,7 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Select the waiting hits that are much better than the next candidate, which has this score.
+    /// Selects the waiting hits that are much better than the next candidate, which has this score.
     fn choose_waiting(&mut self, next_score: f32) {
         while let Some(first) = self.waiting.front()
             && !self.is_complete()

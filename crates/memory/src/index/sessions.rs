@@ -39,7 +39,7 @@ pub(crate) struct Neighbors {
 }
 
 impl Sessions {
-    /// Add a document to its session and return its neighbors.
+    /// Adds a document to its session and returns its neighbors.
     pub(crate) fn insert(
         &mut self,
         name: &Arc<str>,
@@ -56,7 +56,7 @@ impl Sessions {
         (number, neighbors)
     }
 
-    /// Remove a document from its session.
+    /// Removes a document from its session.
     pub(crate) fn remove(&mut self, number: SessionNumber, order: (u64, u64), words: u32) {
         let session = &mut self.sessions[number as usize];
         session.members.remove(&order);

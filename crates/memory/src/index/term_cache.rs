@@ -29,7 +29,7 @@ impl TermCache {
         (*cached == key && self.deletions == postings.deletions()).then_some(*term)
     }
 
-    /// Cache the term of a word, replacing the word in its slot.
+    /// Caches the term of a word, replacing the word in its slot.
     pub(crate) fn insert(&mut self, word: &str, term: Term, postings: &Postings) {
         let Some(key) = key(word) else {
             return;

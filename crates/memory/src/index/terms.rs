@@ -24,7 +24,7 @@ pub(crate) enum TermKind {
     Letter,
 }
 
-/// Call `take` for each term of a text in order.
+/// Calls `take` for each term of a text in order.
 pub(crate) fn each_term(text: &str, stem: &WordStemmer, mut take: impl FnMut(&str, TermKind)) {
     let mut word = String::new();
     for (range, script) in scan(text) {
@@ -33,7 +33,7 @@ pub(crate) fn each_term(text: &str, stem: &WordStemmer, mut take: impl FnMut(&st
     }
 }
 
-/// Call `take` for each term of one normalized piece.
+/// Calls `take` for each term of one normalized piece.
 pub(crate) fn terms_of(
     word: &str,
     script: Script,

@@ -90,7 +90,7 @@ impl ScopeView {
         self.unembedded.load(Ordering::Relaxed) > 0
     }
 
-    /// Update the sizes that callers read without locking the view.
+    /// Updates the sizes that callers read without locking the view.
     fn measure(&self) {
         let view = self.read();
         let bytes = EMPTY_BYTES + view.bytes();
@@ -101,7 +101,7 @@ impl ScopeView {
             .store(first_expiry_us, Ordering::Relaxed);
     }
 
-    /// Remove expired memories from the view.
+    /// Removes expired memories from the view.
     pub(super) async fn remove_expired_entries(
         self: &Arc<Self>,
         now_us: i64,
@@ -139,7 +139,7 @@ impl Views {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Create an empty cache with the same limit.
+    /// Creates an empty cache with the same limit.
     pub(super) fn new_empty(&self) -> Views {
         Views::new(self.limit)
     }
@@ -154,12 +154,12 @@ impl Views {
         Arc::clone(view)
     }
 
-    /// Evict the scope's view.
+    /// Evicts the scope's view.
     pub(super) fn evict(&self, scope: &MemoryScope) {
         self.cached().pop(scope);
     }
 
-    /// Evict the views of users who were erased, also by another process.
+    /// Evicts the views of users who were erased, also by another process.
     pub(super) async fn evict_erased(&self, store: &dyn MemoryStore) {
         let views: Vec<_> = {
             let cached = self.cached();
@@ -182,7 +182,7 @@ impl Views {
         self.cached().contains(scope)
     }
 
-    /// Evict the least recently used views while the cache is over its limit. The most recently
+    /// Evicts the least recently used views while the cache is over its limit. The most recently
     /// used one stays, whatever its size.
     fn evict_over_limit(&self) {
         let mut cached = self.cached();
@@ -287,7 +287,7 @@ impl ViewRefresh<'_> {
         }
     }
 
-    /// Read these entries again, and remove those that no longer exist.
+    /// Reads these entries again, and removes those that no longer exist.
     async fn reload(&self, seqs: Vec<u64>) -> Result<(), MemoryError> {
         if seqs.is_empty() {
             return Ok(());
@@ -299,7 +299,7 @@ impl ViewRefresh<'_> {
         self.apply(records, removed.collect()).await
     }
 
-    /// Read all entries after the sequence number `after`, then set the view's mark.
+    /// Reads all entries after the sequence number `after`, then sets the view's mark.
     async fn load_after(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
         loop {
             let rows = MemoryRows::After {
@@ -324,7 +324,7 @@ impl ViewRefresh<'_> {
         self.store.rows(self.scope, rows, with_vectors).await
     }
 
-    /// Remove entries from the view and insert others, off the executor.
+    /// Removes entries from the view and inserts others, off the executor.
     async fn apply(
         &self,
         records: Vec<MemoryRecord>,
@@ -354,7 +354,7 @@ impl ViewRefresh<'_> {
     }
 }
 
-/// Run CPU-bound work without blocking other tasks of the executor.
+/// Runs CPU-bound work without blocking other tasks of the executor.
 pub(super) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, MemoryError> {

@@ -77,7 +77,7 @@ impl EmbeddingTasks {
         !has_new_entries
     }
 
-    /// Wait until no task is running.
+    /// Waits until no task is running.
     pub(super) async fn wait(&self) {
         loop {
             let mut done = std::pin::pin!(self.done.notified());
@@ -117,7 +117,7 @@ impl<S> Drop for EmbeddingTask<S> {
     }
 }
 
-/// Start a task that embeds the scope's entries without an embedding, unless one is running.
+/// Starts a task that embeds the scope's entries without an embedding, unless one is running.
 pub(super) fn embed_later<S: MemoryStore>(
     store: &Arc<S>,
     embedder: &Arc<dyn Embedder>,
@@ -187,8 +187,8 @@ impl<S: MemoryStore> EmbeddingTask<S> {
         }
     }
 
-    /// Embed and store a batch. If the embedder fails, halve the batch and try both halves, so that
-    /// one rejected text does not block the others.
+    /// Embeds and stores a batch. If the embedder fails, halves the batch and tries both halves, so
+    /// that one rejected text does not block the others.
     async fn embed_batch(
         &self,
         generation: u64,
@@ -235,7 +235,7 @@ impl<S: MemoryStore> EmbeddingTask<S> {
     }
 }
 
-/// Embed texts and check the number, size and values of the vectors.
+/// Embeds texts and checks the number, size and values of the vectors.
 pub(crate) async fn embed(
     embedder: &dyn Embedder,
     texts: &[String],
@@ -260,7 +260,7 @@ pub(crate) async fn embed(
     }
 }
 
-/// Embed a query. Returns an empty vector if the embedder fails or times out.
+/// Embeds a query. Returns an empty vector if the embedder fails or times out.
 pub(super) async fn embed_query(embedder: &dyn Embedder, query: &str) -> Vec<f32> {
     let texts = [query.to_owned()];
     let result = tokio::time::timeout(QUERY_TIMEOUT, embed(embedder, &texts));

@@ -18,14 +18,14 @@ use crate::MemoryQuery;
 /// Memory operations that ADK lacks. [`StoreMemoryService`] describes each of them.
 #[async_trait]
 pub trait LongTermMemory: MemoryService {
-    /// Ingest a session.
+    /// Ingests a session.
     async fn add_session_with(
         &self,
         session: &Session,
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError>;
 
-    /// Ingest events.
+    /// Ingests events.
     async fn add_events_with(
         &self,
         app_name: &str,
@@ -35,7 +35,7 @@ pub trait LongTermMemory: MemoryService {
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError>;
 
-    /// Store memories as given.
+    /// Stores memories as given.
     async fn add_memory_with(
         &self,
         app_name: &str,
@@ -44,7 +44,7 @@ pub trait LongTermMemory: MemoryService {
         options: &IngestOptions,
     ) -> Result<IngestReceipt, MemoryError>;
 
-    /// Search memories and explain the hits.
+    /// Searches memories and explains the hits.
     async fn search_memory_with(
         &self,
         app_name: &str,
@@ -52,7 +52,7 @@ pub trait LongTermMemory: MemoryService {
         query: MemoryQuery,
     ) -> Result<Vec<MemoryHit>, MemoryError>;
 
-    /// Return the memory with this id.
+    /// Returns the memory with this id.
     async fn get(
         &self,
         app_name: &str,
@@ -60,7 +60,7 @@ pub trait LongTermMemory: MemoryService {
         id: &str,
     ) -> Result<Option<MemoryRecord>, MemoryError>;
 
-    /// List memories page by page.
+    /// Lists memories page by page.
     async fn list(
         &self,
         app_name: &str,
@@ -68,7 +68,7 @@ pub trait LongTermMemory: MemoryService {
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError>;
 
-    /// Edit a memory.
+    /// Edits a memory.
     async fn update(
         &self,
         app_name: &str,
@@ -77,7 +77,7 @@ pub trait LongTermMemory: MemoryService {
         update: MemoryUpdate,
     ) -> Result<bool, MemoryError>;
 
-    /// Delete memories permanently.
+    /// Deletes memories permanently.
     async fn forget(
         &self,
         app_name: &str,
@@ -85,7 +85,7 @@ pub trait LongTermMemory: MemoryService {
         what: Forget,
     ) -> Result<ForgetReceipt, MemoryError>;
 
-    /// Return statistics about a user's memories.
+    /// Returns statistics about a user's memories.
     async fn statistics(
         &self,
         app_name: &str,

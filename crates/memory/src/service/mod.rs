@@ -120,7 +120,7 @@ impl<S: fmt::Debug> fmt::Debug for StoreMemoryService<S> {
 }
 
 impl<S: MemoryStore> StoreMemoryService<S> {
-    /// Create a service on `store`.
+    /// Creates a service on `store`.
     pub fn over(store: S) -> Self {
         StoreMemoryService {
             store: Arc::new(store),
@@ -139,38 +139,38 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Take the current time from `clock`.
+    /// Takes the current time from `clock`.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Take the ids of memories without one from `ids`.
+    /// Takes the ids of memories without one from `ids`.
     pub fn with_ids(mut self, ids: Arc<dyn Ids>) -> Self {
         self.ids = ids;
         self
     }
 
-    /// Set the limits per user.
+    /// Sets the limits per user.
     pub fn with_limits(mut self, limits: MemoryLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Set the default time to live of memories (default: unlimited).
+    /// Sets the default time to live of memories (default: unlimited).
     pub fn with_default_ttl(mut self, ttl: Duration) -> Self {
         self.default_ttl = Some(ttl);
         self
     }
 
-    /// Set whether tool responses are ingested, with the tool as author (default: no, because
+    /// Sets whether tool responses are ingested, with the tool as author (default: no, because
     /// external text is less trustworthy than the user's).
     pub fn with_tool_responses(mut self, ingest: bool) -> Self {
         self.tool_responses = ingest;
         self
     }
 
-    /// Set whether the compiled-in word vectors rank memories by meaning (default: yes). Without
+    /// Sets whether the compiled-in word vectors rank memories by meaning (default: yes). Without
     /// them an entry is 256 bytes smaller, and a hit must have a word in common with the query.
     pub fn with_static_vectors(mut self, is_enabled: bool) -> Self {
         self.has_word_vectors = is_enabled;
@@ -178,14 +178,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self
     }
 
-    /// Set the language of the stemmer, with which `floor` finds `floors` (default: English).
+    /// Sets the language of the stemmer, with which `floor` finds `floors` (default: English).
     pub fn with_language(mut self, language: Language) -> Self {
         self.language = language;
         self.views = Arc::new(self.views.new_empty());
         self
     }
 
-    /// Add an embedder as another ranking signal. A background task embeds memories after their
+    /// Adds an embedder as another ranking signal. A background task embeds memories after their
     /// ingest, and again if their vectors come from another model.
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
@@ -195,8 +195,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self
     }
 
-    /// Set the maximum size of the index cache in bytes, approximately (default: 512 MiB). The most
-    /// recently used index stays, whatever its size.
+    /// Sets the maximum size of the index cache in bytes, approximately (default: 512 MiB). The
+    /// most recently used index stays, whatever its size.
     pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
         self.views = Arc::new(Views::new(bytes));
         self
@@ -212,7 +212,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.views.size()
     }
 
-    /// Ingest a session and report what changed.
+    /// Ingests a session and reports what changed.
     pub async fn add_session_with(
         &self,
         session: &Session,
@@ -230,7 +230,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             .await
     }
 
-    /// Ingest events and report what changed. Existing entries are skipped.
+    /// Ingests events and reports what changed. Existing entries are skipped.
     pub async fn add_events_with(
         &self,
         app_name: &str,
@@ -248,7 +248,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             .await
     }
 
-    /// Store memories as given and report what changed. An entry with a known id is replaced,
+    /// Stores memories as given and reports what changed. An entry with a known id is replaced,
     /// unless it was edited by `update`.
     pub async fn add_memory_with(
         &self,
@@ -265,8 +265,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.add(scope, memories?, RepeatPolicy::Replace).await
     }
 
-    /// Return the memory with this id, or `None` if it does not exist or has expired. If several
-    /// sessions have a memory with this id, return the one that was ingested first.
+    /// Returns the memory with this id, or `None` if it does not exist or has expired. If several
+    /// sessions have a memory with this id, returns the one that was ingested first.
     pub async fn get(
         &self,
         app_name: &str,
@@ -278,7 +278,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(found.into_iter().next())
     }
 
-    /// Edit a memory; returns false if it does not exist. Later ingests leave it unchanged.
+    /// Edits a memory; returns false if it does not exist. Later ingests leave it unchanged.
     pub async fn update(
         &self,
         app_name: &str,
@@ -313,8 +313,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(is_done)
     }
 
-    /// Delete memories permanently, with their vectors and index entries. The store keeps hashes of
-    /// their ids, so that ingesting their source again does not restore them. Erase the user to
+    /// Deletes memories permanently, with their vectors and index entries. The store keeps hashes
+    /// of their ids, so that ingesting their source again does not restore them. Erase the user to
     /// delete the hashes too.
     pub async fn forget(
         &self,
@@ -330,8 +330,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(receipt)
     }
 
-    /// Refresh the scope's index now if it is cached, so that deleted entries do not stay in memory
-    /// until the next search.
+    /// Refreshes the scope's index now if it is cached, so that deleted entries do not stay in
+    /// memory until the next search.
     async fn refresh_cached_index(&self, scope: &MemoryScope) {
         if !self.views.contains(scope) {
             return;
@@ -346,7 +346,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Return statistics about a user's memories.
+    /// Returns statistics about a user's memories.
     pub async fn statistics(
         &self,
         app_name: &str,
@@ -356,8 +356,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.store.statistics(&scope, self.clock.now_us()).await
     }
 
-    /// Delete expired memories of all users and return their number. Searches skip expired memories
-    /// anyway; this frees their space. Ingests also delete expired memories, once a minute.
+    /// Deletes expired memories of all users and returns their number. Searches skip expired
+    /// memories anyway; this frees their space. Ingests also delete expired memories, once a
+    /// minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
         self.views.evict_erased(&*self.store).await;
         let mut removed = 0;
@@ -370,7 +371,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Wait until all pending embeddings are computed.
+    /// Waits until all pending embeddings are computed.
     pub async fn flush(&self) {
         self.embedding.wait().await;
     }
@@ -397,7 +398,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Write only new and changed entries, so that adding a session again costs only its new
+    /// Writes only new and changed entries, so that adding a session again costs only its new
     /// events.
     async fn add(
         &self,
@@ -512,7 +513,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Delete expired memories if the last sweep was at least a minute ago. A search does not call
+    /// Deletes expired memories if the last sweep was at least a minute ago. A search does not call
     /// this, because it would have to wait for writers.
     async fn sweep_if_due(&self) {
         let now_us = self.clock.now_us();
@@ -531,7 +532,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Evict the indexes of erased users if this was last done at least a minute ago.
+    /// Evicts the indexes of erased users if this was last done at least a minute ago.
     async fn evict_erased_if_due(&self) {
         if is_due(&self.last_eviction_us, self.clock.now_us()) {
             self.views.evict_erased(&*self.store).await;
@@ -596,7 +597,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         added.await.map(drop)
     }
 
-    /// Delete the memories with this id permanently, in all sessions. A missing or unknown id is
+    /// Deletes the memories with this id permanently, in all sessions. A missing or unknown id is
     /// ignored.
     async fn delete_memory(
         &self,

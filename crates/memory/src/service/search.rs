@@ -25,7 +25,7 @@ const QUERY_BYTES_MAX: usize = 8192;
 const PAGE: usize = 500;
 
 impl<S: MemoryStore> StoreMemoryService<S> {
-    /// Search memories, best hits first, with explanations.
+    /// Searches memories, best hits first, with explanations.
     pub async fn search_memory_with(
         &self,
         app_name: &str,
@@ -58,7 +58,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(fill_hits(hits, records, query.token_budget))
     }
 
-    /// List the user's memories in order of arrival, page by page.
+    /// Lists the user's memories in order of arrival, page by page.
     pub async fn list(
         &self,
         app_name: &str,
@@ -124,7 +124,7 @@ async fn search_view(
     off_executor(move || view.read().search(&query, &embedding, now_us)).await
 }
 
-/// Truncate a query at a character boundary.
+/// Truncates a query at a character boundary.
 fn truncate_query(text: &mut String) {
     let mut end = text.len().min(QUERY_BYTES_MAX);
     while !text.is_char_boundary(end) {

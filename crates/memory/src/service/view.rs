@@ -69,7 +69,7 @@ struct IndexedFields {
 }
 
 impl View {
-    /// Create an empty view.
+    /// Creates an empty view.
     pub(super) fn new(models: IndexConfig<'_>) -> View {
         let meaning = models
             .table
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// Insert a memory, or replace it.
+    /// Inserts a memory, or replaces it.
     pub(super) fn insert(
         &mut self,
         record: MemoryRecord,
@@ -128,7 +128,7 @@ impl View {
         }
     }
 
-    /// Remove expired entries. Skipping them in results would not be enough: their words would
+    /// Removes expired entries. Skipping them in results would not be enough: their words would
     /// still count for their neighbors.
     pub(super) fn remove_expired(&mut self, now_us: i64) {
         let expired = self.expiring.range(..=(now_us, u64::MAX));
@@ -141,7 +141,7 @@ impl View {
         self.expiring.first().map(|(at, _)| *at)
     }
 
-    /// Subtract a removed entry from the counts.
+    /// Subtracts a removed entry from the counts.
     fn uncount(&mut self, seq: u64, removed: Option<IndexedFields>) {
         let Some(removed) = removed else {
             return;
@@ -172,7 +172,7 @@ impl View {
         self.index.bytes() + self.fields.len() * FIELDS_BYTES + self.metadata_bytes
     }
 
-    /// Return the hits among the unexpired memories that match the query's filter.
+    /// Returns the hits among the unexpired memories that match the query's filter.
     pub(super) fn search(&self, query: &MemoryQuery, embedding: &[f32], now_us: i64) -> Vec<Hit> {
         let is_unfiltered = query.filter.is_any();
         let allowed = |seq: u64| {

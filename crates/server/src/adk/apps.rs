@@ -105,7 +105,7 @@ async fn app_info(
     Ok(json_response(Json::from(info).to_string()))
 }
 
-/// Add the descriptions of an LLM agent and its sub-agents, children first.
+/// Adds the descriptions of an LLM agent and its sub-agents, children first.
 fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     if agents.contains_key(agent.name()) {
         return;
@@ -148,7 +148,7 @@ fn tools(agent: &LlmAgent) -> Vec<Json> {
     written.map(|it| as_tool(it).into()).collect()
 }
 
-/// Return a decoded query value; the last one if the name repeats, as FastAPI does.
+/// Returns a decoded query value; the last one if the name repeats, as FastAPI does.
 pub(super) fn query_value(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = form_urlencoded::parse(query?.as_bytes());
     let value = pairs.filter(|(key, _)| key == name).last()?.1;

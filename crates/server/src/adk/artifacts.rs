@@ -96,7 +96,7 @@ enum ArtifactResource<'a> {
     Metadata(&'a str),
 }
 
-/// Split a path into the name and the requested resource. ADK's order decides ambiguous paths.
+/// Splits a path into the name and the requested resource. ADK's order decides ambiguous paths.
 fn read_path(path: &str) -> (&str, ArtifactResource<'_>) {
     let versions = |text: &'_ str| text.strip_suffix("/versions").map(str::len);
     let numbered = |text: &str| {
@@ -159,7 +159,7 @@ async fn get(
     }
 }
 
-/// Load the artifact with the empty name, which ADK can save.
+/// Loads the artifact with the empty name, which ADK can save.
 async fn get_unnamed(
     server: Shares<Shared>,
     Path((app, user, session)): SessionPath,

@@ -1,6 +1,6 @@
 //! The position and message of a JSON error as Python's `json` module reports them.
 
-/// Return the position in characters and the message of Python 3.11's error. `None` if Python
+/// Returns the position in characters and the message of Python 3.11's error. `None` if Python
 /// accepts the text, or if the text is nested too deeply for this scanner.
 pub(super) fn python_error(text: &str) -> Option<(usize, String)> {
     let mut scanner = Scanner {

@@ -57,7 +57,7 @@ async fn run_live(
     Ok(upgrade.on_upgrade(|socket| close(socket, frame)))
 }
 
-/// Send the reason and wait until the client closes. An error means that the client disconnected.
+/// Sends the reason and waits until the client closes. An error means that the client disconnected.
 async fn close(mut socket: WebSocket, frame: CloseFrame) {
     let closed = async {
         if socket.send(Message::Close(Some(frame))).await.is_ok() {

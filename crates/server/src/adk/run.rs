@@ -30,7 +30,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::POST, "/run_sse", runs, run_sse)
 }
 
-/// Return all events together. A client that disconnects drops this future, which cancels the run.
+/// Returns all events together. A client that disconnects drops this future, which cancels the run.
 async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let input = RunInput::read(&server, request).await?;
     let (run, _permit) = input.start(StreamingMode::None).await?;
@@ -38,7 +38,7 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
     Ok(json_response(events_text(&events)?))
 }
 
-/// Return each event as it arrives.
+/// Returns each event as it arrives.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let guards = request.extensions().get::<Arc<Guards>>();
     let key = guards.map(|guards| KeyWatch::from_request(guards, request.headers()));
@@ -106,7 +106,7 @@ impl RunInput {
         })
     }
 
-    /// Start the run. The message is stored when this returns.
+    /// Starts the run. The message is stored when this returns.
     async fn start(
         self,
         streaming_mode: StreamingMode,

@@ -14,7 +14,7 @@ const SESSION_BYTES: usize = 128;
 /// Maximum number of sessions to reserve bytes for.
 const RESERVED_MAX: usize = 100_000;
 
-/// Write the list. It allocates nothing per session, because a user may have ten thousand.
+/// Writes the list. It allocates nothing per session, because a user may have ten thousand.
 pub(super) fn list_text(
     app: &str,
     user: &str,

@@ -71,7 +71,7 @@ async fn delete_session(
     Ok(null_response())
 }
 
-/// Load a session with all its events, or fail with 404.
+/// Loads a session with all its events, or fails with 404.
 pub(super) async fn find(
     server: &Shared,
     app: &str,
@@ -146,7 +146,7 @@ async fn create_session(
     Ok(json_response(session_text(&session)?))
 }
 
-/// Reject session options: ADK passes them to its session service, and Retain's has none.
+/// Rejects session options: ADK passes them to its session service, and Retain's has none.
 fn check_options(body: &Body) -> Result<(), AdkError> {
     let options = body.map("options").unwrap_or_default();
     let bound = ["app_name", "session_id", "state", "user_id"];

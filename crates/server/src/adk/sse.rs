@@ -97,7 +97,7 @@ impl StreamedRun {
     }
 }
 
-/// Split an event with content and artifacts in two, because the web UI looks for artifacts in
+/// Splits an event with content and artifacts in two, because the web UI looks for artifacts in
 /// events without content.
 fn split_event(event: Event, splits_artifacts: bool) -> Vec<Event> {
     let has_parts = event

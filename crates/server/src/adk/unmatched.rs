@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::errors::AdkError;
 use crate::services::Server;
 
-/// Add the fallbacks to the router.
+/// Adds the fallbacks to the router.
 pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
     let router = router.method_not_allowed_fallback(method_not_allowed);
     let paths = Server::routes().into_iter().map(|route| route.path);

@@ -26,7 +26,7 @@ const VERSION: Param = Param::new(
 const ONE: &[Param] = &[NAME];
 const ONE_VERSION: &[Param] = &[NAME, VERSION];
 
-/// Add the routes of one kind of owner: four paths below a user or below a session.
+/// Adds the routes of one kind of owner: four paths below a user or below a session.
 macro_rules! routes_of {
     ($api:expr, $base:literal, $of:ident, $owner:literal) => {{
         let read = Access::Path(Scope::SessionsRead);

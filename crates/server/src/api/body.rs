@@ -67,7 +67,7 @@ pub(super) fn unsupported_media_type(found: &str, expected: &str) -> Problem {
     Problem::new(status, "unsupported_media_type", detail)
 }
 
-/// Write a JSON response.
+/// Writes a JSON response.
 pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(body).map_err(|error| {
         tracing::error!(error = ?error.to_string(), "failed to serialize a response");
@@ -78,12 +78,12 @@ pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Result<Respo
     Ok((status, headers, text).into_response())
 }
 
-/// Write a JSON response with status 200.
+/// Writes a JSON response with status 200.
 pub(super) fn ok<T: Serialize>(body: &T) -> Result<Response, Problem> {
     answer(StatusCode::OK, body)
 }
 
-/// Return 204 without a body.
+/// Returns 204 without a body.
 pub(super) fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -40,8 +40,8 @@ struct EraseReceiptBody {
     memories: Option<u64>,
 }
 
-/// Erase a user. Sessions are deleted last: while one is left, an interrupted erase is visible and can
-/// be repeated.
+/// Erases a user. Sessions are deleted last: while one is left, an interrupted erase is visible and
+/// can be repeated.
 async fn erase(
     State(server): State<Shared>,
     of: UserPath,

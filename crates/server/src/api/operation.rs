@@ -87,12 +87,12 @@ impl Operation {
         self
     }
 
-    /// Set the JSON body.
+    /// Sets the JSON body.
     pub(super) fn takes<T: JsonSchema>(self) -> Operation {
         self.takes_body(Body::json::<T>())
     }
 
-    /// Set an optional JSON body.
+    /// Sets an optional JSON body.
     pub(super) fn may_take<T: JsonSchema>(mut self) -> Operation {
         self.body_is_optional = true;
         self.takes::<T>()
@@ -103,7 +103,7 @@ impl Operation {
         self
     }
 
-    /// Set the JSON response.
+    /// Sets the JSON response.
     pub(super) fn answers<T: JsonSchema>(self, status: u16) -> Operation {
         self.answers_body(status, Body::json::<T>())
     }

@@ -48,7 +48,7 @@ impl<'a> PathParams<'a> {
         })
     }
 
-    /// Return a parameter as an id, after checking it against the limits of the store.
+    /// Returns a parameter as an id, after checking it against the limits of the store.
     fn id(&self, name: &str, what: &'static str) -> Result<String, Problem> {
         let found = self.params.iter().find(|(key, _)| *key == name);
         let id = found.map_or("", |(_, value)| value);
@@ -77,7 +77,7 @@ impl<'a> PathParams<'a> {
     }
 }
 
-/// Parse a run token written by [`token_text`].
+/// Parses a run token written by [`token_text`].
 pub(super) fn run_token(text: &str) -> Result<RunToken, Problem> {
     // Every `u64` is a valid token: stores count runs without an upper limit.
     let number = text.parse::<u64>().map_err(|_| {
@@ -88,7 +88,7 @@ pub(super) fn run_token(text: &str) -> Result<RunToken, Problem> {
     Ok(RunToken(number))
 }
 
-/// Write a token as text, because some JSON readers lose precision in large numbers.
+/// Writes a token as text, because some JSON readers lose precision in large numbers.
 pub(super) fn token_text(token: RunToken) -> String {
     token.0.to_string()
 }

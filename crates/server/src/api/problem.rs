@@ -65,13 +65,13 @@ impl Problem {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
-    /// Add a member for programs.
+    /// Adds a member for programs.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<Json>) -> Problem {
         self.members.push((name, value.into()));
         self
     }
 
-    /// Write the problem as JSON.
+    /// Writes the problem as JSON.
     pub(super) fn to_json(&self) -> String {
         let mut title = self.code.replace('_', " ");
         if let Some(first) = title.get_mut(..1) {
@@ -102,7 +102,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Log the cause of an error, which the response does not contain.
+/// Logs the cause of an error, which the response does not contain.
 fn log_cause(error: &(dyn std::error::Error + 'static)) {
     log_failure(error, "request failed");
 }
@@ -275,7 +275,7 @@ fn code_of(status: StatusCode) -> &'static str {
     }
 }
 
-/// Turn plain error responses below `/api/` into problems, such as those for unknown paths.
+/// Turns plain error responses below `/api/` into problems, such as those for unknown paths.
 pub(crate) async fn refusals_as_problems(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let response = next.run(request).await;

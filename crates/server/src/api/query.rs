@@ -53,7 +53,7 @@ impl Param {
         self
     }
 
-    /// Describe the parameter as OpenAPI does.
+    /// Describes the parameter as OpenAPI does.
     pub(super) fn describe(&self) -> Value {
         let schema = match self.kind {
             Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
@@ -86,7 +86,7 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// Reject unknown, repeated and missing required parameters.
+    /// Rejects unknown, repeated and missing required parameters.
     pub(super) fn only(self, known: &[Param]) -> Result<Params, Problem> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !known.iter().any(|param| param.name == name) {
@@ -165,7 +165,7 @@ impl Params {
         }
     }
 
-    /// Return the value after checking that it is one of the allowed words.
+    /// Returns the value after checking that it is one of the allowed words.
     pub(super) fn choice(&self, param: &Param) -> Result<Option<&str>, Problem> {
         match (self.text(param), param.kind) {
             (Some(word), Kind::Choice(words)) if !words.contains(&word) => {

@@ -17,7 +17,7 @@ use retain_core::redacted;
 use super::problem::Problem;
 use crate::guard::Caller;
 
-/// Remove credentials from responses to API keys that are bound to a user.
+/// Removes credentials from responses to API keys that are bound to a user.
 pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
     let is_bound = Caller::from_extensions(request.extensions()).user.is_some();
     let response = next.run(request).await;
@@ -49,7 +49,7 @@ async fn redact_json(response: Response) -> Response {
     }
 }
 
-/// Redact each line of a stream. Every chunk consists of whole lines, and each event is one line.
+/// Redacts each line of a stream. Every chunk consists of whole lines, and each event is one line.
 fn redact_lines(response: Response) -> Response {
     const DATA: &str = "data: ";
     let (parts, body) = response.into_parts();

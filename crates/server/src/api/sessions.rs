@@ -326,7 +326,7 @@ async fn create_session(
     answer(StatusCode::CREATED, &SessionBody::from(session))
 }
 
-/// Read the window of events to return from the query parameters.
+/// Reads the window of events to return from the query parameters.
 pub(super) fn window(params: &Params) -> Result<Window, Problem> {
     let after = params.integer(&AFTER_POSITION)?.unwrap_or(0);
     Ok(Window {
@@ -337,7 +337,7 @@ pub(super) fn window(params: &Params) -> Result<Window, Problem> {
     })
 }
 
-/// Read a session, or fail with 404.
+/// Reads a session, or fails with 404.
 pub(super) async fn read(
     server: &Shared,
     key: &SessionKey,

@@ -187,7 +187,7 @@ impl From<Ttl> for Duration {
     }
 }
 
-/// Deserialize null as `Some(None)`, so that it differs from a missing field, which is `None`.
+/// Deserializes null as `Some(None)`, so that it differs from a missing field, which is `None`.
 pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Read up to `count` frames of an event stream.
+    /// Reads up to `count` frames of an event stream.
     async fn received_frames(events: EventStream, count: usize) -> Vec<String> {
         let key = KeyWatch::new(|| async { KeyStatus::Valid });
         let frames = frames(events, key, Duration::from_millis(1)).take(count);

@@ -112,7 +112,7 @@ async fn export_app(
     export(&server, ExportScope::App { app }).await
 }
 
-/// Wait for the first line, so that an immediate failure sets the status. A later failure aborts
+/// Waits for the first line, so that an immediate failure sets the status. A later failure aborts
 /// the response: half an export must not look complete.
 async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem> {
     let mut lines = server.services.sessions.export(scope);
@@ -201,7 +201,7 @@ impl Lines {
         }
     }
 
-    /// Return the line up to `end`; the next one starts at `next`.
+    /// Returns the line up to `end`; the next one starts at `next`.
     fn take(&mut self, end: usize, next: usize) -> Result<String, SessionError> {
         let bytes = self.buffer[self.start..end].to_vec();
         (self.start, self.searched) = (next, next);

@@ -38,8 +38,8 @@ impl Conformance {
         self.0.plugin()
     }
 
-    /// Accept any model name in agent configurations. Runs that are not replayed use the registered
-    /// models.
+    /// Accepts any model name in agent configurations. Runs that are not replayed use the
+    /// registered models.
     pub fn registry(&self, registry: ConfigRegistry, models: ModelRegistry) -> ConfigRegistry {
         let replay = self.0.clone();
         registry.with_model_resolver(move |_, name| Ok(replay.model(name, models.model(name).ok())))

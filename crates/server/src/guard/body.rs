@@ -28,7 +28,7 @@ fn head_bytes(request: &Request) -> usize {
     headers.sum::<usize>() + line.map_or(0, |line| line.as_str().len())
 }
 
-/// Check the size of the headers, and the encoding and announced size of the body.
+/// Checks the size of the headers, and the encoding and announced size of the body.
 pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
     let path = request.uri().path();
     if head_bytes(request) > limits.header_bytes {
@@ -58,7 +58,7 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
     Ok(())
 }
 
-/// Wrap the body so that it fails when it is too large or arrives too slowly.
+/// Wraps the body so that it fails when it is too large or arrives too slowly.
 pub(super) fn with_limits(request: Request, limits: &ServerLimits) -> Request {
     // An empty body needs no timer.
     if request.body().is_end_stream() {
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Count the accepted chunks of a body that sends one chunk of `bytes` per `every`.
+    /// Counts the accepted chunks of a body that sends one chunk of `bytes` per `every`.
     async fn accepted_chunks(bytes: usize, every: Duration) -> usize {
         let pieces = stream::iter(0..100).then(move |_| async move {
             sleep(every).await;

@@ -41,7 +41,7 @@ impl Caller {
         self.scopes.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Check that the key has a scope.
+    /// Checks that the key has a scope.
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), AccessDenied> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
@@ -54,12 +54,12 @@ impl Caller {
         }
     }
 
-    /// Check that the key may access the app, whatever user the key is bound to.
+    /// Checks that the key may access the app, whatever user the key is bound to.
     pub(crate) fn check_app(&self, app: &str) -> Result<(), AccessDenied> {
         self.check_owner(Some(app), self.user.as_deref())
     }
 
-    /// Check that the key may access data of this app and user; `None` means any.
+    /// Checks that the key may access data of this app and user; `None` means any.
     pub(crate) fn check_owner(
         &self,
         app: Option<&str>,

@@ -61,7 +61,7 @@ impl fmt::Debug for Keys {
 pub(super) struct KeyId(pub(super) String);
 
 impl Keys {
-    /// Accept the keys of a store, and optionally one from the settings. `required`: reject
+    /// Accepts the keys of a store, and optionally one from the settings. `required`: rejects
     /// requests without a key, except on public routes.
     pub fn new(store: Arc<dyn KeyStore>, settings_key: Option<String>, required: bool) -> Keys {
         Keys {
@@ -72,13 +72,13 @@ impl Keys {
         }
     }
 
-    /// Limit the requests per second of each key.
+    /// Limits the requests per second of each key.
     pub fn with_rate_limit(mut self, requests_per_second: f64) -> Keys {
         self.requests_per_second = Some(requests_per_second);
         self
     }
 
-    /// Limit the failed attempts per second of each address.
+    /// Limits the failed attempts per second of each address.
     pub fn with_rejection_limit(mut self, per_second: f64) -> Keys {
         self.rejections_per_second = Some(per_second);
         self
@@ -89,7 +89,7 @@ impl Keys {
         self.required
     }
 
-    /// Identify the caller, or return the response that rejects the request.
+    /// Identifies the caller, or returns the response that rejects the request.
     pub(super) async fn caller(
         &self,
         headers: &HeaderMap,
@@ -170,7 +170,7 @@ impl Keys {
         })
     }
 
-    /// Reject an address with too many failed attempts. Keys that were valid before pass, because
+    /// Rejects an address with too many failed attempts. Keys that were valid before pass, because
     /// behind a proxy all requests come from one address.
     fn check_peer(
         &self,
@@ -208,7 +208,7 @@ impl Keys {
         }
     }
 
-    /// Record the time of a valid key's use in memory. Return the time recorded before, or `None`
+    /// Records the time of a valid key's use in memory. Returns the time recorded before, or `None`
     /// if that was less than a minute ago.
     fn record_valid_use(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
         let mut uses = self
@@ -229,7 +229,7 @@ impl Keys {
         settings_key.is_some_and(|key| is_same_secret(key, sent))
     }
 
-    /// Record the use of a key in the store, without delaying the request.
+    /// Records the use of a key in the store, without delaying the request.
     fn record_use(&self, key: &ApiKey, now_us: i64) {
         let Some(store) = self.store.clone() else {
             return;
@@ -274,7 +274,7 @@ fn unauthenticated_caller() -> Caller {
     }
 }
 
-/// Read the API key of a request from `Authorization: Bearer …` or `x-api-key`.
+/// Reads the API key of a request from `Authorization: Bearer …` or `x-api-key`.
 fn read_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;

@@ -123,7 +123,7 @@ impl Guards {
     }
 }
 
-/// Pass a request on if all checks succeed. The outermost layer.
+/// Passes a request on if all checks succeed. The outermost layer.
 pub(crate) async fn guard_request(
     State(guards): State<Arc<Guards>>,
     request: Request,
@@ -157,7 +157,7 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
     response
 }
 
-/// Authenticate the caller and check the headers and the body.
+/// Authenticates the caller and checks the headers and the body.
 async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Response>> {
     body::check(request, &guards.limits)?;
     // A program that nests these routes may have set the caller itself. Public routes skip
@@ -177,7 +177,7 @@ async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Re
     Ok(())
 }
 
-/// Run the handler, unless the server shuts down first.
+/// Runs the handler, unless the server shuts down first.
 async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next) -> Response {
     let permit = match streams::admit(guards, &mut request).await {
         Ok(permit) => permit,

@@ -28,7 +28,7 @@ pub struct TraceContext(Arc<SetParent>);
 type SetParent = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 impl TraceContext {
-    /// Call `link` with the span and the headers of each request, before its handler.
+    /// Calls `link` with the span and the headers of each request, before its handler.
     pub fn new(link: impl Fn(&Span, &HeaderMap) + Send + Sync + 'static) -> TraceContext {
         TraceContext(Arc::new(link))
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// Handle a request with `answer` and record it.
+/// Handles a request with `answer` and records it.
 pub(super) async fn observe<F: Future<Output = Response>>(
     guards: &Arc<Guards>,
     request: Request,
@@ -137,7 +137,7 @@ fn request_id(guards: &Guards, headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// Map unknown methods to `OTHER`, so that a client cannot create any number of counters.
+/// Maps unknown methods to `OTHER`, so that a client cannot create any number of counters.
 fn known_method(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

@@ -40,7 +40,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Allow these origins: literally, by `regex:…`, or all by `*`. `is_on_loopback`: the server
+    /// Allows these origins: literally, by `regex:…`, or all by `*`. `is_on_loopback`: the server
     /// listens on a loopback address. Decide this by the address, because `127.1` and many host
     /// names are loopback addresses too.
     pub fn new(is_on_loopback: bool, allowed: &[String]) -> Result<Origins, OriginsError> {
@@ -66,7 +66,7 @@ impl Origins {
         Ok(origins)
     }
 
-    /// Add the host name that the server was started with.
+    /// Adds the host name that the server was started with.
     pub fn with_host(mut self, host: &str) -> Origins {
         self.hosts.insert(normalize_host(host));
         self
@@ -77,7 +77,7 @@ impl Origins {
         !self.literal.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Check the origin of a request and return the CORS headers for the browser.
+    /// Checks the origin of a request and returns the CORS headers for the browser.
     pub(super) fn check(&self, request: &Request) -> Result<Cors, Box<Response>> {
         let headers = request.headers();
         if !self.is_host_allowed(request) {
@@ -188,7 +188,7 @@ impl Cors {
         Some((StatusCode::OK, headers, "OK").into_response())
     }
 
-    /// Allow a page of an allowed origin to read the response.
+    /// Allows a page of an allowed origin to read the response.
     pub(super) fn allow(&self, headers: &mut HeaderMap) {
         if self.is_on && !self.allows_all {
             // Even if the request has no origin: a cache must not serve its response to a page.
@@ -215,13 +215,13 @@ pub fn is_loopback_name(host: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// Normalize a host for comparison.
+/// Normalizes a host for comparison.
 fn normalize_host(host: &str) -> String {
     let host = without_port(host).to_ascii_lowercase();
     host.trim_end_matches('.').to_owned()
 }
 
-/// Strip the port. Text that is not a host with a port is returned unchanged, so that
+/// Strips the port. Text that is not a host with a port is returned unchanged, so that
 /// `127.0.0.1:8000.evil.example` is not taken for a loopback address.
 fn without_port(host: &str) -> &str {
     let (bare, rest) = match host.strip_prefix('[') {

@@ -21,7 +21,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Check whether `key` has a token without taking it, or return the seconds until it has one.
+    /// Checks whether `key` has a token without taking it, or returns the seconds until it has one.
     pub(crate) fn check(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ impl Rates {
         }
     }
 
-    /// Take a token of `key`, or return the seconds until there is one.
+    /// Takes a token of `key`, or returns the seconds until there is one.
     pub(crate) fn take(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);

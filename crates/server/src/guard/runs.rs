@@ -54,7 +54,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Limit the runs of one user and of all users together.
+    /// Limits the runs of one user and of all users together.
     pub fn with_limits(of_user: usize, of_all: usize) -> Runs {
         Runs {
             of_user,
@@ -63,7 +63,7 @@ impl Runs {
         }
     }
 
-    /// Admit a run of a user unless a limit is reached.
+    /// Admits a run of a user unless a limit is reached.
     pub fn admit(&self, app: &str, user: &str) -> Result<RunPermit, TooManyRuns> {
         let user = (app.to_owned(), user.to_owned());
         let mut running = self.shared.lock();

@@ -45,7 +45,7 @@ fn lock(open: &Mutex<HashMap<StreamOwner, usize>>) -> MutexGuard<'_, HashMap<Str
 }
 
 impl Streams {
-    /// Count a request for each of its owners, unless one of them has reached its limit.
+    /// Counts a request for each of its owners, unless one of them has reached its limit.
     fn acquire(&self, owners: Vec<(StreamOwner, usize)>) -> Result<StreamPermit, StreamOwner> {
         let mut open = lock(&self.open);
         let is_full = |(owner, most): &&(StreamOwner, usize)| {
@@ -79,7 +79,7 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Admit a long request unless a limit is reached; short requests pass.
+/// Admits a long request unless a limit is reached; short requests pass.
 pub(super) async fn admit(
     guards: &Guards,
     request: &mut Request,
@@ -131,7 +131,7 @@ async fn user_of(request: &mut Request) -> Option<(String, String)> {
     Some((caller.app.clone()?, caller.user.clone()?))
 }
 
-/// Hold the permit until the body of the response ends.
+/// Holds the permit until the body of the response ends.
 pub(super) fn hold_until_end(response: Response, permit: Option<StreamPermit>) -> Response {
     match permit {
         Some(permit) => response.map(|body| {

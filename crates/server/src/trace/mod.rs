@@ -88,7 +88,7 @@ impl Default for Traces {
 }
 
 impl Traces {
-    /// Create an empty set of traces on this clock.
+    /// Creates an empty set of traces on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Traces {
         Traces {
             clock,
@@ -138,12 +138,12 @@ impl Traces {
         })
     }
 
-    /// Delete the traces of a session.
+    /// Deletes the traces of a session.
     pub(crate) fn delete_session(&self, session: &SessionKey) {
         self.delete_sessions(|known| known == session);
     }
 
-    /// Delete the traces of all sessions of a user.
+    /// Deletes the traces of all sessions of a user.
     pub(crate) fn delete_user(&self, app: &str, user: &str) {
         self.delete_sessions(|known| known.app == app && known.user == user);
     }
@@ -158,7 +158,7 @@ impl Traces {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Change the trace of a run, unless it was evicted.
+    /// Changes the trace of a run, unless it was evicted.
     fn with_run<T>(&self, root: u64, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
         let mut queue = self.lock();
         let mut runs = queue.runs.iter_mut().rev();
@@ -171,14 +171,14 @@ impl Traces {
         Some(changed)
     }
 
-    /// Create a span id.
+    /// Creates a span id.
     fn new_id(&self) -> u64 {
         let mut queue = self.lock();
         queue.spans += 1;
         queue.spans
     }
 
-    /// Start a run with its root span, which started at `start_us`.
+    /// Starts a run with its root span, which started at `start_us`.
     fn begin_run(&self, root: u64, id: RunId, start_us: i64, attributes: JsonMap) {
         let run = RunTrace {
             root,
@@ -191,7 +191,7 @@ impl Traces {
         self.begin_span(root, span, attributes);
     }
 
-    /// Start a span of a run.
+    /// Starts a span of a run.
     fn begin_span(&self, root: u64, span: Span, attributes: JsonMap) {
         self.with_run(root, |run| {
             if run.spans.len() < SPANS_MAX {
@@ -203,12 +203,12 @@ impl Traces {
         });
     }
 
-    /// Add attributes to a span.
+    /// Adds attributes to a span.
     fn add_attributes(&self, root: u64, span: u64, attributes: JsonMap) {
         self.with_run(root, |run| run.add_attributes(span, attributes));
     }
 
-    /// End a span.
+    /// Ends a span.
     fn end_span(&self, root: u64, span: u64) {
         let now = self.clock.now_us();
         self.with_run(root, |run| {
@@ -241,7 +241,7 @@ impl RunTrace {
         id.chars().filter(char::is_ascii_hexdigit).collect()
     }
 
-    /// Add attributes to a span within the limits.
+    /// Adds attributes to a span within the limits.
     fn add_attributes(&mut self, span: u64, attributes: JsonMap) {
         let Some(at) = self.spans.iter().rposition(|it| it.id == span) else {
             return;

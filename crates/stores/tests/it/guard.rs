@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// Return the types that implement `SessionStore` in the source text.
+/// Returns the types that implement `SessionStore` in the source text.
 fn find_stores(source: &str) -> Vec<String> {
     let impls = source.split("impl SessionStore for ").skip(1);
     let names = impls.map(|rest| {
@@ -14,14 +14,14 @@ fn find_stores(source: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Return the functions of `stores.rs` that open a `store`.
+/// Returns the functions of `stores.rs` that open a `store`.
 fn find_openers<'a>(store: &str, stores: &'a str) -> Vec<&'a str> {
     let functions = stores.split("pub(crate) async fn ").skip(1);
     let openers = functions.filter(|body| body.contains(&format!("{store}::")));
     openers.filter_map(|body| body.split('(').next()).collect()
 }
 
-/// Append all source files below a folder to `text`.
+/// Appends all source files below a folder to `text`.
 fn read_sources(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();

@@ -34,8 +34,8 @@ struct KeyFixture {
     _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Open the API key stores that share a database with sessions. If `twice`, open each two times, as
-/// two processes would.
+/// Opens the API key stores that share a database with sessions. If `twice`, opens each two times,
+/// as two processes would.
 async fn open_databases(twice: bool) -> Vec<KeyFixture> {
     #[allow(unused_mut, reason = "unused without a database feature")]
     let mut fixtures = Vec::new();

@@ -46,7 +46,7 @@ impl fmt::Debug for ArtifactHarness {
 }
 
 impl ArtifactHarness {
-    /// Create a harness; every call of `open` must return a store on the same data.
+    /// Creates a harness; every call of `open` must return a store on the same data.
     pub async fn new<S, F, Opened>(persistence: Persistence, open: F) -> ArtifactHarness
     where
         S: ArtifactStore,
@@ -82,12 +82,12 @@ impl ArtifactHarness {
         }
     }
 
-    /// Open a service on the data.
+    /// Opens a service on the data.
     pub async fn service(&self) -> Arc<dyn ArtifactService> {
         (self.open)().await
     }
 
-    /// Open the store itself.
+    /// Opens the store itself.
     async fn store(&self) -> Arc<dyn ArtifactStore> {
         (self.open_store)().await
     }
@@ -107,7 +107,7 @@ fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
 }
 
-/// Build a name that attempts path traversal from random pieces.
+/// Builds a name that attempts path traversal from random pieces.
 pub fn hostile_name(random: &mut Random) -> String {
     const PIECES: [&str; 34] = [
         "..",
@@ -153,7 +153,7 @@ pub fn hostile_name(random: &mut Random) -> String {
     (0..pieces).map(|_| random.pick(&PIECES)).collect()
 }
 
-/// Turn every promise into a test of one artifact store. The expression is a future of a fresh
+/// Turns every promise into a test of one artifact store. The expression is a future of a fresh
 /// [`ArtifactHarness`](crate::artifacts::ArtifactHarness). If the store needs a service, `needs:
 /// is_there()` reports whether it is available; otherwise the tests skip themselves.
 #[macro_export]

@@ -25,7 +25,7 @@ fn reference(key: ArtifactKey, version: u64) -> Part {
     part_with_uri(ArtifactReference { key, version })
 }
 
-/// Return the service if its store supports references; otherwise check that it rejects one.
+/// Returns the service if its store supports references; otherwise checks that it rejects one.
 async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
     let artifacts = harness.service().await;
     if harness.accepts_any_part() {

@@ -98,7 +98,7 @@ impl Name {
         self.since.last().map_or(self.durable, |(_, file)| *file)
     }
 
-    /// Mark the first `count` changes as synced.
+    /// Marks the first `count` changes as synced.
     fn settle(&mut self, count: usize) {
         if let Some((_, file)) = self.since.drain(..count).next_back() {
             self.durable = file;
@@ -107,7 +107,7 @@ impl Name {
 }
 
 impl Disk {
-    /// Apply a recorded moment.
+    /// Applies a recorded moment.
     pub fn apply(&mut self, moment: &Moment) -> Result<(), String> {
         self.now += 1;
         match (&*moment.action, moment.stage) {
@@ -182,7 +182,7 @@ impl Disk {
         Ok(())
     }
 
-    /// End a write or truncation. A short write has written only its first bytes.
+    /// Ends a write or truncation. A short write has written only its first bytes.
     fn end_change(&mut self, call: usize, result: i64) -> Result<(), String> {
         for file in &mut self.files {
             let Some(place) = file.changes.iter().rposition(|change| change.call == call) else {
@@ -237,7 +237,7 @@ impl Disk {
         began.ok_or_else(|| "a sync ended without a start".to_owned())
     }
 
-    /// Return the folder as it could be after a power failure at this moment.
+    /// Returns the folder as it could be after a power failure at this moment.
     pub fn crash(&self, survival: Survival, random: &mut Random) -> Image {
         let mut image = Image::new();
         for (name, known) in &self.names {
@@ -317,7 +317,7 @@ fn sector_random(seed: u64, sector: u64, end: u64) -> u64 {
 }
 
 impl Operation {
-    /// Apply the change to the sectors that `survives` accepts. A truncation is atomic and is
+    /// Applies the change to the sectors that `survives` accepts. A truncation is atomic and is
     /// identified by the new end.
     fn apply(&self, file: &mut Vec<u8>, survives: impl Fn(u64) -> bool) {
         let (offset, bytes) = match self {

@@ -101,7 +101,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Record what happens to the files of `folder` and write the strace output to the file
+    /// Records what happens to the files of `folder` and writes the strace output to the file
     /// `trace`, which must be outside the folder.
     pub fn new(folder: impl Into<PathBuf>, trace: impl Into<PathBuf>) -> Recorder {
         Recorder {
@@ -111,7 +111,7 @@ impl Recorder {
         }
     }
 
-    /// Inject `fault` with strace, such as `fdatasync:error=EIO:when=3`. strace counts calls per
+    /// Injects `fault` with strace, such as `fdatasync:error=EIO:when=3`. strace counts calls per
     /// thread.
     pub fn with_fault(mut self, fault: impl Into<String>) -> Recorder {
         self.faults.push(format!("inject={}", fault.into()));
@@ -153,7 +153,7 @@ impl Recorder {
     }
 }
 
-/// Parse a trace into the changes to the files of `folder` and the output to the client.
+/// Parses a trace into the changes to the files of `folder` and the output to the client.
 pub fn parse(text: &str, folder: &Path) -> Result<Vec<Moment>, String> {
     let mut reader = Reader {
         folder: folder.to_string_lossy().into_owned(),
@@ -253,7 +253,7 @@ impl Reader {
         }
     }
 
-    /// Infer from the present files the result of a call that did not return.
+    /// Infers from the present files the result of a call that did not return.
     fn infer_result(&self, action: &Action) -> Option<i64> {
         let path = |file: &str| Path::new(&self.folder).join(file);
         match action {
@@ -307,7 +307,7 @@ enum Argument {
     Word(String),
 }
 
-/// Split the arguments of a call. With `-xx` no string contains a comma or a bracket.
+/// Splits the arguments of a call. With `-xx` no string contains a comma or a bracket.
 fn split(arguments: &str) -> Result<Vec<Argument>, String> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -346,7 +346,7 @@ fn argument(text: &str) -> Result<Argument, String> {
     }
 }
 
-/// Decode `\x41\x42`.
+/// Decodes `\x41\x42`.
 fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let (chunks, rest) = text.as_bytes().as_chunks::<4>();
     if !rest.is_empty() {

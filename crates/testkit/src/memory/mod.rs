@@ -50,7 +50,7 @@ impl fmt::Debug for MemoryHarness {
 }
 
 impl MemoryHarness {
-    /// Create a harness; every call of `open` must return a service on the same data, opened the
+    /// Creates a harness; every call of `open` must return a service on the same data, opened the
     /// way another process would open it.
     pub fn new<F, Opened>(sharing: Sharing, open: F) -> MemoryHarness
     where
@@ -63,7 +63,7 @@ impl MemoryHarness {
         }
     }
 
-    /// Open a service on the data.
+    /// Opens a service on the data.
     pub async fn service(&self) -> Arc<dyn MemoryService> {
         (self.open)().await
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for MemoryStoreHarness {
 }
 
 impl MemoryStoreHarness {
-    /// Create a harness; every call of `open` must return a store on the same data.
+    /// Creates a harness; every call of `open` must return a store on the same data.
     pub fn new<F, Opened>(open: F) -> MemoryStoreHarness
     where
         F: Fn() -> Opened + Send + Sync + 'static,
@@ -94,7 +94,7 @@ impl MemoryStoreHarness {
         }
     }
 
-    /// Open a store on the data.
+    /// Opens a store on the data.
     pub async fn store(&self) -> Arc<dyn MemoryStore> {
         (self.open)().await
     }
@@ -139,7 +139,7 @@ async fn found_texts_of(
     texts.map(|memory| memory.content.text_concat()).collect()
 }
 
-/// Turn every promise into a test of one memory service. The expression is a future of a fresh
+/// Turns every promise into a test of one memory service. The expression is a future of a fresh
 /// [`MemoryHarness`](crate::memory::MemoryHarness). If the memory needs a service, `needs:
 /// is_there()` reports whether it is available; otherwise the tests skip themselves.
 #[macro_export]
@@ -176,7 +176,7 @@ macro_rules! memory_promises {
     )* };
 }
 
-/// Turn every promise into a test of one memory store. The expression is a future of a fresh
+/// Turns every promise into a test of one memory store. The expression is a future of a fresh
 /// [`MemoryStoreHarness`](crate::memory::MemoryStoreHarness). `needs` works as in
 /// [`memory_promises!`](crate::memory_promises).
 #[macro_export]

@@ -17,7 +17,7 @@ pub(super) const USER: &str = "ada";
 
 pub(super) type Log = Arc<dyn SessionLog>;
 
-/// Fail unless `result` is an error that matches the pattern.
+/// Fails unless `result` is an error that matches the pattern.
 macro_rules! assert_fails {
     ($result:expr, $pattern:pat $(if $guard:expr)?) => {
         match $result {
@@ -33,39 +33,39 @@ pub(super) fn key(id: &str) -> SessionKey {
     SessionKey::new(APP, USER, id)
 }
 
-/// Parse a JSON value.
+/// Parses a JSON value.
 pub(super) fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Parse a JSON object.
+/// Parses a JSON object.
 pub(super) fn map(text: &str) -> JsonMap {
     json(text).as_object().unwrap().clone()
 }
 
-/// Parse a state from JSON.
+/// Parses a state from JSON.
 pub(super) fn state(text: &str) -> State {
     map(text).into()
 }
 
-/// Create an empty session of the default user.
+/// Creates an empty session of the default user.
 pub(super) async fn create(log: &Log, id: &str) -> SessionKey {
     create_with(log, id, "{}").await
 }
 
-/// Create a session of the default user with a state.
+/// Creates a session of the default user with a state.
 pub(super) async fn create_with(log: &Log, id: &str, initial: &str) -> SessionKey {
     let created = log.create_session(APP, USER, Some(state(initial)), Some(id));
     created.await.unwrap().key()
 }
 
-/// Create a session of any user with a state.
+/// Creates a session of any user with a state.
 pub(super) async fn create_at(log: &Log, key: &SessionKey, initial: &str) {
     let created = log.create_session(&key.app, &key.user, Some(state(initial)), Some(&key.id));
     created.await.unwrap();
 }
 
-/// Create a session with the time to live `ttl`.
+/// Creates a session with the time to live `ttl`.
 pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey {
     let new = CreateSession::new(APP, USER)
         .with_session_id(id)
@@ -105,12 +105,12 @@ pub(super) fn numbered_events(prefix: &str, n: usize) -> Vec<Event> {
     (1..=n).map(|i| event(&format!("{prefix}{i}"))).collect()
 }
 
-/// Append an event and return its position.
+/// Appends an event and returns its position.
 pub(super) async fn append(log: &Log, key: &SessionKey, event: Event) -> u64 {
     append_all(log, key, vec![event]).await[0]
 }
 
-/// Append events as one batch and return the positions.
+/// Appends events as one batch and returns the positions.
 pub(super) async fn append_all(log: &Log, key: &SessionKey, events: Vec<Event>) -> Vec<u64> {
     positions(&log.append(key, events.into()).await.unwrap())
 }
@@ -120,18 +120,18 @@ pub(super) fn positions(appended: &AppendReceipt) -> Vec<u64> {
     appended.events.iter().map(|(at, _)| *at).collect()
 }
 
-/// Read the whole session.
+/// Reads the whole session.
 pub(super) async fn read(log: &Log, key: &SessionKey) -> Session {
     read_window(log, key, Window::ALL).await
 }
 
-/// Read the session with the events of `window`.
+/// Reads the session with the events of `window`.
 pub(super) async fn read_window(log: &Log, key: &SessionKey, window: Window) -> Session {
     let read = log.read(key, window).await.unwrap();
     read.unwrap_or_else(|| panic!("session {key} not found"))
 }
 
-/// Read the session with ADK's method.
+/// Reads the session with ADK's method.
 pub(super) async fn get(log: &Log, key: &SessionKey, config: GetSessionConfig) -> Option<Session> {
     let read = log.get_session(&key.app, &key.user, &key.id, config);
     read.await.unwrap()
@@ -154,7 +154,7 @@ pub(super) fn event_texts(session: &Session) -> Vec<String> {
     events.map(|event| event.to_json().unwrap()).collect()
 }
 
-/// Begin a run with an event, without waiting for the lease.
+/// Begins a run with an event, without waiting for the lease.
 pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<RunToken> {
     let append = Append::from(event).beginning_run(no_wait());
     let appended = log.append(key, append).await?;
@@ -166,7 +166,7 @@ pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }
 
-/// Run `task` `count` times concurrently and return the answers in the order of their numbers.
+/// Runs `task` `count` times concurrently and returns the answers in the order of their numbers.
 pub(super) async fn run_concurrently<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -186,13 +186,13 @@ where
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Await `work`; the timeout of a minute only catches a hanging test.
+/// Awaits `work`; the timeout of a minute only catches a hanging test.
 pub(super) async fn within_a_minute<F: Future>(work: F) -> F::Output {
     let answered = tokio::time::timeout(Duration::from_secs(60), work).await;
     answered.expect("the future is ready within a minute")
 }
 
-/// Poll `work` a few times and fail if it completes.
+/// Polls `work` a few times and fails if it completes.
 pub(super) async fn assert_pending<F: Future + Unpin>(work: &mut F) {
     for _ in 0..3 {
         tokio::select! {
@@ -203,7 +203,7 @@ pub(super) async fn assert_pending<F: Future + Unpin>(work: &mut F) {
     }
 }
 
-/// Poll `work` for 400 ms, so that it stores a queue ticket that other instances see. Fail if it
+/// Polls `work` for 400 ms, so that it stores a queue ticket that other instances see. Fails if it
 /// completes.
 pub(super) async fn wait_for_ticket<F: Future + Unpin>(work: &mut F) {
     for _ in 0..40 {
@@ -227,13 +227,13 @@ pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, A
     found
 }
 
-/// Collect the lines of an export.
+/// Collects the lines of an export.
 pub(super) async fn export(log: &Log, scope: ExportScope) -> Vec<String> {
     let lines: Vec<Result<String>> = log.export(scope).collect().await;
     lines.into_iter().map(Result::unwrap).collect()
 }
 
-/// Convert lines to the stream that an import expects.
+/// Converts lines to the stream that an import expects.
 pub(super) fn stream_of(lines: &[String]) -> LineStream {
     let lines: Vec<Result<String>> = lines.iter().cloned().map(Ok).collect();
     Box::pin(futures_util::stream::iter(lines))

@@ -6,7 +6,7 @@ use retain_core::{EraseReceipt, ExportScope, SessionError, SessionKey, Window};
 use super::common::*;
 use crate::harness::Harness;
 
-/// Create two sessions with three events, three state keys of their own and two of the user.
+/// Creates two sessions with three events, three state keys of their own and two of the user.
 async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
     let one = SessionKey::new(app, user, "one");
     let two = SessionKey::new(app, user, "two");

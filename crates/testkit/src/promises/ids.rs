@@ -59,7 +59,7 @@ fn is_refused(id: &str) -> bool {
     id.is_empty() || id.contains('\0') || id.len() > Limits::ID_BYTES_MAX
 }
 
-/// Create a session for each key and check that exactly the invalid ones fail.
+/// Creates a session for each key and checks that exactly the invalid ones fail.
 async fn create_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &str) {
     for key in keys {
         let state = State::from([("me", odd(key))]);
@@ -75,7 +75,7 @@ async fn create_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &st
     }
 }
 
-/// Check that each key reads its own session, and that deleting one leaves the others.
+/// Checks that each key reads its own session, and that deleting one leaves the others.
 async fn find_and_delete_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &str) {
     let stored: Vec<&SessionKey> = keys.iter().filter(|key| !is_refused(odd(key))).collect();
     for key in &stored {
@@ -144,7 +144,7 @@ pub async fn unusual_user_ids_are_stored_exactly_or_refused(harness: Harness) {
     erase_each(&log, &keys).await;
 }
 
-/// Erase the users one by one; each has exactly one session.
+/// Erases the users one by one; each has exactly one session.
 async fn erase_each(log: &Log, keys: &[SessionKey]) {
     for key in keys.iter().filter(|key| !is_refused(&key.user)) {
         let receipt = log.erase_user(APP, &key.user).await.unwrap();

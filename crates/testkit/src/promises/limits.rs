@@ -23,7 +23,7 @@ fn state_limit(prefix: &str) -> LimitKind {
     }
 }
 
-/// Fail unless the error names `what` as too large, and `limit` as the limit.
+/// Fails unless the error names `what` as too large, and `limit` as the limit.
 fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: LimitKind, limit: usize) {
     match answer {
         Err(SessionError::TooLarge {

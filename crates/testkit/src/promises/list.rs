@@ -17,7 +17,7 @@ async fn all(log: &Log, user: Option<&str>) -> Vec<SessionMeta> {
     log.list_sessions(APP, user).await.unwrap().sessions
 }
 
-/// Read a list page by page.
+/// Reads a list page by page.
 async fn list_in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMeta> {
     let mut found = Vec::new();
     let mut after: Option<ListCursor> = None;
@@ -210,7 +210,7 @@ pub async fn encoded_list_equals_the_list(harness: Harness) {
     assert!(check_encoded(&log).await.contains(r#""n":"changed""#));
 }
 
-/// Check that the encoded list of each user equals the plain list. Return the encoded states of
+/// Checks that the encoded list of each user equals the plain list. Returns the encoded states of
 /// `ada`'s sessions.
 async fn check_encoded(log: &Log) -> String {
     let mut states = String::new();

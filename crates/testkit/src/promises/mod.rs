@@ -47,7 +47,7 @@ pub use tail::*;
 pub use transfer::*;
 pub use ttl::*;
 
-/// Turn every promise into a test of the store that the expression opens.
+/// Turns every promise into a test of the store that the expression opens.
 ///
 /// ```ignore
 /// mod sqlite {

@@ -12,7 +12,7 @@ use crate::harness::Harness;
 
 const INITIAL: &str = r#"{"a":1,"b":2,"n":null,"user:u":1,"app:p":1}"#;
 
-/// Create a session with three invocations that set, null and add state keys.
+/// Creates a session with three invocations that set, null and add state keys.
 async fn three_invocations(log: &Log) -> SessionKey {
     let key = create_with(log, "s", INITIAL).await;
     let events = vec![
@@ -30,7 +30,7 @@ fn own(state: &State) -> State {
     own_state(state).into()
 }
 
-/// Read the session's own state.
+/// Reads the session's own state.
 async fn read_own_state(log: &Log, key: &SessionKey) -> State {
     own(&read(log, key).await.state)
 }

@@ -21,7 +21,7 @@ use crate::harness::Harness;
 
 type Hook = Box<dyn Fn(usize) -> BoxFuture<'static, Result<(), ArtifactError>> + Send + Sync>;
 
-/// Files in memory, with a hook that runs before each save.
+/// Artifacts in memory, with a hook that runs before each save.
 #[derive(Default)]
 struct Files {
     files: Mutex<BTreeMap<String, Vec<NewArtifact>>>,
@@ -106,7 +106,7 @@ impl ArtifactStore for Files {
 
 type Artifacts = StoreArtifactService<Files>;
 
-/// Save a file and append an event that reports it, as a tool does.
+/// Saves an artifact and appends an event that reports it, as a tool does.
 async fn save(log: &Log, artifacts: &Artifacts, invocation: &str, name: &str, text: &str) {
     let key = key("s");
     let file = file(&key, name);

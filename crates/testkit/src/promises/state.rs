@@ -164,7 +164,7 @@ pub async fn state_at_every_position_equals_the_fold_of_the_events(harness: Harn
     assert_fold(&log, &key, initial).await;
 }
 
-/// Compare the state at each position with the fold over the events.
+/// Compares the state at each position with the fold over the events.
 pub(super) async fn assert_fold(log: &Log, key: &SessionKey, initial: &str) {
     let session = read(log, key).await;
     let states = states_by_position(&map(initial), session.events.iter());

@@ -10,7 +10,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Create two users whose logs have deltas, rewinds, a fork and a time to live.
+/// Creates two users whose logs have deltas, rewinds, a fork and a time to live.
 pub(super) async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
     let one = create_with(log, "one", r#"{"a":1,"n":null,"user:u":1,"app:p":[1]}"#).await;
     harness.clock.tick(Duration::from_secs(7));
@@ -67,7 +67,7 @@ fn of_app() -> ExportScope {
     ExportScope::App { app: APP.into() }
 }
 
-/// Import `scope` into an empty store and compare `keys` there with the original.
+/// Imports `scope` into an empty store and compares `keys` there with the original.
 async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, keys: &[SessionKey]) {
     let lines = export(log, scope.clone()).await;
     let elsewhere = harness.another().await;
@@ -320,7 +320,7 @@ async fn small_export(log: &Log) -> Vec<String> {
     lines
 }
 
-/// Fail unless the import is rejected at `line` and session `one` does not exist afterwards.
+/// Fails unless the import is rejected at `line` and session `one` does not exist afterwards.
 async fn assert_refused_at(copy: &Log, lines: &[String], line: u64, what: &str) {
     let refused = copy.import(stream_of(lines)).await;
     match refused {
@@ -525,7 +525,7 @@ pub async fn event_too_deep_to_export_is_refused(harness: Harness) {
     log.import(stream_of(&lines)).await.unwrap();
 }
 
-/// Create a session of the default user with a state and events.
+/// Creates a session of the default user with a state and events.
 async fn create_with_history(
     log: &Log,
     id: &str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use external_store::JournalStore;
 use retain::testing::{Harness, Persistence, TestClock, scratch};
 
-/// Create a journal. The harness calls the closure for each service, which opens the same file
+/// Creates a journal. The harness calls the closure for each service, which opens the same file
 /// again as another process would.
 async fn open() -> Harness {
     let folder = scratch::folder();

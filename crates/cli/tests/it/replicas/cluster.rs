@@ -23,7 +23,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Start all servers concurrently, so that they also race to create the tables.
+    /// Starts all servers concurrently, so that they also race to create the tables.
     pub(super) fn start(store: &str, replicas: usize) -> Cluster {
         let cluster = Cluster {
             folder: retain_testkit::scratch::folder(),
@@ -44,7 +44,7 @@ impl Cluster {
         self.servers.len()
     }
 
-    /// Kill a replica with SIGKILL.
+    /// Kills a replica with SIGKILL.
     pub(super) fn kill(&self, number: usize) {
         let server = self.servers[number].lock().unwrap().take().unwrap();
         // Change the address before another process can get the port.
@@ -53,12 +53,12 @@ impl Cluster {
         server.wait();
     }
 
-    /// Restart a replica at a new address.
+    /// Restarts a replica at a new address.
     pub(super) fn restart(&self, number: usize) {
         self.start_replica(number, &[]);
     }
 
-    /// Restart a replica as a program with one more migration.
+    /// Restarts a replica as a program with one more migration.
     pub(super) fn restart_upgraded(&self, number: usize) {
         self.start_replica(number, &[NEXT_SCHEMA]);
     }
@@ -84,12 +84,12 @@ impl Cluster {
         self.addresses.read().unwrap()[number % self.replicas()].clone()
     }
 
-    /// Send a request to a replica that must answer.
+    /// Sends a request to a replica that must answer.
     pub(super) fn get(&self, number: usize, path: &str) -> Answer {
         http::ask(&self.address(number), "GET", path, "").unwrap()
     }
 
-    /// Stop the replicas and return their logs.
+    /// Stops the replicas and returns their logs.
     pub(super) fn stop(self) -> String {
         let servers = self.servers.into_iter().map(|server| server.into_inner());
         let running = servers.filter_map(|server| server.unwrap());

@@ -49,7 +49,7 @@ pub(super) struct StoredEvent {
 }
 
 impl Log {
-    /// Read a session from one replica.
+    /// Reads a session from one replica.
     pub(super) fn read(cluster: &Cluster, replica: usize, session: &str) -> Log {
         let answer = cluster.get(replica, &format!("{}/events", path(session)));
         assert_eq!(answer.status, 200, "{:?}", answer.body);
@@ -77,7 +77,7 @@ impl Log {
     }
 }
 
-/// Return every fault of a log.
+/// Returns every fault of a log.
 pub(super) fn compare(log: &Log, sent: &[SentEvent], seen: &[TailLog]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let sent: HashMap<&str, &SentEvent> = sent

@@ -29,7 +29,7 @@ pub(super) struct TailLog {
     pub(super) reconnects: usize,
 }
 
-/// Follow a session until it has received the position in `goal`, once that is set.
+/// Follows a session until it has received the position in `goal`, once that is set.
 pub(super) fn follow(
     cluster: &Cluster,
     session: &str,
@@ -65,7 +65,7 @@ fn is_done(seen: &TailLog, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> 
     last >= *goal
 }
 
-/// Follow one replica: `Some` when the goal is reached, `None` when disconnected.
+/// Follows one replica: `Some` when the goal is reached, `None` when disconnected.
 fn follow_replica(
     cluster: &Cluster,
     seen: &mut TailLog,

@@ -17,7 +17,7 @@ pub(super) struct Answer {
     pub(super) body: Json,
 }
 
-/// Send a request on its own connection and read the answer.
+/// Sends a request on its own connection and reads the answer.
 pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Result<Answer> {
     let mut socket = send(address, method, path, body, ANSWER_TIMEOUT)?;
     let mut bytes = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Re
     parse(&bytes).ok_or_else(|| io::Error::other("the answer was cut off"))
 }
 
-/// Send a request and return the connection, from which the caller reads the answer.
+/// Sends a request and returns the connection, from which the caller reads the answer.
 pub(super) fn send(
     address: &str,
     method: &str,
@@ -65,7 +65,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Add received bytes and return the text of the chunks that they complete.
+    /// Adds received bytes and returns the text of the chunks that they complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
         self.raw.extend_from_slice(bytes);
         let mut text = Vec::new();

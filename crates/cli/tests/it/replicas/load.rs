@@ -151,7 +151,7 @@ impl Client<'_> {
         }
     }
 
-    /// Append until `should_stop` is set, and return the events sent.
+    /// Appends until `should_stop` is set, and returns the events sent.
     pub(super) fn work(mut self) -> Vec<SentEvent> {
         while !self.load.should_stop.load(Ordering::Relaxed) {
             if self.number.is_multiple_of(RUNNER) {
@@ -166,7 +166,7 @@ impl Client<'_> {
         self.sent
     }
 
-    /// Begin a run and append a few times; the last append ends the run.
+    /// Begins a run and appends a few times; the last append ends the run.
     fn run(&mut self) {
         let session = format!("runs-{}", self.random.below(RUNS as u64));
         let begin = json!({"begin": {"waitMs": 60_000}});
@@ -185,7 +185,7 @@ impl Client<'_> {
         }
     }
 
-    /// Append a batch; return false if the lease of its run was lost.
+    /// Appends a batch; returns false if the lease of its run was lost.
     fn append(&mut self, session: &str, run: &str, events: usize, token: Value) -> bool {
         let first = self.count + 1;
         self.count += events as u64;
@@ -236,7 +236,7 @@ impl Client<'_> {
         })
     }
 
-    /// Send the same body until there is an answer.
+    /// Sends the same body until there is an answer.
     fn send(&mut self, session: &str, body: &Value) -> Outcome {
         let (path, body) = (format!("{}/events", path(session)), body.to_string());
         let started = Instant::now();

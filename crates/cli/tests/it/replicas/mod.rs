@@ -30,7 +30,7 @@ use crate::{program::uri, seed, times};
 /// A function that kills servers or the database while clients append.
 type Disruption<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
 
-/// Let clients append during failures that they notice, and compare.
+/// Lets clients append during failures that they notice, and compares.
 fn append_during_failures(
     cluster: Cluster,
     clients: usize,
@@ -40,7 +40,7 @@ fn append_during_failures(
     append(cluster, clients, seed, true, disruption);
 }
 
-/// Let clients append during failures, and compare. `notice` says whether clients must notice the
+/// Lets clients append during failures, and compares. `notice` says whether clients must notice the
 /// failures or must hardly notice them.
 fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption: &Disruption<'_>) {
     let load = Load::new(&cluster);
@@ -131,7 +131,7 @@ fn compare_everywhere(cluster: &Cluster, sent: &[SentEvent], seen: &[TailLog]) -
     faults
 }
 
-/// Kill one server after another and restart it.
+/// Kills one server after another and restarts it.
 fn kill_one_after_another(load: &Load<'_>, random: &mut Random, rounds: usize) {
     for round in 0..rounds {
         let number = round % load.cluster.replicas();
@@ -168,7 +168,7 @@ fn three_servers_on_sqlite_lose_nothing_when_killed_in_turn() {
     });
 }
 
-/// Replace one server after another by a program with one more migration. The servers that are not
+/// Replaces one server after another by a program with one more migration. The servers that are not
 /// replaced yet stay ready.
 fn upgrade_one_after_another(load: &Load<'_>, random: &mut Random) {
     let cluster = load.cluster;

@@ -16,7 +16,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    /// Start a server, or record why the test is skipped.
+    /// Starts a server, or records why the test is skipped.
     pub(super) fn start(test: &str) -> Option<Postgres> {
         let dir = retain_testkit::scratch::folder();
         let mut postgres = Postgres {
@@ -55,17 +55,17 @@ impl Postgres {
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Kill the whole server with SIGKILL.
+    /// Kills the whole server with SIGKILL.
     pub(super) fn kill(&self) {
         self.run_services(&["kill", "postgres"]);
     }
 
-    /// Restart the server on the same port and data.
+    /// Restarts the server on the same port and data.
     pub(super) fn restart(&self) {
         self.run_services(&["revive", "postgres"]);
     }
 
-    /// End all other connections and return their number.
+    /// Ends all other connections and returns their number.
     pub(super) fn terminate_backends(&self) -> usize {
         let sql = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS ended";

@@ -42,7 +42,7 @@ struct ProxyState {
 }
 
 impl Proxy {
-    /// Listen for connections and forward them to the database at `port`.
+    /// Listens for connections and forwards them to the database at `port`.
     pub(super) fn start(port: u16, mark: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let shared = Arc::new(ProxyState {
@@ -65,7 +65,7 @@ impl Proxy {
         proxy
     }
 
-    /// Cut the next connection that writes an event.
+    /// Cuts the next connection that writes an event.
     pub(super) fn cut(&self, cut: Cut) {
         *self.shared.next.lock().unwrap() = Some(cut);
     }
@@ -78,7 +78,7 @@ impl Proxy {
     }
 }
 
-/// Forward both directions, each in its own thread.
+/// Forwards both directions, each in its own thread.
 fn forward(client: TcpStream, database: TcpStream, shared: &Arc<ProxyState>) {
     let _ = (client.set_nodelay(true), database.set_nodelay(true));
     let drops_answers = Arc::new(AtomicBool::new(false));

@@ -69,7 +69,7 @@ impl Collector {
     }
 }
 
-/// Answer the requests of a connection and record them.
+/// Answers the requests of a connection and records them.
 fn receive_exports(socket: TcpStream, received: &Mutex<Vec<Export>>) {
     let mut reader = BufReader::new(socket.try_clone().unwrap());
     let mut writer = socket;
@@ -92,7 +92,7 @@ fn receive_exports(socket: TcpStream, received: &Mutex<Vec<Export>>) {
     }
 }
 
-/// Start a server that exports to an address, run one message, and stop it.
+/// Starts a server that exports to an address, runs one message, and stops it.
 fn run(endpoint: &str, arguments: &[&str]) -> ServerExit {
     let folder = retain_testkit::scratch::folder();
     let server = start_server(folder.path(), endpoint, arguments);

@@ -11,7 +11,7 @@ const SERVER: &str = concat!(
     "/../mcp/tests/it/real/odd_server.py"
 );
 
-/// Write the configuration of an agent whose MCP server writes its process id and its environment
+/// Writes the configuration of an agent whose MCP server writes its process id and its environment
 /// to files.
 fn write_agent(folder: &Path) {
     let agent = folder.join("agents/clerk");

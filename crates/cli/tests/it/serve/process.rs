@@ -91,7 +91,7 @@ impl Server {
         server
     }
 
-    /// Start a server in a folder, with arguments.
+    /// Starts a server in a folder, with arguments.
     pub(crate) fn with(folder: &Path, arguments: &[&str]) -> Server {
         Server::start(serve(folder, arguments))
     }
@@ -105,7 +105,7 @@ impl Server {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// Wait until the process exits.
+    /// Waits until the process exits.
     pub(crate) fn wait(mut self) -> ServerExit {
         let status = self.child.wait().unwrap();
         let mut stderr = String::new();
@@ -114,7 +114,7 @@ impl Server {
         ServerExit { status, stderr }
     }
 
-    /// Send SIGTERM and wait until the process exits.
+    /// Sends SIGTERM and waits until the process exits.
     pub(crate) fn stop(self) -> ServerExit {
         self.signal(Signal::TERM);
         self.wait()
@@ -134,7 +134,7 @@ impl Server {
         self.ask("POST", path, "", body)
     }
 
-    /// Send a request with further header lines, each with its line end.
+    /// Sends a request with further header lines, each with its line end.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let mut socket = self.connect();
         self.send(
@@ -147,7 +147,7 @@ impl Server {
         Answer::read(&mut socket)
     }
 
-    /// Send a request on a connection.
+    /// Sends a request on a connection.
     pub(crate) fn send(
         &self,
         socket: &mut TcpStream,
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// Read what is in the pipe, without waiting for more.
+/// Reads what is in the pipe, without waiting for more.
 fn read_available(stdout: &mut BufReader<ChildStdout>) -> String {
     let in_pipe = ioctl_fionread(stdout.get_ref()).unwrap();
     let available = stdout.buffer().len() as u64 + in_pipe;
@@ -207,7 +207,7 @@ impl Answer {
     }
 }
 
-/// Read until `wanted` has arrived, and return everything that was read.
+/// Reads until `wanted` has arrived, and returns everything that was read.
 pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];

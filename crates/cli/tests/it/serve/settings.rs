@@ -197,7 +197,7 @@ fn only_configured_origins_are_allowed() {
 }
 
 impl Server {
-    /// Send a request with another host name for this machine.
+    /// Sends a request with another host name for this machine.
     fn connect_as(&self, host: &str) -> super::process::Answer {
         use std::io::Write as _;
         let mut socket = self.connect();

@@ -18,7 +18,7 @@ fn server_with_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     (folder, server)
 }
 
-/// Wait until this number of runs is active.
+/// Waits until this number of runs is active.
 fn wait_for_runs(server: &Server, count: u64) {
     let line = format!("retain_runs_active {count}");
     while !server

@@ -30,7 +30,7 @@ pub(crate) struct Caller {
 type Calls = Arc<Mutex<VecDeque<FunctionCall>>>;
 
 impl Caller {
-    /// Create a runner with the toolset of these arguments.
+    /// Creates a runner with the toolset of these arguments.
     pub(crate) fn new(args: &str) -> Caller {
         let calls = Calls::default();
         let pending = Arc::clone(&calls);
@@ -63,7 +63,7 @@ impl Caller {
         }
     }
 
-    /// Make these calls one after the other, in one run.
+    /// Makes these calls one after the other, in one run.
     pub(crate) async fn run(&self, calls: &[(&str, &str)]) -> CallResults {
         let calls = calls.iter().map(function_call);
         self.calls.lock().unwrap().extend(calls);
@@ -83,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// Close the runner and its server.
+    /// Closes the runner and its server.
     pub(crate) async fn close(self) {
         self.runner.close().await.unwrap();
     }

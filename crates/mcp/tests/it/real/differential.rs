@@ -23,7 +23,7 @@ pub(crate) fn google_results(connection: &str, calls: &[(&str, &str)]) -> CallRe
     }
 }
 
-/// Compare as text, so that the order of keys counts too.
+/// Compares as text, so that the order of keys counts too.
 pub(crate) fn compare(
     what: &str,
     calls: &[(&str, &str)],

@@ -47,7 +47,7 @@ struct HttpReferenceServer {
 }
 
 impl HttpReferenceServer {
-    /// Start on any free port. Tries again if another process takes the port before the server
+    /// Starts on any free port. Tries again if another process takes the port before the server
     /// binds it.
     async fn on_free_port() -> HttpReferenceServer {
         loop {
@@ -60,14 +60,14 @@ impl HttpReferenceServer {
         }
     }
 
-    /// Start on the port of a server that has ended.
+    /// Starts on the port of a server that has ended.
     async fn on_port(port: u16) -> HttpReferenceServer {
         HttpReferenceServer::start(port)
             .await
             .expect("the port is free")
     }
 
-    /// Start on this port; `None` if another process uses it.
+    /// Starts on this port; `None` if another process uses it.
     async fn start(port: u16) -> Option<HttpReferenceServer> {
         let child = Command::new("node")
             .args([&everything(), "streamableHttp"])
@@ -173,7 +173,7 @@ async fn results_over_http_match_adk() {
 
 const ECHO: (&str, &str) = ("echo", r#"{"message":"hi"}"#);
 
-/// Call `echo` and check its answer.
+/// Calls `echo` and checks its answer.
 async fn assert_echo(caller: &Caller) {
     let results = caller.run(&[ECHO]).await;
     let answers = results.answers;

@@ -40,7 +40,7 @@ const SAMPLING: [&str; 4] = [
 ];
 const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's reasoning models.";
 
-/// Ignore the model name, sampling settings, null fields, and the order of required properties.
+/// Ignores the model name, sampling settings, null fields, and the order of required properties.
 fn normalize(ours: &mut Json, theirs: &mut Json) {
     if let Some(theirs) = theirs.as_object_mut() {
         theirs.insert("model", ours["model"].clone());

@@ -32,7 +32,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::POST, "/builder/save", EDIT, save)
 }
 
-/// Return a YAML file of an app; an empty body if it does not exist.
+/// Returns a YAML file of an app; an empty body if it does not exist.
 async fn show(
     _: DevOnly,
     _: LocalOnly,

@@ -32,7 +32,7 @@ impl Drawing {
     }
 }
 
-/// Quote a string for Graphviz.
+/// Quotes a string for Graphviz.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -47,7 +47,7 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-/// Escape text inside an HTML label.
+/// Escapes text inside an HTML label.
 fn escape_html(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
@@ -78,7 +78,7 @@ const LIGHT: Colors = Colors {
     edge: "#64748B",
 };
 
-/// Draw an agent, its sub-agents and their tools as a tree, from top to bottom.
+/// Draws an agent, its sub-agents and their tools as a tree, from top to bottom.
 pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
     let colors = if dark { DARK } else { LIGHT };
     let mut drawing = Drawing::default();
@@ -137,7 +137,7 @@ const GRAY: &str = "#cccccc";
 const GREEN: &str = "#0F5223";
 const BRIGHT_GREEN: &str = "#69CB87";
 
-/// Draw a graph from left to right. Workflow agents are frames around their sub-agents. `marked`
+/// Draws a graph from left to right. Workflow agents are frames around their sub-agents. `marked`
 /// lists the edges to highlight.
 pub(super) fn graph(agent: &dyn Agent, marked: &[(String, String)], dark: bool) -> String {
     let background = if dark { "#333537" } else { "#ffffff" };
@@ -177,7 +177,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Draw a workflow agent as a frame around its sub-agents, with edges in the order of
+    /// Draws a workflow agent as a frame around its sub-agents, with edges in the order of
     /// execution.
     fn frame(&mut self, agent: &dyn Agent, parent: Option<&str>) {
         let title = format!("{} ({})", agent.name(), agent.kind());

@@ -101,7 +101,7 @@ pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Find the agent at a path of agent names, separated by slashes.
+/// Finds the agent at a path of agent names, separated by slashes.
 fn find_agent<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
     if parts.peek() == Some(&root.name()) {
@@ -115,7 +115,7 @@ fn find_agent<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     Some(agent)
 }
 
-/// Return a graph of the whole app or of one node: `{"NODE": {"dotSrc": …}}`.
+/// Returns a graph of the whole app or of one node: `{"NODE": {"dotSrc": …}}`.
 async fn build_graph_image(
     _: DevOnly,
     Shares(server): Shares<Shared>,
@@ -151,7 +151,7 @@ async fn graph_of_app(
     Ok(json(dot_src(dot::graph(&**runner.agent(), &[], dark))))
 }
 
-/// Return the graph of an app with the edges of an event highlighted.
+/// Returns the graph of an app with the edges of an event highlighted.
 async fn graph_of_event(
     _: DevOnly,
     Shares(server): Shares<Shared>,

@@ -13,7 +13,7 @@ const FILE: &str = "initial_state.json";
 /// Maximum size of the file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Add the file's keys to the given state, if the server has developer tools. Keys of the given
+/// Adds the file's keys to the given state, if the server has developer tools. Keys of the given
 /// state win. As in ADK, an unreadable file is skipped with a log line.
 pub(in crate::adk) async fn with_initial_state(
     server: &Shared,

@@ -43,12 +43,12 @@ pub struct Dev {
 }
 
 impl Dev {
-    /// Enable graphs and traces, without the files of the web UI.
+    /// Enables graphs and traces, without the files of the web UI.
     pub fn new() -> Dev {
         Dev::default()
     }
 
-    /// Add the files of the web UI: the folder `browser` of an installed google-adk.
+    /// Adds the files of the web UI: the folder `browser` of an installed google-adk.
     pub fn with_ui_dir(mut self, dir: impl Into<PathBuf>) -> Dev {
         self.ui_dir = Some(dir.into());
         self
@@ -111,7 +111,7 @@ fn telemetry(routes: Routes) -> Routes {
     )
 }
 
-/// Tell the web UI not to send telemetry to Google, so that it does not ask its user for consent.
+/// Tells the web UI not to send telemetry to Google, so that it does not ask its user for consent.
 async fn consent(_: DevOnly) -> Response {
     json(retain_core::JsonMap::from([("telemetry", false)]))
 }

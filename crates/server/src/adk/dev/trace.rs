@@ -66,7 +66,7 @@ async fn session_of_app(
     session_spans(&dev, &server, Some(&app), &session).await
 }
 
-/// Return the spans of one session. The path has no user, so several sessions can have the id; the
+/// Returns the spans of one session. The path has no user, so several sessions can have the id; the
 /// one that ran last is returned.
 async fn session_spans(
     dev: &DevOnly,

@@ -82,7 +82,7 @@ async fn config(dev: DevOnly) -> Result<Response, AdkError> {
     Ok(json(JsonMap::from(none)))
 }
 
-/// Return a file of the folder, or 304 if the client's copy is current.
+/// Returns a file of the folder, or 304 if the client's copy is current.
 async fn serve_file(
     folder: PathBuf,
     name: &str,
@@ -142,7 +142,7 @@ fn path_inside(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Resolve symbolic links, and fail if the target is hidden or outside the folder.
+/// Resolves symbolic links, and fails if the target is hidden or outside the folder.
 pub(super) fn resolve_inside(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     let (folder, file) = (folder.canonicalize()?, file.canonicalize()?);
     let is_shown = file.strip_prefix(&folder).is_ok_and(|inside| {
@@ -158,7 +158,7 @@ pub(super) fn resolve_inside(folder: &Path, file: &Path) -> io::Result<PathBuf> 
 /// The ETag of a file, and its content unless the client has it.
 type UiFile = (String, Option<Vec<u8>>);
 
-/// Read a file and its ETag. The content is omitted if the client's copy has this ETag.
+/// Reads a file and its ETag. The content is omitted if the client's copy has this ETag.
 fn read(folder: &Path, path: &Path, client_tag: Option<&HeaderValue>) -> io::Result<UiFile> {
     let path = resolve_inside(folder, path)?;
     let about = std::fs::metadata(&path)?;

@@ -165,7 +165,7 @@ impl From<IngestReceipt> for IngestReceiptBody {
     }
 }
 
-/// Build the ingest options. Fail with 501 if only Retain's own memory supports one that is set.
+/// Builds the ingest options. Fails with 501 if only Retain's own memory supports one that is set.
 fn options(
     server: &Shared,
     ttl: Option<Ttl>,
@@ -217,7 +217,7 @@ async fn add_session(
     }
 }
 
-/// Read the session from the body and check that it belongs to the user of the path.
+/// Reads the session from the body and checks that it belongs to the user of the path.
 fn session_of(of: UserPath, given: SessionInput) -> Result<Session, Problem> {
     let differs = |id: Option<String>, path: &str| id.is_some_and(|id| id != path);
     if differs(given.app_name, &of.app) || differs(given.user_id, &of.user) {

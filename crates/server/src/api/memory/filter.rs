@@ -90,7 +90,7 @@ impl From<Filter> for MemoryFilter {
     }
 }
 
-/// Read the conditions from a query string.
+/// Reads the conditions from a query string.
 pub(super) fn from_query(params: &Params) -> Result<MemoryFilter, Problem> {
     let text = |param: &Param| params.text(param).map(str::to_owned);
     let kind = match params.choice(&KIND)? {

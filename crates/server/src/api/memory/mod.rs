@@ -21,7 +21,7 @@ pub(super) fn routes(api: Api) -> Api {
     forget::routes(entries::routes(search::routes(add::routes(api))))
 }
 
-/// Return Retain's own memory service, or 501 if the server has another one.
+/// Returns Retain's own memory service, or 501 if the server has another one.
 fn long_term<'a>(server: &'a Shared, what: &str) -> Result<&'a Arc<dyn LongTermMemory>, Problem> {
     server.services.long_term_memory.as_ref().ok_or_else(|| {
         let detail = format!("the memory service of this server does not support {what}");

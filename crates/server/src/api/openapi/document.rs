@@ -203,7 +203,7 @@ fn tag(path: &str) -> &'static str {
     }
 }
 
-/// Describe the API key and scope that a route requires. The empty entry means no key, which a
+/// Describes the API key and scope that a route requires. The empty entry means no key, which a
 /// server on a loopback address accepts.
 fn add_access(described: &mut Value, access: Access) {
     let scope = match access {

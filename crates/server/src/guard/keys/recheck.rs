@@ -21,8 +21,8 @@ pub(crate) enum KeyStatus {
 }
 
 impl Keys {
-    /// Verify the key of an admitted request again. This neither counts as a request nor records a
-    /// use. A request without a key of the store stays admitted.
+    /// Verifies the key of an admitted request again. This neither counts as a request nor records
+    /// a use. A request without a key of the store stays admitted.
     async fn status(&self, headers: &HeaderMap, now_us: i64) -> KeyStatus {
         let is_of_store =
             |sent: &&str| KeyText::parse(sent).is_some() && !self.is_settings_key(sent);
@@ -47,7 +47,7 @@ pub(crate) struct KeyWatch {
 }
 
 impl KeyWatch {
-    /// Watch the key of a request that was just verified.
+    /// Watches the key of a request that was just verified.
     pub(crate) fn from_request(guards: &Arc<Guards>, headers: &HeaderMap) -> KeyWatch {
         let (guards, headers) = (Arc::clone(guards), headers.clone());
         KeyWatch::new(move || {
@@ -56,7 +56,7 @@ impl KeyWatch {
         })
     }
 
-    /// Watch a key whose status `lookup` returns.
+    /// Watches a key whose status `lookup` returns.
     pub(crate) fn new<F: Future<Output = KeyStatus> + Send + 'static>(
         lookup: impl Fn() -> F + Send + Sync + 'static,
     ) -> KeyWatch {
@@ -66,7 +66,7 @@ impl KeyWatch {
         }
     }
 
-    /// Return the status of the key: looked up after a pause, cached for a while if events arrive.
+    /// Returns the status of the key: looked up after a pause, cached for a while if events arrive.
     pub(crate) async fn verify(&mut self, was_silent: bool) -> KeyStatus {
         if !was_silent && self.verified_at.elapsed() < STATUS_MAX_AGE {
             return KeyStatus::Valid;

@@ -284,7 +284,7 @@ async fn imported_call_is_not_executed_when_confirmed() {
 
 const EVENTS_OF_S: &str = "/api/v1/apps/desk/users/ada/sessions/s/events";
 
-/// Send a request with an API key that is bound to the user `ada` and has the default scopes.
+/// Sends a request with an API key that is bound to the user `ada` and has the default scopes.
 async fn ask_as_ada(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     let mut request = request(method, path, body);
     request.extensions_mut().insert(ada_caller());

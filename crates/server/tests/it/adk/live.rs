@@ -7,7 +7,7 @@ use tokio::{
 
 use crate::adk::support::{GatedModel, gated_agent, listen, server};
 
-/// Open the WebSocket and return the code and reason of the close frame.
+/// Opens the WebSocket and returns the code and reason of the close frame.
 async fn close_frame(query: &str) -> (u16, String) {
     let server = server(gated_agent(&GatedModel::new()));
     let address = listen(&server).await;

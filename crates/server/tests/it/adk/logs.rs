@@ -43,7 +43,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Start two runs that fail, and return their log.
+/// Starts two runs that fail, and returns their log.
 async fn log_of_failed_runs(agent: LlmAgent, level: tracing::Level) -> String {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()

@@ -82,7 +82,7 @@ async fn credentials_are_stored_but_not_returned() {
     );
 }
 
-/// Check that Retain's own API returns secrets to unbound callers only.
+/// Checks that Retain's own API returns secrets to unbound callers only.
 async fn assert_hidden_from_users(server: &Arc<Server>) {
     const USER: &str = "/api/v1/apps/desk/users/ada";
     let as_user = async |path: &str| {

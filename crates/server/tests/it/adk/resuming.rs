@@ -15,7 +15,7 @@ fn server(resumable: bool) -> Arc<Server> {
     Arc::new(Server::new(services, apps))
 }
 
-/// Run an agent and resume the run. Return the events of the run and the response to the resume.
+/// Runs an agent and resumes the run. Returns the events of the run and the response to the resume.
 async fn run_and_resume(server: &Arc<Server>) -> (Vec<Json>, Answer) {
     with_session(server).await;
     let answer = ask(server, "POST", "/run", &message("hi", "")).await;

@@ -199,7 +199,7 @@ async fn busy_session_is_a_conflict() {
     assert_eq!(third.status, 200, "{}", third.text);
 }
 
-/// Send a run request over a new connection, and read until the response contains `until`.
+/// Sends a run request over a new connection, and reads until the response contains `until`.
 async fn run_over_socket(address: std::net::SocketAddr, path: &str, until: &str) -> TcpStream {
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     let body = message("hi", r#","streaming":true"#);

@@ -47,7 +47,7 @@ impl GatedModel {
         }
     }
 
-    /// Let the model return this many chunks.
+    /// Lets the model return this many chunks.
     pub(crate) fn open(&self, pieces: usize) {
         self.gate.add_permits(pieces);
     }
@@ -244,7 +244,7 @@ pub(crate) async fn read(response: Response) -> Answer {
     }
 }
 
-/// Send a request and read the response.
+/// Sends a request and reads the response.
 pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     read(send(server, request(method, path, body)).await).await
 }
@@ -258,7 +258,7 @@ pub(crate) fn ada_caller() -> Caller {
     }
 }
 
-/// Create the session `s` of `ada` and return its path.
+/// Creates the session `s` of `ada` and returns its path.
 pub(crate) async fn with_session(server: &Arc<Server>) -> &'static str {
     const PATH: &str = "/apps/desk/users/ada/sessions/s";
     let created = ask(
@@ -287,7 +287,7 @@ pub(crate) fn sse_events(text: &str) -> Vec<Json> {
         .collect()
 }
 
-/// Serve on a free port.
+/// Serves on a free port.
 pub(crate) async fn listen(server: &Arc<Server>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -59,8 +59,8 @@ async fn responses_for_the_default_app_match_adk() {
     compare(&cases::without_app(), Some("plain")).await;
 }
 
-/// Send the requests to both servers and fail for differences without a rule. Return how often each
-/// rule was used; `None` if Google's server is not installed.
+/// Sends the requests to both servers and fails for differences without a rule. Returns how often
+/// each rule was used; `None` if Google's server is not installed.
 async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<Rule, usize>> {
     let mut google = start_google(default_app)?;
     let server = retain_server(default_app);
@@ -154,7 +154,7 @@ async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
     Answer::new(status, &kind, &location, &text)
 }
 
-/// Start Google's server in its own process.
+/// Starts Google's server in its own process.
 fn start_google(default_app: Option<&str>) -> Option<Oracle> {
     let script = test_file("oracle.py");
     Oracle::start_with(Reference::Adk, "adk_differential", script, |command| {

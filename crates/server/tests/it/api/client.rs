@@ -49,7 +49,7 @@ impl Answer {
         value.map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Check the status of the response and return its JSON.
+    /// Checks the status of the response and returns its JSON.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Json {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// Check that the response is a problem with this status and code, and return it.
+    /// Checks that the response is a problem with this status and code, and returns it.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Json {
         assert_eq!(self.content_type(), "application/problem+json", "{self:?}");
@@ -123,7 +123,7 @@ impl Client {
         Client::new(services, Some(folder))
     }
 
-    /// Send a request and do not wait for the end of the response.
+    /// Sends a request without waiting for the end of the response.
     pub(crate) async fn open(&self, request: Request<Body>) -> axum::response::Response {
         self.router.clone().oneshot(request).await.unwrap()
     }
@@ -154,14 +154,14 @@ impl Client {
         self.send(request(Method::PATCH, path, body)).await
     }
 
-    /// Create the empty session `s1`.
+    /// Creates the empty session `s1`.
     pub(crate) async fn with_session(self) -> Client {
         let created = self.post(SESSIONS, r#"{"sessionId":"s1"}"#).await;
         created.expect(201);
         self
     }
 
-    /// Append a message of the user to the session at `path`.
+    /// Appends a message of the user to the session at `path`.
     pub(crate) async fn say(&self, path: &str, id: &str, text: &str) -> Json {
         let body = format!(r#"{{"events":[{}]}}"#, event(id, text));
         self.post(&format!("{path}/events"), &body)

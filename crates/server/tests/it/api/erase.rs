@@ -12,7 +12,7 @@ use retain_stores::{
 
 use crate::api::client::{Client, SESSIONS, event};
 
-/// Store sessions, artifacts and memories of a user.
+/// Stores sessions, artifacts and memories of a user.
 async fn seed_user(client: &Client, user: &str) {
     let base = format!("/api/v1/apps/demo/users/{user}");
     for id in ["s1", "s2"] {

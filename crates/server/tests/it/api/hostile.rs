@@ -68,7 +68,7 @@ fn valid_input(method: &Method, path: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Check that no route returns an internal error for any of the ids in any parameter of its path.
+/// Checks that no route returns an internal error for any of the ids in any parameter of its path.
 async fn assert_routes_handle_hostile_ids(client: &Client) {
     let mut count = 0;
     for route in Server::routes() {

@@ -4,7 +4,7 @@ use retain_core::Json;
 
 use crate::api::client::{Client, MEMORY, SESSION, event};
 
-/// Create a session with two messages.
+/// Creates a session with two messages.
 async fn with_messages(client: Client) -> Client {
     let client = client.with_session().await;
     client

@@ -15,7 +15,8 @@ fn dev(apps: Apps) -> Apps {
     apps.with_dev(Dev::new())
 }
 
-/// Create a session and return its state, which must be the same in the response and in the store.
+/// Creates a session and returns its state, which must be the same in the response and in the
+/// store.
 async fn state_of_new_session(server: &Arc<Server>, id: &str, body: &str) -> String {
     let made = post(server, SESSIONS, body).await;
     assert_eq!(made.status, 200, "{}", made.text);

@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-/// Send a request from a peer address, with headers.
+/// Sends a request from a peer address, with headers.
 pub(crate) async fn ask_from(
     server: &Arc<Server>,
     from: Option<&str>,
@@ -115,7 +115,7 @@ pub(crate) async fn post(server: &Arc<Server>, path: &str, body: &str) -> Answer
     ask_from(server, Some(HERE), &[], ("POST", path, body)).await
 }
 
-/// Send a message to a session of `ada`, created if it is new; return the SSE text.
+/// Sends a message to a session of `ada`, created if it is new; returns the SSE text.
 pub(crate) async fn say(server: &Arc<Server>, app: &str, text: &str, more: &str) -> String {
     let sessions = format!("/apps/{app}/users/ada/sessions");
     post(server, &sessions, r#"{"sessionId":"s"}"#).await;

@@ -11,7 +11,7 @@ fn secret(user: &str) -> String {
     format!("canary-of-{user}")
 }
 
-/// Store the user's secret in every service.
+/// Stores the user's secret in every service.
 async fn seed(services: &Services, user: &str) {
     let secret = secret(user);
     let state = State::from([("mine", secret.as_str()), ("user:mine", secret.as_str())]);
@@ -104,7 +104,7 @@ struct UserRequest<'a> {
     lacks_app: bool,
 }
 
-/// Request data of a user from a route with each query and each body. Return statuses and bodies.
+/// Requests data of a user from a route with each query and each body. Returns statuses and bodies.
 async fn ask_for(
     router: &Router,
     route: &RouteInfo,

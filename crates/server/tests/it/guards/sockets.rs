@@ -61,7 +61,7 @@ impl TestServer {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Send bytes and read until the server closes.
+    /// Sends bytes and reads until the server closes.
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut socket = self.connect().await;
         // The server may close before it has read everything.
@@ -101,7 +101,7 @@ impl TestServer {
         read.await.unwrap()
     }
 
-    /// Wait until the message of a run is stored, which is shortly after it counts as active.
+    /// Waits until the message of a run is stored, which is shortly after it counts as active.
     async fn wait_for_message(&self) {
         let stored = async {
             while self
@@ -130,7 +130,7 @@ async fn read_to_end(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Read until the response contains `wanted`.
+/// Reads until the response contains `wanted`.
 async fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut read = String::new();
     let reading = async {

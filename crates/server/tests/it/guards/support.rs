@@ -69,7 +69,7 @@ impl World {
         World::with_default_app(None)
     }
 
-    /// Create a server with a default app.
+    /// Creates a server with a default app.
     pub(crate) fn with_default_app(app: Option<&str>) -> World {
         let mut server = Arc::into_inner(server(services())).expect("the only reference");
         if let Some(app) = app {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Add an API key and return its text.
+    /// Adds an API key and returns its text.
     pub(crate) async fn key(
         &self,
         id: &str,
@@ -134,7 +134,7 @@ pub(crate) struct Answer {
 /// task can continue.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Send a request and read its response to the end, or until no data arrives for a while.
+/// Sends a request and reads its response to the end, or until no data arrives for a while.
 pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, mut body) = response.into_parts();

@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 
 use crate::guards::support::{APP, HangingModel, World, request, server_of, services};
 
-/// Open a tail, call `change`, and return what the stream sends after that.
+/// Opens a tail, calls `change`, and returns what the stream sends after that.
 async fn tail_after(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> String {
     let world = World::new();
     let router = world.router(|_| ());
@@ -58,8 +58,8 @@ async fn tail_continues_while_its_key_is_valid() {
     assert_eq!(tail_after(None, async |_| ()).await, "still open");
 }
 
-/// Start a run that never ends by itself, revoke its API key if `is_revoked`, and return what its
-/// stream sends after that.
+/// Starts a run that never ends by itself, revokes its API key if `is_revoked`, and returns what
+/// its stream sends after that.
 async fn run_stream(world: &World, is_revoked: bool) -> String {
     let key = world.key("a", Some("ada"), |_| ()).await;
     let created = world

@@ -25,7 +25,7 @@ async fn save(artifacts: &FileArtifactService, name: &str) -> Result<u64, Artifa
     artifacts.save_artifact(&key(name), part, None).await
 }
 
-/// Return all files below a folder.
+/// Returns all files below a folder.
 fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -48,7 +48,7 @@ impl AnswerCounts {
         }
     }
 
-    /// Fail unless every kind of answer occurred often.
+    /// Fails unless every kind of answer occurred often.
     fn assert_all_common(&self) {
         println!("{self:?}");
         if setting("RETAIN_SCRIPTS").is_none() {
@@ -122,7 +122,7 @@ fn uri(root: &Path) -> String {
     format!("file://{}", root.canonicalize().unwrap().display())
 }
 
-/// Fail at the first answer that differs. Error messages may differ.
+/// Fails at the first answer that differs. Error messages may differ.
 fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     let [ours, theirs] = answers;
     let same = match (ours.get("ok"), theirs.get("ok")) {
@@ -136,7 +136,7 @@ fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     );
 }
 
-/// Remove the files named `refused` from a list: ADK lists a file even if every save was rejected.
+/// Removes the files named `refused` from a list: ADK lists a file even if every save was rejected.
 fn without_rejected(answer: &Json) -> Json {
     let Some(items) = answer.as_array() else {
         return answer.clone();
@@ -148,7 +148,7 @@ fn without_rejected(answer: &Json) -> Json {
     Json::from(accepted.cloned().collect::<Vec<Json>>())
 }
 
-/// Execute an operation on one of Retain's services. `root` is the prefix of file URIs.
+/// Executes an operation on one of Retain's services. `root` is the prefix of file URIs.
 pub(crate) async fn execute(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
     match try_execute(artifacts, op, root).await {
         Ok(answer) => Json::from(JsonMap::from([("ok", answer)])),

@@ -69,14 +69,14 @@ impl ServicePair {
     }
 }
 
-/// Return the artifact delta of an event as an ordered list.
+/// Returns the artifact delta of an event as an ordered list.
 fn delta_json(event: &Event) -> Json {
     let delta = event.actions.artifact_delta.iter();
     let pairs = delta.map(|(name, version)| Json::from(vec![name.into(), version.clone()]));
     Json::from(pairs.collect::<Vec<Json>>())
 }
 
-/// Open every pair of session and artifact service. The artifacts are in folders if `folder` is
+/// Opens every pair of session and artifact service. The artifacts are in folders if `folder` is
 /// given, otherwise in memory or in the session database.
 async fn open_pairs(folder: Option<&std::path::Path>) -> Vec<ServicePair> {
     let mut pairs = Vec::new();
@@ -146,7 +146,7 @@ struct History<'a> {
 }
 
 impl History<'_> {
-    /// Execute the operation on ADK and on every pair; fail unless the answers are equal.
+    /// Executes the operation on ADK and on every pair; fails unless the answers are equal.
     async fn execute_everywhere(&mut self, op: &Json) -> Json {
         let theirs = self.adk.execute(&self.service, op);
         for pair in &self.pairs {
@@ -192,7 +192,7 @@ impl History<'_> {
         }
     }
 
-    /// Save up to three files, and usually append an event that records them.
+    /// Saves up to three files, and usually appends an event that records them.
     async fn save(&mut self, invocation: &str) {
         let mut delta = JsonMap::new();
         for _ in 0..1 + self.random.below(3) {
@@ -209,7 +209,7 @@ impl History<'_> {
         }
     }
 
-    /// Rewind and compare every version of every file.
+    /// Rewinds and compares every version of every file.
     async fn rewind(&mut self, before: &str) {
         let op = self.operation("rewind", vec![("invocation", before.into())]);
         let restored = self.execute_everywhere(&op).await;

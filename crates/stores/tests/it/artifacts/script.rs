@@ -102,7 +102,7 @@ const ODD_PARTS: &[&str] = &[
 
 const METADATA: &[&str] = &["null", "{}", r#"{"k":[1,2.5,null],"snake_case":{"a":"é"}}"#];
 
-/// Return the operations of a seed.
+/// Returns the operations of a seed.
 pub(crate) fn generate(seed: u64, target: ScriptTarget) -> Vec<Json> {
     let mut random = Random::new(seed);
     (0..60).map(|_| operation(&mut random, target)).collect()

@@ -110,7 +110,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Compare `ours` with `theirs`, operation by operation.
+    /// Compares `ours` with `theirs`, operation by operation.
     pub(crate) fn run(
         service: Service,
         script: &Script,
@@ -234,7 +234,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// Convert a full or partial read to the form of ADK; `whole` has the log in order of arrival.
+    /// Converts a full or partial read to the form of ADK; `whole` has the log in order of arrival.
     fn translate_read(
         &mut self,
         whole: &Json,
@@ -266,7 +266,7 @@ impl<'a> Comparison<'a> {
         Ok(self.translate_session(session, expected))
     }
 
-    /// Convert our session with these events to the form of ADK.
+    /// Converts our session with these events to the form of ADK.
     fn translate_session(&mut self, ours: &Json, events: Vec<Json>) -> Json {
         let key = key_of(ours);
         let Some(adk_session) = self.adk_sessions.get(&key) else {
@@ -307,7 +307,7 @@ impl<'a> Comparison<'a> {
         session
     }
 
-    /// Convert a last update time to that of ADK.
+    /// Converts a last update time to that of ADK.
     fn translate_time(&mut self, time: f64) -> f64 {
         if self.service != Service::Database {
             return time;
@@ -319,7 +319,7 @@ impl<'a> Comparison<'a> {
         truncated
     }
 
-    /// Convert our event to the form of ADK.
+    /// Converts our event to the form of ADK.
     fn translate_event(&mut self, key: &SessionKey, ours: &Json) -> Json {
         let body = self
             .adk_sessions
@@ -462,7 +462,8 @@ impl<'a> Comparison<'a> {
         self.check_session("fetched", &expected, &theirs["fetched"])
     }
 
-    /// Record the `temp:` keys of an append that both sides reject: ADK's loaded session gets them.
+    /// Records the `temp:` keys of an append that both sides reject: ADK's loaded session gets
+    /// them.
     fn record_failed_append(&mut self, slot: usize, given: &Json) {
         let (Some(held), true) = (self.slots.get_mut(&slot), self.service != Service::Memory)
         else {
@@ -477,7 +478,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Check an append through a copy of a deleted session whose id was reused. ADK stores the
+    /// Checks an append through a copy of a deleted session whose id was reused. ADK stores the
     /// event in the new session, so nothing after this can be compared.
     fn check_append_to_deleted(
         &mut self,
@@ -501,7 +502,7 @@ impl<'a> Comparison<'a> {
         self.check_equal("event", &given["id"], &theirs["event"]["id"])
     }
 
-    /// Set the id and time that ADK gives to an event without them.
+    /// Sets the id and times that ADK gives to an event without them.
     fn add_id_and_time(&mut self, given: &Json, event: &mut Json) {
         let (op, now_us) = (self.op, self.now_us);
         let event = fields_mut(event);
@@ -528,7 +529,7 @@ impl<'a> Comparison<'a> {
         rejects_as_stale(self.service, stored, held.time.unwrap_or(held.our_time))
     }
 
-    /// Record the session that ADK has after an append of `ours`, which it stored as `event`.
+    /// Records the session that ADK has after an append of `ours`, which it stored as `event`.
     fn record_append(
         &mut self,
         key: &SessionKey,
@@ -556,7 +557,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// Compare the copy through which the event was appended.
+    /// Compares the copy through which the event was appended.
     fn check_live(
         &mut self,
         slot: usize,
@@ -740,7 +741,7 @@ impl<'a> Comparison<'a> {
         self.check_session("session", &expected, &theirs["session"])
     }
 
-    /// Check a read by an invalid id. Retain rejects it; ADK finds no session.
+    /// Checks a read by an invalid id. Retain rejects it; ADK finds no session.
     fn check_invalid_id(&mut self, id: &str, ours: &Json, theirs: &Json) -> CheckResult {
         if ours["error"] != "Invalid" {
             return differ("our answer to an invalid id", "Invalid", ours);
@@ -805,7 +806,7 @@ fn event_is_partial(event: &Json) -> bool {
     event["partial"] == true
 }
 
-/// Return where ADK's state differs after `event`, which changed Retain's state from `before` to
+/// Returns where ADK's state differs after `event`, which changed Retain's state from `before` to
 /// `after`. An event sets its state keys on both sides; only a rewind changes more in Retain.
 fn overlay_after(
     overlay: &Overlay,
@@ -839,7 +840,7 @@ fn overlay_after(
     Ok(differing)
 }
 
-/// Return the event that a conflict rejected, in its stored form.
+/// Returns the event that a conflict rejected, in its stored form.
 fn rejected_event(whole: &Json, given: &Json) -> Json {
     let stored = events_of(whole);
     let stored = stored.iter().find(|event| event["id"] == given["id"]);
@@ -848,8 +849,8 @@ fn rejected_event(whole: &Json, given: &Json) -> Json {
     event
 }
 
-/// Return the window that Retain documents: filter by time, keep the newest `recent`, in order of
-/// arrival.
+/// Returns the window that Retain documents: filtered by time, limited to the newest `recent`, in
+/// order of arrival.
 fn our_window(mut log: Vec<Json>, recent: Option<usize>, after: Option<f64>) -> Vec<Json> {
     if let Some(after) = after {
         log.retain(|event| time_of(event) >= after);

@@ -59,7 +59,7 @@ fn every_rule_is_documented() {
     }
 }
 
-/// Run the scripts on both sides and fail if an answer differs; `None` if ADK is not installed.
+/// Runs the scripts on both sides and fails if an answer differs; `None` if ADK is not installed.
 async fn compare_all(scripts: &[Script]) -> Option<RuleCounts> {
     let folder = retain_testkit::scratch::folder();
     let mut adk = Adk::start(folder.path())?;
@@ -86,7 +86,7 @@ async fn compare_all(scripts: &[Script]) -> Option<RuleCounts> {
     Some(rules)
 }
 
-/// Describe a difference: the script up to it, and both answers.
+/// Describes a difference: the script up to it, and both answers.
 fn describe(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatch) -> String {
     let seed = script.seed;
     let mut text = format!(
@@ -156,7 +156,7 @@ impl Adk {
         Oracle::start_with(Reference::Adk, "differential", script, in_folder).map(Adk)
     }
 
-    /// Return the answers of ADK's services, in the order of [`Service::ALL`].
+    /// Returns the answers of ADK's services, in the order of [`Service::ALL`].
     fn run(&mut self, script: &Script) -> Vec<Vec<Json>> {
         let steps: Vec<Json> = script.steps.iter().map(Step::to_json).collect();
         let mut request = JsonMap::new();

@@ -70,7 +70,7 @@ struct RunState {
 
 type Answer = Result<JsonMap, SessionError>;
 
-/// Return the name of the corresponding error of ADK, or a name of our own if ADK has none.
+/// Returns the name of the corresponding error of ADK, or a name of our own if ADK has none.
 fn error_name(error: &SessionError) -> &'static str {
     match error {
         SessionError::NotFound { .. } => "SessionNotFoundError",
@@ -100,7 +100,7 @@ fn event_json(event: &Event) -> Json {
     json(event.to_json())
 }
 
-/// Convert a listed session to the form in which ADK lists it.
+/// Converts a listed session to the form in which ADK lists it.
 fn meta_json(meta: SessionMeta) -> Json {
     let mut session = Session::new(meta.app_name, meta.user_id, meta.id);
     session.state = meta.state.unwrap_or_default();
@@ -113,7 +113,7 @@ fn parse_event(json: &Json) -> Event {
 }
 
 impl ScriptRunner<'_> {
-    /// Run the whole script.
+    /// Runs the whole script.
     pub(crate) async fn run(&self, script: &Script) -> Vec<Outcome> {
         let mut state = RunState::default();
         let mut outcomes = Vec::new();
@@ -277,7 +277,7 @@ fn append_answer(event: &Event, live: &Session) -> JsonMap {
 }
 
 impl RunState {
-    /// Return the session that an operation is about.
+    /// Returns the session that an operation is about.
     fn subject(&self, op: &Op) -> Option<SessionKey> {
         match op {
             Op::GetById { target, .. } => self.created.get(&(*target)?).cloned(),
@@ -290,7 +290,7 @@ impl RunState {
         }
     }
 
-    /// Store the session in the slot, and return it as an answer.
+    /// Stores the session in the slot, and returns it as an answer.
     fn hold(&mut self, slot: Option<usize>, session: Option<Session>) -> JsonMap {
         let result = session.as_ref().map_or(Json::Null, session_json);
         if let (Some(slot), Some(session)) = (slot, session) {

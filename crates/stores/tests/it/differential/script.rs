@@ -146,7 +146,7 @@ fn number_json(value: Option<usize>) -> Json {
 }
 
 impl Step {
-    /// Convert the operation to the form that the ADK oracle reads.
+    /// Converts the operation to the form that the ADK oracle reads.
     pub(crate) fn to_json(&self) -> Json {
         let mut json = self.op.to_json();
         if let Some(fields) = json.as_object_mut() {
@@ -379,7 +379,7 @@ fn parse(text: &str) -> Json {
 }
 
 impl Script {
-    /// Return a script that appends through an outdated copy: its session was deleted and
+    /// Returns a script that appends through an outdated copy: its session was deleted and
     /// recreated. Retain and ADK differ after that, so random scripts do not contain it.
     pub(crate) fn recreated_session() -> Script {
         let app = "recreated".to_owned();
@@ -421,7 +421,7 @@ impl Script {
         }
     }
 
-    /// Generate the script of a seed. Scripts of different seeds share no app.
+    /// Generates the script of a seed. Scripts of different seeds share no app.
     pub(crate) fn generate(seed: u64) -> Script {
         let mut random = Random::new(seed);
         let mut generator = Generator {
@@ -586,7 +586,7 @@ impl Generator {
         }
     }
 
-    /// Pick the time of an event, or a time near it.
+    /// Picks the time of an event, or a time near it.
     fn pick_time(&mut self, target: usize) -> f64 {
         let times = self.sessions[target].events.iter();
         let mut times: Vec<f64> = times
@@ -650,7 +650,7 @@ impl Generator {
         }
     }
 
-    /// Pick a session with spaces around its id.
+    /// Picks a session with spaces around its id.
     fn pick_padded(&mut self) -> Option<usize> {
         let padded =
             |session: &ScriptSession| session.alive && session.address.2.starts_with(" pad");

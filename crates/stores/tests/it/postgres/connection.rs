@@ -23,7 +23,7 @@ const ONE_TRIP: &str = "in one";
 /// The message that ends a transaction. The NUL at its end distinguishes it from `READ COMMITTED`.
 const COMMIT: &str = "COMMIT\0";
 
-/// Open two services on one database: one through the proxy, one direct.
+/// Opens two services on one database: one through the proxy, one direct.
 async fn open_both(proxy: &Proxy, uri: &str) -> (PostgresSessionService, PostgresSessionService) {
     (open(proxy.uri()).await, open(uri).await)
 }

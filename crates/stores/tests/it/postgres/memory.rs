@@ -56,7 +56,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Refresh up to the store's mark.
+    /// Refreshes up to the store's mark.
     async fn refresh(&mut self, store: &PostgresMemoryStore) {
         let now = store.mark(&ada_scope()).await.unwrap();
         if now == self.mark {
@@ -87,7 +87,7 @@ impl Follower {
     }
 }
 
-/// Return the sequence number, revision and text of every stored memory.
+/// Returns the sequence number, revision and text of every stored memory.
 async fn read_all(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
     let all = MemoryRows::After {
         seq: 0,
@@ -158,7 +158,7 @@ async fn follower_sees_every_change_of_concurrent_writers() {
     assert_eq!(statistics.revision, mark.revision);
 }
 
-/// Execute a random write; return the number of new memories.
+/// Executes a random write; returns the number of new memories.
 async fn write_randomly(
     store: &PostgresMemoryStore,
     random: &mut Random,
@@ -288,7 +288,7 @@ async fn batch_larger_than_one_statement_is_written_in_full() {
     assert_eq!(rows[&7].1.len(), text.len());
 }
 
-/// Add two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
+/// Adds two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
 async fn fill(store: &PostgresMemoryStore) {
     let by_tool = NewMemory {
         origin: MemoryOrigin::Tool {
@@ -301,7 +301,7 @@ async fn fill(store: &PostgresMemoryStore) {
     store.add(batch(memories)).await.unwrap();
 }
 
-/// Fail unless the result is a corruption error that names the memory `by_tool`.
+/// Fails unless the result is a corruption error that names the memory `by_tool`.
 fn assert_corrupt<T: std::fmt::Debug>(result: Result<T, MemoryError>, corruption: &str) {
     match result {
         Err(MemoryError::Corrupt { id, .. }) => assert_eq!(id, "by_tool", "{corruption}"),

@@ -23,7 +23,7 @@ use retain_stores::PostgresSessionService;
 use retain_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-/// Create a database for one test; `None` if no server is available.
+/// Creates a database for one test; `None` if no server is available.
 async fn create_database() -> Option<TestDatabase> {
     if !retain_testkit::postgres::is_there() {
         return None;
@@ -35,20 +35,20 @@ async fn open(uri: &str) -> PostgresSessionService {
     PostgresSessionService::connect(uri).await.unwrap()
 }
 
-/// Create the session ("app", "ada", `id`).
+/// Creates the session ("app", "ada", `id`).
 async fn create(sessions: &PostgresSessionService, id: &str) -> SessionKey {
     let created = sessions.create_session("app", "ada", None, Some(id)).await;
     created.unwrap().key()
 }
 
-/// Return an event that sets a session-scoped state key.
+/// Returns an event that sets a session-scoped state key.
 fn event(text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.actions.state_delta.insert("last", text);
     event
 }
 
-/// Return the texts of a session's events, in order.
+/// Returns the texts of a session's events, in order.
 async fn read_texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<String> {
     let session = sessions.read(key, Window::ALL).await.unwrap().unwrap();
     let events = session.events.iter();
@@ -61,7 +61,7 @@ async fn read_texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<
         .collect()
 }
 
-/// Wait until `sql` returns true.
+/// Waits until `sql` returns true.
 async fn wait_until(client: &Client, sql: &str) {
     for _ in 0..2000 {
         if client.query_one(sql, &[]).await.unwrap().get(0) {

@@ -65,17 +65,17 @@ impl Proxy {
         &self.uri
     }
 
-    /// Cut the connection at the next message that contains this text.
+    /// Cuts the connection at the next message that contains this text.
     pub(super) fn cut_next(&self, cut: Cut, text: &'static str) {
         *self.plan.next.lock().unwrap() = Some((cut, text));
     }
 
-    /// Return the number of cuts.
+    /// Returns the number of cuts.
     pub(super) fn cuts(&self) -> usize {
         self.plan.cuts.load(Ordering::SeqCst)
     }
 
-    /// Return the number of messages with a COMMIT. An append in one statement sends none.
+    /// Returns the number of messages with a COMMIT. An append in one statement sends none.
     pub(super) fn commits(&self) -> usize {
         self.plan.commits.load(Ordering::SeqCst)
     }
@@ -85,7 +85,7 @@ fn contains(message: &[u8], text: &str) -> bool {
     text.is_empty() || message.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
-/// Forward one connection in both directions.
+/// Forwards one connection in both directions.
 async fn forward(client: TcpStream, server: TcpStream, plan: Arc<CutPlan>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

@@ -103,7 +103,7 @@ impl TlsProxy {
         PostgresSessionService::connect(&format!("{before}@{host}:{port}/{name}?{query}")).await
     }
 
-    /// Open the store and append an event; fail if either fails.
+    /// Opens the store and appends an event; fails if either fails.
     async fn assert_works(&self, host: &str, query: &str) {
         let sessions = self.open(host, query).await;
         let sessions = sessions.unwrap_or_else(|error| panic!("{host} {query}: {error}"));
@@ -118,13 +118,13 @@ impl TlsProxy {
         error.to_string()
     }
 
-    /// Return the number of encrypted connections.
+    /// Returns the number of encrypted connections.
     fn encrypted(&self) -> usize {
         self.encrypted.load(Ordering::SeqCst)
     }
 }
 
-/// Forward one connection.
+/// Forwards one connection.
 async fn forward(
     mut client: TcpStream,
     server: String,

@@ -20,7 +20,7 @@ async fn list(sessions: &SqliteSessionService) -> String {
     rows.collect()
 }
 
-/// List with the warm cache of `sessions`; fail unless a new service lists the same sessions.
+/// Lists with the warm cache of `sessions`; fails unless a new service lists the same sessions.
 async fn list_checked(folder: &std::path::Path, sessions: &SqliteSessionService) -> String {
     let listed = list(sessions).await;
     assert_eq!(

@@ -20,7 +20,7 @@ async fn open(path: &Path) -> (SqliteStore, SqliteMemoryStore) {
     (store, memory)
 }
 
-/// Add two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
+/// Adds two memories: `by_user`, and `by_tool` with a tool as origin and with metadata.
 async fn fill(store: &SqliteMemoryStore) {
     let by_user = NewMemory {
         id: "by_user".to_owned(),
@@ -48,7 +48,7 @@ async fn fill(store: &SqliteMemoryStore) {
     store.add(Arc::new(batch)).await.unwrap();
 }
 
-/// Fail unless the result is a corruption error that names this memory.
+/// Fails unless the result is a corruption error that names this memory.
 fn assert_corrupt<T: std::fmt::Debug>(result: Result<T, MemoryError>, id: &str, corruption: &str) {
     match result {
         Err(MemoryError::Corrupt { id: named, .. }) => assert_eq!(named, id, "{corruption}"),

@@ -27,13 +27,13 @@ use std::path::Path;
 use retain_core::{Event, Session, SessionService as _};
 use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
 
-/// Open a service on the file at `path`.
+/// Opens a service on the file at `path`.
 async fn open_service(path: &Path) -> SqliteSessionService {
     let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
     SqliteSessionService::over(store)
 }
 
-/// Create session `id` with `events` events, each with a text and a state key.
+/// Creates session `id` with `events` events, each with a text and a state key.
 async fn fill(sessions: &SqliteSessionService, user: &str, id: &str, events: usize) -> Session {
     let created = sessions.create_session("app", user, None, Some(id)).await;
     let mut session = created.unwrap();

@@ -38,7 +38,7 @@ pub(super) fn rejects_as_stale(service: Service, stored: f64, held: f64) -> bool
     }
 }
 
-/// Sort the log into the order in which an ADK service reads it.
+/// Sorts the log into the order in which an ADK service reads it.
 pub(super) fn sort_as_adk(mut log: Vec<Json>, service: Service) -> Vec<Json> {
     match service {
         Service::Memory => {}
@@ -51,7 +51,7 @@ pub(super) fn sort_as_adk(mut log: Vec<Json>, service: Service) -> Vec<Json> {
     log
 }
 
-/// Keep only the newest `recent` events.
+/// Keeps only the newest `recent` events.
 pub(super) fn keep_newest(mut events: Vec<Json>, recent: Option<usize>) -> Vec<Json> {
     if let Some(recent) = recent {
         events.drain(..events.len().saturating_sub(recent));
@@ -59,7 +59,7 @@ pub(super) fn keep_newest(mut events: Vec<Json>, recent: Option<usize>) -> Vec<J
     events
 }
 
-/// Return the window that an ADK service reads.
+/// Returns the window that an ADK service reads.
 pub(super) fn adk_window(
     service: Service,
     log: Vec<Json>,
@@ -112,7 +112,7 @@ fn are_integers(a: &Json, b: &Json) -> bool {
     is_integer(a) && is_integer(b)
 }
 
-/// Return the delta that ADK writes to rewind before an invocation, given the log as ADK reads it
+/// Returns the delta that ADK writes to rewind before an invocation, given the log as ADK reads it
 /// and the session-scoped state.
 pub(super) fn adk_rewind(log: &[Json], state: &JsonMap, invocation: &str) -> JsonMap {
     let is_first = |event: &&Json| event["invocationId"] == invocation;

@@ -5,7 +5,7 @@ use retain_core::{Json, Number};
 use super::{CheckResult, Comparison, Rule, differ, parts::fields_mut};
 
 impl Comparison<'_> {
-    /// Compare two sessions; the order of state keys does not count.
+    /// Compares two sessions; the order of state keys does not count.
     pub(super) fn check_session(
         &mut self,
         path: &str,
@@ -25,7 +25,7 @@ impl Comparison<'_> {
         self.check_equal(path, &without_state(expected), &without_state(found))
     }
 
-    /// Compare two maps; the order of their keys does not count.
+    /// Compares two maps; the order of their keys does not count.
     pub(super) fn check_map(&mut self, path: &str, expected: &Json, found: &Json) -> CheckResult {
         let (Some(ours), Some(theirs)) = (expected.as_object(), found.as_object()) else {
             return differ(path, expected.clone(), found);
@@ -62,7 +62,7 @@ impl Comparison<'_> {
         self.check_equal(path, &expected, found)
     }
 
-    /// Compare two values, including the order of keys.
+    /// Compares two values, including the order of keys.
     pub(super) fn check_equal(&mut self, path: &str, expected: &Json, found: &Json) -> CheckResult {
         match (expected, found) {
             (Json::Object(a), Json::Object(b)) => {

@@ -31,7 +31,7 @@ pub(super) fn ids(events: &[Json]) -> Vec<&str> {
     events.iter().map(id_of).collect()
 }
 
-/// Return the session-scoped keys of a merged state.
+/// Returns the session-scoped keys of a merged state.
 pub(super) fn session_state(state: &Json) -> JsonMap {
     let mut own = fields(state).clone();
     own.retain(|key, _| StateScope::of(key) == StateScope::Session);

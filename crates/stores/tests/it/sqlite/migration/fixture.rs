@@ -18,14 +18,14 @@ use retain_testkit::{TestClock, TestIds};
 /// App names; two need escaping.
 pub(super) const APPS: [&str; 3] = ["app", "it's \"so\"; DROP TABLE sessions --", "é🦀 %_"];
 
-/// Open the store in the file at `path`.
+/// Opens the store in the file at `path`.
 pub(super) async fn open(path: &Path, clock: &TestClock) -> SqliteStore {
     let options = SqliteOptions::file(path).with_durability(Durability::Off);
     let options = options.with_clock(Arc::new(clock.clone()));
     SqliteStore::open(options).await.unwrap()
 }
 
-/// Open the file at `path` as a read-only migration source.
+/// Opens the file at `path` as a read-only migration source.
 pub(super) async fn open_source(path: &Path, clock: &TestClock) -> MigrationSide {
     let options = SqliteOptions::file(path).read_only();
     let options = options.with_clock(Arc::new(clock.clone()));
@@ -68,7 +68,7 @@ async fn create(
     sessions.create(new).await.unwrap();
 }
 
-/// Fill the file at `path` and advance the clock.
+/// Fills the file at `path` and advances the clock.
 pub(super) async fn fill(path: &Path, clock: &TestClock) {
     let store = open(path, clock).await;
     fill_memory(&store).await;
@@ -242,7 +242,7 @@ async fn fill_keys(store: &SqliteStore) {
     keys.note_use("m", 6).await.unwrap();
 }
 
-/// Return the whole content of a database as texts.
+/// Returns the whole content of a database as texts.
 pub(super) async fn dump(path: &Path, clock: &TestClock) -> Vec<String> {
     let store = open(path, clock).await;
     let mut all = Vec::new();

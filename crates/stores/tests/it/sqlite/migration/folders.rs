@@ -26,7 +26,7 @@ fn artifact_side(artifacts: Option<Arc<dyn retain_core::ArtifactStore>>) -> Migr
     }
 }
 
-/// Open a folder for exclusive use.
+/// Opens a folder for exclusive use.
 fn open_folder(path: &Path) -> MigrationSide {
     artifact_side(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
 }
@@ -89,7 +89,7 @@ async fn artifacts_migrate_to_a_folder_and_back() {
 /// The folder of the versions of `a.txt`.
 const VERSIONS: &str = "apps/app/users/ada/sessions/long/artifacts/a.txt/versions";
 
-/// Create a pending version, as an interrupted save leaves it; its number stays reserved.
+/// Creates a pending version, as an interrupted save leaves it; its number stays reserved.
 fn leave_pending(root: &Path) {
     let versions = root.join(VERSIONS);
     let saved = fs::read_dir(&versions).map_or(0, Iterator::count);

@@ -46,7 +46,7 @@ impl MigrationTest {
         self.folder.path().join(name)
     }
 
-    /// Migrate `from.db` to the file `name`.
+    /// Migrates `from.db` to the file `name`.
     async fn migrate_to(&self, name: &str, observer: Arc<dyn MigrationObserver>) -> Outcome {
         self.migrate(&self.path("from.db"), &self.path(name), observer)
             .await
@@ -107,7 +107,7 @@ impl<F> std::fmt::Debug for StepObserver<F> {
     }
 }
 
-/// Call `action` at a step of a phase. Step 0 is the start of the phase.
+/// Calls `action` at a step of a phase. Step 0 is the start of the phase.
 fn run_at<F: Fn() + Send + Sync + 'static>(
     phase: MigrationPhase,
     step: u64,
@@ -141,7 +141,7 @@ impl<F: Fn() + Send + Sync + 'static> MigrationObserver for StepObserver<F> {
     }
 }
 
-/// Panic without a message on stderr, which stops the migration as a crash would.
+/// Panics without a message on stderr, which stops the migration as a crash would.
 fn stop_migration() {
     std::panic::resume_unwind(Box::new("stopped on purpose"));
 }
