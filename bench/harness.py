@@ -12,7 +12,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE / "peers"
-# One directory per run, so that two runs do not collide.
+# One folder per run, so that two runs do not collide.
 DATA = HERE / ".data" / str(os.getpid())
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or HERE / "target")
 
@@ -184,7 +184,7 @@ def start_peers(peers, wanted):
             if peer.start():
                 started.append(peer)
             else:
-                say(f"{peer.name}: left out, because the package bench/peers/{peer.package} does not exist")
+                say(f"{peer.name}: skipped, because the package bench/peers/{peer.package} does not exist")
         except PeerError as e:
             peer.dead = str(e)
             started.append(peer)
@@ -301,7 +301,7 @@ def machine():
 
 
 def filesystem():
-    """Type of the file system under the data directory."""
+    """Type of the file system under the data folder."""
     best, kind = "", "unknown"
     try:
         for line in open("/proc/mounts"):

@@ -1,5 +1,5 @@
 //! A long conversation: a summary replaces old turns in the prompt, and a rewind undoes the last
-//! turn. The log keeps all events.
+//! run. The log keeps all events.
 //!
 //! Run it with `cargo run --example long_conversation`.
 
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Error> {
         .agent(LlmAgent::builder("desk").model(model.clone()).build()?)
         .session_service(sessions.clone())
         .auto_create_session(true)
-        // After every two turns, summarize these two and the one before them.
+        // After every two runs, summarize these two and the one before them.
         .compaction(CompactionConfig::new().with_sliding_window(2, 1))
         .build()?;
 

@@ -1,4 +1,4 @@
-//! Long-term memory in the session database: search with explanations, a filter that leaves out
+//! Long-term memory in the session database: search with explanations, a filter that omits
 //! what tools returned, and forgetting.
 //!
 //! Run it with `cargo run --example long_term_memory`.

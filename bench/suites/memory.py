@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Store:
-    """One of the memories in a peer's process, with its own directory."""
+    """One of the memories in a peer's process, with its own folder."""
 
     def __init__(self, peer, name, variant):
         self.peer, self.name = peer, name
@@ -233,7 +233,7 @@ def ask_all(store, conversation):
 def report_quality(rankings, skipped, conversations):
     questions = len(next(iter(rankings.values())))
     say(f"LoCoMo: {conversations} conversations, {questions} questions"
-        f" ({skipped} without usable evidence left out).")
+        f" ({skipped} without usable evidence skipped).")
     say("Share of evidence turns among the first 5, 10, 20 (R), any of them (H), MRR of 20.")
     say()
     header = ["", *(f"R@{k}" for k in locomo.DEPTHS), *(f"H@{k}" for k in locomo.DEPTHS), "MRR"]

@@ -432,7 +432,7 @@ def rss_mb(pid):
 
 def main(quick, peers):
     if peers:
-        raise SystemExit("this suite always compares both servers; leave out --peers")
+        raise SystemExit("this suite always compares both servers; omit --peers")
     DATA.mkdir(parents=True, exist_ok=True)
     progress("building")
     program = binary()

@@ -29,7 +29,7 @@ PATTERN = "pattern"
 
 
 class MockModel(BaseLlm):
-    """Answers at once and records the number of contents in each request."""
+    """Answers immediately and records the number of contents in each request."""
 
     _seen: list = PrivateAttr(default_factory=list)
 

@@ -76,7 +76,7 @@ def test_services_accept_the_arguments_of_adks_registry(service: Callable[..., o
 async def proxy(url: str, fate: Callable[[int], str]) -> AsyncIterator[str]:
     """Run a proxy in front of the real server; `fate` chooses what happens to the n-th request.
 
-    pass: forward it; lose-answer: forward it and disconnect; lose-request: disconnect at once;
+    pass: forward it; lose-answer: forward it and disconnect; lose-request: disconnect immediately;
     busy: answer 503; slow-down: answer 429.
     """
     target = urlsplit(url)

@@ -58,13 +58,13 @@ wire_object! {
 }
 
 wire_object! {
-    /// A confirmation request for a tool call, or the person's answer to it.
+    /// A confirmation request for a tool call, or the user's answer to it.
     pub struct ToolConfirmation: TOOL_CONFIRMATION {
         /// Why confirmation is requested.
         hint: String,
         /// Whether the call is approved.
         confirmed: bool,
-        /// Additional data: what the tool requests, or what the person answered.
+        /// Additional data: the tool's request, or the user's answer.
         payload: Option<Json>,
     }
 }

@@ -228,8 +228,8 @@ impl<K: Into<String>, V: Into<Json>, const N: usize> From<[(K, V); N]> for State
 
 /// The state that tools and callbacks write to: committed values plus a pending delta.
 ///
-/// As in ADK 2.13, a read prefers the delta, a write is visible at once, and a container that was
-/// changed in place counts as written. There is no delete; `null` is a value.
+/// As in ADK 2.13, a read prefers the delta, a write is visible immediately, and a container that
+/// was changed in place counts as written. There is no delete; `null` is a value.
 ///
 /// ```
 /// use retain_core::{Json, State, TrackedState};

@@ -39,7 +39,8 @@ pub fn imported_touched_us(head: &Head, now_us: i64) -> i64 {
     }
 }
 
-/// Trims `events`, which lie in the range and time of `window`, to its limits `newest` and `oldest`.
+/// Trims `events`, which lie in the range and time of `window`, to its limits `newest` and
+/// `oldest`.
 pub fn trim_to_window<T>(events: &mut Vec<T>, window: Window) {
     if let Some(newest) = window.newest {
         events.drain(..events.len().saturating_sub(newest));

@@ -3,7 +3,7 @@
 //! Listing tools or resources and reading a resource are retried once, on a new connection, if the
 //! connection broke or the request timed out.
 //!
-//! A tool call is retried once, and only if the server has certainly not executed it: the child
+//! A tool call is retried once, and only if the server cannot have executed it: the child
 //! process had ended before the call was written, the connection was refused, or the server
 //! reported an unknown session. Any other call may have had side effects.
 

@@ -70,7 +70,7 @@ impl Failure {
         )
     }
 
-    /// Whether the server has certainly not received the request, so that even a tool call may be
+    /// Whether the server cannot have received the request, so that even a tool call may be
     /// retried.
     pub(crate) fn was_not_delivered(&self) -> bool {
         self.kind == FailureKind::NotDelivered

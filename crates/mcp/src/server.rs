@@ -89,7 +89,7 @@ impl StdioServer {
         self
     }
 
-    /// Sets the working directory.
+    /// Sets the working folder.
     pub fn with_cwd(mut self, folder: impl Into<PathBuf>) -> StdioServer {
         self.cwd = Some(folder.into());
         self

@@ -15,7 +15,7 @@ use crate::{
     toolset::prefixed_name,
 };
 
-/// Whether a person must approve a call with these arguments.
+/// Whether the user must approve a call with these arguments.
 pub(crate) type ConfirmationCheck = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool of a server.

@@ -112,12 +112,12 @@ impl McpToolset {
         self
     }
 
-    /// Requires a person to approve each call before it runs.
+    /// Requires the user to approve each call before it runs.
     pub fn require_confirmation(self) -> Self {
         self.with_confirmation_when(|_| true)
     }
 
-    /// Requires a person to approve calls whose arguments satisfy `when`.
+    /// Requires the user to approve calls whose arguments satisfy `when`.
     pub fn with_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
@@ -180,7 +180,7 @@ impl McpToolset {
                 .any(|it| RESERVED.contains(it))
             {
                 let tool = &tool.name;
-                tracing::warn!(tool, "left out an MCP tool with a reserved name");
+                tracing::warn!(tool, "dropped an MCP tool with a reserved name");
                 return false;
             }
             let filter = self.filter.as_ref();

@@ -15,14 +15,14 @@ pub(crate) fn may_be_claudes(signature: &[u8]) -> Option<&str> {
     (!text.is_empty() && text.chars().all(is_base64)).then_some(text)
 }
 
-/// Whether Gemini certainly did not make a signature. Gemini's are raw bytes; Claude's are base64,
+/// Whether a signature cannot be Gemini's. Gemini's are raw bytes; Claude's are base64,
 /// and those of OpenAI-compatible servers are JSON.
 pub(crate) fn is_not_geminis(signature: &[u8]) -> bool {
     let is_claudes = signature.len() >= CLAUDE_SIGNATURE_MIN && STANDARD.decode(signature).is_ok();
     is_claudes || !reasoning_details(signature).is_empty()
 }
 
-/// Whether an OpenAI-compatible server certainly did not make a signature.
+/// Whether a signature cannot be an OpenAI-compatible server's.
 pub(crate) fn is_not_openais(signature: &[u8]) -> bool {
     !signature.is_empty() && reasoning_details(signature).is_empty()
 }

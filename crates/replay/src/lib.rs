@@ -186,7 +186,7 @@ impl Replay {
             None => Ok(false),
             Some(_) => Err(format!(
                 "the recording of this run was evicted: more than {RUNS_MAX} runs are replayed at \
-                 once; replay fewer runs at once"
+                 once; replay fewer runs concurrently"
             )
             .into()),
         }

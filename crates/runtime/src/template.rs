@@ -1,4 +1,4 @@
-//! Instruction templates: `{key}` stands for a state value, `{artifact.name}` for a file.
+//! Instruction templates: `{key}` is replaced by a state value, `{artifact.name}` by an artifact.
 //!
 //! A template is parsed once and rendered for every request. Braces around anything but a name stay
 //! unchanged, so that an instruction can contain JSON and code: `{"a": 1}`, `${HOME}`, `\{x}`.
@@ -37,7 +37,7 @@ enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placeholder {
     kind: Kind,
-    /// The state key, or the file name.
+    /// The state key, or the artifact name.
     name: String,
     /// Whether the value may be missing.
     is_optional: bool,
@@ -69,7 +69,7 @@ pub enum TemplateError {
          `artifact_service` of the runner builder"
     )]
     NoArtifactService {
-        /// The file name.
+        /// The artifact name.
         name: String,
         /// The placeholder as written in the template.
         placeholder: String,
@@ -77,7 +77,7 @@ pub enum TemplateError {
     /// The artifact cannot be loaded.
     #[error("cannot load artifact `{name}` for the instruction: {reason}")]
     UnreadableArtifact {
-        /// The file name.
+        /// The artifact name.
         name: String,
         /// Why.
         reason: String,
@@ -88,7 +88,7 @@ pub enum TemplateError {
          write the name with `?` to make it optional"
     )]
     MissingArtifact {
-        /// The file name.
+        /// The artifact name.
         name: String,
         /// The placeholder as written in the template.
         placeholder: String,

@@ -1,7 +1,7 @@
 //! Shutdown in phases: stop listening, wait for running requests, interrupt the rest.
 //!
-//! Live tails end at once. Streams of runs end after the grace period, with a frame that gives the
-//! reason; this cancels the run, and the runner stores it as interrupted.
+//! Live tails end immediately. Streams of runs end after the grace period, with a frame that gives
+//! the reason; this cancels the run, and the runner stores it as interrupted.
 
 use std::{
     pin::Pin,

@@ -1,6 +1,6 @@
 //! Retain's server for the suite `server`: the same routes, guards and services as `retain serve`,
-//! with an agent whose model answers at once. Usage: `bench-peer-server PORT SESSIONS [FILE]`. It
-//! creates SESSIONS sessions to list, in the SQLite file or in memory.
+//! with an agent whose model answers immediately. Usage: `bench-peer-server PORT SESSIONS [FILE]`.
+//! It creates SESSIONS sessions to list, in the SQLite file or in memory.
 
 use bench_common::{AGENT, ANSWER, INSTRUCTION};
 use retain_core::{Content, LlmResponse, SessionLog, State};

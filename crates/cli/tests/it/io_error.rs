@@ -34,7 +34,7 @@ const LINES: usize = 12;
 async fn failed_write_or_sync_is_never_acknowledged() {
     let test = "failed_write_or_sync_is_never_acknowledged";
     if !have_strace() {
-        return skip(test, "strace is not installed or may not trace");
+        return skip(test, "strace is not installed or not permitted to trace");
     }
     let seed = seed(test, 7);
     let mut random = Random::new(seed);
@@ -83,7 +83,7 @@ async fn failed_write_or_sync_is_never_acknowledged() {
 async fn retrying_process_never_acknowledges_a_lost_event_after_an_io_error() {
     let test = "retrying_process_never_acknowledges_a_lost_event_after_an_io_error";
     if !have_strace() {
-        return skip(test, "strace is not installed or may not trace");
+        return skip(test, "strace is not installed or not permitted to trace");
     }
     let seed = seed(test, 8);
     let mut random = Random::new(seed);

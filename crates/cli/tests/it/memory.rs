@@ -96,7 +96,7 @@ async fn memory_commands_ingest_list_search_and_forget() {
         "{stats}"
     );
 
-    // A process that has read the memories sees that another one has forgotten them for good.
+    // A process that has read the memories sees that another one has forgotten them permanently.
     let service = SqliteMemoryService::over(sessions.store().memory());
     let before = service
         .search_memory("travel", "ada", "floors")

@@ -52,7 +52,7 @@ async fn simulate_power_loss(
     points: usize,
 ) -> Option<Outcome> {
     if !have_strace() {
-        skip(test, "strace is not installed or may not trace");
+        skip(test, "strace is not installed or not permitted to trace");
         return None;
     }
     let seed = seed(test, default_seed);

@@ -39,7 +39,7 @@ impl Store<'_> {
         command.args(arguments).args(["--store", &self.uri]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        // A program that fails early may not read its input.
+        // A program that fails early might not read its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap()
     }

@@ -23,12 +23,12 @@ pub struct ArtifactKey {
     pub user_id: String,
     /// The session. `None` for an artifact that belongs to the user.
     pub session_id: Option<String>,
-    /// The name of the file.
+    /// The name of the artifact.
     pub filename: String,
 }
 
 impl ArtifactKey {
-    /// A file as a session sees it.
+    /// An artifact as a session sees it.
     ///
     /// ```
     /// use retain_core::{ArtifactKey, SessionKey};
@@ -44,7 +44,7 @@ impl ArtifactKey {
         }
     }
 
-    /// A file of a user, without a session.
+    /// An artifact of a user, without a session.
     pub fn of_user(
         app_name: impl Into<String>,
         user_id: impl Into<String>,
@@ -87,7 +87,7 @@ wire_object! {
 
 wire_text!(ArtifactVersion);
 
-/// Stores the files of agents and tools. Versions are numbered from 0.
+/// Stores the artifacts of agents and tools. Versions are numbered from 0.
 ///
 /// ```
 /// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};

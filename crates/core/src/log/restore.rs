@@ -1,7 +1,7 @@
-//! Artifacts in a rewind: finds the files that have changed and restores their earlier content.
+//! Artifacts in a rewind: finds the artifacts that have changed and restores their earlier content.
 //!
-//! The log records which version of a file an event saved. A rewind deletes nothing: it saves a new
-//! version with the earlier content, or a tombstone if the file did not exist.
+//! The log records which version of an artifact an event saved. A rewind deletes nothing: it saves
+//! a new version with the earlier content, or a tombstone if the artifact did not exist.
 
 use std::collections::HashMap;
 
@@ -20,30 +20,32 @@ use crate::{
 /// Number of events read at a time.
 const PAGE: u64 = 500;
 
-/// A file that has changed since the position to restore.
+/// An artifact that has changed since the position to restore.
 #[derive(Debug)]
-pub(super) struct ChangedFile {
+pub(super) struct ChangedArtifact {
     filename: String,
     /// The newest version in the log.
     newest: u64,
-    /// The version in the log at the position to restore; `None` if no event had named the file.
+    /// The version in the log at the position to restore; `None` if no event had named the
+    /// artifact.
     earlier: Option<u64>,
 }
 
-/// The files that a rewind has restored so far. A retry after a concurrent append saves a file
-/// again only if it has changed since.
+/// The artifacts that a rewind has restored so far. A retry after a concurrent append saves an
+/// artifact again only if it has changed since.
 ///
-/// Maps a file to two versions: the newest one that the rewind replaced, and the one that it saved.
+/// Maps an artifact to two versions: the newest one that the rewind replaced, and the one that it
+/// saved.
 #[derive(Debug, Default)]
-pub(super) struct RestoredFiles(HashMap<String, (u64, u64)>);
+pub(super) struct RestoredArtifacts(HashMap<String, (u64, u64)>);
 
-impl RestoredFiles {
-    /// Restores the files and returns the artifact delta for the event, in ADK's order.
+impl RestoredArtifacts {
+    /// Restores the artifacts and returns the artifact delta for the event, in ADK's order.
     pub(super) async fn restore(
         &mut self,
         artifacts: &dyn ArtifactService,
         session: &SessionKey,
-        changed: &[ChangedFile],
+        changed: &[ChangedArtifact],
     ) -> Result<JsonMap> {
         let mut delta = JsonMap::new();
         for file in changed {
@@ -71,7 +73,7 @@ impl RestoredFiles {
 async fn save_earlier_content(
     artifacts: &dyn ArtifactService,
     session: &SessionKey,
-    file: &ChangedFile,
+    file: &ChangedArtifact,
 ) -> Result<u64, ArtifactError> {
     let key = ArtifactKey::in_session(session, &file.filename);
     let content = match file.earlier {
@@ -83,19 +85,19 @@ async fn save_earlier_content(
 }
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Finds the files of the session whose version in the log differs between `head` and the event
-    /// before `first`.
-    pub(super) async fn files_changed_since(
+    /// Finds the artifacts of the session whose version in the log differs between `head` and the
+    /// event before `first`.
+    pub(super) async fn artifacts_changed_since(
         &self,
         head: &Head,
         first: u64,
-    ) -> Result<Vec<ChangedFile>> {
+    ) -> Result<Vec<ChangedArtifact>> {
         let since = self.artifact_versions(head, first, head.position).await?;
         if since.is_empty() {
             return Ok(Vec::new());
         }
         let earlier = self.artifact_versions(head, 1, first - 1).await?;
-        // ADK orders the files by the first event that names them.
+        // ADK orders the artifacts by the first event that names them.
         let mut newest = earlier.clone();
         for (filename, version) in &since {
             newest.insert(filename, version.clone());
@@ -103,7 +105,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let differs = |(filename, version): &(&str, &Json)| earlier.get(filename) != Some(*version);
         let changed = newest.iter().filter(differs).map(|(filename, version)| {
             let earlier = earlier.get(filename);
-            Ok(ChangedFile {
+            Ok(ChangedArtifact {
                 filename: filename.to_owned(),
                 newest: parse_version(&head.key, filename, version)?,
                 earlier: earlier
@@ -114,7 +116,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         changed.collect()
     }
 
-    /// Returns the newest version of each of the session's files that a range of events names.
+    /// Returns the newest version of each of the session's artifacts that a range of events names.
     async fn artifact_versions(&self, head: &Head, mut first: u64, last: u64) -> Result<JsonMap> {
         let mut versions = JsonMap::new();
         while first <= last {
@@ -149,7 +151,7 @@ fn parse_version(session: &SessionKey, filename: &str, version: &Json) -> Result
 
 fn collect_versions(versions: &mut JsonMap, event: &Event) {
     for (filename, version) in &event.actions.artifact_delta {
-        // A rewind does not restore files that belong to the user.
+        // A rewind does not restore artifacts that belong to the user.
         if !filename.starts_with(USER_ARTIFACT_PREFIX) {
             versions.insert(filename, version.clone());
         }

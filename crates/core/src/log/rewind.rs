@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{
     StoreSessionService, find_invocation_start, read_state_at,
-    restore::{ChangedFile, RestoredFiles},
+    restore::{ChangedArtifact, RestoredArtifacts},
     to_receipt,
 };
 use crate::{
@@ -33,8 +33,9 @@ struct RewindInput {
     current: JsonMap,
     /// The session's own state to restore.
     target: JsonMap,
-    /// The files that have changed since the target state; empty unless artifacts must be restored.
-    files: Vec<ChangedFile>,
+    /// The artifacts that have changed since the target state; empty unless artifacts must be
+    /// restored.
+    files: Vec<ChangedArtifact>,
 }
 
 /// State keys to set, or (`None`) to remove.
@@ -76,7 +77,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Reads, restores and appends, and starts over if another append was stored in between. Takes
-    /// the lease if it must wait for a run or restore files; the append releases it.
+    /// the lease if it must wait for a run or restore artifacts; the append releases it.
     async fn rewind_with_lease(
         &self,
         key: &SessionKey,
@@ -89,7 +90,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             invocation_id: format!("e-{}", self.settings.ids.new_id()),
             ..Event::default()
         };
-        let mut restored = RestoredFiles::default();
+        let mut restored = RestoredArtifacts::default();
         loop {
             options.check_not_cancelled(key)?;
             let input = self.read_rewind_input(key, rewind).await?;
@@ -99,7 +100,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                     self.renew_while(key, run, rewind, restoring).await?
                 }
                 _ if input.files.is_empty() => JsonMap::new(),
-                // A concurrent run could change the files, so take the lease first.
+                // A concurrent run could change the artifacts, so take the lease first.
                 _ => {
                     *lease = Some(self.take_lease(key, options).await?);
                     continue;
@@ -126,7 +127,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Reads the current state, the earlier state and the changed files, all as of one position.
+    /// Reads the current state, the earlier state and the changed artifacts, all as of one
+    /// position.
     async fn read_rewind_input(&self, key: &SessionKey, rewind: &Rewind) -> Result<RewindInput> {
         let read = self
             .store
@@ -140,7 +142,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             invocation_id: invocation.clone(),
         })?;
         let files = match rewind.artifacts {
-            Some(_) => self.files_changed_since(&read.head, first).await?,
+            Some(_) => self.artifacts_changed_since(&read.head, first).await?,
             None => Vec::new(),
         };
         Ok(RewindInput {

@@ -93,7 +93,7 @@ impl MemoryOrigin {
 /// A memory's provenance and metadata, without its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryInfo {
-    /// Its number among the user's memories, in the order of arrival. Numbers start anew only when
+    /// Its number among the user's memories, in the order of arrival. Numbers restart only when
     /// the user is erased.
     pub seq: u64,
     /// Its id: the id of its event, or the id with which it was added.
@@ -176,7 +176,7 @@ pub struct MemoryRecord {
 
 impl MemoryRecord {
     /// The memory as ADK's entry. The author of every tool result is labeled, so that a tool's name
-    /// cannot make the result look like a person's message.
+    /// cannot make the result look like a user's message.
     pub fn entry(&self) -> MemoryEntry {
         let author = match &self.info.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),

@@ -157,7 +157,7 @@ mod tests {
     fn poll_once<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(value) => value,
-            Poll::Pending => panic!("the future must be ready at once"),
+            Poll::Pending => panic!("the future must be ready immediately"),
         }
     }
 

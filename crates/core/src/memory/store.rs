@@ -238,7 +238,7 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
     /// Replaces the vectors of memories. `generation` is the generation of the scope when the
-    /// memories were read: after an erase, numbers and revisions start anew, and vectors from
+    /// memories were read: after an erase, numbers and revisions restart, and vectors from
     /// before must not be stored.
     async fn set_embeddings(
         &self,

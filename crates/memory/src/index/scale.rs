@@ -23,7 +23,7 @@ const SAMPLE_SIZE: usize = 2_048;
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
 const EXPECTED_COUNT: f64 = 20.0;
-/// The integer that stands for a similarity of 1: integer sums do not depend on the order of
+/// The integer that represents a similarity of 1: integer sums do not depend on the order of
 /// addition.
 const WHOLE: f32 = 65_536.0;
 

@@ -9,7 +9,7 @@ use super::postings::Slot;
 
 /// The number of a session.
 pub(crate) type SessionNumber = u32;
-/// The number that stands for no neighbor, no session or no author.
+/// The number that represents a missing neighbor, session or author.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One session.

@@ -79,7 +79,7 @@ impl WordPiece {
         ids
     }
 
-    /// Returns the id that stands for words that cannot be split into pieces.
+    /// Returns the id of the piece that replaces words that cannot be split.
     pub fn unknown(&self) -> u16 {
         self.unknown
     }

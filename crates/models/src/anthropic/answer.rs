@@ -37,7 +37,7 @@ pub(super) fn was_truncated(stop_reason: Option<&str>) -> bool {
 
 /// Logs that a truncated call is dropped.
 pub(super) fn log_dropped_call() {
-    tracing::warn!("left out a call that the token limit truncated");
+    tracing::warn!("dropped a call that the token limit truncated");
 }
 
 /// The content of a response.
@@ -77,7 +77,7 @@ impl AnswerContent {
             }
             .into(),
             kind => {
-                tracing::warn!(kind, "left out a block of an unknown type");
+                tracing::warn!(kind, "dropped a block of an unknown type");
                 return;
             }
         };

@@ -106,7 +106,7 @@ pub(super) fn block(
 fn thought(part: &Part) -> Option<Block> {
     let signature = part.thought_signature.as_deref();
     let Some(signature) = signature.and_then(signers::may_be_claudes) else {
-        tracing::warn!("left out a thought without Claude's signature");
+        tracing::warn!("dropped a thought without Claude's signature");
         return None;
     };
     let block = match &part.text {
@@ -133,9 +133,9 @@ fn media(part: &Part, is_user: bool) -> Option<Block> {
         (file.mime_type.as_deref(), MediaSource::Url(uri))
     } else {
         if part.tool_call.is_some() || part.tool_response.is_some() {
-            tracing::warn!("left out a call that another provider executed");
+            tracing::warn!("dropped a call that another provider executed");
         } else if part.thought_signature.is_some() {
-            tracing::warn!("left out a signature of another model");
+            tracing::warn!("dropped a signature of another model");
         }
         return None;
     };
@@ -143,16 +143,16 @@ fn media(part: &Part, is_user: bool) -> Option<Block> {
     if !is_user {
         tracing::warn!(
             %mime_type,
-            "left out media in a model message, which Claude does not support"
+            "dropped media in a model message, which Claude does not support"
         );
         return None;
     }
     match media_block(&mime_type, &source) {
         Some(block) => Some(Block::new(block)),
         None => {
-            tracing::warn!(%mime_type, "left out data of a type that Claude does not support");
+            tracing::warn!(%mime_type, "dropped data of a type that Claude does not support");
             let text =
-                format!("[Data of type {mime_type} was left out: this model does not support it]");
+                format!("[Data of type {mime_type} was omitted: this model does not support it]");
             Some(Block::text(text))
         }
     }

@@ -107,7 +107,7 @@ fn add_tools(
     if !declared.is_empty() {
         if schema.is_some() {
             tracing::warn!(
-                "left out the output schema, because Claude does not combine it with tools"
+                "omitted the output schema, because Claude does not combine it with tools"
             );
         }
         let (tools, choice) = tools::choose_tools(declared, config, thinks);

@@ -92,7 +92,7 @@ fn media(response: &FunctionResponse) -> Vec<Json> {
         if block.is_none() {
             tracing::warn!(
                 %mime_type,
-                "left out data of a type that Claude does not support in a tool result"
+                "dropped data of a type that Claude does not support in a tool result"
             );
         }
         block.map(Json::from)

@@ -11,7 +11,7 @@ pub(super) fn declare_functions(config: &GenerateContentConfig) -> Result<Vec<Js
     let mut declared = Vec::new();
     for tool in config.tools.iter().flatten() {
         if tool.provider_tool().is_some() {
-            tracing::warn!("left out a built-in tool of Gemini, which Claude does not support");
+            tracing::warn!("dropped a built-in tool of Gemini, which Claude does not support");
         }
         for function in tool.function_declarations.iter().flatten() {
             declared.push(convert_function(function)?);
@@ -65,7 +65,7 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
         if map.remove(choice).is_some() {
             tracing::warn!(
                 function,
-                "left out {choice} at the top level of a function's arguments, which Claude \
+                "dropped {choice} at the top level of a function's arguments, which Claude \
                  does not support"
             );
         }

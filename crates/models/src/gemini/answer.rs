@@ -100,7 +100,7 @@ fn to_response(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
             let message = format!("cannot parse Gemini's response: {error}");
             return Err(malformed(message).with_source(error));
         }
-        tracing::warn!(field, %error, "left out an invalid field of Gemini's response");
+        tracing::warn!(field, %error, "dropped an invalid field of Gemini's response");
     }
 }
 

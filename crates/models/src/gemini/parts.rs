@@ -45,7 +45,7 @@ pub(super) fn content_text(
             let parts = parts.map(|part| convert_part(part.clone(), backend));
             let parts: Vec<Part> = parts.collect();
             if parts.len() < content.parts().len() {
-                tracing::warn!("left out a thought that another provider signed");
+                tracing::warn!("dropped a thought that another provider signed");
             }
             if parts.is_empty() {
                 return Ok(None);

@@ -261,7 +261,7 @@ fn convert_keywords(mut node: JsonMap) -> Json {
         if !is_known && !resolved_keywords.contains(&key) {
             tracing::warn!(
                 keyword = key,
-                "left out a schema keyword that Gemini does not support"
+                "omitted a schema keyword that Gemini does not support"
             );
         }
         is_known && !value.is_null()

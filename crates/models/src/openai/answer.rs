@@ -326,7 +326,7 @@ impl Finish {
         let names = names.join(", ");
         tracing::warn!(
             functions = names,
-            "left out all calls, because some have invalid arguments"
+            "dropped all calls, because some have invalid arguments"
         );
         let message = format!("The arguments of these calls are not a JSON object: {names}");
         match (self.reason, &mut self.error) {

@@ -169,10 +169,10 @@ fn unsupported_media(kind: ServerKind, mime: &str) -> Piece {
     tracing::warn!(
         server,
         mime,
-        "left out data of a type that the server does not support"
+        "dropped data of a type that the server does not support"
     );
     Piece::Text(format!(
-        "[Data of type {mime} was left out: this model does not support it]"
+        "[Data of type {mime} was omitted: this model does not support it]"
     ))
 }
 
@@ -185,10 +185,10 @@ fn unsupported_file(kind: ServerKind, uri: &str, mime: &str) -> Piece {
         server,
         scheme,
         mime,
-        "left out a file URI, which the server does not support"
+        "dropped a file URI, which the server does not support"
     );
     Piece::Text(format!(
-        "[A file of type {mime} was left out: this model does not support file URIs]"
+        "[A file of type {mime} was omitted: this model does not support file URIs]"
     ))
 }
 

@@ -124,7 +124,7 @@ impl Messages {
         let mut pieces = Vec::new();
         for part in shown {
             if part.function_call.is_some() {
-                warn_unsupported("a function call in a user message", "is left out");
+                warn_unsupported("a function call in a user message", "is dropped");
             }
             pieces.extend(self.piece(part));
         }
@@ -152,11 +152,11 @@ impl Messages {
             } else if part.thought == Some(true) {
                 let signature = part.thought_signature.as_deref();
                 match signature.is_some_and(signers::is_not_openais) {
-                    true => tracing::warn!("left out a thought that another provider signed"),
+                    true => tracing::warn!("dropped a thought that another provider signed"),
                     false => thoughts.push(part),
                 }
             } else if part.inline_data.is_some() || part.file_data.is_some() {
-                warn_unsupported("data in a model message", "is left out");
+                warn_unsupported("data in a model message", "is dropped");
             } else if let Some(Piece::Text(text)) = self.piece(part) {
                 texts.push(text);
             }
@@ -261,7 +261,7 @@ impl Messages {
             return Some(Piece::Text(format!("```\n{outcome}\n{output}\n```")));
         }
         if part.tool_call.is_some() || part.tool_response.is_some() {
-            warn_unsupported("a call that another provider executed", "is left out");
+            warn_unsupported("a call that another provider executed", "is dropped");
         }
         None
     }

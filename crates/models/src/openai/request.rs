@@ -59,7 +59,7 @@ fn settings(kind: ServerKind, model: &str, config: &GenerateContentConfig) -> Js
             false => set(name, Some(value)),
             true => tracing::warn!(
                 model,
-                "left out {name}, which the model does not support while thinking"
+                "omitted {name}, which the model does not support while thinking"
             ),
         }
     }
@@ -163,7 +163,7 @@ fn reasoning_effort(
         if effort != "none" {
             tracing::warn!(
                 model,
-                "left out the thinking config, because the model does not think"
+                "omitted the thinking config, because the model does not think"
             );
         }
         return None;
@@ -171,7 +171,7 @@ fn reasoning_effort(
     if kind.is_openai() && effort == "none" && !can_disable_thinking(model) {
         tracing::warn!(
             model,
-            "left out the thinking config, because the model always thinks"
+            "omitted the thinking config, because the model always thinks"
         );
         return None;
     }
@@ -249,7 +249,7 @@ fn warn_about_ignored_settings(kind: ServerKind, config: &GenerateContentConfig)
         let server = kind.name();
         tracing::warn!(
             server, settings = ?names,
-            "left out settings that chat completions do not support"
+            "omitted settings that chat completions do not support"
         );
     }
 }

@@ -33,7 +33,7 @@ pub struct OutputSchema {
 
 impl OutputSchema {
     /// Derives the schema from a Rust type. Parsing into that type validates an answer.
-    pub fn of<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
+    pub fn from_type<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
         let validator = |value: &Json| {
             let value: T = serde_json::from_value(serde_json::to_value(value)?)?;
             Ok(without_nulls(Json::from(serde_json::to_value(&value)?)))

@@ -86,8 +86,8 @@ impl LlmEventSummarizer {
         }
     }
 
-    /// Sets another prompt, in which `{conversation_history}` stands for the events. Other braces
-    /// stay unchanged.
+    /// Sets another prompt, in which `{conversation_history}` is replaced by the events. Other
+    /// braces stay unchanged.
     #[must_use]
     pub fn with_prompt_template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());

@@ -35,7 +35,7 @@ fn estimated_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64>
         isolation_scope: agent.isolation_scope,
         ..ContentsOptions::default()
     };
-    // Leave out rewound events: a rewound call must not count as the delegated task.
+    // Skip rewound events: a rewound call must not count as the delegated task.
     let mut live = Events::default();
     for (position, event) in (1..).zip(valid_shared_events(events)) {
         live.push(position, event);

@@ -16,7 +16,7 @@
 //! - is on the branch of a call in the prefix, or makes a call that a branch in the prefix names,
 //! - is out of time order while the prefix has a summary, which orders events by time.
 //!
-//! In these cases the cache assembles everything anew. A test appends events to random histories
+//! In these cases the cache assembles everything again. A test appends events to random histories
 //! and compares the result with that of [`assemble_contents`] each time.
 
 use std::{collections::HashSet, sync::Arc};

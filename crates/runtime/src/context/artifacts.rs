@@ -13,7 +13,7 @@ impl InvocationContext {
         artifacts.ok_or(ArtifactError::NoService)
     }
 
-    /// Returns the key of a file as this session sees it.
+    /// Returns the key of an artifact as this session sees it.
     fn artifact_key(&self, filename: &str) -> ArtifactKey {
         ArtifactKey::in_session(self.session_key(), filename)
     }
@@ -54,8 +54,8 @@ impl InvocationContext {
 }
 
 impl CallbackContext {
-    /// Saves a new version of a file and returns its number, starting at 0. A file whose name
-    /// begins with `user:` is visible in all of the user's sessions. The event of this context
+    /// Saves a new version of an artifact and returns its number, starting at 0. An artifact whose
+    /// name begins with `user:` is visible in all of the user's sessions. The event of this context
     /// records the version.
     pub async fn save_artifact(
         &self,
@@ -71,7 +71,7 @@ impl CallbackContext {
         Ok(version)
     }
 
-    /// Loads a version of a file, or the newest; `None` if there is none.
+    /// Loads a version of an artifact, or the newest; `None` if there is none.
     pub async fn load_artifact(
         &self,
         filename: &str,
@@ -83,7 +83,7 @@ impl CallbackContext {
         self.store_call(loaded).await
     }
 
-    /// Returns the metadata of a version of a file, or of the newest.
+    /// Returns the metadata of a version of an artifact, or of the newest.
     pub async fn get_artifact_version(
         &self,
         filename: &str,
@@ -95,7 +95,7 @@ impl CallbackContext {
         self.store_call(version).await
     }
 
-    /// Returns the names of the files that this session sees, sorted.
+    /// Returns the names of the artifacts that this session sees, sorted.
     pub async fn list_artifacts(&self) -> Result<Vec<String>, ArtifactError> {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.session_key();

@@ -65,8 +65,8 @@ impl ReadonlyContext {
     }
 
     /// Returns the options for a run or a rewind that a tool or callback starts. With them,
-    /// cancelling this run also cancels the started run, which fails at once if it would have to
-    /// wait for this run to end.
+    /// cancelling this run also cancels the started run, which fails immediately if it would have
+    /// to wait for this run to end.
     pub fn run_options(&self) -> RunOptions {
         self.invocation.run_options()
     }

@@ -86,7 +86,7 @@ impl Checkpoints {
         checkpoint.is_ended = true;
     }
 
-    /// Resets an agent and those below it, so that they begin anew.
+    /// Resets an agent and those below it, so that they start over.
     pub(crate) fn reset(&self, tree: &AgentTree, agent: &str) {
         let mut checkpoints = self.lock();
         if checkpoints.is_empty() {
@@ -97,7 +97,7 @@ impl Checkpoints {
         });
     }
 
-    /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
+    /// Records a transfer: the target starts over, and the transferring agent keeps its checkpoint.
     pub(crate) fn transfer_to(&self, tree: &AgentTree, agent: &str, target: &str) {
         let own = self.get(agent).filter(|_| agent != target);
         self.reset(tree, target);
@@ -193,7 +193,7 @@ impl CheckpointReader<'_> {
         }
     }
 
-    /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
+    /// Records a transfer: the target starts over, and the transferring agent keeps its checkpoint.
     fn transfer_to(&mut self, number: usize, agent: &str, target: &str) {
         let own = self
             .checkpoints

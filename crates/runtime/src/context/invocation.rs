@@ -319,8 +319,8 @@ impl InvocationContext {
     }
 
     /// Returns the options for a run or a rewind that this run starts. With them, cancelling this
-    /// run also cancels the started run, which fails at once if it would have to wait for this run
-    /// to end.
+    /// run also cancels the started run, which fails immediately if it would have to wait for this
+    /// run to end.
     pub fn run_options(&self) -> RunOptions {
         self.shared.run_config.run_options.clone()
     }

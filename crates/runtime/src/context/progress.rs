@@ -14,7 +14,7 @@ impl InvocationContext {
 
     /// Returns the state that this agent last stored with
     /// [`save_agent_state`](Self::save_agent_state), if the run was resumed before the agent ended;
-    /// `None` if the agent starts anew.
+    /// `None` if the agent starts over.
     pub fn agent_state(&self) -> Option<JsonMap> {
         self.checkpoint()?.state
     }

@@ -10,7 +10,7 @@ use retain_core::{
 };
 use tracing::Instrument as _;
 
-use super::{Turn, confirmation, merge, output_schema};
+use super::{AgentFlow, confirmation, merge, output_schema};
 use crate::{
     agents::{Agent as _, BeforeTool, FinishedCall, ToolCall, callback_failed},
     context::ToolContext,
@@ -39,7 +39,7 @@ impl Tool for MissingTool {
     }
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Runs the calls of `event`, and emits the answers and the events that follow from them.
     /// `is_last` tells that the model sends no further response.
     pub(super) async fn run_calls(

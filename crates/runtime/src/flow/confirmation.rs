@@ -10,7 +10,7 @@ use retain_core::{
     ToolConfirmation,
 };
 
-use super::{Turn, calls::Confirmations};
+use super::{AgentFlow, calls::Confirmations};
 use crate::{
     agents::Agent as _,
     context::{InvocationContext, ToolContext},
@@ -104,7 +104,7 @@ fn call_json(call: &FunctionCall) -> Option<Json> {
     Json::parse(&call.to_json().ok()?).ok()
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Whether the user's last message confirms or rejects calls.
     pub(super) fn is_confirmation(&self) -> bool {
         let events = self.ctx.events();
@@ -134,8 +134,8 @@ impl Turn<'_> {
         let handled = handled_requests(&events, &answers);
         answers.retain(|request, _| !handled.contains_key(request));
         if answers.is_empty() {
-            let is_of_turn = handled.values().any(|handled_at| *handled_at > at);
-            let continues = is_of_turn
+            let is_handled_since = handled.values().any(|handled_at| *handled_at > at);
+            let continues = is_handled_since
                 || events[at]
                     .function_responses()
                     .iter()

@@ -13,7 +13,7 @@ const NO_CONTENT_AT_ALL: &str =
 const NO_CONTENT_OF_USE: &str = "The model returned no actionable content (finish_reason=STOP \
     with thought-only or whitespace-only parts).";
 
-/// Marks an answer that ends normally but has no content as an error, so that the turn does not end
+/// Marks an answer that ends normally but has no content as an error, so that the run does not end
 /// without an answer. In a stream, a last chunk without parts only marks the end.
 pub(super) fn mark_empty(mode: StreamingMode, response: &mut LlmResponse) {
     let parts = response.content.as_ref().map(Content::parts);

@@ -1,4 +1,4 @@
-//! The flow of one agent's turn: build a request, call the model, run the tools, call again.
+//! The flow of one agent in a run: build a request, call the model, run the tools, call again.
 //!
 //! A step is one model call. Small processors, each in its own file, build the request in the order
 //! that [`request::build`] gives.
@@ -41,7 +41,7 @@ use crate::{
 
 /// Runs the agent until it has answered.
 pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
-    let mut turn = Turn {
+    let mut flow = AgentFlow {
         agent,
         ctx,
         model: agent.resolve_model(ctx)?,
@@ -50,16 +50,16 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         has_open_calls: false,
     };
     loop {
-        turn.last = None;
-        Box::pin(turn.run_step()).await?;
-        match turn.last {
+        flow.last = None;
+        Box::pin(flow.run_step()).await?;
+        match flow.last {
             Some(StepOutcome::Continue) if !ctx.is_ended() && !ctx.has_transferred() => {}
             _ => return Ok(()),
         }
     }
 }
 
-/// What the last event of a step means for the turn.
+/// Whether the agent continues after the last event of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepOutcome {
     /// The agent continues.
@@ -68,18 +68,18 @@ enum StepOutcome {
     Final,
 }
 
-/// One agent's work on a turn.
-struct Turn<'a> {
+/// The state of one agent's model calls in a run.
+struct AgentFlow<'a> {
     agent: &'a LlmAgent,
     ctx: &'a InvocationContext,
     model: Arc<dyn Model>,
     output: OutputRecorder,
     last: Option<StepOutcome>,
-    /// Whether a call of this turn is answered later.
+    /// Whether a call of this agent in this run is answered later.
     has_open_calls: bool,
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Makes one model call and handles its answers.
     async fn run_step(&mut self) -> Result<()> {
         let mut request = request::build(self.agent, self.ctx, &*self.model).await?;
@@ -103,8 +103,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Emits an event of the turn. `nothing_follows` tells that the model is done and no tool is
-    /// left to run.
+    /// Emits an event of the agent. `nothing_follows` tells that the model is done and no tool call
+    /// remains.
     async fn emit(
         &mut self,
         event: impl Into<Box<Event>>,

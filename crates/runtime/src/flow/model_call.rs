@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, future::BoxFuture};
 use retain_core::{Event, EventActions, LlmResponse};
 use tracing::Instrument as _;
 
-use super::{Turn, planning};
+use super::{AgentFlow, planning};
 use crate::{
     agents::{Agent as _, BeforeModel, callback_failed},
     context::CallbackContext,
@@ -33,7 +33,7 @@ pub(super) struct Call {
     pub(super) spans: CallSpans,
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Calls the model and handles every answer.
     pub(super) async fn call_model(&mut self, mut request: LlmRequest) -> Result<()> {
         let actions = Arc::default();

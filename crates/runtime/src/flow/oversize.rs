@@ -1,12 +1,12 @@
 //! Answers that exceed a limit of the session: a notice replaces the oversized part, the other
-//! answers stay, and the turn continues.
+//! answers stay, and the run continues.
 //!
 //! The session checks its [`Limits`](retain_core::Limits) before it stores anything. So the limits
 //! are in one place, and also cover data that plugins add and state that grows over many turns.
 
 use retain_core::{Event, Json, JsonMap, LimitKind, SessionError, StateScope};
 
-use super::Turn;
+use super::AgentFlow;
 use crate::error::{Result, RunError};
 
 /// The limit that an append exceeded.
@@ -26,7 +26,7 @@ enum AnswerPart {
     State,
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Emits `merged`, the event that merges `answers`. If it is too large, replaces parts with a
     /// notice for the model; fails if even the notice does not fit.
     pub(super) async fn emit_answers(

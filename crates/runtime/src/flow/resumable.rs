@@ -57,8 +57,8 @@ pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
 /// Whether a call of the agent waits for an answer.
 fn is_waiting(ctx: &InvocationContext) -> bool {
     let events = ctx.events();
-    let turn = events_since_start(ctx, &ctx.events_of_run(&events));
-    interrupts::is_waiting(&turn, ctx.agent_name())
+    let since_start = events_since_start(ctx, &ctx.events_of_run(&events));
+    interrupts::is_waiting(&since_start, ctx.agent_name())
 }
 
 /// Returns the run's events on the agent's branch since the agent started.
@@ -73,10 +73,10 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
     }
     let events = ctx.events();
     let run = ctx.events_of_run(&events);
-    let turn = events_since_start(ctx, &run);
+    let since_start = events_since_start(ctx, &run);
     let has_output =
         |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
-    let Some(last) = turn.iter().rfind(has_output) else {
+    let Some(last) = since_start.iter().rfind(has_output) else {
         return Ok(AgentProgress::AtWork);
     };
     let name = ctx.agent_name();
@@ -91,7 +91,10 @@ fn progress(ctx: &InvocationContext) -> Result<AgentProgress> {
         return Ok(AgentProgress::AtWork);
     }
     // Another agent, the target of this agent's transfer, emitted the last event and continues.
-    let own = turn.iter().rev().filter(|event| event.author == name);
+    let own = since_start
+        .iter()
+        .rev()
+        .filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
         Some(target) => transfer_target(ctx, target),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use retain_core::{Json, JsonMap};
 
-use super::{StepOutcome, Turn};
+use super::{AgentFlow, StepOutcome};
 use crate::{
     agents::Agent,
     context::{InvocationContext, ToolContext},
@@ -88,7 +88,7 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
     text
 }
 
-impl Turn<'_> {
+impl AgentFlow<'_> {
     /// Transfers to another agent. If the runner itself runs this agent, the runner continues with
     /// the target; otherwise the target runs here.
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
@@ -116,7 +116,7 @@ impl Turn<'_> {
             .with_waiting_agent(output)
             .run_agent(&target)
             .await?;
-        // The other agent's answer is the answer of this turn.
+        // The other agent's answer is also this agent's answer.
         self.last = Some(StepOutcome::Final);
         Ok(())
     }

@@ -259,7 +259,7 @@ impl RunnerBuilder {
             return Err(BuildError::new("runner", reason));
         }
         if self.ingests_turns && self.memory.is_none() {
-            let reason = "ingests turns but has no memory; set one with `memory_service`";
+            let reason = "ingests runs but has no memory; set one with `memory_service`";
             return Err(BuildError::new("runner", reason));
         }
         if let Some((twin, _)) = duplicate_plugin(&self.plugins) {

@@ -281,16 +281,16 @@ impl Runner {
         BlockingRun::start(run.in_current_span())
     }
 
-    /// Waits for pending summaries of finished runs, each up to its
-    /// [time limit](crate::CompactionConfig::with_time_limit). Returns the sessions whose compaction
-    /// has failed since the last call, with the errors, which are also logged when they happen.
+    /// Waits for pending summaries of finished runs, each up to its [time
+    /// limit](crate::CompactionConfig::with_time_limit). Returns the sessions whose compaction has
+    /// failed since the last call, with the errors, which are also logged when they happen.
     pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
         self.inner.after_runs.wait_until_idle().await;
         self.inner.after_runs.take_failures()
     }
 
     /// Waits until the sessions of finished runs are ingested into memory, if the runner [ingests
-    /// turns](RunnerBuilder::ingest_after_turns).
+    /// runs](RunnerBuilder::ingest_after_turns).
     ///
     /// Returns the sessions whose ingestion has failed since the last call, with the errors; each
     /// failure is also logged when it happens. The runner retries them after their next run, or you

@@ -123,7 +123,7 @@ impl FunctionTool {
         self
     }
 
-    /// Marks the tool as long-running: an empty result leaves the call open and ends the turn. A
+    /// Marks the tool as long-running: an empty result leaves the call open and ends the run. A
     /// later message with the function response answers the call.
     pub fn long_running(mut self) -> FunctionTool {
         self.is_long_running = true;
@@ -136,12 +136,12 @@ impl FunctionTool {
         self
     }
 
-    /// Requires a person to approve each call before it runs.
+    /// Requires the user to approve each call before it runs.
     pub fn require_confirmation(self) -> FunctionTool {
         self.with_confirmation_when(|_| true)
     }
 
-    /// Requires a person to approve calls whose arguments satisfy `when`.
+    /// Requires the user to approve calls whose arguments satisfy `when`.
     pub fn with_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,

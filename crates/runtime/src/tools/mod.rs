@@ -81,7 +81,7 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether a person must approve a call with these arguments before it runs.
+    /// Whether the user must approve a call with these arguments before it runs.
     async fn requires_confirmation(&self, _ctx: &ToolContext, _args: &JsonMap) -> bool {
         false
     }

@@ -129,7 +129,7 @@ async fn dropped_stream_ends_its_run_and_releases_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
+async fn stream_dropped_after_the_answer_keeps_the_whole_run() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Hello!");
         // The `after_agent` callback keeps the run open after its answer.
@@ -196,7 +196,7 @@ async fn caller_dropped_while_queued_does_not_block_the_next_run() {
 async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
     let clock = LeaseClock::default();
     for (name, sessions) in clock.services().await {
-        // A killed process leaves a message, a call without an answer, and a lease that is never
+        // A killed process leaves a message, a pending call, and a lease that is never
         // released.
         sessions
             .create_session("app", USER, None, Some(SESSION))
@@ -241,7 +241,7 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
         assert_eq!(
             texts,
             ["book it", "and?"],
-            "{name}: the call without an answer is not sent"
+            "{name}: the pending call is not sent"
         );
         assert_eq!(
             stored(&sessions).await.events.len(),

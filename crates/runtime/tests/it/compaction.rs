@@ -105,7 +105,7 @@ fn last_request_lines(model: &ScriptedModel) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sliding_window_summarizes_every_second_turn() {
+async fn sliding_window_summarizes_every_second_run() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
         let mut summary = LlmResponse::from_content(Content::user("They spoke of colors."));
@@ -157,7 +157,7 @@ async fn sliding_window_summarizes_every_second_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_turn_runs_while_a_summary_is_in_progress() {
+async fn next_run_runs_while_a_summary_is_in_progress() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
         let model = answers(3);
@@ -169,7 +169,7 @@ async fn next_turn_runs_while_a_summary_is_in_progress() {
             .unwrap();
         turn(&runner, "one").await;
         gated.wait_for_calls(1).await;
-        // The summary of the first turn is appended during the second turn.
+        // The summary of the first run is appended during the second run.
         let mut run = runner.run(USER, Some(SESSION), "two").await.unwrap();
         gated.gate.add_permits(1);
         while summaries(&stored(&sessions).await).is_empty() {
@@ -242,7 +242,7 @@ async fn compaction_covers_events_outside_the_loaded_window() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_ending_during_compaction_are_summarized_next() {
+async fn runs_ending_during_compaction_are_summarized_next() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
         let model = answers(3);
@@ -442,7 +442,7 @@ async fn pending_call_is_not_summarized() {
         turn(&runner, "two").await;
         runner.flush_compaction().await;
         let session = stored(&sessions).await;
-        // The summary covers the first turn and the second turn's message.
+        // The summary covers the first run and the second run's message.
         assert_eq!(summaries(&session), ["summary 1 of 3"], "{name}");
     }
 }

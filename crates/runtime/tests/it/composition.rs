@@ -41,7 +41,7 @@ async fn turn(runner: &Runner, message: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_turn_starts_at_the_agent_transferred_to() {
+async fn next_run_starts_at_the_agent_transferred_to() {
     for (name, sessions) in services().await {
         let billing = agent(
             "billing",
@@ -64,7 +64,7 @@ async fn next_turn_starts_at_the_agent_transferred_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invalid_transfer_fails_and_the_next_turn_works() {
+async fn invalid_transfer_fails_and_the_next_run_works() {
     for (name, sessions) in services().await {
         for (target, reason) in [
             ("nobody", "does not exist"),

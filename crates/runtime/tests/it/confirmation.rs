@@ -1,4 +1,4 @@
-//! Calls that require a person's approval.
+//! Calls that require the user's approval.
 
 use std::sync::{
     Arc,

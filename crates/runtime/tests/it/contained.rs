@@ -631,7 +631,7 @@ impl EventSummarizer for HangingSummarizer {
 }
 
 #[tokio::test]
-async fn hanging_summarizer_times_out_and_the_next_turn_retries() {
+async fn hanging_summarizer_times_out_and_the_next_run_retries() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
         let agent = LlmAgent::builder("a").model(model).build().unwrap();

@@ -1,4 +1,4 @@
-//! A process crashes after each event of a turn. The session stays readable, and the next turn
+//! A process crashes after each event of a run. The session stays readable, and the next run
 //! continues.
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use retain_stores::SqliteOptions;
 
 use crate::support::{LeaseClock, SESSION, USER, call, runner, stored};
 
-/// An agent that calls a tool and then answers, in every turn.
+/// An agent that calls a tool and then answers, in every run.
 fn worker(name: &str) -> LlmAgent {
     let tool = FunctionTool::new("work", "Works.", |ctx: ToolContext, (): ()| async move {
         ctx.state().update("done", |done| {
@@ -36,7 +36,7 @@ fn worker(name: &str) -> LlmAgent {
         .unwrap()
 }
 
-/// Returns two parallel agents and one after them: nine events per turn.
+/// Returns two parallel agents and one after them: nine events per run.
 fn team() -> Arc<dyn Agent> {
     let both = ParallelAgent::builder("both")
         .sub_agent(worker("left"))
@@ -82,7 +82,7 @@ fn crash_after(
     received
 }
 
-/// A turn has nine agent events and eight checkpoints.
+/// A run has nine agent events and eight checkpoints.
 #[test]
 fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {
@@ -115,7 +115,7 @@ fn run_is_resumed_after_a_crash_at_any_event() {
 }
 
 #[test]
-fn next_turn_works_after_a_crash_at_any_event() {
+fn next_run_works_after_a_crash_at_any_event() {
     for taken in 0..=9 {
         let (folder, clock) = (retain_testkit::scratch::folder(), LeaseClock::default());
         let (_, received) = crash_after(taken, folder.path(), &clock, false);
@@ -141,7 +141,7 @@ fn next_turn_works_after_a_crash_at_any_event() {
             let runner = runner.build().unwrap();
             let run = runner.run(USER, Some(SESSION), "again").await.unwrap();
             let events = run.collect_events().await.unwrap();
-            assert_eq!(events.len(), 9, "after {taken}: a whole turn");
+            assert_eq!(events.len(), 9, "after {taken}: a whole run");
         });
     }
 }

@@ -66,7 +66,7 @@ impl Agent for WrappingAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
+async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_run() {
     for (name, sessions) in services().await {
         let inner = answering_agent("answer");
         let agent = WrappingAgent {
@@ -88,8 +88,8 @@ async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
             run.await.unwrap();
         }
         let session = stored(&sessions).await;
-        for turn in events_of(&session).chunks(3) {
-            let lines = story(turn);
+        for run in events_of(&session).chunks(3) {
+            let lines = story(run);
             assert!(lines[0].starts_with("user: q"), "{name}: {lines:?}");
             assert_eq!(lines[1..], ["a: answer", "a: afterwards"], "{name}");
         }
@@ -103,7 +103,7 @@ async fn event_of_a_wrapping_agent_after_the_answer_stays_in_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn model_response_after_a_call_stays_in_its_turn() {
+async fn model_response_after_a_call_stays_in_its_run() {
     for (name, sessions) in services().await {
         let show = FunctionTool::new("show", "", |ctx: ToolContext, (): ()| async move {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
@@ -133,8 +133,8 @@ async fn model_response_after_a_call_stays_in_its_turn() {
         for run in runs.collect::<Vec<_>>() {
             assert_eq!(run.await.unwrap(), 3, "{name}");
         }
-        for turn in events_of(&stored(&sessions).await).chunks(4) {
-            let lines = story(turn);
+        for run in events_of(&stored(&sessions).await).chunks(4) {
+            let lines = story(run);
             assert!(lines[0].starts_with("user: q"), "{name}: {lines:?}");
             assert_eq!(lines[3], "a: and this", "{name}");
         }

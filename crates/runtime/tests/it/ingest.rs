@@ -148,7 +148,7 @@ impl MemoryService for FaultyMemory {
     }
 }
 
-/// A runner that ingests after each turn, and its sessions. The model answers `Noted.`
+/// A runner that ingests after each run, and its sessions. The model answers `Noted.`
 fn ingesting_runner(memory: &Arc<FaultyMemory>, turns: usize) -> (Runner, InMemorySessionService) {
     let reply = |model: ScriptedModel, _| model.reply("Noted.");
     let model = (0..turns).fold(ScriptedModel::new("scripted"), reply);

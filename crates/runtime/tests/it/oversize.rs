@@ -1,5 +1,5 @@
 //! Data that is too large for the session fails its own call: the model gets an error, the rest is
-//! stored, and the turn continues.
+//! stored, and the run continues.
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ async fn oversized_state_write_is_neither_stored_nor_visible_later() {
             lines[1].ends_with(r#"note -> {"ok":true}"#),
             "{name}: {lines:?}"
         );
-        // The write is neither visible later in the turn nor stored.
+        // The write is neither visible later in the run nor stored.
         assert_eq!(lines[3], r#"a: look -> {"result":null}"#, "{name}");
         let session = stored(&sessions).await;
         assert_eq!(session.state.get("big"), None, "{name}");
@@ -197,7 +197,7 @@ async fn oversized_state_write_is_neither_stored_nor_visible_later() {
 }
 
 #[tokio::test]
-async fn state_over_its_limit_fails_the_call_but_not_the_turn() {
+async fn state_over_its_limit_fails_the_call_but_not_the_run() {
     for (name, sessions) in small_services().await {
         for key in ["user:log", "app:log", "log"] {
             let half = EVENT_BYTES / 2;

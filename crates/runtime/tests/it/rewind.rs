@@ -1,4 +1,4 @@
-//! Rewind through the runner: the next turn does not see the rewound events.
+//! Rewind through the runner: the next run does not see the rewound events.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn turn(runner: &Runner, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_turn_does_not_see_rewound_events() {
+async fn next_run_does_not_see_rewound_events() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
             .reply(call("note", r#"{"text": "first"}"#))
@@ -109,7 +109,7 @@ fn save_tool() -> FunctionTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_turn_sees_the_restored_files() {
+async fn next_run_sees_the_restored_artifacts() {
     for (name, sessions) in services().await {
         let folder = retain_testkit::scratch::folder();
         let store = FileArtifactStore::open(folder.path()).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn assert_requests(name: &str, requests: &[Arc<LlmRequest>]) {
     let at = |text: &str| text.lines().nth(line).unwrap_or("the end").to_owned();
     panic!(
         "requests differ from testdata/requests/{name}.txt, line {}\n  expected: {}\n  found:    \
-         {}\nRETAIN_UPDATE_SNAPSHOTS=1 writes it anew.",
+         {}\nset RETAIN_UPDATE_SNAPSHOTS=1 to rewrite the file",
         line + 1,
         at(&expected),
         at(&text),

@@ -1,4 +1,4 @@
-//! Concurrent runs of one session: each stores a complete turn, and turns do not interleave.
+//! Concurrent runs of one session: each stores all its events, and runs do not interleave.
 
 use std::sync::{
     Arc,
@@ -44,7 +44,7 @@ fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_runs_store_complete_turns() {
+async fn concurrent_runs_do_not_interleave() {
     for (name, sessions) in services().await {
         let runner = Runner::builder()
             .app_name(APP)
@@ -68,21 +68,21 @@ async fn concurrent_runs_store_complete_turns() {
         let events = events_of(&session);
         assert_eq!(events.len(), 64 * 4, "{name}: no event is lost");
         let mut seen = Vec::new();
-        for turn in events.chunks(4) {
-            let id = &turn[0].invocation_id;
+        for run in events.chunks(4) {
+            let id = &run[0].invocation_id;
             assert!(
-                turn.iter().all(|event| event.invocation_id == *id),
-                "{name}: turns interleave"
+                run.iter().all(|event| event.invocation_id == *id),
+                "{name}: runs interleave"
             );
-            let authors: Vec<_> = turn.iter().map(|event| event.author.as_str()).collect();
+            let authors: Vec<_> = run.iter().map(|event| event.author.as_str()).collect();
             assert_eq!(authors, ["user", "counter", "counter", "counter"], "{name}");
-            assert!(turn[3].is_final_response(), "{name}");
+            assert!(run[3].is_final_response(), "{name}");
             assert!(!seen.contains(id), "{name}");
             seen.push(id.clone());
         }
         assert_eq!(
             session.state["turns"], 64,
-            "{name}: each turn sees the state of the turn before"
+            "{name}: each run sees the state of the run before"
         );
     }
 }

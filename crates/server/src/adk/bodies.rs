@@ -1,4 +1,5 @@
-//! Reads the JSON body of a request, validates it against ADK's table, and gives access to its fields.
+//! Reads the JSON body of a request, validates it against ADK's table, and gives access to its
+//! fields.
 
 use axum::{
     body::Bytes,
@@ -48,8 +49,8 @@ pub(super) async fn read_as(
     let value = match (bytes.is_empty(), is_json) {
         (true, _) => None,
         (false, true) => Some(parse(&bytes)?),
-        // FastAPI takes a body without a JSON content type as text, so that a page of another origin
-        // cannot send JSON without a CORS preflight.
+        // FastAPI takes a body without a JSON content type as text, so that a page of another
+        // origin cannot send JSON without a CORS preflight.
         (false, false) => Some(Json::from(String::from_utf8_lossy(&bytes).into_owned())),
     };
     let value = match value {

@@ -8,8 +8,8 @@ use retain_core::{
     adk::{ObjectSchema, Presence, UnknownFields, ValueType},
 };
 
-/// Maximum number of problems of one value. Pydantic reports all; a small body of many wrong elements
-/// would then have a large answer.
+/// Maximum number of problems of one value. Pydantic reports all; a small body of many wrong
+/// elements would then have a large answer.
 const PROBLEMS_MAX: usize = 50;
 
 /// Maximum size of a rejected value in a problem, about its bytes as JSON.
@@ -181,8 +181,8 @@ impl Checker {
         checked
     }
 
-    /// Pydantic's smart mode: the member that needs no conversion, or else the first that accepts the
-    /// value. If none does, the errors of all members are reported.
+    /// Pydantic's smart mode: the member that needs no conversion, or else the first that accepts
+    /// the value. If none does, the errors of all members are reported.
     fn union(&mut self, members: &[ValueType], value: &Json) -> Json {
         let (mut converted, mut problems) = (None, Vec::new());
         for member in members {
@@ -424,7 +424,8 @@ fn may_be_bool(value: &Json) -> bool {
     }
 }
 
-/// An integer as pydantic reads it: spaces around it, a sign, `_` between digits and `.0` are allowed.
+/// An integer as pydantic reads it: spaces around it, a sign, `_` between digits and `.0` are
+/// allowed.
 fn read_integer(text: &str) -> Option<Json> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {

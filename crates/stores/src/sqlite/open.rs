@@ -69,7 +69,7 @@ impl Opener<'_> {
             return Ok(());
         };
         if path.is_dir() {
-            return Err(self.reject("the path is a directory; add a file name to the path"));
+            return Err(self.reject("the path is a folder; add a file name to the path"));
         }
         if self.options.must_exist && !path.exists() {
             return Err(self.reject("the file does not exist; check the path"));

@@ -102,7 +102,7 @@ impl ArtifactHarness {
     }
 }
 
-/// The key of a file in the default session.
+/// The key of an artifact in the default session.
 fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
 }

@@ -79,7 +79,7 @@ enum Durability {
     Running,
     /// Not synced; the call ended at this time.
     Cached(u64),
-    /// A sync after the write failed, so the write may be lost for good.
+    /// A sync after the write failed, so the write may be lost permanently.
     Doubtful,
     /// On the disk.
     Synced,

@@ -17,8 +17,8 @@
 //!   truncation survives or not like a write.
 //! - A new file has a name once the file or its folder is synced; a removed file loses its name
 //!   once the folder is synced. Before that, any prefix of each name's history may survive.
-//! - After a failed sync, its writes may be there or be lost for good. A later sync does not help,
-//!   because the kernel may have marked the pages as clean.
+//! - After a failed sync, its writes may be on disk or lost permanently. A later sync does not
+//!   help, because the kernel may have marked the pages as clean.
 //! - Memory shared between processes (`-shm`) is lost.
 //! - The client knows what the program wrote to standard output as soon as that write begins.
 //!

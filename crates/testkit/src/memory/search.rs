@@ -1,4 +1,5 @@
-//! Promises about search: an entry is found at once, by its own user only, and whatever its text is.
+//! Promises about search: an entry is found immediately, by its own user only, and whatever its
+//! text is.
 
 use tokio::task::JoinSet;
 

@@ -310,7 +310,7 @@ pub async fn refresh_loads_missed_events_without_gap_or_repeat(harness: Harness)
     assert_eq!(live, read(&log, &key).await);
 }
 
-/// A refresh of a partly read session adds new events, not the ones left out before.
+/// A refresh of a partly read session adds new events, not the older ones that the read omitted.
 pub async fn refresh_of_a_partly_loaded_session_adds_only_new_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -1,4 +1,5 @@
-//! Promises about rewinding artifacts: files get their former content, even with concurrent runs.
+//! Promises about rewinding artifacts: artifacts get their former content, even with concurrent
+//! runs.
 
 use std::{
     collections::BTreeMap,
@@ -126,7 +127,7 @@ fn file(key: &SessionKey, name: &str) -> retain_core::ArtifactKey {
     retain_core::ArtifactKey::in_session(key, name)
 }
 
-/// The current content of the file.
+/// The current content of the artifact.
 async fn text(artifacts: &Artifacts, name: &str) -> Option<String> {
     let loaded = artifacts.load_artifact(&file(&key("s"), name), None).await;
     loaded.unwrap().and_then(|part| part.text)
@@ -161,8 +162,8 @@ where
     *artifacts.store().before_save.lock().unwrap() = Some(Arc::new(hook));
 }
 
-/// The session's files are restored as new versions that the event reports. A file that did not
-/// exist loads as `None`, and the user's files stay.
+/// The session's artifacts are restored as new versions that the event reports. An artifact that
+/// did not exist loads as `None`, and the user's artifacts stay.
 pub async fn rewind_restores_artifacts(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -190,8 +191,8 @@ pub async fn rewind_without_an_artifact_service_keeps_artifacts(harness: Harness
     );
 }
 
-/// A rewind also undoes events appended outside a run while it restores files, and files that are
-/// already restored get no further version.
+/// A rewind also undoes events appended outside a run while it restores artifacts, and artifacts
+/// that are already restored get no further version.
 pub async fn rewind_undoes_appends_made_while_artifacts_are_restored(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -217,8 +218,8 @@ pub async fn rewind_undoes_appends_made_while_artifacts_are_restored(harness: Ha
     assert_eq!(text(&artifacts, "late").await, None);
 }
 
-/// No run begins while files are restored, so the rewind cannot overwrite the files of a new run.
-/// The rewind renews its lease until all files are restored.
+/// No run begins while artifacts are restored, so the rewind cannot overwrite the artifacts of a
+/// new run. The rewind renews its lease until all artifacts are restored.
 pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     let ttl = Duration::from_millis(300);
     let log = harness.second_with(|settings| settings.run_ttl = ttl).await;
@@ -243,8 +244,8 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     assert_eq!(artifacts.store().saves.lock().unwrap().to_owned(), 2);
 }
 
-/// A rewind that fails between two files does not change the log and releases its lease. Repeating
-/// it gives the result that the first attempt would have had.
+/// A rewind that fails between two artifacts does not change the log and releases its lease.
+/// Repeating it gives the result that the first attempt would have had.
 pub async fn rewind_that_failed_at_an_artifact_can_be_repeated(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -270,7 +271,7 @@ pub async fn rewind_that_failed_at_an_artifact_can_be_repeated(harness: Harness)
     assert_eq!(text(&artifacts, "b").await, None);
 }
 
-/// A rewind waits for the active run and also undoes that run's later file changes.
+/// A rewind waits for the active run and also undoes that run's later artifact changes.
 pub async fn rewind_undoes_artifacts_of_an_active_run(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -287,8 +288,8 @@ pub async fn rewind_undoes_artifacts_of_an_active_run(harness: Harness) {
     assert_eq!(text(&artifacts, "d").await, None);
 }
 
-/// A dropped rewind stops at its current file and releases the lease at once, not only when it
-/// expires.
+/// A dropped rewind stops at its current artifact and releases the lease immediately, not only when
+/// it expires.
 pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -316,8 +317,8 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     assert_eq!(events.len(), before.events.len() + 1);
 }
 
-/// A rewind over a version that is not a number fails with the name of the file instead of skipping
-/// it.
+/// A rewind over a version that is not a number fails with the name of the artifact instead of
+/// skipping it.
 pub async fn rewind_error_for_an_invalid_version_names_the_file(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;

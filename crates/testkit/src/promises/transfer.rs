@@ -432,7 +432,7 @@ pub async fn import_with_lines_out_of_order_is_refused(harness: Harness) {
     assert_refused_at(&copy, &doubled, 4, "doubled").await;
     let mut missing = lines.clone();
     missing.remove(3);
-    assert_refused_at(&copy, &missing, 4, "left out").await;
+    assert_refused_at(&copy, &missing, 4, "removed").await;
     let headless = lines[2..].to_vec();
     assert_refused_at(&copy, &headless, 1, "no session before it").await;
     let mut reversed = lines.clone();

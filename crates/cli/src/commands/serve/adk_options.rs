@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 /// Spellings of an option: first ADK's, then ours.
 type Spellings = &'static [&'static str];
 
-/// Flags without effect: Retain loads no Python code, URIs select the stores, and `--ui-dir` turns the
-/// web UI on.
+/// Flags without effect: Retain loads no Python code, URIs select the stores, and `--ui-dir` turns
+/// the web UI on.
 const WITHOUT_EFFECT: [Spellings; 5] = [
     &["reload"],
     &["no-reload", "no_reload"],
@@ -42,9 +42,9 @@ const fn value(spellings: Spellings, instead: &'static str) -> Unsupported {
 
 const COLLECTOR: &str = "name a collector in OTEL_EXPORTER_OTLP_ENDPOINT (docs/telemetry.md)";
 const TRIGGERS: &str = "post triggers to /run from the program that receives them";
-const FEATURES: &str = "leave it out: it configures ADK's Python code";
-const PAGES: &str = "leave it out, or edit the pages in the --ui-dir folder";
-const ENTERPRISE: &str = "leave it out: Retain does not register agents with Gemini Enterprise";
+const FEATURES: &str = "omit it: it configures ADK's Python code";
+const PAGES: &str = "omit it, or edit the pages in the --ui-dir folder";
+const ENTERPRISE: &str = "omit it: Retain does not register agents with Gemini Enterprise";
 
 const UNSUPPORTED: [Unsupported; 17] = [
     flag(&["a2a"], "call the agents with /run or /run_sse"),
@@ -76,7 +76,7 @@ const UNSUPPORTED: [Unsupported; 17] = [
     ),
     value(
         &["avatar_config", "avatar-config"],
-        "leave it out: avatars need /run_live, which Retain does not serve",
+        "omit it: avatars need /run_live, which Retain does not serve",
     ),
     value(
         &["default_llm_model", "default-llm-model"],

@@ -489,7 +489,7 @@ fn unsupported_media_is_replaced_by_a_text() {
     for (part, server, mime) in unsupported {
         let line = content(part, server);
         assert!(
-            line.contains(mime) && line.contains("was left out"),
+            line.contains(mime) && line.contains("was omitted"),
             "{line}"
         );
         assert!(!line.contains("secret"), "{line}");

@@ -15,7 +15,7 @@ use crate::{
     error::{BuildError, Result},
 };
 
-/// Runs its sub-agents one after the other. A function call that waits for the user ends the turn;
+/// Runs its sub-agents one after the other. A function call that waits for the user ends the run;
 /// the answer resumes the sub-agent that made the call.
 #[derive(Debug)]
 pub struct SequentialAgent {

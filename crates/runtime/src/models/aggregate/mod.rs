@@ -1,7 +1,7 @@
 //! Aggregates the chunks of a streamed response into the complete response.
 //!
-//! Every chunk is forwarded at once, marked as partial; the complete response follows at the end.
-//! Adjacent texts are merged into one part, thoughts separately from answer text, and function
+//! Every chunk is forwarded immediately, marked as partial; the complete response follows at the
+//! end. Adjacent texts are merged into one part, thoughts separately from answer text, and function
 //! calls with streamed arguments are assembled.
 
 mod path;

@@ -1,7 +1,8 @@
 //! Ingests a session into memory after a run, in the background.
 //!
 //! The caller has already received the end of its run. The memory skips events that it has
-//! ingested, so the session's next run also ingests events that a failure or crash left out.
+//! ingested, so the session's next run also ingests events that were not ingested because of a
+//! failure or crash.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -55,7 +56,7 @@ impl Drop for IngestTask {
 }
 
 impl Inner {
-    /// Starts a task that ingests the session, if the runner ingests turns. `session` is the
+    /// Starts a task that ingests the session, if the runner ingests runs. `session` is the
     /// session at the end of the run, if the run had loaded all of it.
     pub(crate) fn start_ingestion(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {

@@ -39,7 +39,7 @@ fn events(list: &Json, ids: &mut Vec<String>) -> Vec<Json> {
     events.map(|event| comparable_event(event, ids)).collect()
 }
 
-/// Whether the error code stands for Python's `ValueError` or a subclass of it.
+/// Whether the error code denotes Python's `ValueError` or a subclass of it.
 fn is_value_error(code: &Json) -> bool {
     let classes = ["CallbackError", "AgentError", "WorkflowDataError"];
     code.as_str().is_some_and(|code| classes.contains(&code))

@@ -48,8 +48,8 @@ const NAME: &str = "the artifact folder";
 /// ```
 pub type FileArtifactService = StoreArtifactService<FileArtifactStore>;
 
-/// The store behind [`FileArtifactService`]. It stores bytes with a media type, or text. Like ADK, it
-/// rejects artifact references and file URIs.
+/// The store behind [`FileArtifactService`]. It stores bytes with a media type, or text. Like ADK,
+/// it rejects artifact references and file URIs.
 #[derive(Debug, Clone)]
 pub struct FileArtifactStore {
     folder: Arc<Folder>,
@@ -265,7 +265,7 @@ impl Folder {
             .map_err(|e| failed("list artifact versions", e))?;
         let versions = numbers.into_iter().map(|version| {
             let metadata = Metadata::read(&artifact, version)?.unwrap_or_default();
-            // Never read the URI from the file: a person who can edit the file must not choose it.
+            // Never read the URI from the file: someone who can edit the file must not choose it.
             Ok(metadata.into_version(version, artifact.uri(version)))
         });
         versions.collect()
@@ -287,8 +287,8 @@ impl Folder {
         remove().map_err(|e| failed("delete an artifact", e))
     }
 
-    /// Moves a folder to the trash with one rename and returns its new path; `None` if the folder does
-    /// not exist.
+    /// Moves a folder to the trash with one rename and returns its new path; `None` if the folder
+    /// does not exist.
     fn move_to_trash(&self, folder: &Path) -> io::Result<Option<PathBuf>> {
         if !folder.is_dir() {
             return Ok(None);

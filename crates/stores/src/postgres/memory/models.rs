@@ -23,7 +23,8 @@ impl ModelNumbers {
     }
 
     /// Finds or creates the numbers of the models of these vectors, and caches them. Call this
-    /// before a transaction begins: a new number then commits at once and blocks no other writer.
+    /// before a transaction begins: a new number then commits immediately and blocks no other
+    /// writer.
     pub(super) async fn register_models(
         &self,
         database: &Database,

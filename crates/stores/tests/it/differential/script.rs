@@ -497,7 +497,7 @@ impl Generator {
         Some(*self.random.pick(&alive))
     }
 
-    /// Usually pick a session that exists.
+    /// Usually picks a session that exists.
     fn pick_session(&mut self) -> usize {
         let any = self.random.below(self.sessions.len());
         if self.random.chance(90) {

@@ -18,7 +18,7 @@ async fn open_error(path: &Path) -> String {
 #[tokio::test]
 async fn open_rejects_a_directory() {
     let folder = retain_testkit::scratch::folder();
-    assert!(open_error(folder.path()).await.contains("is a directory"));
+    assert!(open_error(folder.path()).await.contains("is a folder"));
 }
 
 #[tokio::test]

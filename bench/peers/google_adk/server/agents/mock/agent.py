@@ -1,4 +1,4 @@
-"""The agent of the suite `server` for google-adk: a model that answers at once."""
+"""The agent of the suite `server` for google-adk: a model that answers immediately."""
 
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.models.base_llm import BaseLlm

@@ -1,6 +1,6 @@
-//! A tool call that a person must approve. The call waits until a later message confirms it.
+//! A tool call that the user must approve. The call waits until a later message confirms it.
 //!
-//! Run it with `cargo run --example approval_by_a_person`.
+//! Run it with `cargo run --example approval_by_the_user`.
 
 use std::sync::Arc;
 
