@@ -96,7 +96,7 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     Ok(())
 }
 
-/// An entry names the tool that returned its text, and a filter can leave such entries out.
+/// An entry names the tool that returned its text, and a filter can exclude such entries.
 async fn exclude_tools(memory: &SqliteMemoryService) -> Result<(), Error> {
     let search = MemoryQuery::new("Which inn is the assistant to book?");
     let found = memory.search_memory_with(APP, USER, search.clone()).await?;

@@ -4,8 +4,8 @@
     canary_keys.py env                             NAME=mark, a line for each variable
     canary_keys.py search FOLDER [--with-control]  1 if a mark is in FOLDER or in the working tree
 
-The variables are those that the sources name, so that the variable of a new provider is included at
-once. The control mark is not a key. A test writes it to its output, a log and a database, and a
+The variables are those that the sources name, so that the variable of a new provider is included
+immediately. The control mark is not a key. A test writes it to its output, a log and a database, and a
 search with `--with-control` fails if it does not find the mark there. So the check fails if it
 searches the wrong place or if the folders of a run were not kept.
 """

@@ -1,5 +1,5 @@
-//! Embeds memories in the background after they are stored. A search finds a memory by its words at
-//! once, and by its embedding later: a slow or failing embedder does not delay an ingest.
+//! Embeds memories in the background after they are stored. A search finds a memory by its words
+//! immediately, and by its embedding later: a slow or failing embedder does not delay an ingest.
 
 use std::{
     collections::HashMap,

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::SharedContent;
 
-/// The number of events below which a rest is settled only as a whole, once all its calls are
-/// answered: the responses usually follow soon.
+/// If fewer events than this follow the prefix, they move into it only together, when all their
+/// calls are answered, because the responses usually follow soon.
 const OPEN_MAX: usize = 16;
 
 /// Caches the contents of a growing session for one agent. It accepts any list and any options, and

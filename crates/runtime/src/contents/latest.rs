@@ -1,7 +1,7 @@
 //! Step: if the newest event answers an earlier call, moves it to right after that call.
 //!
-//! Events between a long-running call and its answer are dropped: for the model, the answer came at
-//! once. An event that answers several calls is split among them.
+//! Events between a long-running call and its answer are dropped: for the model, the answer came
+//! immediately. An event that answers several calls is split among them.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -61,8 +61,8 @@ impl AgentFlow<'_> {
             return self.handle_response(&mut call, response, true).await;
         }
         call.spans.mark_failure(self.ctx.count_llm_call())?;
-        // Let tasks whose model or tool has completed continue first, even if this model answers at
-        // once.
+        // Let tasks whose model or tool has completed continue first, even if this model answers
+        // immediately.
         self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
@@ -98,8 +98,8 @@ impl AgentFlow<'_> {
             call.spans.record_answer(&response);
             let response = self.run_after_model(call, callback, response).await?;
             next = match self.may_be_last(&response) {
-                // The append of the last answer ends the run. All other answers are emitted at
-                // once.
+                // The append of the last answer ends the run. All other answers are emitted
+                // immediately.
                 true => {
                     let following = next_answer(&mut answers, call).await;
                     self.handle_response(call, response, following.is_none())

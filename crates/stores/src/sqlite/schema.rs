@@ -214,8 +214,8 @@ impl Opener<'_> {
         }
     }
 
-    /// Runs the missing migrations, each in its own transaction. Several processes may migrate at
-    /// once. If none is missing, this takes no write lock and so waits for no writer.
+    /// Runs the missing migrations, each in its own transaction. Several processes may migrate
+    /// concurrently. If none is missing, this takes no write lock and so waits for no writer.
     pub(super) fn migrate(&self, connection: &Connection) -> Result<()> {
         let migrations = migrations();
         let version = self.read_schema(connection, &migrations)?.version;
