@@ -119,7 +119,10 @@ async fn migration_killed_during_a_save_resumes_in_a_folder() {
             test.migrate_between(from().await, open_folder(&root), kill)
                 .await,
         );
-        assert!(error.contains("reading or writing stopped"), "{step}: {error}");
+        assert!(
+            error.contains("reading or writing stopped"),
+            "{step}: {error}"
+        );
         let rest = test.migrate_between(from().await, open_folder(&root), no_observer());
         let rest = rest.await.unwrap();
         assert_eq!(rest.copied.total() + step, whole.counts.total(), "{step}");

@@ -218,7 +218,10 @@ async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
         let name = format!("to-{step}.db");
         let stop = run_at(MigrationPhase::Copy, step, stop_migration);
         let error = error_text(test.migrate_to(&name, stop).await);
-        assert!(error.contains("reading or writing stopped"), "{step}: {error}");
+        assert!(
+            error.contains("reading or writing stopped"),
+            "{step}: {error}"
+        );
         let rest = test.migrate_to(&name, no_observer()).await.unwrap();
         assert!(rest.copied.total() < steps, "{step}: started over");
         assert_eq!(rest.digest, whole.digest, "{step}");

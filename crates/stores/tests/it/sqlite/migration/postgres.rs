@@ -76,7 +76,10 @@ async fn migration_stopped_at_any_step_resumes_in_postgres() {
         let (from, to) = open_sides().await;
         let stop = run_at(MigrationPhase::Copy, step, stop_migration);
         let error = error_text(test.migrate_between(from, to, stop).await);
-        assert!(error.contains("reading or writing stopped"), "{step}: {error}");
+        assert!(
+            error.contains("reading or writing stopped"),
+            "{step}: {error}"
+        );
         let (from, to) = open_sides().await;
         let rest = test.migrate_between(from, to, no_observer()).await.unwrap();
         assert!(rest.copied.total() < steps, "{step}: started over");
