@@ -22,6 +22,10 @@ const MIGRATIONS: &[Migration] = &[
         "record-programs",
         include_str!("migrations/0002_record-programs.sql"),
     ),
+    Migration::expanding(
+        "record-pending-work",
+        include_str!("migrations/0003_record-pending-work.sql"),
+    ),
 ];
 
 /// The first version whose databases record which programs work on them.
@@ -303,6 +307,7 @@ mod tests {
         let expected = [
             ("create-tables", "97ad2e7329892178"),
             ("record-programs", "e09c267714420499"),
+            ("record-pending-work", "5d1c7f1e890760ba"),
         ];
         assert_unchanged(MIGRATIONS, &expected);
     }

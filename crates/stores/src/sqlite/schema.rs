@@ -33,6 +33,10 @@ const MIGRATIONS: &[Migration] = &[
         "record-migrations",
         include_str!("migrations/0005_record-migrations.sql"),
     ),
+    Migration::expanding(
+        "record-pending-work",
+        include_str!("migrations/0006_record-pending-work.sql"),
+    ),
 ];
 
 /// The first version whose databases record their migrations. Older ones have only a number.
@@ -277,6 +281,7 @@ mod tests {
             ("create-memories", "9fac47a1ba3ca7cd"),
             ("create-api-keys", "0bef3c4c7a87071e"),
             ("record-migrations", "a27289cae16d759b"),
+            ("record-pending-work", "d2630c71c7d97309"),
         ];
         assert_unchanged(MIGRATIONS, &expected);
     }

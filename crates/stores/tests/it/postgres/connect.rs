@@ -40,7 +40,7 @@ async fn concurrent_replicas_create_one_schema() {
         )
         .await;
     let versions: Vec<i64> = migrations.unwrap().iter().map(|row| row.get(0)).collect();
-    assert_eq!(versions, [1, 2]);
+    assert_eq!(versions, [1, 2, 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,12 +49,12 @@ async fn open_rejects_a_newer_schema() {
         return;
     };
     let sessions = open(&database.uri()).await;
-    let sql = "INSERT INTO retain_migrations VALUES (3, 'from-the-future', 'x', 3, '9.9.9')";
+    let sql = "INSERT INTO retain_migrations VALUES (4, 'from-the-future', 'x', 4, '9.9.9')";
     database.client().await.batch_execute(sql).await.unwrap();
     let message = open_error(&database.uri()).await;
     assert!(
         message.contains(
-            "needs a program that supports schema version 3 or later, such as Retain 9.9.9"
+            "needs a program that supports schema version 4 or later, such as Retain 9.9.9"
         ),
         "{message}"
     );

@@ -128,22 +128,28 @@ async fn open_rejects_a_newer_schema() {
     let file = folder.path().join("s.db");
     drop(super::open_service(&file).await);
     let connection = Connection::open(&file).unwrap();
-    let newer = "INSERT INTO retain_migrations \
-                 SELECT max(version) + 1, 'from-the-future', 'x', max(version) + 1, '9.9.9' \
-                 FROM retain_migrations; PRAGMA user_version = 6";
-    connection.execute_batch(newer).unwrap();
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let newer: u32 = version.unwrap() + 1;
+    let newer_row = "INSERT INTO retain_migrations \
+                     SELECT max(version) + 1, 'from-the-future', 'x', max(version) + 1, '9.9.9' \
+                     FROM retain_migrations";
+    connection.execute_batch(newer_row).unwrap();
+    connection
+        .pragma_update(None, "user_version", newer)
+        .unwrap();
     let before = fs::read(&file).unwrap();
     let message = open_error(&file).await;
-    assert!(
-        message.contains(
-            "needs a program that supports schema version 6 or later, such as Retain 9.9.9"
-        ),
-        "{message}"
+    let needed = format!(
+        "needs a program that supports schema version {newer} or later, such as Retain 9.9.9"
     );
+    assert!(message.contains(&needed), "{message}");
     assert_eq!(fs::read(&file).unwrap(), before);
-    connection.pragma_update(None, "user_version", 7).unwrap();
+    connection
+        .pragma_update(None, "user_version", newer + 1)
+        .unwrap();
     let message = open_error(&file).await;
-    assert!(message.contains("records 6 migrations"), "{message}");
+    let recorded = format!("records {newer} migrations");
+    assert!(message.contains(&recorded), "{message}");
 }
 
 #[tokio::test]
