@@ -36,7 +36,7 @@ pub type HookResult<T> = std::result::Result<Option<T>, BoxError>;
     reason = "the defaults do nothing with what they get"
 )]
 pub trait Plugin: fmt::Debug + Send + Sync + 'static {
-    /// The plugin's name, for errors.
+    /// Returns the plugin's name, for errors.
     fn name(&self) -> &str;
 
     /// Called when the user's message arrives. An answer replaces it.
@@ -60,7 +60,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before an agent. An answer replaces the agent's.
+    /// Called before an agent. If the hook answers, the agent does not run.
     async fn before_agent(&self, ctx: &CallbackContext) -> HookResult<Content> {
         Ok(None)
     }
@@ -70,7 +70,8 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before the model. The hook may change the request; an answer replaces the model's.
+    /// Called before the model. The hook may change the request. If it answers, the model is not
+    /// called.
     async fn before_model(
         &self,
         ctx: &CallbackContext,
@@ -79,7 +80,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called after the model. An answer replaces the model's.
+    /// Called after the model. An answer replaces the model's response.
     async fn after_model(
         &self,
         ctx: &CallbackContext,
@@ -98,7 +99,8 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before a tool. The hook may change the arguments; an answer replaces the result.
+    /// Called before a tool. The hook may change the arguments. If it answers, the tool does not
+    /// run.
     async fn before_tool(
         &self,
         ctx: &ToolContext,

@@ -27,7 +27,7 @@ enum Source {
 }
 
 impl SharedContent {
-    /// The content of `event`, if it has one.
+    /// Returns the content of `event`, if it has one, without copying it.
     pub fn of_event(event: &Arc<Event>) -> Option<SharedContent> {
         event.content()?;
         Some(SharedContent(Source::Event(Arc::clone(event))))

@@ -116,7 +116,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Sets an instruction for all agents of the runner. Only the root agent's is used.
+    /// Sets an instruction for all agents of the runner. The runner uses only the one of its root
+    /// agent.
     pub fn global_instruction(mut self, instruction: impl Into<Instruction>) -> Self {
         self.global_instruction = instruction.into();
         self
@@ -159,7 +160,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Sets the schema of the answer from a Rust type.
+    /// Derives the schema of the answer from a Rust type.
     pub fn output_schema<T: JsonSchema + Serialize + DeserializeOwned>(self) -> Self {
         self.output_schema_of(OutputSchema::from_type::<T>())
     }
@@ -210,7 +211,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each model call. It forwards the request or answers it.
+    /// Adds a callback before each model call. It returns the request for the model, or a response
+    /// in place of the call.
     pub fn before_model<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmRequest) -> R + Send + Sync + 'static,
@@ -244,7 +246,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each tool call. It forwards the arguments or answers for the tool.
+    /// Adds a callback before each tool call. It returns the arguments for the tool, or a result in
+    /// place of the call.
     pub fn before_tool<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall) -> R + Send + Sync + 'static,

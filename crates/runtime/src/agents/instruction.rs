@@ -35,7 +35,7 @@ impl InstructionProvider {
 }
 
 impl Instruction {
-    /// Creates an instruction that `provide` returns for each request.
+    /// Creates an instruction whose text `provide` returns for each request.
     pub fn provider<F, R>(provide: F) -> Instruction
     where
         F: Fn(ReadonlyContext) -> R + Send + Sync + 'static,

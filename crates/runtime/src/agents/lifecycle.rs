@@ -15,7 +15,7 @@ use crate::{
     telemetry,
 };
 
-/// The time of a callback: before or after the agent.
+/// When a callback runs: before or after the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallbackPhase {
     Before,

@@ -77,12 +77,12 @@ impl LlmAgent {
         })
     }
 
-    /// The agent's instruction.
+    /// Returns the agent's instruction.
     pub fn instruction(&self) -> &Instruction {
         &self.instruction
     }
 
-    /// The agent's tools and toolsets, as they were added.
+    /// Returns the agent's tools and toolsets, as they were added.
     pub fn tools(&self) -> &[ToolSource] {
         &self.tools
     }

@@ -63,7 +63,8 @@ use crate::{context::InvocationContext, error::Result};
 /// ```
 #[async_trait]
 pub trait Agent: fmt::Debug + Send + Sync + 'static {
-    /// The agent's name: an identifier other than `user`, unique among the agents of a runner.
+    /// Returns the agent's name: an identifier other than `user`, unique among the agents of a
+    /// runner.
     fn name(&self) -> &str;
 
     /// Describes the agent's purpose to other agents.
@@ -71,12 +72,12 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
-    /// The name of the agent's ADK class, for tools that draw or list agents.
+    /// Returns the name of the agent's ADK class, for tools that draw or list agents.
     fn kind(&self) -> &'static str {
         "BaseAgent"
     }
 
-    /// The agent's sub-agents.
+    /// Returns the agent's sub-agents.
     fn sub_agents(&self) -> &[Arc<dyn Agent>] {
         &[]
     }

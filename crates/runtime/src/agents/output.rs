@@ -71,8 +71,8 @@ impl OutputSchema {
         self.validate(&Json::parse(without_fence(text))?)
     }
 
-    /// Validates a value by parsing it into the Rust type. Returns it as that type serializes it,
-    /// without nulls. Without a Rust type, returns the value unchanged.
+    /// Validates a value by parsing it into the Rust type, and returns what that type serializes
+    /// to, without nulls. Returns the value unchanged if the schema has no Rust type.
     pub(crate) fn validate(&self, value: &Json) -> Result<Json, BoxError> {
         match &self.validator {
             Some(validator) => validator(value),

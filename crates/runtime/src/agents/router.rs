@@ -75,8 +75,8 @@ fn is_reply(event: &Event) -> bool {
         && (event.response.error_code.is_none() || has_parts)
 }
 
-/// Returns the branch of the agent's latest event that has a branch. `invocation_id` limits the
-/// search to that run.
+/// Returns the branch of the latest event that `agent` emitted on a branch. `invocation_id` limits
+/// the search to that run.
 pub(crate) fn latest_branch(
     events: &Events,
     agent: &str,

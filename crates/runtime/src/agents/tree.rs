@@ -66,7 +66,7 @@ impl AgentTree {
         Ok(())
     }
 
-    /// The root agent.
+    /// Returns the root agent.
     pub(crate) fn root(&self) -> &Arc<dyn Agent> {
         &self.nodes[0].agent
     }

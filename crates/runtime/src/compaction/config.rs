@@ -5,24 +5,24 @@ use std::{sync::Arc, time::Duration};
 use super::{Compactor, EventSummarizer, LlmEventSummarizer};
 use crate::{agents::Agent, error::BuildError};
 
-/// A trigger of compaction: after every `interval` runs, a summary of those runs and of `overlap`
-/// earlier ones is written.
+/// A trigger of compaction: after every `interval` runs, the runner summarizes those runs and the
+/// `overlap` runs before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// The number of new runs that trigger a summary. At least 1.
     pub interval: usize,
-    /// The number of earlier runs that are summarized again, so that summaries overlap.
+    /// The number of earlier runs that a summary covers again, so that summaries overlap.
     pub overlap: usize,
 }
 
-/// A trigger of compaction: when a prompt has `tokens` tokens, all but the newest events are
-/// summarized.
+/// A trigger of compaction: when a prompt has at least `tokens` tokens, the runner summarizes all
+/// but the newest events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenThreshold {
     /// The number of prompt tokens that triggers a summary. At least 1.
     pub tokens: u32,
-    /// The number of newest events that are not summarized. More stay if a call would otherwise
-    /// lose its answer.
+    /// The number of newest events that are not summarized. More are retained if a call would
+    /// otherwise be separated from its answer.
     pub retained_events: usize,
 }
 
@@ -68,7 +68,8 @@ impl CompactionConfig {
         self
     }
 
-    /// When a prompt has `tokens` tokens, summarizes all but the newest `retained_events` events.
+    /// When a prompt has at least `tokens` tokens, summarizes all but the newest `retained_events`
+    /// events.
     pub fn with_token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
         self.threshold = Some(TokenThreshold {
             tokens,
@@ -83,9 +84,9 @@ impl CompactionConfig {
         self
     }
 
-    /// Sets the time limit for one summary. On a timeout nothing is stored, the history is
-    /// unchanged, and the next run tries again. The default of 2 minutes is several times what a
-    /// model takes for a long history. `Duration::MAX` disables the limit.
+    /// Sets the time limit for one summary. On a timeout nothing is stored, and the next run tries
+    /// again. The default is 2 minutes, several times what a model needs for a long history.
+    /// `Duration::MAX` disables the limit.
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self

@@ -38,7 +38,7 @@ pub use transcript::{prompt, transcript};
 
 use crate::contents::{ContentsOptions, valid_shared_events};
 
-/// The events to summarize after the latest run, oldest first; `None` if no summary is due.
+/// Returns the events to summarize after the latest run, oldest first; `None` if no summary is due.
 ///
 /// ```
 /// use retain_core::{Event, Events};

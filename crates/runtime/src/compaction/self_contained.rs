@@ -95,7 +95,8 @@ fn waiting_calls(event: &Event, is_newest: bool) -> Vec<&str> {
     waiting
 }
 
-/// Returns the calls that an event answers, except those for which the event asks the user first.
+/// Returns the calls that an event answers. A response that requests a confirmation or a credential
+/// does not answer its call.
 fn answered_calls(event: &Event) -> impl Iterator<Item = &str> {
     let requested: HashSet<&str> = requested_calls(event).collect();
     response_ids(event).filter(move |id| !requested.contains(id))

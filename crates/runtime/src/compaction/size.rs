@@ -6,7 +6,7 @@ use retain_core::{Content, Event};
 
 use crate::contents::spans::{Coverage, Span, outermost_spans};
 
-/// Whether a summary of `range`, if as long as the last summary, would shorten a request.
+/// Whether a summary of `range` would shorten a request if it were as long as the last summary.
 pub(super) fn shortens_request(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     let times = || range.iter().map(|event| event.timestamp);
     let empty_summary = Span {

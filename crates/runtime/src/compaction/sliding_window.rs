@@ -9,7 +9,8 @@ use retain_core::Event;
 
 use super::{SlidingWindow, self_contained};
 
-/// Returns the window's events, except summaries; `None` with fewer new runs than `interval`.
+/// Returns the events to summarize, without earlier summaries; `None` if there are fewer than
+/// `interval` new runs or if a call in the first event is still pending.
 pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
     let runs = group_by_run(events);
     let last_summarized_time = last_summarized_time(events);

@@ -61,7 +61,7 @@ pub trait EventSummarizer: fmt::Debug + Send + Sync + 'static {
     /// logged.
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError>;
 
-    /// The kind of summarizer, for telemetry spans.
+    /// Returns the kind of summarizer, for telemetry spans.
     fn kind(&self) -> &'static str {
         "EventSummarizer"
     }
@@ -86,7 +86,7 @@ impl LlmEventSummarizer {
         }
     }
 
-    /// Sets another prompt, in which `{conversation_history}` is replaced by the events. Other
+    /// Sets the prompt. The transcript of the events replaces `{conversation_history}` in it; other
     /// braces stay unchanged.
     #[must_use]
     pub fn with_prompt_template(mut self, template: impl Into<String>) -> Self {

@@ -6,7 +6,8 @@ use retain_core::{Event, EventCompaction, LlmResponse};
 
 use super::{self_contained, size};
 
-/// Returns the last summary, then the events since, except the newest `retained`.
+/// Returns the last summary and the events after it, except the newest `retained`; `None` if that
+/// leaves no event to summarize.
 pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Event>>> {
     let summary = size::latest_summary(events);
     let compaction = summary.and_then(|summary| summary.actions.compaction.as_ref());

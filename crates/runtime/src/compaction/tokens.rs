@@ -7,11 +7,10 @@ use crate::contents::{ContentsOptions, assemble_contents, valid_events, valid_sh
 /// The approximate number of characters per token.
 const TOKEN_CHARS: usize = 4;
 
-/// Returns the number of tokens in the agent's next prompt: the model's count for its last prompt,
-/// if there was one since the last summary, else a quarter of the characters in the contents.
-/// `None` if the contents are empty.
+/// Estimates the number of tokens in the agent's next prompt; `None` if the contents are empty.
 ///
-/// Without an agent's name, any agent's count is used.
+/// Returns the count that the model last reported for this agent, or for any agent if `agent` has
+/// no name. Without a count since the last summary, assumes 4 characters per token.
 pub fn prompt_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     reported_tokens(events, agent).or_else(|| estimated_tokens(events, agent))
 }

@@ -6,8 +6,8 @@ use retain_core::{Event, JsonMap, Part};
 
 use retain_core::python_text::python_repr_map;
 
-/// The request for a summary, before the transcript. Byte-identical to ADK's: models were tuned on
-/// it.
+/// The request for a summary, which precedes the transcript. It is byte-identical to ADK's, so that
+/// models write similar summaries.
 const REQUEST: &str = concat!(
     "The following is a conversation history between a user and an AI agent. It may or may not ",
     "start from a compacted history. Please identify and reiterate the user request, summarize ",

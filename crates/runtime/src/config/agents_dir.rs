@@ -60,7 +60,7 @@ impl AgentsDir {
         Ok(dir)
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

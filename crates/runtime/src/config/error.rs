@@ -32,22 +32,23 @@ impl ConfigError {
         }
     }
 
-    /// The file with the error.
+    /// Returns the file with the error.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The line number, starting at 1; `None` if the error concerns the whole file.
+    /// Returns the line number, starting at 1; `None` if the error concerns the whole file.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The path of the value, e.g. `tools[0].args`; empty if the error concerns the whole file.
+    /// Returns the path of the value, e.g. `tools[0].args`; empty if the error concerns the whole
+    /// file.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What is wrong, and what was expected.
+    /// Returns what is wrong, and what was expected.
     pub fn problem(&self) -> &str {
         &self.problem
     }

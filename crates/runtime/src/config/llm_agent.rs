@@ -48,7 +48,7 @@ pub(super) fn build(loader: &mut Loader<'_>, place: &ConfigValue<'_>) -> Result<
     Ok(Arc::new(agent))
 }
 
-/// The error for a key that agents in code have, so that users expect it here.
+/// The error for a key that users may expect in YAML, because agents built in code have it.
 const GLOBAL_INSTRUCTION: &str = "global_instruction is not supported in YAML, as in ADK; put it \
                                   into the `instruction` of each agent, or build the agent in code";
 

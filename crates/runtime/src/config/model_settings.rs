@@ -46,7 +46,7 @@ pub(super) fn settings(place: &ConfigValue<'_>) -> Result<GenerateContentConfig>
     GenerateContentConfig::from_json(&all).map_err(|error| place.error(describe_error(&error)))
 }
 
-/// Returns the keys among which to look for a suggestion.
+/// Returns the keys that the error about an unknown key may suggest.
 fn settings_keys() -> Vec<&'static str> {
     let names = table::GENERATE_CONTENT_CONFIG.snake_names();
     let names = names.filter(|name| !AGENT_KEYS.iter().any(|(key, _)| key == name));

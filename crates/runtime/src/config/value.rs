@@ -1,5 +1,5 @@
-//! A configuration value with its location, and methods that read it as an expected type. They
-//! create the errors about a value, so that each has a location.
+//! A configuration value with its location, and methods that read it as an expected type. Their
+//! errors name the location.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) struct ConfigValue<'a> {
 }
 
 impl<'a> ConfigValue<'a> {
-    /// The root value of a file.
+    /// Returns the root value of a file.
     pub(super) fn root(file: &'a Path, node: &'a Node) -> ConfigValue<'a> {
         ConfigValue {
             file,

@@ -159,7 +159,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, ConfigError> {
-        // An alias inside its own anchor refers to a value that is not finished.
+        // An alias inside its own anchor refers to a value that is not parsed yet.
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.error(line, "the alias refers to a value that contains it"));
         };

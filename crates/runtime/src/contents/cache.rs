@@ -29,8 +29,8 @@ use super::{
 };
 use crate::SharedContent;
 
-/// If fewer events than this follow the prefix, they move into it only together, when all their
-/// calls are answered, because the responses usually follow soon.
+/// If fewer events than this follow the prefix and one of their calls is pending, none of them
+/// moves into the prefix, because the response usually follows soon.
 const OPEN_MAX: usize = 16;
 
 /// Caches the contents of a growing session for one agent. It accepts any list and any options, and
@@ -184,13 +184,13 @@ impl Prefix {
     }
 }
 
-/// The ids, branches and times of some events. Later events that refer to any of them can affect
-/// the contents.
+/// The ids, branches and times that link some events to others. A later event that refers to any of
+/// them can change how these events are assembled.
 #[derive(Debug, Clone, Default)]
 struct LinkIndex {
     /// Ids of calls, responses and long-running calls.
     calls: HashSet<String>,
-    /// Ids in branches below the agent's, which follow an `@`.
+    /// Call ids in branches below the agent's branch: the text after an `@`.
     branches: HashSet<String>,
     /// Whether there are calls or responses without an id.
     has_missing_ids: bool,

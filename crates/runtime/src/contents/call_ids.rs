@@ -5,7 +5,7 @@ use crate::SharedContent;
 /// The prefix of generated ids, which no model knows.
 const CLIENT_PREFIX: &str = "adk-";
 
-/// Removes generated ids from the content. A content without any stays shared.
+/// Removes generated ids from the content. A content without such ids is returned uncopied.
 pub(super) fn without_client_ids(mut content: SharedContent) -> SharedContent {
     let has_one = content.parts().iter().any(|part| {
         let call = part.function_call.as_ref();

@@ -10,8 +10,8 @@ use super::{
 /// Returns the events that no summary covers, and each summary at the end of its span, ordered by
 /// time.
 ///
-/// A summary supersedes others whose spans lie within its own; of equal spans the latest stays. If
-/// spans overlap, both summaries stay.
+/// A summary supersedes those whose spans lie within its span. Of several with the same span, the
+/// latest stays. Summaries whose spans only overlap all stay.
 pub(super) fn with_summaries<'a>(
     views: &[EventView<'a>],
     agent_name: &'a str,

@@ -10,8 +10,8 @@ use super::{ContentsOptions, IndexedEvent, include, is_set};
 /// Returns the index of the event that starts the current turn; `None` if there is none.
 ///
 /// It is the newest event of the user or of another agent. Transfers, tool results from the user
-/// and tool progress do not count, because they belong to an earlier start. A turn that begins with
-/// tool results from the user includes their calls.
+/// and tool progress do not count, because they continue an earlier turn. If the user sent tool
+/// results, that is the turn which made the calls.
 pub(super) fn start(scoped: &[IndexedEvent<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
     let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();

@@ -156,9 +156,9 @@ fn is_internal(event: &Event) -> bool {
     })
 }
 
-/// Whether a tool emitted the event as progress for the user, on its own branch `tool@call_id`
-/// below the agent's. The model gets the tool's response instead. A segment with the agent's own
-/// name is the branch of the agent itself, run as a tool.
+/// Whether a tool emitted the event as progress for the user, on a branch `tool@call_id` below the
+/// agent's branch. The model gets the tool's response instead. A segment with the agent's own name
+/// is the branch of the agent itself, run as a tool.
 pub(super) fn is_tool_progress<'a>(
     one: IndexedEvent<'a>,
     live: &[IndexedEvent<'a>],

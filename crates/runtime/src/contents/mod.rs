@@ -196,7 +196,7 @@ fn assemble(
 /// The contents of some events, without the delegated task that precedes them.
 struct Body {
     contents: Vec<SharedContent>,
-    /// Whether nothing at the end depends on later events: the contents end in no speech that may
+    /// Whether no later event can change these contents: they do not end with speech that may
     /// continue, and no response was moved because it is the newest.
     is_closed: bool,
     has_compaction: bool,

@@ -11,8 +11,8 @@ use super::event_view::EventView;
 
 /// Drops responses to calls that did not come before them.
 ///
-/// Repeats itself once after a change, because a dropped event may contain calls whose responses
-/// are then orphaned.
+/// If the first pass drops a response, a second pass follows, because a dropped event may contain
+/// calls whose responses are then orphaned.
 pub(super) fn without_orphaned_responses(views: Vec<EventView<'_>>) -> Vec<EventView<'_>> {
     match drop_responses(views) {
         (views, true) => drop_responses(views).0,

@@ -31,7 +31,7 @@ pub(super) fn segments_below<'b>(
     below.into_iter().flat_map(|below| below.split('.'))
 }
 
-/// Whether `path` belongs to `node` or to a node inside it. An empty path counts as the node's.
+/// Whether `path` belongs to `node` or to a node inside it. An empty path belongs to every node.
 pub(super) fn is_own_node(node: &str, path: &str) -> bool {
     path.is_empty() || path == node || is_below(path, node, '/')
 }

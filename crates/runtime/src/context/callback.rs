@@ -23,27 +23,27 @@ impl ReadonlyContext {
         ReadonlyContext { invocation }
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn invocation_id(&self) -> &str {
         self.invocation.invocation_id()
     }
 
-    /// The name of the running agent.
+    /// Returns the name of the running agent.
     pub fn agent_name(&self) -> &str {
         self.invocation.agent_name()
     }
 
-    /// The name of the app.
+    /// Returns the name of the app.
     pub fn app_name(&self) -> &str {
         &self.invocation.session_key().app
     }
 
-    /// The id of the user.
+    /// Returns the id of the user.
     pub fn user_id(&self) -> &str {
         &self.invocation.session_key().user
     }
 
-    /// The id of the session.
+    /// Returns the id of the session.
     pub fn session_id(&self) -> &str {
         &self.invocation.session_key().id
     }
@@ -54,12 +54,12 @@ impl ReadonlyContext {
         above.map(|agent| agent.name())
     }
 
-    /// The description of the agent.
+    /// Returns the description of the agent.
     pub fn agent_description(&self) -> &str {
         self.invocation.agent.description()
     }
 
-    /// The user's message that began the run.
+    /// Returns the user's message that began the run.
     pub fn user_content(&self) -> &Content {
         self.invocation.user_content()
     }
@@ -101,7 +101,7 @@ impl ReadonlyContext {
     }
 }
 
-/// The context of a callback, which can read, write state, save artifacts, search memory and set
+/// The context of a callback, which can read and write state, save artifacts, search memory and set
 /// actions.
 ///
 /// Its writes belong to the callback's event and are stored with it.
@@ -130,7 +130,7 @@ impl CallbackContext {
         }
     }
 
-    /// The state, for reading and writing.
+    /// Returns the state, for reading and writing.
     pub fn state(&self) -> LiveState {
         LiveState::new(self.invocation.session().clone(), Arc::clone(&self.actions))
     }
@@ -198,7 +198,7 @@ impl CallbackContext {
         memory.ok_or(MemoryError::NoService)
     }
 
-    /// A read-only view.
+    /// Returns a read-only view.
     pub fn readonly(&self) -> super::ReadonlyContext {
         self.readonly.clone()
     }

@@ -278,12 +278,12 @@ impl InvocationContext {
         transfer_target.is_some()
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn invocation_id(&self) -> &str {
         &self.shared.id
     }
 
-    /// The name of the running agent.
+    /// Returns the name of the running agent.
     pub fn agent_name(&self) -> &str {
         self.agent.name()
     }
@@ -293,12 +293,12 @@ impl InvocationContext {
         Arc::ptr_eq(&self.agent, self.shared.tree.root())
     }
 
-    /// The key of the session.
+    /// Returns the key of the session.
     pub fn session_key(&self) -> &SessionKey {
         &self.shared.key
     }
 
-    /// The live session. Direct changes to it are not stored: emit an event instead.
+    /// Returns the live session. Direct changes to it are not stored: emit an event instead.
     pub fn session(&self) -> &SharedSession {
         &self.shared.session
     }
@@ -308,12 +308,12 @@ impl InvocationContext {
         self.shared.session.update(|session| session.events.clone())
     }
 
-    /// The user's message that began the run.
+    /// Returns the user's message that began the run.
     pub fn user_content(&self) -> &Content {
         &self.shared.user_content
     }
 
-    /// The configuration of the run.
+    /// Returns the configuration of the run.
     pub fn run_config(&self) -> &RunConfig {
         &self.shared.run_config
     }
@@ -325,7 +325,7 @@ impl InvocationContext {
         self.shared.run_config.run_options.clone()
     }
 
-    /// The branch of a parallel agent, as `parent.child`.
+    /// Returns the branch of a parallel agent, as `parent.child`.
     pub fn branch(&self) -> Option<&str> {
         self.branch.as_deref()
     }

@@ -25,7 +25,7 @@ pub struct LiveState {
 }
 
 impl LiveState {
-    /// The state of `session`, with nothing written yet.
+    /// Creates a view of the state of `session`, with an empty delta.
     pub fn from_session(session: SharedSession) -> LiveState {
         LiveState::new(session, Arc::default())
     }
@@ -34,7 +34,7 @@ impl LiveState {
         LiveState { session, actions }
     }
 
-    /// The current value of `key`.
+    /// Returns the current value of `key`.
     pub fn get(&self, key: &str) -> Option<Json> {
         self.session
             .update(|session| session.state.get(key).cloned())
@@ -47,10 +47,10 @@ impl LiveState {
         self.session.update(|session| session.state.set(key, value))
     }
 
-    /// Changes the value of `key` in place, atomically. If it changes, the whole value is written.
-    /// A missing key is `null`.
+    /// Calls `change` on the value of `key`, atomically, and writes the whole value if it differs
+    /// then. The value of a missing key is `null`.
     ///
-    /// The state is locked meanwhile, so using it in `change` deadlocks.
+    /// The state is locked meanwhile, so `change` deadlocks if it uses the state.
     pub fn update<T>(&self, key: &str, change: impl FnOnce(&mut Json) -> T) -> T {
         let (result, written) = self.session.update(|session| {
             let before = session.state.get(key).cloned();
@@ -73,12 +73,12 @@ impl LiveState {
         !self.lock().state_delta.is_empty()
     }
 
-    /// The written values.
+    /// Returns the written values.
     pub fn delta(&self) -> StateDelta {
         self.lock().state_delta.clone()
     }
 
-    /// All current keys and values.
+    /// Returns all current keys and values.
     pub fn to_state(&self) -> State {
         self.session.update(|session| session.state.clone())
     }

@@ -59,7 +59,7 @@ impl ToolContext {
         });
     }
 
-    /// The id of the call.
+    /// Returns the id of the call.
     pub fn function_call_id(&self) -> Option<&str> {
         self.function_call_id.as_deref()
     }

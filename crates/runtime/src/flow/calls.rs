@@ -24,7 +24,7 @@ use crate::{
 /// Users' decisions about calls, by call id.
 pub(super) type Confirmations = HashMap<String, ToolConfirmation>;
 
-/// Stands in for a tool that does not exist, so that callbacks get a tool.
+/// A placeholder for a tool that does not exist, so that callbacks get a tool.
 #[derive(Debug)]
 struct MissingTool(String);
 
@@ -208,8 +208,8 @@ impl AgentFlow<'_> {
         result
     }
 
-    /// Runs the tool and its callbacks. If the tool does not exist, `missing_in` has the available
-    /// tools.
+    /// Runs the tool and its callbacks. `missing_in` is set if the tool does not exist, and lists
+    /// the tools that do.
     async fn run_with_callbacks(
         &self,
         ctx: &ToolContext,

@@ -1,4 +1,4 @@
-//! Confirmation: holds a call back, asks the user to approve it, and runs it after the answer.
+//! Confirmation: delays a call, asks the user to approve it, and runs it once it is approved.
 //!
 //! The call that runs is the one that the model made, as stored in the history. An answer can
 //! approve the call but not change it.

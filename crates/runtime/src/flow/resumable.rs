@@ -16,9 +16,9 @@ use crate::{
 enum AgentProgress {
     /// The agent has work left.
     AtWork,
-    /// The agent has transferred to this one, which has not ended, and waits for it.
+    /// The agent waits for this target of its transfer, which has not ended.
     WaitsFor(Arc<dyn Agent>),
-    /// The agent has transferred to this one, with which the runner continues.
+    /// The agent has transferred to this target, with which the runner continues.
     Transferred(Arc<dyn Agent>),
     /// The agent, or its transfer target, has answered.
     Answered,

@@ -29,7 +29,7 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
     let events = ctx.events();
     let answers = |event: &Event| !event.function_responses().is_empty();
     if !ctx.is_resumable() && !ctx.last_user_message(&events).is_some_and(answers) {
-        // After a text message, the calls run when the model makes them.
+        // Without tool results from the user, only a resumable run may run earlier calls again.
         return Decision::CallModel;
     }
     let run = ctx.events_on_branch(ctx.events_of_run(&events));

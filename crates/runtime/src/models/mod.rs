@@ -46,7 +46,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<LlmResponse, ModelError>
 /// }
 /// ```
 pub trait Model: fmt::Debug + Send + Sync + 'static {
-    /// The model's name, e.g. `gemini-2.5-flash`.
+    /// Returns the model's name, e.g. `gemini-2.5-flash`.
     fn name(&self) -> &str;
 
     /// Sends a request. With `stream`, the response arrives in chunks marked `partial`, followed by

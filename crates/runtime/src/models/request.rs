@@ -25,12 +25,12 @@ pub struct LlmRequest {
     pub previous_interaction_id: Option<String>,
     /// Instructions that tools added while the request was built.
     pub(crate) dynamic_instructions: Vec<String>,
-    /// The state of the static instruction's contents at the front.
+    /// Whether the contents of the static instruction have been inserted.
     static_prefix: StaticPrefix,
 }
 
-/// The state of the static instruction's contents, which stay at the front so that providers can
-/// cache them.
+/// Whether the contents of the static instruction have been inserted. They stay at the front, so
+/// that providers can cache them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum StaticPrefix {
     #[default]

@@ -37,7 +37,7 @@ pub struct RunConfig {
     pub model_input_context: Vec<Content>,
     /// Whether agents see the thoughts of other agents.
     pub include_thoughts_from_other_agents: bool,
-    /// The time limit for a tool call; the runner's if `None`. A tool may set its own limit.
+    /// The time limit for a tool call. `None` uses the limit of the runner. A tool may set its own.
     pub tool_time_limit: Option<Duration>,
     /// How long the run waits for another run of the session, what cancels it, and which runs it is
     /// nested in. Cancelling [`RunOptions::cancel`] stops the run as [`RunHandle::cancel`] does.

@@ -113,22 +113,22 @@ impl Runner {
         &self.inner.app_name
     }
 
-    /// The root agent.
+    /// Returns the root agent.
     pub fn agent(&self) -> &Arc<dyn Agent> {
         self.inner.tree.root()
     }
 
-    /// The session service.
+    /// Returns the session service.
     pub fn session_service(&self) -> &Arc<dyn SessionService> {
         &self.inner.sessions
     }
 
-    /// The memory service, if there is one.
+    /// Returns the memory service, if there is one.
     pub fn memory_service(&self) -> Option<&Arc<dyn MemoryService>> {
         self.inner.memory.as_ref()
     }
 
-    /// The artifact service, if there is one.
+    /// Returns the artifact service, if there is one.
     pub fn artifact_service(&self) -> Option<&Arc<dyn ArtifactService>> {
         self.inner.artifacts.as_ref()
     }

@@ -41,7 +41,7 @@ use crate::{
 /// Most tools are functions: see [`FunctionTool`].
 #[async_trait]
 pub trait Tool: fmt::Debug + Send + Sync + 'static {
-    /// The name by which the model calls the tool.
+    /// Returns the name by which the model calls the tool.
     fn name(&self) -> &str;
 
     /// Describes the tool to the model.
@@ -49,12 +49,13 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
-    /// The tool's ADK class name, for programs that draw or list tools.
+    /// Returns the tool's ADK class name, for programs that draw or list tools.
     fn kind(&self) -> &'static str {
         "BaseTool"
     }
 
-    /// The agent that the tool wraps, if any. Closing the runner also closes that agent's toolsets.
+    /// Returns the agent that the tool wraps, if any. Closing the runner also closes that agent's
+    /// toolsets.
     fn agent(&self) -> Option<&Arc<dyn Agent>> {
         None
     }
@@ -64,7 +65,7 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The declaration that is sent to the model. `None` for a tool that is never called.
+    /// Returns the declaration that is sent to the model. `None` for a tool that is never called.
     fn declaration(&self) -> Option<FunctionDeclaration> {
         None
     }
@@ -86,7 +87,7 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The timeout for a call. `None` uses the run's timeout; `Duration::MAX` disables it.
+    /// Returns the timeout for a call. `None` uses the run's timeout; `Duration::MAX` disables it.
     fn time_limit(&self) -> Option<Duration> {
         None
     }
@@ -131,14 +132,14 @@ impl<T: Into<Json>> From<T> for ToolOutput {
 /// A set of tools that is resolved at run time, for example by asking a server.
 #[async_trait]
 pub trait Toolset: fmt::Debug + Send + Sync + 'static {
-    /// The name of the toolset in logs and errors.
+    /// Returns the name of the toolset in logs and errors.
     fn name(&self) -> &str;
 
     /// Returns the tools for this run. If this fails, panics or exceeds the tool timeout, the agent
     /// continues without these tools and an error is logged.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
-    /// A prefix for the name of each tool, joined with an underscore.
+    /// Returns a prefix for the name of each tool, joined with an underscore.
     fn prefix(&self) -> Option<&str> {
         None
     }

@@ -89,7 +89,8 @@ impl Tool for ModelSideTool {
     }
 }
 
-/// Whether the last segment of the model's name is a Gemini model's. The provider does not matter.
+/// Whether the last segment of the model's name is the name of a Gemini model. The provider does
+/// not matter.
 fn is_gemini(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("gemini-")

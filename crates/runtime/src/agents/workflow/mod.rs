@@ -70,7 +70,7 @@ impl WorkflowFields {
 macro_rules! impl_workflow_builder {
     ($builder:ident) => {
         impl $builder {
-            /// Describes the agent's purpose to other agents.
+            /// Sets a description of the agent's purpose for other agents.
             pub fn description(mut self, description: impl Into<String>) -> Self {
                 self.fields.description = description.into();
                 self

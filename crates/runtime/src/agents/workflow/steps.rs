@@ -11,7 +11,7 @@ use crate::{
     error::Result,
 };
 
-/// The end of a step.
+/// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
@@ -50,8 +50,8 @@ pub(super) fn current_step(
     Some(CurrentStep { place, state })
 }
 
-/// Runs one step. Its checkpoint also stores `more`. `is_resumed` tells whether the step had
-/// started before the run was interrupted.
+/// Runs one step, after storing a checkpoint with the sub-agent and `more`. If `is_resumed`, the
+/// step had stored its checkpoint before the run was interrupted.
 pub(super) async fn run_step(
     ctx: &InvocationContext,
     agent: &Arc<dyn Agent>,

@@ -1,7 +1,7 @@
-//! Seals an interrupted run in the log.
+//! Seals an interrupted run: appends errors that answer its open calls, or an event that ends it.
 //!
-//! An unanswered call would stay open in the history forever. An error answers it, so that the
-//! model of the next run knows what happened.
+//! Otherwise those calls would stay open forever. The errors tell the model of the next run what
+//! happened.
 
 use std::collections::HashSet;
 

@@ -20,8 +20,8 @@ const FAILURES_MAX: usize = 100;
 /// The sessions that a background task handles after a run.
 #[derive(Debug)]
 pub(crate) struct AfterRuns<E> {
-    /// Whether another run of each session has ended meanwhile, so that the task must repeat its
-    /// work.
+    /// Whether the task must repeat its work, by session: another run of that session has ended
+    /// meanwhile.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
     /// Failures that the caller has not read yet, oldest first.

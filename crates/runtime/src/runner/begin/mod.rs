@@ -37,7 +37,7 @@ pub(crate) struct StartedRun {
     pub(crate) start: StartPoint,
 }
 
-/// The message as the plugins left it.
+/// The message after the plugins have processed it.
 pub(crate) struct IncomingMessage {
     pub(crate) content: Content,
     /// The calls that the message answers.

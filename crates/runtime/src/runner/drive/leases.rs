@@ -109,7 +109,7 @@ impl Leases {
         }
     }
 
-    /// The number of leases.
+    /// Returns the number of leases.
     pub(crate) fn count(&self) -> usize {
         self.lock().leases.len()
     }

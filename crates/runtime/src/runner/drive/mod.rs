@@ -92,7 +92,7 @@ async fn return_to_caller() {
     .await;
 }
 
-/// The end of the agent's execution.
+/// How the agent's execution ended.
 enum AgentEnd {
     Done(Result<()>),
     /// The run was stopped before its agent was done.

@@ -1,7 +1,7 @@
 //! Reads from the log what agents did in a run before a function response resumed it.
 //!
-//! As in ADK, this matters only for runs whose root is an LLM agent with sub-agents. Of an agent
-//! that has transferred, only the target runs again; an agent that still waits keeps waiting.
+//! As in ADK, this matters only for runs whose root is an LLM agent with sub-agents. If an agent
+//! has transferred, only its target runs again. An agent that still waits keeps waiting.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use crate::context::InvocationContext;
 pub(crate) enum PriorStatus {
     /// Nothing prevents the agent from running.
     Open,
-    /// The agent has transferred to this one.
+    /// The agent has transferred to the agent with this name.
     TransferredTo(String),
     /// The agent must not run: it waits for an answer, or, unless it is the first agent, all of its
     /// pending calls are answered.
     Waits,
 }
 
-/// The earlier part of a run that a function response resumed; otherwise empty.
+/// The earlier part of a run that a function response resumed; empty for other runs.
 pub(crate) struct PriorRun {
     events: Option<Events>,
     /// The smallest number of ancestors of any agent so far.

@@ -32,7 +32,7 @@ impl StopSignal {
         }
     }
 
-    /// The token that is cancelled when the run must stop.
+    /// Returns the token that is cancelled when the run must stop.
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.token
     }

@@ -41,7 +41,7 @@ impl RunHandle {
         }
     }
 
-    /// The id of the run, available before its first event.
+    /// Returns the id of the run, available before its first event.
     pub fn invocation_id(&self) -> &str {
         &self.invocation_id
     }
@@ -74,12 +74,12 @@ pub struct RunStream {
 pub(crate) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl RunStream {
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn invocation_id(&self) -> &str {
         self.handle.invocation_id()
     }
 
-    /// The id of the session, which may have been created for this run.
+    /// Returns the id of the session, which may have been created for this run.
     pub fn session_id(&self) -> &str {
         &self.key.id
     }
@@ -285,12 +285,12 @@ impl BlockingRun {
         })
     }
 
-    /// The id of the run.
+    /// Returns the id of the run.
     pub fn invocation_id(&self) -> &str {
         self.handle.invocation_id()
     }
 
-    /// The id of the session, which may have been created for this run.
+    /// Returns the id of the session, which may have been created for this run.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
