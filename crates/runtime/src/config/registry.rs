@@ -313,7 +313,7 @@ impl<T> NameTable<T> {
     pub(super) fn find(&self, place: &ConfigValue<'_>) -> Result<&T, ConfigError> {
         let name = place.name()?;
         self.get(name).ok_or_else(|| {
-            let hint = did_you_mean(name, self.names(), "registered ones");
+            let hint = did_you_mean(name, self.names(), "registered names");
             let kind = self.kind;
             place.error(format!("no {kind} is registered as {name:?}; {hint}"))
         })

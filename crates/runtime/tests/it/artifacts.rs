@@ -22,7 +22,7 @@ struct File {
     name: String,
 }
 
-/// A tool that saves a file twice and returns the file names and the newest content.
+/// Creates a tool that saves a file twice and returns the file names and the newest content.
 fn save_tool() -> FunctionTool {
     FunctionTool::new(
         "save",

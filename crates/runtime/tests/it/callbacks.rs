@@ -160,7 +160,7 @@ impl Plugin for Observer {
     }
 }
 
-/// An agent that calls a tool, with callbacks that record when they run.
+/// Creates an agent that calls a tool, with callbacks that record when they run.
 fn observed_agent(hooks: &HookLog, tool_fails: bool) -> LlmAgent {
     let note = |what: &'static str| {
         let hooks = Arc::clone(hooks);

@@ -35,7 +35,7 @@ struct HangObservations {
     after_agent: AtomicBool,
 }
 
-/// A tool that hangs forever.
+/// Creates a tool that hangs forever.
 fn hanging_tool(seen: &Arc<HangObservations>) -> FunctionTool {
     let seen = Arc::clone(seen);
     FunctionTool::new("hang", "Hangs.", move |_ctx: ToolContext, (): ()| {

@@ -105,7 +105,7 @@ fn last_request_lines(model: &ScriptedModel) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sliding_window_summarizes_every_second_run() {
+async fn sliding_window_summarizes_after_every_second_run() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
         let mut summary = LlmResponse::from_content(Content::user("They spoke of colors."));
@@ -157,7 +157,7 @@ async fn sliding_window_summarizes_every_second_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_run_runs_while_a_summary_is_in_progress() {
+async fn next_run_does_not_wait_for_a_summary() {
     for (name, sessions) in services().await {
         let clock = Arc::new(TickingClock::default());
         let model = answers(3);

@@ -43,7 +43,7 @@ fn note_tool() -> FunctionTool {
     })
 }
 
-/// An agent that calls `hang` and `note` in parallel, and then says `Done.`
+/// Creates an agent that calls `hang` and `note` in parallel, and then says `Done.`
 fn two_call_agent() -> LlmAgentBuilder {
     let calls = vec![call("hang", "{}"), call("note", "{}")];
     let model = ScriptedModel::new("m").reply(calls);

@@ -13,7 +13,7 @@ use retain_stores::SqliteOptions;
 
 use crate::support::{LeaseClock, SESSION, USER, call, runner, stored};
 
-/// An agent that calls a tool and then answers, in every run.
+/// Creates an agent that calls a tool and then answers, in every run.
 fn worker(name: &str) -> LlmAgent {
     let tool = FunctionTool::new("work", "Works.", |ctx: ToolContext, (): ()| async move {
         ctx.state().update("done", |done| {
@@ -82,7 +82,7 @@ fn crash_after(
     received
 }
 
-/// A run has nine agent events and eight checkpoints.
+// A run has nine agent events and eight checkpoints.
 #[test]
 fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {

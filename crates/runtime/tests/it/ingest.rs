@@ -1,4 +1,4 @@
-//! A runner that is configured for it ingests each finished run.
+//! A runner with `ingest_after_turns` ingests each finished run.
 
 use std::sync::{
     Arc,
@@ -102,7 +102,7 @@ impl FaultyMemory {
         })
     }
 
-    /// A service that ingests nothing until the gate opens.
+    /// Creates a service that ingests nothing until the gate opens.
     fn closed() -> Arc<FaultyMemory> {
         let memory = FaultyMemory::new(Fault::Fails, 0);
         memory.gate.forget_permits(Semaphore::MAX_PERMITS);
@@ -148,7 +148,7 @@ impl MemoryService for FaultyMemory {
     }
 }
 
-/// A runner that ingests after each run, and its sessions. The model answers `Noted.`
+/// Creates a runner that ingests after each run, and its sessions. The model answers `Noted.`
 fn ingesting_runner(memory: &Arc<FaultyMemory>, turns: usize) -> (Runner, InMemorySessionService) {
     let reply = |model: ScriptedModel, _| model.reply("Noted.");
     let model = (0..turns).fold(ScriptedModel::new("scripted"), reply);

@@ -17,7 +17,7 @@ const MIB: usize = 1024 * 1024;
 /// The event size limit in the tests that set limits.
 const EVENT_BYTES: usize = 8 * 1024;
 
-/// A session service of each kind, with small limits.
+/// Creates a session service of each kind, with small limits.
 async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     let limits = Limits::default()
         .with_event_bytes(EVENT_BYTES)
@@ -30,14 +30,14 @@ async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// A tool that returns a text of `bytes` bytes.
+/// Creates a tool that returns a text of `bytes` bytes.
 fn returning_tool(name: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |_, _| async move {
         Ok(Json::from("x".repeat(bytes)).into())
     })
 }
 
-/// A tool that writes a text of `bytes` bytes to the state.
+/// Creates a tool that writes a text of `bytes` bytes to the state.
 fn writing_tool(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| async move {
         ctx.state().set(key, "x".repeat(bytes));
@@ -45,14 +45,14 @@ fn writing_tool(name: &'static str, key: &'static str, bytes: usize) -> Function
     })
 }
 
-/// A tool that returns the value of a state key.
+/// Creates a tool that returns the value of a state key.
 fn reading_tool(key: &'static str) -> FunctionTool {
     FunctionTool::untyped("look", "", None, move |ctx: ToolContext, _| async move {
         Ok(ctx.state().get(key).into())
     })
 }
 
-/// An agent that makes these calls and then answers `Done.` The calls in an inner list are
+/// Creates an agent that makes these calls and then answers `Done.` The calls in an inner list are
 /// concurrent.
 fn calling_agent(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     let mut model = ScriptedModel::new("m");
@@ -129,7 +129,7 @@ async fn largest_results_are_dropped_when_the_event_is_too_large() {
     }
 }
 
-/// A tool that waits for `turn`, appends to a list in the state, and then notifies `next`.
+/// Creates a tool that waits for `turn`, appends to a list in the state, and then notifies `next`.
 fn appending_tool(
     name: &'static str,
     value: i64,

@@ -89,7 +89,7 @@ impl Attempt {
         self.author.as_deref().unwrap_or(usual)
     }
 
-    /// The author as the prompt shows it.
+    /// Returns the author as the prompt shows it.
     fn label(&self) -> String {
         match self.by {
             Source::Tool => format!("{} (tool)", self.author()),
@@ -97,7 +97,7 @@ impl Attempt {
         }
     }
 
-    /// The texts, in the order of their turns.
+    /// Returns the texts, in the order of their turns.
     fn texts(&self) -> Vec<String> {
         let texts = self.text.iter().chain(&self.texts);
         let texts = texts.map(|text| text.repeat(self.repeat));
@@ -181,7 +181,7 @@ impl Attempt {
         memory.add_session_with(&session, &options).await.map(drop)
     }
 
-    /// The filter that removes the attempt by its source.
+    /// Returns the filter that removes the attempt by its source.
     fn forget(&self) -> Forget {
         match self.by {
             Source::User | Source::Agent => Forget::session(self.name.as_str()),

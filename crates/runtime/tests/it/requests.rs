@@ -218,7 +218,7 @@ async fn output_schema_and_tools_request_matches_the_snapshot() {
     stage.assert("output_schema_and_tools");
 }
 
-/// A memory service with an earlier conversation.
+/// Creates a memory service with an earlier conversation.
 async fn memory() -> InMemoryMemoryService {
     let event = |author: &str, text: &str, time: f64| {
         Arc::new(Event {

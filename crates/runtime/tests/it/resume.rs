@@ -73,7 +73,7 @@ fn sequence(name: &str, first: impl Agent, second: impl Agent) -> SequentialAgen
     agent.sub_agent(second).build().unwrap()
 }
 
-/// The teams, each with its script. The first pending call of each is answered.
+/// Returns the teams, each with its script. The first pending call of each is answered.
 fn teams() -> Vec<(&'static str, Team, Script)> {
     let alone: Team = |all| Arc::new(all.build("a"));
     let desk: Team = |all| {
@@ -298,7 +298,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
     ]
 }
 
-/// A runner that continues after these events.
+/// Creates a runner that continues after these events.
 fn runner_after(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -464,7 +464,7 @@ async fn resumed_run_ends_as_if_never_interrupted() {
     }
 }
 
-/// Two parallel agents, one of which waits, and one agent after them.
+/// Creates two parallel agents, one of which waits, and one agent after them.
 fn parallel_team(all: &mut Agents) -> Arc<dyn Agent> {
     let both = ParallelAgent::builder("both").sub_agent(all.build("a"));
     let both = both.sub_agent(all.build("b")).build().unwrap();
@@ -530,7 +530,7 @@ async fn checkpoints_match_adk() {
     }
 }
 
-/// Two agents in sequence. The first has a callback that answers before or after the agent.
+/// Creates two agents in sequence. The first has a callback that answers before or after it.
 fn with_callback(all: &mut Agents, is_before: bool) -> Arc<dyn Agent> {
     let answer = |_| async { Ok(Some(Content::model("Called."))) };
     let first = match is_before {

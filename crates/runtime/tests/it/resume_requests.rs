@@ -12,7 +12,7 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// An agent with a tool that returns immediately and a long-running tool.
+/// Creates an agent with a tool that returns immediately and a long-running tool.
 fn clerk(model: ScriptedModel) -> LlmAgent {
     let look = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
         Ok(Json::from(JsonMap::from([("seen", true)])).into())

@@ -95,7 +95,7 @@ struct File {
     text: String,
 }
 
-/// A tool that saves a file.
+/// Creates a tool that saves a file.
 fn save_tool() -> FunctionTool {
     FunctionTool::new(
         "save",

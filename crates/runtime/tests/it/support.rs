@@ -23,7 +23,7 @@ pub(crate) const SESSION: &str = "s1";
 /// A timeout that a passing test does not reach, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A session service of each kind.
+/// Creates a session service of each kind.
 pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
     vec![
@@ -32,7 +32,7 @@ pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// A runner with a test clock, which creates sessions.
+/// Creates a runner with a test clock, which creates sessions.
 pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
     Runner::builder()
         .app_name(APP)
@@ -42,7 +42,7 @@ pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> R
         .clock(Arc::new(TestClock::default()))
 }
 
-/// A request that fails if the session is busy, instead of waiting.
+/// Creates a request that fails if the session is busy, instead of waiting.
 pub(crate) fn at_once(message: &str) -> RunRequest {
     let options = RunOptions::default().with_wait(Duration::ZERO);
     RunRequest::new(message).with_config(RunConfig::default().with_run_options(options))
@@ -74,18 +74,18 @@ impl LeaseClock {
     /// time.
     const TTL: Duration = Duration::from_millis(300);
 
-    /// A session service in memory.
+    /// Creates a session service in memory.
     pub(crate) fn in_memory(&self) -> Arc<dyn SessionService> {
         self.wrap(InMemoryStore::with_clock(Arc::new(self.clock.clone())))
     }
 
-    /// A session service on SQLite.
+    /// Creates a session service on SQLite.
     pub(crate) async fn sqlite(&self, options: SqliteOptions) -> Arc<dyn SessionService> {
         let options = options.with_clock(Arc::new(self.clock.clone()));
         self.wrap(SqliteStore::open(options).await.expect("SQLite opens"))
     }
 
-    /// A session service of each kind.
+    /// Creates a session service of each kind.
     pub(crate) async fn services(&self) -> Vec<(&'static str, Arc<dyn SessionService>)> {
         let sqlite = self.sqlite(SqliteOptions::in_memory()).await;
         vec![("in memory", self.in_memory()), ("sqlite", sqlite)]
@@ -193,7 +193,7 @@ pub(crate) fn events_of(session: &Session) -> Vec<Arc<Event>> {
         .collect()
 }
 
-/// A call of `name` with arguments as JSON.
+/// Creates a call of `name` with arguments as JSON.
 pub(crate) fn call(name: &str, args: &str) -> FunctionCall {
     FunctionCall::new(name, Json::parse(args).expect("the arguments are JSON"))
 }

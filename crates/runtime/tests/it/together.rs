@@ -14,7 +14,8 @@ use retain_runtime::{
 
 use crate::support::{APP, LeaseClock, SESSION, USER, call, events_of, services, stored};
 
-/// An agent that increments a counter with a tool and then answers. The tool yields 0 to 2 times.
+/// Creates an agent that increments a counter with a tool and then answers. The tool yields 0 to 2
+/// times.
 fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
     let count = FunctionTool::new("count", "Counts.", move |ctx: ToolContext, (): ()| {
         let pause = jitter.fetch_add(1, Ordering::Relaxed) % 3;

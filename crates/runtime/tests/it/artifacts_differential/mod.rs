@@ -100,7 +100,7 @@ fn json<E: std::fmt::Debug>(text: Result<String, E>) -> Json {
     Json::parse(&text.expect("the value is JSON")).expect("the value is JSON")
 }
 
-/// A tool that saves a file and returns its metadata.
+/// Creates a tool that saves a file and returns its metadata.
 fn save_tool() -> impl Tool {
     #[derive(Debug)]
     struct SaveTool;

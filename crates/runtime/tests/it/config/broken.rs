@@ -82,7 +82,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "after_tool_callbacks:\n  - name: a.b",
-        "root_agent.yaml:5: after_tool_callbacks[0].name: no after_tool callback is registered as \"a.b\"; there are no registered ones",
+        "root_agent.yaml:5: after_tool_callbacks[0].name: no after_tool callback is registered as \"a.b\"; there are no registered names",
     ),
     (
         "before_agent_callbacks: [a.b]",
@@ -130,7 +130,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "tools:\n  - name: ExampleTool\n    args:\n      examples: a.b",
-        "root_agent.yaml:7: tools[0].args.examples: no example provider is registered as \"a.b\"; there are no registered ones",
+        "root_agent.yaml:7: tools[0].args.examples: no example provider is registered as \"a.b\"; there are no registered names",
     ),
     (
         "tools:\n  - name: ExampleTool\n    args:\n      examples:\n        - input: {parts: [{text: hi}]}",
@@ -162,7 +162,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
     (
         "sub_agents:\n  - code: a.b",
-        "root_agent.yaml:5: sub_agents[0].code: no agent is registered as \"a.b\"; there are no registered ones",
+        "root_agent.yaml:5: sub_agents[0].code: no agent is registered as \"a.b\"; there are no registered names",
     ),
     (
         "sub_agents:\n  - {code: a.b, config_path: c.yaml}",

@@ -51,7 +51,7 @@ impl Agent for Greeter {
     }
 }
 
-/// A registry with the agent class `shop.agents.Greeter`.
+/// Creates a registry with the agent class `shop.agents.Greeter`.
 fn greeter_registry() -> ConfigRegistry {
     registry().with_agent_class("shop.agents.Greeter", |config| {
         let settings: GreeterSettings = config.parse()?;
@@ -118,7 +118,7 @@ fn custom_agent_error_names_its_file() {
         (
             "greeting: Hi\nbefore_agent_callbacks: [{name: nothing}]\n",
             "root_agent.yaml:4: before_agent_callbacks[0].name: no agent callback is registered as \
-             \"nothing\"; there are no registered ones",
+             \"nothing\"; there are no registered names",
         ),
     ];
     for (rest, expected) in cases {

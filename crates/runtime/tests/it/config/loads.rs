@@ -40,12 +40,12 @@ async fn run_turn(agent: Arc<dyn Agent>) -> Vec<Event> {
     events.expect("a successful run")
 }
 
-/// A model that always gives the same answer.
+/// Creates a model that always gives the same answer.
 fn model_with_answer(text: &'static str) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::new("scripted").otherwise(move |_| text))
 }
 
-/// A registry that resolves every model name to this model.
+/// Creates a registry that resolves every model name to this model.
 fn registry_with(model: &Arc<ScriptedModel>) -> ConfigRegistry {
     let model: Arc<dyn Model> = Arc::clone(model) as _;
     ConfigRegistry::new().with_model_resolver(move |_, _| Ok(Arc::clone(&model)))

@@ -7,8 +7,8 @@ use retain_runtime::{
 };
 use tempfile::TempDir;
 
-/// A registry that resolves model names with the prefix `scripted` or `gemini` to models without
-/// replies.
+/// Creates a registry that resolves model names with the prefix `scripted` or `gemini` to models
+/// without replies.
 pub(crate) fn registry() -> ConfigRegistry {
     let mut models = ModelRegistry::default();
     models.register("scripted", |name| Ok(Arc::new(ScriptedModel::new(name))));

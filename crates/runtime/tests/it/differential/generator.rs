@@ -67,8 +67,8 @@ pub(crate) struct Generator<'r> {
     times: Vec<f64>,
     /// The span of the last summary.
     span: Option<(f64, f64)>,
-    /// Whether the last event was a transcription, and whether of the user (`true`) or an agent.
-    /// Several follow one another, because speech arrives in chunks.
+    /// Who spoke if the last event was a transcription: the user (`true`) or an agent (`false`).
+    /// Several transcriptions follow one another, because speech arrives in chunks.
     transcribes_user: Option<bool>,
     has_agents: bool,
     has_branches: bool,
@@ -299,8 +299,8 @@ impl<'r> Generator<'r> {
         part
     }
 
-    /// Generates a tool that sends several responses while the model continues, and its result
-    /// late.
+    /// Generates a call of a tool that sends several responses while the model continues, and its
+    /// result later.
     fn begin_long_tool(&mut self) {
         let calls = self.calls();
         let Some(made) = self.calls.last().cloned() else {

@@ -42,7 +42,7 @@ const CHARS: [&str; 30] = [
     "\u{10ffff}",
 ];
 
-/// A text of a few random characters.
+/// Generates a text of a few random characters.
 pub(crate) fn text(random: &mut Random) -> String {
     let one = |random: &mut Random| match random.below(8) {
         0 => {
@@ -57,7 +57,7 @@ pub(crate) fn text(random: &mut Random) -> String {
     (0..random.below(6)).map(|_| one(random)).collect()
 }
 
-/// A number as JSON. If it will be stored, it is one that ADK keeps unchanged.
+/// Generates a number as JSON. If `is_stored`, it is a number that ADK stores unchanged.
 fn number(random: &mut Random, is_stored: bool) -> String {
     match random.below(7) {
         0 => random
@@ -76,7 +76,7 @@ fn number(random: &mut Random, is_stored: bool) -> String {
     }
 }
 
-/// A value of any type and limited size.
+/// Generates a value of any type and limited size.
 pub(crate) fn value(random: &mut Random, depth: u64, is_stored: bool) -> Json {
     let kinds = if depth == 0 { 4 } else { 6 };
     match random.below(kinds) {
@@ -91,7 +91,7 @@ pub(crate) fn value(random: &mut Random, depth: u64, is_stored: bool) -> Json {
     }
 }
 
-/// A map of random values.
+/// Generates a map of random values.
 pub(crate) fn map(random: &mut Random, depth: u64, is_stored: bool) -> JsonMap {
     let entries = (0..random.below(5)).map(|_| {
         let key = match random.chance(60) {

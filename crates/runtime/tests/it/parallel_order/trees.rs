@@ -34,7 +34,7 @@ impl Gates {
         })
     }
 
-    /// Returns when the test releases `name`.
+    /// Waits until the test releases `name`.
     async fn pass(&self, name: String) {
         if self.is_open {
             return;

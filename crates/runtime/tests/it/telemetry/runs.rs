@@ -83,7 +83,7 @@ fn agent(name: &str, description: &str, of: ScriptedModel) -> retain_runtime::Ll
     LlmAgent::builder(name).description(description).model(of)
 }
 
-/// An agent that makes concurrent calls, one of them to an agent tool, and then transfers.
+/// Creates an agent that makes concurrent calls, one of them to an agent tool, and then transfers.
 pub(crate) fn desk() -> Arc<dyn Agent> {
     let helper = agent("helper", "Helps.", model("gemini-x", vec![text("Helped.")]));
     let other = model(
@@ -119,7 +119,7 @@ pub(crate) fn desk() -> Arc<dyn Agent> {
     Arc::new(desk.build().expect("an agent"))
 }
 
-/// Parallel agents, then an agent whose tool fails.
+/// Creates parallel agents, then an agent whose tool fails.
 pub(crate) fn line() -> Arc<dyn Agent> {
     let one = agent("one", "", model("claude-x", vec![text("One.")]));
     let two = agent("two", "", model("m", vec![text("Two.")]));
@@ -133,7 +133,7 @@ pub(crate) fn line() -> Arc<dyn Agent> {
     Arc::new(line.build().expect("an agent"))
 }
 
-/// An agent whose model fails.
+/// Creates an agent whose model fails.
 pub(crate) fn broken() -> Arc<dyn Agent> {
     let failure = ModelError::new("the secret of the model").with_code("RuntimeError");
     let of = model("m", vec![failure.into()]);

@@ -29,7 +29,7 @@ pub(crate) fn has_another_open_call(result: &Json, at: usize) -> bool {
     !waiting.is_subset(&by_user) || !ids("functionCall", None).is_subset(&by_all)
 }
 
-/// Whether the turn answers a call of an agent that another agent runs, with a model agent above
+/// Whether the turn answers a call of an agent that another agent runs, with an LLM agent above
 /// both.
 pub(crate) fn resumes_nested_agent(result: &Json, at: usize) -> bool {
     let Some(before) = earlier_events(result, at) else {

@@ -130,7 +130,7 @@ struct TitleOutput {
     title: String,
 }
 
-/// A tool that needs approval.
+/// Creates a tool that needs approval.
 fn pay() -> FunctionTool {
     let parameters = serde_json::json!({
         "type": "object",

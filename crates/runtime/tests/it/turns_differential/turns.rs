@@ -120,8 +120,8 @@ async fn run_turn(runner: &Runner, turn: &Json, user: &mut User) -> (Vec<Json>, 
 /// with words             answers the oldest call of `later`, with text in the same message
 /// ```
 ///
-/// The oldest call is that of the first agent by name and the newest that of the last, because
-/// parallel agents run in another order on each side.
+/// "Oldest" means the call of the first agent by name, and "newest" that of the last, because the
+/// order of parallel agents differs between the sides.
 #[derive(Debug, Default)]
 struct User {
     /// Author and id of each pending call, by kind.
