@@ -1,6 +1,6 @@
 //! Compares Retain's requests with those that Google's ADK passes to Anthropic's library and to
-//! LiteLLM. A difference is allowed if it is documented; each is identified by a part of its row in
-//! `docs/differences-from-adk.md`.
+//! LiteLLM. Only differences that `docs/differences-from-adk.md` documents are allowed; a part of
+//! its row identifies each.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -109,7 +109,7 @@ fn ask(provider: &str, cases: &[Json]) -> Option<Vec<Json>> {
     Some(answers)
 }
 
-/// Compares ignoring field order and number formatting; JSON in strings is compared as JSON.
+/// Compares two values. Ignores field order and number formatting, also in strings that hold JSON.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),

@@ -9,7 +9,7 @@ use crate::http::{AttemptError, Call, SseEvent};
 
 /// Translates requests and responses for one provider.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
-    /// Builds the HTTP call for a request. It does not contain the API key.
+    /// Builds the HTTP call for a request, without the API key.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
     /// Parses the body of a successful unstreamed response. Some providers report errors in such
@@ -61,7 +61,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure that is retried depending on the status alone.
+    /// Creates a failure whose status alone decides whether it is retried.
     pub(crate) fn new(code: impl Into<String>, message: impl Into<String>) -> Failure {
         Failure {
             code: code.into(),

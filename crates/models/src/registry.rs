@@ -14,7 +14,7 @@ use crate::{
     names::{ModelName, PREFIXES, SERVERS, Server},
 };
 
-/// Models by name: `gemini-…`, `openai/…`, `ollama/…`, `anthropic/…`, `claude-…` and more.
+/// Selects models by name: `gemini-…`, `openai/…`, `ollama/…`, `anthropic/…`, `claude-…` and more.
 ///
 /// ```
 /// use retain_models::{ModelSettings, Models};
@@ -37,7 +37,7 @@ pub struct Models {
 pub struct SuggestedModel {
     /// The model name.
     pub name: &'static str,
-    /// The environment variable that makes the model usable.
+    /// The environment variable whose value makes the model usable.
     pub variable: &'static str,
 }
 
@@ -53,7 +53,7 @@ impl Models {
         Ok(Models::with_http(settings, http))
     }
 
-    /// Like [`Models::new`], with a configured HTTP client.
+    /// Creates models with these settings and a configured HTTP client.
     pub fn with_http(settings: ModelSettings, http: Http) -> Models {
         Models { settings, http }
     }

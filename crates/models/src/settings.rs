@@ -56,8 +56,8 @@ impl ModelSettings {
         }
     }
 
-    /// Sets a variable's value for the case that the environment does not set it. Does not replace
-    /// an earlier fallback.
+    /// Sets the value of a variable that the environment does not set. Does not replace an earlier
+    /// fallback.
     #[must_use]
     pub fn with_fallback(
         mut self,
@@ -126,7 +126,7 @@ impl ModelSettings {
         found.map(|(_, value)| value)
     }
 
-    /// Like `first_of`, with the variable's name.
+    /// Returns the same value as `first_of`, with the name of its variable.
     pub(crate) fn first_with_name<'a>(&self, variables: &[&'a str]) -> Option<(&'a str, String)> {
         let is_set = |value: &String| !value.trim().is_empty();
         let in_environment = |name: &str| (self.environment)(name).filter(is_set);

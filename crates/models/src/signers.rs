@@ -1,5 +1,5 @@
 //! Determines which provider signed a thought. Providers reject each other's signed thoughts, so a
-//! session that switches providers continues without the earlier ones.
+//! session that switches providers continues without its earlier thoughts.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -42,7 +42,7 @@ mod tests {
             (CLAUDES, true, false, false),
             (GEMINIS, false, true, false),
             (OPENROUTERS, false, false, true),
-            // The value that Google documents for calls that Gemini did not make.
+            // Google documents this value for calls that Gemini did not make.
             (b"skip_thought_signature_validator", true, true, false),
             (b"", false, true, true),
         ] {

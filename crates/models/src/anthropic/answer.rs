@@ -1,4 +1,4 @@
-//! Parses complete responses. The reader of streamed responses uses parts of this module.
+//! Parses complete responses. `stream` shares parts of this module.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, JsonMap, LlmResponse, Part, Shaped};
 use retain_runtime::ModelError;
@@ -35,12 +35,11 @@ pub(super) fn was_truncated(stop_reason: Option<&str>) -> bool {
     stop_reason.is_some_and(|reason| finish_reason(reason) == "MAX_TOKENS")
 }
 
-/// Logs that a truncated call is dropped.
 pub(super) fn log_dropped_call() {
     tracing::warn!("dropped a call that the token limit truncated");
 }
 
-/// The content of a response.
+/// The content of a response, collected block by block.
 #[derive(Debug, Default)]
 pub(super) struct AnswerContent {
     parts: Vec<Part>,

@@ -19,12 +19,12 @@ impl Block {
         Block { json: json.into() }
     }
 
-    /// The call's ID, if the block is a call.
+    /// Returns the ID of the call, if the block is one.
     pub(super) fn call_id(&self) -> Option<&str> {
         self.json["id"].as_str()
     }
 
-    /// The ID of the call that the block answers, if the block is a result.
+    /// Returns the ID of the call that the block answers, if the block is a result.
     pub(super) fn answered_call(&self) -> Option<&str> {
         self.json["tool_use_id"].as_str()
     }
@@ -37,7 +37,7 @@ impl Block {
     }
 }
 
-/// Whether a part is only a blank text. Such a part is not sent, because the API rejects it.
+/// Whether a part has nothing but a blank text. The API rejects such a part.
 pub(super) fn is_empty_text(part: &Part) -> bool {
     let is_empty = part.text.as_deref().is_some_and(|text| !is_not_blank(text));
     is_empty && part.thought_signature.is_none() && !has_data(part)

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The call IDs of one conversation. An invalid ID is replaced, both in the call and in its result.
-/// So is a repeated ID, because some servers restart counting in every message. A result without an
+/// Assigns the call IDs of one conversation. Replaces invalid IDs, and IDs that repeat because a
+/// server restarts counting in every message, in both the call and its result. A result without an
 /// ID belongs to the oldest unanswered call without one.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
@@ -27,7 +27,7 @@ struct SentIds {
 }
 
 impl CallIds {
-    /// Starts an assistant message. Results belong to the calls of the latest one.
+    /// Starts an assistant message. Later results belong to its calls.
     pub(super) fn begin_message(&mut self) {
         self.message += 1;
     }
@@ -77,7 +77,7 @@ impl CallIds {
             _ => sent.ids.pop_front(),
         }) {
             Some(sent) => sent,
-            // A result without a call.
+            // The result has no call.
             None if is_valid(id) => id.to_owned(),
             None => self.generate(),
         }

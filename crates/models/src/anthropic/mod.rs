@@ -241,7 +241,8 @@ impl Provider for Messages {
         }
     }
 
-    /// See <https://platform.claude.com/docs/en/api/errors>; Vertex AI uses Google's codes.
+    /// Accepts the codes of <https://platform.claude.com/docs/en/api/errors> and, for Vertex AI,
+    /// Google's.
     fn is_transient(&self, code: &str) -> bool {
         matches!(
             code,

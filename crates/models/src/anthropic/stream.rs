@@ -28,7 +28,7 @@ pub(super) struct Reader {
 /// A block that is not complete yet.
 #[derive(Debug)]
 struct OpenBlock {
-    /// The block as its start event gives it.
+    /// The block in its start event.
     block: JsonMap,
     /// The text or thought so far.
     text: String,
@@ -188,7 +188,7 @@ impl OpenBlock {
         }
     }
 
-    /// Returns the block as in a complete response.
+    /// Returns the block in the form that a complete response has.
     fn into_block(mut self) -> Json {
         let key = match self.block["type"].as_str() {
             Some("text") => "text",
@@ -201,8 +201,8 @@ impl OpenBlock {
         self.block.into()
     }
 
-    /// Whether this block of a truncated response is an incomplete call: its arguments are invalid,
-    /// or it is the last block.
+    /// Whether this block of a truncated response is an incomplete call: a call that has invalid
+    /// arguments or is the last block.
     fn is_incomplete_call(&self, is_last: bool) -> bool {
         self.arguments().is_err() || (is_last && self.block["type"] == "tool_use")
     }

@@ -24,8 +24,7 @@ const LIMITS: BatchLimits = BatchLimits {
     texts: 100,
     bytes: 256 * 1024,
 };
-/// The default task type. It is symmetric, because queries and memories are embedded in the same
-/// way.
+/// The default task type: a symmetric one, because queries and memories are embedded alike.
 const TASK_TYPE: &str = "SEMANTIC_SIMILARITY";
 
 /// An embedder that uses the Gemini API.
@@ -68,7 +67,7 @@ impl GeminiEmbedder {
     pub fn new(http: Http, key: Secret, model: impl Into<String>, dims: usize) -> GeminiEmbedder {
         let model = model.into();
         let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
-        // Newer models have no task type; they expect the task in the prompt, if at all.
+        // Newer models have no task type. They read the task, if any, from the prompt.
         let supports_task_type =
             model == "gemini-embedding-001" || model.starts_with("text-embedding");
         let embedder = GeminiEmbedder {

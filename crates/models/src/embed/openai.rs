@@ -19,7 +19,7 @@ const LIMITS: BatchLimits = BatchLimits {
     bytes: 256 * 1024,
 };
 
-/// An embedder with OpenAI's API: OpenAI itself, Azure, Ollama, vLLM, LM Studio.
+/// An embedder that uses OpenAI's API, at OpenAI, Azure, Ollama, vLLM or LM Studio.
 ///
 /// ```
 /// use retain_core::Embedder as _;
@@ -80,7 +80,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Sends the number of dimensions with each request, for models that can shorten vectors.
+    /// Sends the number of dimensions with each request. Only models that can shorten vectors
+    /// accept it.
     #[must_use]
     pub fn request_dims(mut self) -> OpenAiEmbedder {
         self.sends_dims = true;
@@ -165,8 +166,8 @@ impl EmbedWire for OpenAiEmbedder {
     }
 }
 
-/// Parses a vector: a list of numbers, or their bytes in base64, which some servers send without
-/// being asked.
+/// Parses a vector: a list of numbers, or their bytes in base64, which some servers send
+/// unrequested.
 fn parse_vector(value: &Json) -> Result<Vec<f32>, ModelError> {
     let Some(text) = value.as_str() else {
         return vectors::parse_list(value);

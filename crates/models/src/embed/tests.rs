@@ -262,8 +262,7 @@ fn embedder_is_selected_by_name() {
     assert_eq!(id("ollama/own/model@7"), "openai/own/model/7");
 }
 
-/// As for models, `OLLAMA_HOST` takes precedence over LiteLLM's variable, and a Google URL may end
-/// in a version.
+/// `OLLAMA_HOST` takes precedence over LiteLLM's variable, and a Google URL may end in a version.
 #[test]
 fn embedder_base_urls_are_configured_like_model_base_urls() {
     let spec: EmbedderSpec = "ollama/all-minilm".parse().unwrap();

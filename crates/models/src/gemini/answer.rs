@@ -69,7 +69,7 @@ fn copy_candidate(fields: &mut JsonMap, candidate: &Json) {
     }
     let citations = &candidate["citationMetadata"];
     if let Some(sources) = citations.get("citationSources") {
-        // What Vertex AI and ADK call `citations`, the Gemini API calls `citationSources`.
+        // The Gemini API names this field `citationSources`; Vertex AI and ADK name it `citations`.
         fields.insert(
             "citationMetadata",
             JsonMap::from([("citations", sources.clone())]),
@@ -149,8 +149,8 @@ fn retry_delay(detail: &Json) -> Option<Duration> {
     delay_from_secs(seconds.parse().ok()?)
 }
 
-/// Whether a daily quota is exhausted, so that a short delay cannot help: `{"@type":
-/// "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`.
+/// Whether a daily quota is exhausted, so that a retry after a short delay must fail too:
+/// `{"@type": "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`.
 fn is_daily_quota_exhausted(detail: &Json) -> bool {
     let violations = detail["violations"].as_array().unwrap_or_default();
     let id = |violation: &Json| violation["quotaId"].as_str().unwrap_or_default().to_owned();

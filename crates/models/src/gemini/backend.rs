@@ -21,7 +21,7 @@ impl Backend {
         matches!(self, Backend::Vertex { .. })
     }
 
-    /// The default API version.
+    /// Returns the default API version.
     pub(super) fn version(&self) -> &'static str {
         match self {
             Backend::Api => "v1beta",

@@ -126,7 +126,7 @@ impl GoogleCredentials {
         }
     }
 
-    /// The project that the credentials belong to.
+    /// Returns the project that the credentials belong to.
     pub fn project(&self) -> Option<&str> {
         match self {
             GoogleCredentials::ServiceAccount(account) => account.project.as_deref(),
@@ -135,7 +135,7 @@ impl GoogleCredentials {
         }
     }
 
-    /// The project that pays for calls with user credentials.
+    /// Returns the project that pays for calls with user credentials.
     pub(super) fn quota_project(&self) -> Option<&str> {
         match self {
             GoogleCredentials::User(user) => user.quota_project.as_deref(),

@@ -23,7 +23,8 @@ pub(super) fn unsupported_field(field: &str, backend: &Backend) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }
 
-/// Returns the content as JSON text; `None` if no part is left.
+/// Returns the content as JSON text; `None` if it has only thoughts of other providers, which are
+/// dropped.
 pub(super) fn content_text(
     content: &Content,
     backend: &Backend,

@@ -273,7 +273,7 @@ fn tool_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
     }
 }
 
-/// Converts the tools. All function declarations are merged into one tool at the end.
+/// Converts the tools. Merges all function declarations into one tool and puts it last.
 fn convert_tools(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelError> {
     let mut out = Vec::new();
     let mut functions = Vec::new();

@@ -12,7 +12,7 @@ pub(super) fn camel(value: &Json) -> Json {
     }
 }
 
-/// Like `camel`, for a map.
+/// Converts a map as `camel` does.
 pub(super) fn camel_map(map: &JsonMap) -> JsonMap {
     let kept = map.iter().filter(|(_, value)| !value.is_null());
     kept.map(|(key, value)| (camel_key(key), camel(value)))

@@ -1,8 +1,8 @@
 //! Converts schemas to Gemini's format: a subset of OpenAPI, without references.
 //!
 //! Response schemas are converted as in Google's client library: references are resolved, null
-//! becomes `nullable`, and properties get an order. Other keywords, such as those in schemas
-//! derived by Rust crates, are converted if Gemini has an equivalent and dropped otherwise.
+//! becomes `nullable`, and properties get an order. Other keywords, such as those that Rust crates
+//! write, are converted if Gemini has an equivalent and dropped otherwise.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::ModelError;
@@ -82,7 +82,7 @@ pub(super) fn convert_response_schema(schema: &Json, is_vertex: bool) -> Result<
 /// The state of a conversion.
 struct SchemaConversion {
     defs: JsonMap,
-    /// The references being resolved, to detect cycles.
+    /// The references that are being resolved; a repeated one is a cycle.
     resolving: Vec<String>,
     is_vertex: bool,
 }

@@ -16,7 +16,7 @@ pub(super) struct GeminiReader {
     aggregator: Option<StreamAggregator>,
     /// The latest token counts. They may arrive with an ignored candidate.
     usage: Option<UsageMetadata>,
-    /// The finish message of the last event, because the conversion of a chunk with content drops
+    /// The finish message of the last event, kept here because a converted chunk with content lacks
     /// it.
     finish_message: Option<String>,
     /// Whether the arguments of the last function call are incomplete.

@@ -57,8 +57,8 @@ pub(crate) fn host_of(url: &str) -> String {
     }
 }
 
-/// Adds a URL's secrets: its password, and the `Authorization` value that the client derives from
-/// it.
+/// Adds the password of a URL to `secrets`, and the `Authorization` value that the client derives
+/// from it.
 pub(super) fn add_secrets(url: &str, secrets: &Secrets) {
     let Ok(url) = Url::parse(url) else { return };
     if let Some(password) = url.password() {

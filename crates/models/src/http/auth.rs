@@ -17,7 +17,7 @@ pub(crate) enum Auth {
     Header(&'static str, Secret),
     /// An API key as `Authorization: Bearer`.
     Bearer(Secret),
-    /// A token that is fetched and expires.
+    /// A token that expires and is fetched when needed.
     Tokens(Arc<dyn TokenSource>),
 }
 

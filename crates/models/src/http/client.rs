@@ -25,8 +25,8 @@ use crate::provider::Failure;
 pub struct HttpSettings {
     /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// How long a server may send nothing: before the headers of a streamed response, and between
-    /// two chunks of any response. An unstreamed response may begin at any time within the total
+    /// Idle timeout: the maximum wait for the headers of a streamed response, and for the next
+    /// chunk of any response. An unstreamed response may begin at any time within the total
     /// timeout.
     pub idle_timeout: Duration,
     /// Timeout for a call with all its attempts. The time that the caller takes to request the next
@@ -54,7 +54,7 @@ impl HttpSettings {
         self
     }
 
-    /// Sets how long a server may send nothing.
+    /// Sets the idle timeout.
     pub fn with_idle_timeout(mut self, idle_timeout: Duration) -> HttpSettings {
         self.idle_timeout = idle_timeout;
         self
@@ -212,7 +212,8 @@ impl Http {
         RetryState::new(settings.retries, from_now(total))
     }
 
-    /// Requests something other than a model response, such as an access token, with retries.
+    /// Makes a call for something other than a model response, such as an access token, with
+    /// retries.
     pub(crate) async fn fetch(
         &self,
         url: &str,
@@ -295,8 +296,9 @@ impl Http {
         String::from_utf8(body).map_err(|_| malformed("the response is not valid UTF-8").into())
     }
 
-    /// Makes one attempt: sends the call and waits for the response headers. An error status
-    /// becomes an `Err`. A rejected access token is replaced once.
+    /// Makes one attempt: sends the call and waits for the response headers. Returns an error
+    /// status as an error. If the provider rejects the access token, tries once more with a new
+    /// one.
     pub(super) async fn open(
         &self,
         exchange: &Exchange<'_>,
@@ -390,8 +392,8 @@ impl Http {
         }
     }
 
-    /// Reads an error response. Secrets that it repeats are redacted before anything is truncated,
-    /// because a truncated secret would not be recognized.
+    /// Reads an error response. Redacts secrets before it truncates the text, because a truncated
+    /// secret would not be recognized.
     async fn read_error(
         &self,
         mut answer: Answer,
@@ -445,7 +447,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Whether the body is JSON: some servers ignore the request to stream.
+    /// Whether the body is JSON and not a stream: some servers ignore the request to stream.
     pub(crate) fn is_json(&self) -> bool {
         let kind = self.response.headers().get(CONTENT_TYPE);
         kind.and_then(|kind| kind.to_str().ok())
@@ -525,7 +527,7 @@ fn format_with_causes(error: &reqwest::Error) -> String {
     text
 }
 
-/// Returns the instant after this duration, which is limited to 10 years to avoid overflow.
+/// Returns the instant after this duration. Limits the duration to 10 years to avoid overflow.
 pub(super) fn from_now(time: Duration) -> Instant {
     const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
     Instant::now() + time.min(YEARS)

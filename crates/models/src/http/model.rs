@@ -95,8 +95,8 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// Makes one attempt and reads up to the first chunk. The caller does not notice if a failure
-    /// before that chunk is retried.
+    /// Makes one attempt and reads up to the first chunk. Until then, a failure can be retried
+    /// without the caller noticing.
     async fn attempt(
         &self,
         exchange: &Exchange<'_>,
@@ -260,7 +260,7 @@ impl OpenStream {
         if is_done || is_over {
             let last = source.reader.finish().map_err(|error| AttemptError {
                 // Without the provider's end signal, the stream was truncated, so a retry may
-                // succeed. It is possible only if the caller has received no chunk.
+                // succeed. The caller retries only if it has received no chunk.
                 is_transient: !is_done && !error.is_final,
                 ..error
             })?;

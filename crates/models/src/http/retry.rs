@@ -79,12 +79,12 @@ pub(crate) struct AttemptError {
     pub(crate) is_transient: bool,
     /// The retry delay that the provider requests.
     pub(crate) after: Option<Duration>,
-    /// Whether the provider has ruled out that a retry succeeds.
+    /// Whether the provider states that a retry cannot succeed.
     pub(crate) is_final: bool,
 }
 
-/// A malformed response or an invalid request is not retried, because a retry would most likely
-/// fail too.
+/// Not retried: after a malformed response or an invalid request, a retry would most likely fail
+/// too.
 impl From<ModelError> for AttemptError {
     fn from(error: ModelError) -> AttemptError {
         AttemptError::permanent(error)

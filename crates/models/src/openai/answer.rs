@@ -164,7 +164,7 @@ impl Answer {
             .iter()
             .rposition(|call| call.index == Some(index))?;
         let call = &self.calls[position];
-        // Evaluated only if needed, because parsing all arguments for every chunk would be slow.
+        // A closure, because parsing all arguments for every chunk would be slow.
         let is_another = || match (id, call.id.as_deref()) {
             (Some(id), Some(known)) => id != known,
             _ => !call.arguments.is_empty() && arguments::parse(&call.arguments).is_some(),
@@ -320,8 +320,8 @@ impl Finish {
         Finish::new(reason, Some(error))
     }
 
-    /// Reports the invalid calls as the finish reason. If the answer was truncated or blocked,
-    /// which explains them, only adds them to the error message.
+    /// Sets the finish reason for invalid calls. If the answer was truncated or blocked, keeps that
+    /// reason, which explains them, and only adds them to the error message.
     fn report_malformed_calls(&mut self, names: &[String]) {
         let names = names.join(", ");
         tracing::warn!(

@@ -43,8 +43,7 @@ pub(super) fn parse_json_failure(status: Option<u16>, json: &Json) -> Failure {
     failure
 }
 
-/// Returns the error code. Prefers a textual type, because a numeric code, even as a string, only
-/// repeats the status.
+/// Returns the error code. Prefers a word to a number, which only repeats the status.
 fn code(status: Option<u16>, error: &Json) -> String {
     let code = error.get("code").filter(|code| !code.is_null());
     let code = code.map(|code| {
@@ -64,7 +63,7 @@ fn code(status: Option<u16>, error: &Json) -> String {
         .unwrap_or_else(|| "error".to_owned())
 }
 
-/// Returns the error that a stream event, or a response with a successful status, reports, if any.
+/// Returns the error, if any, in a stream event or in a response with a successful status.
 pub(crate) fn reported_failure(json: &Json) -> Option<Failure> {
     let is_nested = json.get("error").is_some_and(|error| !error.is_null());
     let is_flat = json["object"] == "error";

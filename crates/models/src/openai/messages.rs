@@ -48,7 +48,7 @@ pub(super) fn messages(kind: ServerKind, request: &LlmRequest) -> Result<Json, M
     Ok(list(messages.out))
 }
 
-/// Whether a content has nothing to answer: neither text nor a tool result nor media.
+/// Whether a content gives the model nothing to answer: no text, tool result or media.
 fn is_empty_content(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -210,7 +210,7 @@ impl Messages {
         Ok(out.into())
     }
 
-    /// Returns the fields in which the server expects its earlier thoughts.
+    /// Returns the earlier thoughts, in the fields in which the server expects them.
     fn thought_fields(&self, thoughts: &[&Part]) -> JsonMap {
         let mut fields = JsonMap::new();
         let text: String = thoughts

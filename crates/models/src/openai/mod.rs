@@ -33,8 +33,7 @@ use crate::{
     provider::{Failure, Provider, StreamReader},
 };
 
-/// A model with OpenAI's chat completions API: OpenAI's own, Azure's, or one on a compatible
-/// server.
+/// A model with OpenAI's chat completions API, at OpenAI, on Azure or on a compatible server.
 ///
 /// ```
 /// use retain_models::{Http, HttpSettings, OpenAi, OpenAiServer};
@@ -69,7 +68,8 @@ impl OpenAi {
         Models::from_env()?.openai(name)
     }
 
-    /// Creates a model by the server's name for it; for Azure, by the name of the deployment.
+    /// Creates a model. `model` is the server's name for it; on Azure, it is the name of the
+    /// deployment.
     pub fn new(http: Http, server: OpenAiServer, model: impl Into<String>) -> OpenAi {
         let model = model.into();
         let chat = Chat {
@@ -80,7 +80,7 @@ impl OpenAi {
         OpenAi::with_chat(http, chat)
     }
 
-    /// Sets the name in the runtime, e.g. `openai/gpt-5`.
+    /// Sets the name that the runtime uses, e.g. `openai/gpt-5`.
     pub fn with_name(self, name: impl Into<String>) -> OpenAi {
         let chat = Chat {
             name: name.into(),
@@ -148,8 +148,8 @@ fn unwrap_value(mut answer: LlmResponse) -> Option<LlmResponse> {
     Some(answer)
 }
 
-/// Removes thoughts; returns `None` for a chunk with nothing else. In an answer with calls, signed
-/// thoughts stay, because the server that signed them requires them back.
+/// Removes thoughts; returns `None` for a chunk with nothing else. Keeps signed thoughts in an
+/// answer with calls, because the next request must return them to the server.
 fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_chunk = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
@@ -168,7 +168,7 @@ fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
 #[derive(Debug, Clone)]
 struct Chat {
     server: OpenAiServer,
-    /// The model's name in the runtime.
+    /// The name that the runtime uses.
     name: String,
     /// The server's name for the model.
     model: String,

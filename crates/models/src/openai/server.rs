@@ -11,7 +11,7 @@ const OPENAI: &str = "https://api.openai.com/v1";
 /// The default base URL of Ollama.
 const OLLAMA: &str = "http://localhost:11434/v1";
 
-/// The path after an Azure endpoint without an API version:
+/// The path that follows the endpoint in an Azure URL without an API version:
 /// <https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle>.
 const AZURE_V1: &str = "/openai/v1";
 
@@ -107,8 +107,8 @@ impl OpenAiServer {
         }
     }
 
-    /// Returns any server, by the URL before `/chat/completions`: vLLM, LM Studio, OpenRouter.
-    /// OpenAI, Azure, OpenRouter, Groq, Mistral and DeepSeek are recognized by their hosts.
+    /// Returns a server by its base URL, the part before `/chat/completions`. Recognizes OpenAI,
+    /// Azure, OpenRouter, Groq, Mistral and DeepSeek by their hosts.
     pub fn new(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
@@ -233,7 +233,7 @@ impl ServerKind {
         }
     }
 
-    /// Creates a call ID that the server accepts, from a number.
+    /// Turns a number into a call ID that the server accepts.
     pub(super) fn call_id(self, number: usize) -> String {
         match self {
             ServerKind::Mistral => format!("call{number:05}"),

@@ -1,4 +1,4 @@
-//! Data that a server requires back with a thought, stored as the thought's signature.
+//! Stores the data that a server requires back with a thought, as the signature of the thought.
 //!
 //! OpenRouter sends `reasoning_details`: blocks with the signatures of the upstream models. The
 //! chunks of each block are merged, and the blocks are stored as JSON in the thought part's
@@ -8,7 +8,7 @@ use retain_core::{Bytes, Json, JsonMap};
 
 use super::json::list;
 
-/// Fields that each chunk extends. Of other fields, the last value counts.
+/// Fields whose text each chunk extends. For any other field, the last value counts.
 const GROWING: [&str; 3] = ["text", "summary", "data"];
 
 /// The blocks so far.
@@ -60,7 +60,7 @@ fn merge(block: &mut JsonMap, chunk: &JsonMap) {
     }
 }
 
-/// Returns the blocks in a signature; none if another provider made it.
+/// Returns the blocks that a signature stores; none if another provider made the signature.
 pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     let text = std::str::from_utf8(signature).ok();
     let blocks = text.and_then(|text| Json::parse(text).ok());
@@ -74,7 +74,7 @@ pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     }
 }
 
-/// Returns a call's signature, from any field in which servers put Gemini's.
+/// Returns Gemini's thought signature of a call. Servers put it in different fields.
 pub(super) fn call_signature(call: &Json) -> Option<Bytes> {
     let google = &call["extra_content"]["google"];
     let fields = [

@@ -86,7 +86,7 @@ impl ToolChoice {
     }
 }
 
-/// Rejects tools that another provider executes. Without such a tool, the model might invent what
+/// Rejects tools that another provider executes. If they were dropped, the model might invent what
 /// it should look up.
 fn check_tool(kind: ServerKind, tool: &ModelTool) -> Result<(), ModelError> {
     match tool.provider_tool() {
@@ -210,7 +210,7 @@ fn schema_of(config: &GenerateContentConfig) -> Option<&Json> {
     given.filter(|schema| !schema.is_null())
 }
 
-/// Whether the value is OpenAI's own `response_format` rather than a schema.
+/// Whether the value is a `response_format` of OpenAI's API and not a schema.
 fn is_own_format(given: &Json) -> bool {
     matches!(given["type"].as_str(), Some("json_object" | "json_schema"))
 }

@@ -1,4 +1,4 @@
-//! The complete answer is the same, however it is split into deltas.
+//! A stream gives the same complete answer, however the answer is split into deltas.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, JsonMap, LlmResponse};
@@ -43,7 +43,7 @@ impl Block {
         map([("x", argument)])
     }
 
-    /// Returns the block as in a complete response.
+    /// Returns the block in the form that a complete response has.
     fn complete(&self, at: usize) -> Json {
         match self {
             Block::Text(text) => map([("type", "text"), ("text", text)]),

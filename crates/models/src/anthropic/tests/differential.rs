@@ -33,7 +33,7 @@ const KNOWN_DIFFERENCES: [(&str, &str); 11] = [
     ),
 ];
 
-/// Replaces the name of Retain's tool for structured output, a difference that the table documents.
+/// Replaces the name of Retain's tool for structured output. The table documents this difference.
 fn normalize(ours: &mut Json, _theirs: &mut Json) {
     let text = ours.to_string();
     let text = text.replace("retain_structured_output", "structured_output");

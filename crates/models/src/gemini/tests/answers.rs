@@ -47,7 +47,7 @@ fn response_is_parsed_as_in_adk() {
             r#"{"candidates":[],"usageMetadata":{"totalTokenCount":3}}"#,
             r#"{"content":{"parts":[],"role":"model"},"usageMetadata":{"totalTokenCount":3}}"#,
         ),
-        // Vertex AI's name for citations, and parts with unknown fields.
+        // A citation field with Vertex AI's name, and a part with an unknown field.
         (
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}]}"#,
             r#"{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}"#,
@@ -57,7 +57,7 @@ fn response_is_parsed_as_in_adk() {
             r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
             r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
         ),
-        // A stream that a proxy collected into a list.
+        // A proxy has collected the stream into a list.
         (
             r#"[{"candidates":[{"content":{"parts":[{"text":"H"}]}}]},{"candidates":[{"content":{"parts":[{"text":"i"}]},"finishReason":"STOP"}]}]"#,
             r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"partial":false,"finishReason":"STOP"}"#,
@@ -130,7 +130,7 @@ fn retry_delay_is_taken_from_googles_response() {
         api().failure(429, &forever).retry_after,
         Some(Duration::MAX)
     );
-    // The same error in a response with a successful status is final too, and has the delay.
+    // With a successful status, the same error is also final and has the delay.
     let error = api().read_answer(&daily).unwrap_err();
     assert!(error.is_final && error.after == Some(Duration::from_millis(34_500)));
 }

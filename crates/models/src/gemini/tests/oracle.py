@@ -1,10 +1,10 @@
-"""Returns what Google's ADK sends for a request, and what it reads from a stream.
+"""Prints the requests that Google's ADK sends to Gemini, and the answers that it reads from streams.
 
-Reads one JSON object a line from stdin and prints one a line.
+Reads one JSON object per line from stdin and prints one per line.
 
-request  contents and settings -> the address and the body, names in camelCase; `{"error": ...}`
-         where ADK or the client library raised
-stream   responses -> the answers that ADK hands on, the whole one last
+request  contents and settings -> the URL and the body, with keys in camelCase; `{"error": ...}` if
+         ADK or the client library raised
+stream   responses -> the answers that ADK yields, the complete one last
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from google.adk.utils.streaming_utils import StreamingResponseAggregator
 from google.auth.credentials import AnonymousCredentials
 from google.genai import models, types
 
-# Below these fields, the user chooses the names.
+# Users choose the keys inside these fields, so the keys stay as they are.
 FREE = {"args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "default"}
 
 

@@ -140,7 +140,7 @@ const CODE_AND_SOURCES: Stream = Stream {
     )),
 };
 
-/// An answer that the token limit truncated, which has both its text and an error. Written from
+/// An answer that the token limit truncated. It has both its text and an error. Written from
 /// <https://ai.google.dev/api/generate-content#FinishReason>.
 const TOO_LONG: Stream = Stream {
     name: "too long",

@@ -34,7 +34,7 @@ fn token(value: &str, seconds: u32) -> Vec<Act> {
     ))
 }
 
-/// A model on Vertex AI that calls `models`, with a clock that tests advance.
+/// Returns a model on Vertex AI that calls `models`, with a clock that tests advance.
 fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>) -> Gemini {
     let settings = HttpSettings {
         retries: Retries {

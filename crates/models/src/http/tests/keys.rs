@@ -86,7 +86,7 @@ async fn answers_as_text(
     format!("{answers:?} {model:?}")
 }
 
-/// A fetched token is as secret as an API key, wherever a provider repeats it.
+/// A provider may repeat a fetched token, which is as secret as an API key.
 #[tokio::test]
 async fn fetched_token_is_never_printed() {
     #[derive(Debug)]
@@ -120,8 +120,8 @@ async fn fetched_token_is_never_printed() {
     }
 }
 
-/// The first key ends with a newline, as in a key file. The error page is truncated in the middle
-/// of the second key.
+/// The first key ends with a newline, as if read from a file. The error page is truncated in the
+/// middle of the second key.
 #[tokio::test]
 async fn truncated_text_contains_no_part_of_a_key() {
     let page = format!("{}{KEY} and more", "x".repeat(495));

@@ -27,7 +27,7 @@ fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     }
 }
 
-/// Texts and their events, by the WHATWG specification of server-sent events.
+/// Lists texts with the events that the WHATWG specification of server-sent events gives for them.
 fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
     vec![
         ("", vec![]),

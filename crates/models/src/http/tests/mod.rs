@@ -115,7 +115,7 @@ impl StreamReader for PlainReader {
     }
 }
 
-/// Settings with short retry delays and the default timeouts.
+/// Returns settings with short retry delays and the default timeouts.
 fn fast_retries() -> HttpSettings {
     HttpSettings {
         retries: Retries {
@@ -127,7 +127,7 @@ fn fast_retries() -> HttpSettings {
     }
 }
 
-/// Settings with a short idle timeout, for servers that stop responding.
+/// Returns settings with a short idle timeout, for servers that stop responding.
 fn short_timeouts() -> HttpSettings {
     HttpSettings {
         idle_timeout: Duration::from_millis(700),
@@ -173,7 +173,7 @@ pub(crate) async fn run_in_child_process(
         let child = child.envs(variables).output().expect("a child");
         let output = String::from_utf8_lossy(&child.stdout).into_owned();
         assert!(child.status.success(), "{output}");
-        // If no test has this name, the child succeeds too.
+        // The child also succeeds if no test has this name.
         assert!(output.contains("1 passed"), "{output}");
     };
     tokio::task::spawn_blocking(run).await.expect("a child");
@@ -183,7 +183,7 @@ fn send(text: &str) -> Act {
     Act::Send(text.as_bytes().to_vec())
 }
 
-/// The response headers of a stream.
+/// Returns the response headers of a stream.
 fn head() -> Act {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }
@@ -196,7 +196,7 @@ fn last_chunk() -> Act {
     send("0\r\n\r\n")
 }
 
-/// A successful stream.
+/// Returns a successful stream.
 fn good_stream() -> Vec<Act> {
     vec![
         head(),

@@ -54,7 +54,7 @@ async fn provider_decides_whether_to_retry() {
     let cases = [
         ("429 Too Many Requests", "x-should-retry", "false", "", 1),
         ("400 Bad Request", "x-should-retry", "true", "", 3),
-        // Longer than the budget for waiting: fail immediately.
+        // The delay exceeds the retry budget: fail immediately.
         ("429 Too Many Requests", "retry-after", "3600", "", 1),
         ("429 Too Many Requests", "retry-after-ms", "3600000", "", 1),
         (
@@ -64,7 +64,7 @@ async fn provider_decides_whether_to_retry() {
             "",
             1,
         ),
-        // Longer than a `Duration` can represent.
+        // The delay is longer than a `Duration` can represent.
         (
             "429 Too Many Requests",
             "retry-after",

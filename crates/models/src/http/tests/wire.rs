@@ -102,7 +102,7 @@ async fn idle_timeout_before_the_first_chunk_is_retried() {
     assert_eq!(output, ["Hel", "lo", "Hello"]);
 }
 
-/// A forwarded chunk cannot be withdrawn, so any later failure ends the call.
+/// The caller already has the first chunk, so any later failure ends the call.
 #[tokio::test]
 async fn failure_after_the_first_chunk_is_not_retried() {
     let cases: [(&str, Vec<Act>, &str); 8] = [
@@ -203,7 +203,7 @@ async fn transient_error_is_retried_only_before_the_first_chunk() {
     assert_eq!(server.received().len(), 1);
 }
 
-/// Lets the client read the data that arrived before the connection breaks.
+/// Gives the client time to read the data before the connection breaks.
 fn pause() -> Act {
     Act::Pause(Duration::from_millis(20))
 }
@@ -267,7 +267,7 @@ async fn stalled_response_is_retried() {
     }
 }
 
-/// A stream without data counts as truncated, which is a transient failure.
+/// A stream without data counts as truncated, and truncation is a transient failure.
 #[tokio::test]
 async fn empty_stream_is_retried() {
     let empty = vec![head(), chunk(": hold on\n\n"), last_chunk()];

@@ -1,4 +1,4 @@
-//! The complete answer is the same, however it is split into chunks and the chunks into bytes.
+//! A stream gives the same complete answer, however the answer is split into chunks and reads.
 
 use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 use retain_core::{Json, LlmResponse};
@@ -106,8 +106,7 @@ fn pieces(text: &str, step: usize) -> std::vec::IntoIter<String> {
     pieces.into_iter()
 }
 
-/// Reads bytes in parts whose lengths are taken from `lengths` in rotation. Returns the complete
-/// answer.
+/// Reads bytes in parts whose lengths repeat `lengths`. Returns the complete answer.
 fn streamed(bytes: &[u8], lengths: &[usize]) -> LlmResponse {
     let (mut sse, mut reader) = (Sse::default(), ChunkReader::default());
     let (mut rest, mut lengths) = (bytes, lengths.iter().cycle());

@@ -143,7 +143,7 @@ fn content_is_parsed_from_text_or_blocks() {
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
     assert_eq!(parts(&answer)[0].thought, Some(true));
     assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
-    // Some servers send the same thoughts in both fields; only one field counts.
+    // Some servers send the same thoughts in both fields. Only one of the two counts.
     let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
     let answer = read_answer(both).unwrap();
     assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));

@@ -19,7 +19,7 @@ use crate::{
     provider::{Provider as _, StreamReader as _},
 };
 
-/// One server of each kind, with the name that the tests use for it.
+/// Returns one server of each kind, with the name that the tests use for it.
 fn servers() -> [(&'static str, OpenAiServer); 8] {
     let key = || Secret::from("sk-canary-0123456789");
     let azure = "https://example.openai.azure.com";

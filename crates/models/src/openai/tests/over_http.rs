@@ -173,7 +173,7 @@ async fn transient_error_as_first_event_is_retried() {
 }
 
 #[tokio::test]
-async fn thoughts_are_left_out_if_the_request_excludes_them() {
+async fn thoughts_are_dropped_if_the_request_excludes_them() {
     let stream = event_stream(recorded::THOUGHTS.as_bytes(), &[]);
     let server = Server::playing([stream]).await;
     let mut request = hello();
@@ -221,7 +221,7 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
             event_stream(stream.join("\n\n").as_bytes(), &[]),
             r#"["é",1.50]"#,
         ),
-        // An answer that should be wrapped but is not is returned unchanged.
+        // An answer without the wrapper is returned unchanged.
         (false, answer(&response(r#"["é"]"#)), r#"["é"]"#),
     ];
     for (is_stream, script, expected) in scripts {
@@ -235,7 +235,7 @@ async fn response_wrapped_for_the_schema_is_unwrapped() {
         let (whole, pieces) = answers.split_last().unwrap();
         assert_eq!(parts(whole)[0].text.as_deref(), Some("Hm."));
         assert_eq!(parts(whole)[1].text.as_deref(), Some(expected));
-        // Only the thought was returned as a chunk: chunks of the wrapper object are dropped.
+        // Only the thought was returned as a chunk; chunks of the wrapper object are dropped.
         assert_eq!(pieces.len(), usize::from(is_stream));
     }
 }

@@ -235,8 +235,8 @@ fn response_format_follows_the_schema() {
     assert_eq!(given.to_string(), own);
 }
 
-/// A server rejects each setting that its request here omits, as its documentation or its users
-/// report.
+/// According to its documentation or its users, each server rejects the settings that its request
+/// omits here.
 #[test]
 fn settings_that_a_server_rejects_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
@@ -333,7 +333,7 @@ fn reasoning_models_get_no_sampling_settings() {
     let off = r#"{"thinkingBudget": 0}"#;
     assert_eq!(fields("openai", "gpt-5.2", off), 6);
     assert_eq!(fields("openai", "gpt-5", off), 0);
-    // On another server, a model of this name may be any model.
+    // An unknown server may use this name for any model.
     assert_eq!(fields("other", "gpt-5", "null"), 6);
 }
 

@@ -209,7 +209,7 @@ fn truncated_stream_is_an_error() {
         let outcome = read_bytes([&stream.as_bytes()[..end]]);
         let code = outcome.error.map(|(code, _)| code);
         match end > finish {
-            // After the finish reason the answer is complete.
+            // A stream that ends after the finish reason is complete.
             true => assert_eq!(code, None, "{end}"),
             false => assert_eq!(code, Some(Some("CutOff".to_owned())), "{end}"),
         }

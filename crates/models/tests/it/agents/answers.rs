@@ -16,7 +16,7 @@ pub(crate) enum Provider {
     Anthropic,
 }
 
-/// Which of the two answers the provider gives.
+/// Selects one of the provider's two answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Calls,
@@ -79,7 +79,7 @@ impl Provider {
         }
     }
 
-    /// Returns an error that repeats the API key, as a careless gateway may.
+    /// Returns an error that repeats the API key, as some gateways do.
     pub(crate) fn error_response(self, key: &str) -> Vec<Act> {
         let message = format!("No quota is left for {key}");
         let body = match self {

@@ -48,8 +48,8 @@ fn models(settings: Vec<(&'static str, String)>) -> Models {
     )
 }
 
-/// Describes the compared parts of an event: author, content, finish reason and `partial`. Numbers
-/// replace the call ids.
+/// Describes the compared parts of an event: author, content, finish reason and `partial`. Replaces
+/// call ids with numbers.
 fn describe(event: &Event, ids: &mut Vec<String>) -> String {
     let mut content = Json::parse(&event.content().unwrap().to_json().unwrap()).unwrap();
     let mut parts = content["parts"].as_array().unwrap().to_vec();
