@@ -20,7 +20,7 @@ fn event(author: &str, role: &str, parts: Vec<Part>) -> Event {
     Event::new(author, LlmResponse::from_content(Content::new(role, parts)))
 }
 
-/// Calls of the tool `f`, one per id.
+/// Creates calls of the tool `f`, one per id.
 fn calls(author: &str, ids: &[&str]) -> Event {
     let call = |id: &&str| FunctionCall {
         id: Some((*id).to_owned()),
@@ -30,7 +30,7 @@ fn calls(author: &str, ids: &[&str]) -> Event {
     event(author, "model", parts)
 }
 
-/// Responses with the same text to all ids.
+/// Creates responses with the same text to all ids.
 fn answers(author: &str, ids: &[&str], text: &str) -> Event {
     let response = JsonMap::from([("is", text)]);
     let answer = |id: &&str| FunctionResponse::new(*id, "f", response.clone()).into();

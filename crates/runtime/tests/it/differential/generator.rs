@@ -67,7 +67,7 @@ pub(crate) struct Generator<'r> {
     times: Vec<f64>,
     /// The span of the last summary.
     span: Option<(f64, f64)>,
-    /// Who spoke if the last event was a transcription: the user (`true`) or an agent (`false`).
+    /// The speaker if the last event was a transcription: the user (`true`) or an agent (`false`).
     /// Several transcriptions follow one another, because speech arrives in chunks.
     transcribes_user: Option<bool>,
     has_agents: bool,
