@@ -44,7 +44,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The session that the operation changes, if it changes one.
+    /// Returns the session that the operation changes, if it changes one.
     fn key(&self) -> Option<&SessionKey> {
         match self {
             Operation::Append(key, _) | Operation::Rewind(key, _) | Operation::Fork(key, ..) => {
@@ -208,7 +208,7 @@ impl Driver {
         query
     }
 
-    /// A new event, a stored event again, or a different event with the id of a stored one.
+    /// Returns a new event, a stored event again, or a different event with the id of a stored one.
     fn event(&mut self, key: &SessionKey) -> Event {
         let last = self.model.position(key).unwrap_or(0);
         if last > 0 && self.random.chance(15) {
@@ -328,7 +328,8 @@ impl Driver {
         }
     }
 
-    /// Runs an operation on several sessions or on shared state, or one that moves a session.
+    /// Like `run_both`, for operations on several sessions or on shared state, and for those that
+    /// move a session.
     async fn run_both_shared(
         &mut self,
         log: &Arc<dyn SessionLog>,
@@ -462,7 +463,7 @@ async fn create(
     with_error_kind(log.create(new).await.map(loaded_session_text))
 }
 
-/// A session list as text, read in pages of `limit`.
+/// Returns a session list as text, read in pages of `limit`.
 async fn list(log: &Arc<dyn SessionLog>, query: &ListSessions, limit: usize) -> Result<String> {
     let mut lines = Vec::new();
     let mut query = query.clone().with_limit(limit);

@@ -2,7 +2,7 @@
 
 use retain_core::{Event, JsonMap, ScopedDelta};
 
-/// The session's own state after each position; the first element is the initial state.
+/// Returns the session's own state after each position; the first element is the initial state.
 ///
 /// A rewind restores the state before the first event of the invocation it names. Its delta is then
 /// applied, except for `null`, which in ADK means that the state key did not exist.

@@ -135,7 +135,7 @@ impl Harness {
         another().await
     }
 
-    /// The service under test.
+    /// Returns the service under test.
     pub fn service(&self) -> Arc<dyn SessionLog> {
         Arc::clone(self.service.as_ref().expect("the service is open"))
     }

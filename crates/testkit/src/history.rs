@@ -29,7 +29,7 @@ const READERS: u64 = 3;
 /// Operations per round, few enough that reading the whole log again and again stays cheap.
 const ROUND: usize = 1000;
 
-/// Number of operations of a normal check, or of a long one if `RETAIN_LONG` is set.
+/// Returns the number of operations of a normal check, or of a long one if `RETAIN_LONG` is set.
 pub fn usual_operations() -> usize {
     match std::env::var_os("RETAIN_LONG") {
         Some(_) => 1_000_000,
@@ -74,7 +74,7 @@ pub(crate) struct Write {
     pub(crate) outcome: Outcome,
     /// Whether it repeats an acknowledged append.
     pub(crate) is_repeat: bool,
-    /// The writer's user state key that it sets, with the value.
+    /// The user state key of its writer, and the value that it sets.
     pub(crate) mark: Option<(String, i64)>,
 }
 
@@ -228,7 +228,8 @@ impl Player {
         event
     }
 
-    /// An event that sets one of the contended state keys and the writer's own user state key.
+    /// Creates an event that sets one of the contended state keys and the writer's own user state
+    /// key.
     fn marked_event(&mut self) -> Event {
         let (name, number) = (self.name.clone(), self.written + 1);
         let contested = format!("k{}", self.random.below(3));
@@ -274,7 +275,7 @@ impl Player {
         }
     }
 
-    /// A short run, if the session is free.
+    /// Makes a short run, if the session is free.
     async fn run(&mut self, session: usize) {
         let options = RunOptions::default().with_wait(Duration::ZERO);
         let begin = Append::from(self.marked_event()).beginning_run(options);
@@ -332,7 +333,7 @@ impl Player {
     }
 }
 
-/// The kind of an error, with the details that a caller can rely on.
+/// Returns the kind of an error, with the details that a caller can rely on.
 pub(crate) fn error_kind(error: &SessionError) -> String {
     match error {
         SessionError::NotFound { .. } => "NotFound".to_owned(),

@@ -222,7 +222,7 @@ impl Model {
             }
             _ => None,
         };
-        // A repeated begin waits for its token, even if its events are stored.
+        // A repeated append that begins a run needs a token, so it fails while the session is busy.
         let begins = matches!(append.run, RunUse::Begin(_));
         if let Some(refused) = refused.filter(|_| !is_repeat || begins) {
             return Err(refused.to_owned());
@@ -317,7 +317,7 @@ impl Model {
         Ok(state_text(&self.merged(key, own)))
     }
 
-    /// The delta that a rewind stores.
+    /// Returns the delta that a rewind stores.
     pub(crate) fn rewind_delta(
         &self,
         key: &SessionKey,
@@ -412,12 +412,12 @@ impl Model {
         self.read(key, Window::ALL)
     }
 
-    /// The position of the last event, if the session exists.
+    /// Returns the position of the last event, if the session exists.
     pub(crate) fn position(&self, key: &SessionKey) -> Option<u64> {
         self.live(key).ok().map(ModelSession::position)
     }
 
-    /// An event of the session, to append it again.
+    /// Returns an event of the session, to append it again.
     pub(crate) fn event(&self, key: &SessionKey, position: u64) -> Option<Event> {
         let session = self.live(key).ok()?;
         session.events.get(position as usize - 1).cloned()
@@ -430,7 +430,7 @@ fn without_temp(event: &Event) -> Event {
     event
 }
 
-/// The position of each event after the append, and the events that are new.
+/// Returns the position of each event after the append, and the events that are new.
 fn locate_events(
     session: &ModelSession,
     events: &[Event],
@@ -458,13 +458,13 @@ fn is_same(event: &Event, stored: &Event) -> bool {
     event == *stored
 }
 
-/// A state as text, independent of the order of its keys.
+/// Returns a state as text, independent of the order of its keys.
 pub(crate) fn state_text(state: &State) -> String {
     let sorted: BTreeMap<&str, String> = state.iter().map(|(k, v)| (k, v.to_string())).collect();
     format!("{sorted:?}")
 }
 
-/// A session as text.
+/// Returns a session as text.
 pub(crate) fn session_text<'a>(
     key: &SessionKey,
     position: u64,
@@ -481,7 +481,7 @@ pub(crate) fn session_text<'a>(
     text
 }
 
-/// A list entry as text.
+/// Returns a list entry as text.
 pub(crate) fn meta_text(
     key: &SessionKey,
     times: (f64, f64),
@@ -494,7 +494,7 @@ pub(crate) fn meta_text(
     format!("{key} {times:?} at {position} from {origin:?} until {expire_time:?} state {state}")
 }
 
-/// The answer to an append as text, without the token, whose number the store chooses.
+/// Returns the answer to an append as text, without the token, whose number the store chooses.
 pub(crate) fn appended_text(positions: &[u64], has_run: bool) -> String {
     let run = if has_run { ", a run" } else { "" };
     format!("{positions:?}{run}")

@@ -33,7 +33,8 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Path of the Python. If the environment is missing, record that `test` was skipped.
+    /// Returns the path of the Python. If the environment is missing, records that `test` was
+    /// skipped.
     pub fn python(self, test: &str) -> Option<PathBuf> {
         let (variable, missing) = match self {
             Reference::Adk => ("RETAIN_ADK_2_13_PYTHON", "google-adk 2.13.0"),
@@ -108,13 +109,13 @@ impl Oracle {
         })
     }
 
-    /// The answer to one request.
+    /// Returns the answer to one request.
     pub fn ask(&mut self, request: &Json) -> Json {
         self.send(request);
         self.answer()
     }
 
-    /// The answers to all requests, in their order.
+    /// Returns the answers to all requests, in their order.
     pub fn ask_all<'a>(&mut self, requests: impl IntoIterator<Item = &'a Json>) -> Vec<Json> {
         let mut count = 0;
         for request in requests {
@@ -134,7 +135,7 @@ impl Oracle {
         }
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     pub fn answer(&mut self) -> Json {
         match self.answers.recv_timeout(ANSWER_TIMEOUT) {
             Ok(line) => Json::parse(&line)
@@ -176,8 +177,8 @@ impl Drop for Oracle {
     }
 }
 
-/// The value of an environment variable that `scripts/test` sets. If it is not set, record that
-/// `test` was skipped.
+/// Returns the value of an environment variable that `scripts/test` sets. If it is not set, records
+/// that `test` was skipped.
 pub fn variable_or_skip(variable: &str, test: &str, missing: &str) -> Option<String> {
     let value = std::env::var(variable).ok();
     if value.is_none() {
@@ -196,7 +197,7 @@ pub fn skip(line: &str) {
     }
 }
 
-/// A number from the environment, e.g. `RETAIN_SEED`.
+/// Reads a number from the environment, e.g. `RETAIN_SEED`.
 pub fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let number = text.parse();

@@ -13,8 +13,8 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{oracle::skip, scratch};
 
-/// The URI of the server, from `TEST_POSTGRES_URL`, with a superuser. If the variable is not set,
-/// record that tests were skipped.
+/// Returns the URI of the server, from `TEST_POSTGRES_URL`, with a superuser. If the variable is
+/// not set, records that tests were skipped.
 pub fn server() -> Option<String> {
     let server = std::env::var("TEST_POSTGRES_URL").ok();
     let server = server.filter(|server| !server.is_empty());
@@ -24,7 +24,7 @@ pub fn server() -> Option<String> {
     server
 }
 
-/// Whether a server is available. If not, record that tests were skipped.
+/// Whether a server is available. If not, records that tests were skipped.
 pub fn is_there() -> bool {
     server().is_some()
 }
@@ -41,8 +41,8 @@ pub async fn connect(uri: &str) -> Client {
 /// Number of databases created in this process.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// An empty database. Dropping this drops it, even with open connections. If test leftovers are
-/// scanned, its rows are first dumped as text.
+/// A test database, initially empty. Dropping this value drops the database, even with open
+/// connections. If `scripts/test` scans for API keys, its rows are dumped as text before that.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: String,
@@ -62,7 +62,7 @@ impl TestDatabase {
         TestDatabase { server, name }
     }
 
-    /// The URI of the database.
+    /// Returns the URI of the database.
     pub fn uri(&self) -> String {
         let (address, query) = match self.server.split_once('?') {
             Some((address, query)) => (address, format!("?{query}")),
@@ -74,7 +74,7 @@ impl TestDatabase {
         format!("{host}/{}{query}", self.name)
     }
 
-    /// A connection to inspect or change tables directly.
+    /// Opens a connection that inspects or changes tables directly.
     pub async fn client(&self) -> Client {
         connect(&self.uri()).await
     }
@@ -83,7 +83,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name, uri) = (self.server.clone(), self.name.clone(), self.uri());
-        // A separate runtime, because that of the test may be shutting down.
+        // Use a separate runtime, because the runtime of the test may be shutting down.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -22,12 +22,12 @@ pub struct WrappedStore<S, M> {
 
 /// Changes the input and output of a store. The default methods change nothing.
 pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
-    /// The batch to write instead of `batch`; `None` writes `batch` itself.
+    /// Returns the batch to write instead of `batch`; `None` writes `batch` itself.
     fn before_append(&self, _batch: &Batch) -> Option<Batch> {
         None
     }
 
-    /// The answer to return instead of `written`.
+    /// Returns the answer to return instead of `written`.
     fn after_append(&self, _batch: &Batch, written: AppendOutcome) -> AppendOutcome {
         written
     }
@@ -40,7 +40,7 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
     /// Called after each successful lease renewal.
     fn after_renew(&self) {}
 
-    /// The snapshot to return instead of `snapshot`.
+    /// Returns the snapshot to return instead of `snapshot`.
     fn after_read(&self, snapshot: Snapshot) -> Snapshot {
         snapshot
     }

@@ -10,7 +10,7 @@ const FOLDERS: [(&str, usize); 3] = [
     ("src/memory", 25),
 ];
 
-/// The names of the functions that a line with `pub async fn` defines.
+/// Returns the names of the functions that a line with `pub async fn` defines.
 fn promises_in(source: &str) -> impl Iterator<Item = &str> {
     let lines = source.lines();
     let heads = lines.filter_map(|line| line.strip_prefix("pub async fn "));
@@ -20,7 +20,7 @@ fn promises_in(source: &str) -> impl Iterator<Item = &str> {
 /// The line of a macro after which its list of promises begins.
 const LIST: &str = "@each $open, [$($needs)?];\n";
 
-/// The names of the promises in all lists of a source.
+/// Returns the names of the promises in all lists of a source.
 fn listed_in(source: &str) -> Vec<&str> {
     let lists = source.split(LIST).skip(1);
     let lists = lists.map(|list| {

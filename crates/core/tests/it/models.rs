@@ -60,7 +60,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The field name in one of the two forms.
+    /// Returns the field name in one of the two forms.
     pub(crate) fn name(&self, form: Form) -> &str {
         match form {
             Form::Camel => &self.camel,
@@ -82,13 +82,13 @@ pub(crate) enum Form {
 
 static MODELS: LazyLock<BTreeMap<String, Vec<Field>>> = LazyLock::new(load);
 
-/// The fields of a model, in wire order.
+/// Returns the fields of a model, in wire order.
 pub(crate) fn fields(model: &str) -> &'static [Field] {
     &MODELS[model]
 }
 
-/// A map with both names of every field of every object. The value of the snake_case name is
-/// `null`.
+/// Creates a map with both names of every field of every object. The value of the snake_case name
+/// is `null`.
 pub(crate) fn map_of_all_names() -> Json {
     let mut map = JsonMap::new();
     for field in MODELS.values().flatten() {
@@ -98,7 +98,7 @@ pub(crate) fn map_of_all_names() -> Json {
     map.into()
 }
 
-/// The kind of a whole event.
+/// Returns the kind of a whole event.
 pub(crate) fn event() -> Kind {
     Kind::Model("Event".to_owned())
 }
@@ -117,7 +117,7 @@ fn load() -> BTreeMap<String, Vec<Field>> {
     models
 }
 
-/// The fields of a value that is one of `objects`.
+/// Returns the fields of a value that is one of `objects`.
 fn fields_of(objects: &[&ObjectSchema]) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for field in objects.iter().flat_map(|object| object.fields) {
@@ -206,7 +206,7 @@ pub(crate) fn walk(value: &mut Json, kind: &Kind, visit: &mut dyn FnMut(&mut Jso
     visit(value, kind);
 }
 
-/// A map whose keys look like field names.
+/// Creates a map whose keys look like field names.
 pub(crate) fn user_map() -> Json {
     Json::parse(concat!(
         r#"{"fooBar":1,"foo_bar":1.0,"stateDelta":null,"state_delta":{"mimeType":[],"mime_type":"#,
@@ -216,7 +216,7 @@ pub(crate) fn user_map() -> Json {
     .unwrap()
 }
 
-/// A value with all fields set. `form` chooses the spelling of each field.
+/// Creates a value with all fields set. `form` chooses the spelling of each field.
 pub(crate) fn full(kind: &Kind, python: &str, form: &mut dyn FnMut(&Field) -> Form) -> Json {
     match kind {
         Kind::Any => user_map(),
@@ -246,7 +246,7 @@ pub(crate) fn full(kind: &Kind, python: &str, form: &mut dyn FnMut(&Field) -> Fo
     }
 }
 
-/// An event with every field set, all names in one form.
+/// Creates an event with every field set, all names in one form.
 pub(crate) fn full_event(form: Form) -> Json {
     full(&event(), "", &mut |_| form)
 }
@@ -271,20 +271,21 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The text of an event with `text` at the end of the route, and the byte offset of `text`.
+    /// Returns the text of an event with `text` at the end of the route, and the byte offset of
+    /// `text`.
     pub(crate) fn text(&self, text: &str) -> (String, usize) {
         let whole = format!("{}{text}{}", self.before, self.after);
         (whole, self.before.len())
     }
 
-    /// The path of `key` in the object at the end of the route.
+    /// Returns the path of `key` in the object at the end of the route.
     pub(crate) fn path_of(&self, key: &str) -> String {
         let mut path = self.path.clone();
         path.push(key.to_owned());
         path.join(".")
     }
 
-    /// The value at the end of the route in `event`.
+    /// Returns the value at the end of the route in `event`.
     pub(crate) fn find<'a>(&self, event: &'a Json) -> &'a Json {
         self.path.iter().fold(event, |value, step| match value {
             Json::Array(items) => &items[step.parse::<usize>().unwrap()],
@@ -293,7 +294,7 @@ impl Route {
     }
 }
 
-/// All paths from an event to an object that a model describes.
+/// Returns all paths from an event to an object that a model describes.
 pub(crate) fn routes() -> Vec<Route> {
     let start = Route {
         model: "Event".to_owned(),

@@ -270,7 +270,7 @@ proptest! {
     }
 }
 
-/// A random value of a field. Each key of its objects has a random spelling.
+/// Generates a random value of a field. Each key of its objects has a random spelling.
 fn value_of(kind: &Kind, python: &str) -> BoxedStrategy<Node> {
     let list = |item: BoxedStrategy<Node>| prop::collection::vec(item, 0..3);
     match kind {
@@ -353,7 +353,7 @@ fn object_of(model: &str) -> BoxedStrategy<Node> {
         .boxed()
 }
 
-/// A key that is not a field of `model`.
+/// Generates a key that is not a field of `model`.
 fn unknown_key(model: &str) -> BoxedStrategy<String> {
     let declared = models::fields(model);
     let is_unknown = move |key: &String| {
@@ -594,7 +594,7 @@ fn apply(change: &Change, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The offsets in a text where a field could start: after `{` and `,`.
+/// Returns the offsets in a text where a field could start: after `{` and `,`.
 fn field_offsets(text: &str) -> Vec<usize> {
     let separators = text.char_indices();
     let separators = separators.filter(|(_, letter)| matches!(letter, '{' | ','));

@@ -27,7 +27,7 @@ struct File {
     again: HashMap<String, Box<RawValue>>,
 }
 
-/// The folder with all recordings.
+/// Returns the folder with all recordings.
 pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/wire")
 }

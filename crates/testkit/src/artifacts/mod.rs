@@ -92,7 +92,7 @@ impl ArtifactHarness {
         (self.open_store)().await
     }
 
-    /// Whether the store accepts any part under any name; otherwise it stores files.
+    /// Whether the store accepts any part under any name. A store of files does not.
     fn accepts_any_part(&self) -> bool {
         self.names == ArtifactNaming::Exact
     }
@@ -102,7 +102,7 @@ impl ArtifactHarness {
     }
 }
 
-/// The key of an artifact in the default session.
+/// Returns the key of an artifact in the default session.
 fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
 }

@@ -206,7 +206,7 @@ pub async fn deleting_an_artifact_removes_all_versions(harness: ArtifactHarness)
     assert_eq!(again.unwrap(), 0);
 }
 
-/// `doc` and `doc/nested` are two artifacts.
+/// `doc` and `doc/nested` are two artifacts: deleting one keeps the other.
 pub async fn deleting_an_artifact_keeps_nested_names(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["doc", "doc/nested", "doc/nested/more"] {

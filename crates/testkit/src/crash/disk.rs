@@ -36,7 +36,7 @@ impl Survival {
         Survival::SomeSectors,
     ];
 
-    /// A random variant.
+    /// Picks a random variant.
     pub fn any(random: &mut Random) -> Survival {
         Survival::ALL[random.below(Survival::ALL.len() as u64) as usize]
     }
@@ -260,7 +260,7 @@ impl Disk {
 }
 
 impl File {
-    /// When a sync ends, set the durability of the changes that ended before it began.
+    /// Sets the durability of the changes that had ended when the sync began.
     fn settle(&mut self, began: u64, durability: Durability) {
         for change in &mut self.changes {
             if matches!(change.durability, Durability::Cached(ended) if ended < began) {
@@ -311,7 +311,7 @@ impl File {
     }
 }
 
-/// A random number below `end` that depends only on the seed and the sector.
+/// Returns a random number below `end` that depends only on the seed and the sector.
 fn sector_random(seed: u64, sector: u64, end: u64) -> u64 {
     Random::new(seed ^ sector.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(end)
 }

@@ -118,7 +118,7 @@ impl Recorder {
         self
     }
 
-    /// The command that runs `program` under strace; the caller adds arguments.
+    /// Returns the command that runs `program` under strace; the caller adds arguments.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("strace");
         command.args([
@@ -145,7 +145,7 @@ impl Recorder {
         command
     }
 
-    /// The recorded moments, once the program has ended.
+    /// Returns the recorded moments, once the program has ended.
     pub fn moments(&self) -> Result<Vec<Moment>, String> {
         let text = std::fs::read_to_string(&self.trace)
             .map_err(|error| format!("cannot read the trace {:?}: {error}", self.trace))?;
@@ -281,7 +281,7 @@ impl Reader {
     }
 }
 
-/// The number after `) = `; `None` for `?`, a call that did not return.
+/// Returns the number after `) = `; `None` for `?`, a call that did not return.
 fn result_of(text: &str) -> Result<Option<i64>, String> {
     let (_, result) = text.rsplit_once(") = ").ok_or("missing result")?;
     let digits = result.split([' ', '<']).next().unwrap_or_default();
@@ -367,7 +367,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The effect of a call; `None` if the model ignores it.
+/// Returns the effect of a call; `None` if the model ignores it.
 fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
     if name == "write"
         && let [Argument::File { number, path }, Argument::Text(bytes), ..] = arguments
@@ -482,7 +482,7 @@ fn number(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// A trace as strace writes it: the text between ⟨ and ⟩ becomes hexadecimal.
+    /// Returns a trace as strace writes it: the text between ⟨ and ⟩ becomes hexadecimal.
     fn trace(text: &str) -> String {
         let hex =
             |text: &str| -> String { text.bytes().map(|byte| format!("\\x{byte:02x}")).collect() };

@@ -98,7 +98,8 @@ pub async fn hashes_of_forgotten_entries_are_read_in_pages(harness: MemoryStoreH
     }
 }
 
-/// A restore of two entries with a gap between their numbers. One is edited and has vectors.
+/// Creates a restore of two entries with a gap between their numbers. One is edited and has
+/// vectors.
 fn sample_restore(scope: &MemoryScope) -> MemoryRestore {
     let mut edited = memory("b", "by hand");
     edited.body_hash = memory("b", "original text").body_hash;

@@ -100,7 +100,8 @@ impl MemoryStoreHarness {
     }
 }
 
-/// A session of `ada` in `app` in which the user says these texts, each with its own event id.
+/// Creates a session of `ada` in `app` in which the user says these texts, each with its own event
+/// id.
 pub fn session(id: &str, texts: &[&str]) -> Session {
     session_of("app", "ada", id, texts)
 }
@@ -115,7 +116,7 @@ pub fn session_of(app: &str, user: &str, id: &str, texts: &[&str]) -> Session {
     session
 }
 
-/// An event with a user message.
+/// Creates an event with a user message.
 pub fn user_event(id: &str, text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.id = id.to_owned();
@@ -123,7 +124,7 @@ pub fn user_event(id: &str, text: &str) -> Event {
     event
 }
 
-/// The texts that a search of `ada` in `app` finds.
+/// Returns the texts that a search of `ada` in `app` finds.
 async fn found_texts(memory: &dyn MemoryService, query: &str) -> Vec<String> {
     found_texts_of(memory, "app", "ada", query).await
 }

@@ -17,7 +17,7 @@ fn ada() -> MemoryScope {
     MemoryScope::new("app", "ada")
 }
 
-/// An entry with every optional field set.
+/// Creates an entry with every optional field set.
 fn memory(id: &str, text: &str) -> NewMemory {
     NewMemory {
         id: id.to_owned(),
@@ -442,7 +442,7 @@ pub async fn forgotten_id_is_not_ingested_from_any_session(harness: MemoryStoreH
     assert_eq!(store.add(Arc::new(other)).await.unwrap().added, 1);
 }
 
-/// An expired entry of any user is deleted and does not come back.
+/// An expired entry of any user is deleted and not ingested again.
 pub async fn expired_entries_are_not_ingested_again(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let mortal = |id: &str, at: i64| NewMemory {

@@ -28,7 +28,7 @@ macro_rules! assert_fails {
 }
 pub(super) use assert_fails;
 
-/// The key of session `id` of the default user.
+/// Returns the key of session `id` of the default user.
 pub(super) fn key(id: &str) -> SessionKey {
     SessionKey::new(APP, USER, id)
 }
@@ -73,12 +73,12 @@ pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey
     log.create(new).await.unwrap().key()
 }
 
-/// An event with this id and a fixed time.
+/// Creates an event with this id and a fixed time.
 pub(super) fn event(id: &str) -> Event {
     event_at(id, 1_600_000_000.25)
 }
 
-/// An event with this id and time.
+/// Creates an event with this id and time.
 pub(super) fn event_at(id: &str, timestamp: f64) -> Event {
     let mut event = Event::user_text(format!("text of {id}"));
     event.id = id.into();
@@ -86,21 +86,21 @@ pub(super) fn event_at(id: &str, timestamp: f64) -> Event {
     event
 }
 
-/// An event that sets state.
+/// Creates an event that sets state.
 pub(super) fn state_event(id: &str, delta: &str) -> Event {
     let mut event = event(id);
     event.actions.state_delta = map(delta);
     event
 }
 
-/// An event of an invocation that sets state.
+/// Creates an event of an invocation that sets state.
 pub(super) fn invocation_event(id: &str, invocation: &str, delta: &str) -> Event {
     let mut event = state_event(id, delta);
     event.invocation_id = invocation.into();
     event
 }
 
-/// Events `<prefix>1` to `<prefix>n`.
+/// Creates the events `<prefix>1` to `<prefix>n`.
 pub(super) fn numbered_events(prefix: &str, n: usize) -> Vec<Event> {
     (1..=n).map(|i| event(&format!("{prefix}{i}"))).collect()
 }
@@ -115,7 +115,7 @@ pub(super) async fn append_all(log: &Log, key: &SessionKey, events: Vec<Event>) 
     positions(&log.append(key, events.into()).await.unwrap())
 }
 
-/// The positions of the appended events.
+/// Returns the positions of the appended events.
 pub(super) fn positions(appended: &AppendReceipt) -> Vec<u64> {
     appended.events.iter().map(|(at, _)| *at).collect()
 }
@@ -137,18 +137,18 @@ pub(super) async fn get(log: &Log, key: &SessionKey, config: GetSessionConfig) -
     read.await.unwrap()
 }
 
-/// The ids of the session's loaded events.
+/// Returns the ids of the session's loaded events.
 pub(super) fn ids(session: &Session) -> Vec<&str> {
     session.events.iter().map(|e| e.id.as_str()).collect()
 }
 
-/// The positions of the session's loaded events.
+/// Returns the positions of the session's loaded events.
 pub(super) fn loaded_positions(session: &Session) -> Vec<u64> {
     let events = session.events.iter_with_positions();
     events.map(|(position, _)| position).collect()
 }
 
-/// The events of a session, byte for byte.
+/// Returns the events of a session, byte for byte.
 pub(super) fn event_texts(session: &Session) -> Vec<String> {
     let events = session.events.iter();
     events.map(|event| event.to_json().unwrap()).collect()
@@ -161,7 +161,7 @@ pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<R
     Ok(appended.run.expect("a run was begun"))
 }
 
-/// Options of a run that fails immediately if the session is busy.
+/// Returns the options of a run that fails immediately if the session is busy.
 pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }
@@ -215,7 +215,7 @@ pub(super) async fn wait_for_ticket<F: Future + Unpin>(work: &mut F) {
     }
 }
 
-/// The next `n` events of a tail.
+/// Returns the next `n` events of a tail.
 pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, Arc<Event>)> {
     let mut found = Vec::with_capacity(n);
     while found.len() < n {

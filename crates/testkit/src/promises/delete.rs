@@ -205,7 +205,7 @@ pub async fn waiting_run_fails_when_the_session_is_deleted(harness: Harness) {
     assert_fails!(answer, SessionError::NotFound { .. });
 }
 
-/// A handle of a deleted session does not write into a new session with the same id.
+/// A loaded copy of a deleted session does not append to a new session with the same id.
 pub async fn handle_of_a_deleted_session_cannot_append_to_a_new_one(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -18,7 +18,7 @@ async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
     [one, two]
 }
 
-/// The receipt for erasing the data that [`fill`] creates.
+/// Returns the receipt for erasing the data that [`fill`] creates.
 fn receipt_of_fill() -> EraseReceipt {
     EraseReceipt {
         sessions: 2,

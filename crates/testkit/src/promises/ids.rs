@@ -180,7 +180,7 @@ pub async fn unusual_app_names_are_stored_exactly_or_refused(harness: Harness) {
     find_and_delete_each(&log, &keys, |key| &key.app).await;
 }
 
-/// Unusual event and invocation ids are stored exactly and found only by themselves, or rejected.
+/// An unusual event or invocation id is stored exactly and no other id finds it, or it is rejected.
 /// An empty event id counts as missing; an empty invocation id is valid.
 pub async fn unusual_event_ids_are_stored_exactly_or_refused(harness: Harness) {
     let log = harness.service();

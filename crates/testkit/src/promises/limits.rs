@@ -9,12 +9,12 @@ fn text_of(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
-/// An event that sets `key` to a text of `bytes` bytes.
+/// Creates an event that sets `key` to a text of `bytes` bytes.
 fn sized_event(id: &str, key: &str, bytes: usize) -> Event {
     state_event(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
 
-/// The limit on the state of the scope with this prefix.
+/// Returns the limit on the state of the scope with this prefix.
 fn state_limit(prefix: &str) -> LimitKind {
     match prefix {
         "app:" => LimitKind::AppState,

@@ -173,7 +173,7 @@ pub async fn long_list_has_the_state_of_each_session(harness: Harness) {
     }
 }
 
-/// A list with encoded states equals the list, even after a session in it has changed.
+/// A list with encoded states equals the plain list, even after one of its sessions has changed.
 pub async fn encoded_list_equals_the_list(harness: Harness) {
     let log = harness.service();
     check_encoded(&log).await;

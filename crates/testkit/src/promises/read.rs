@@ -96,7 +96,7 @@ pub async fn read_applies_the_time_filter_before_the_count(harness: Harness) {
     }
 }
 
-/// A range of positions includes both ends and may be anywhere.
+/// A range of positions includes both ends and may extend beyond the log.
 pub async fn read_returns_a_range_of_positions(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -121,7 +121,7 @@ pub async fn read_returns_a_range_of_positions(harness: Harness) {
     }
 }
 
-/// Range, time, newest and oldest apply one after the other.
+/// The conditions of a window apply in this order: range, time, newest, oldest.
 pub async fn window_conditions_apply_one_after_the_other(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -56,7 +56,8 @@ pub async fn repeated_id_in_a_batch_is_one_event_or_a_conflict(harness: Harness)
     assert_eq!(ids(&read(&log, &key).await), ["a", "b"]);
 }
 
-/// Concurrent appends of one event, as after a lost connection, store one copy and agree.
+/// Concurrent appends of one event, as after a lost connection, store one copy and return its
+/// position.
 pub async fn concurrent_repeats_are_stored_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;

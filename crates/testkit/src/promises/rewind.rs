@@ -35,7 +35,7 @@ async fn read_own_state(log: &Log, key: &SessionKey) -> State {
     own(&read(log, key).await.state)
 }
 
-/// A rewind as another program stores it: an event with ADK's deltas.
+/// Creates a rewind as another program stores it: an event with ADK's deltas.
 fn foreign_rewind(id: &str, before: &str, delta: &str) -> Event {
     let mut event = invocation_event(id, &format!("e-{id}"), delta);
     event.response.content = None;

@@ -127,13 +127,13 @@ fn file(key: &SessionKey, name: &str) -> retain_core::ArtifactKey {
     retain_core::ArtifactKey::in_session(key, name)
 }
 
-/// The current content of the artifact.
+/// Returns the current content of the artifact.
 async fn text(artifacts: &Artifacts, name: &str) -> Option<String> {
     let loaded = artifacts.load_artifact(&file(&key("s"), name), None).await;
     loaded.unwrap().and_then(|part| part.text)
 }
 
-/// A session in which `i1` creates `a`, and `i2` changes `a` and creates `b` and `user:c`.
+/// Creates a session in which `i1` creates `a`, and `i2` changes `a` and creates `b` and `user:c`.
 async fn two_invocations(log: &Log) -> (SessionKey, Artifacts) {
     let key = create(log, "s").await;
     let artifacts = Artifacts::new();

@@ -344,7 +344,7 @@ pub async fn nested_run_in_the_same_session_fails_at_once(harness: Harness) {
     let rewind = Rewind::before("").with_options(inside.clone());
     let nested = log.rewind_with(&key, rewind).await;
     assert_fails!(nested, SessionError::NestedRun { .. });
-    // A run of another session may begin, and a third level is checked against both.
+    // A nested run of another session may begin. Runs nested in it are checked against both.
     let inner = log
         .append(&other, begins(&inside))
         .await
@@ -444,7 +444,7 @@ pub async fn events_of_two_runs_do_not_interleave(harness: Harness) {
     }
 }
 
-/// A busy instance does not starve another: its runs begin while many others continue.
+/// A busy instance does not starve another, whose runs begin although new ones keep arriving.
 pub async fn busy_instance_does_not_starve_another(harness: Harness) {
     const ENOUGH: u64 = 5000;
     let (busy, modest) = (harness.service(), harness.second().await);
@@ -524,7 +524,7 @@ pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["holder", "last", "end"]);
 }
 
-/// The ticket of a silent waiter expires by the store's clock.
+/// The ticket of a waiting run that no longer renews it expires by the store's clock.
 pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -567,7 +567,7 @@ pub async fn ended_run_cannot_append(harness: Harness) {
         .append(&key, Append::from(event("e3")).within_run(run))
         .await;
     assert_fails!(late, SessionError::RunLost { .. });
-    // The same last append again is a repeat and succeeds.
+    // Repeating the last append succeeds: its event is already stored.
     log.append(&key, last).await.unwrap();
     assert_eq!(read(&log, &key).await.position, 2);
 }

@@ -175,7 +175,7 @@ pub(super) async fn assert_fold(log: &Log, key: &SessionKey, initial: &str) {
     assert_eq!(Some(&own_state(&session.state)), states.last());
 }
 
-/// The session's own keys of a merged state.
+/// Returns the session's own keys of a merged state.
 pub(super) fn own_state(state: &retain_core::State) -> retain_core::JsonMap {
     retain_core::ScopedDelta::from_delta(&state.to_delta()).session
 }

@@ -162,7 +162,7 @@ pub async fn import_sets_missing_shared_keys(harness: Harness) {
     assert_eq!(read(&copy, &key("s")).await.state, state(expected));
 }
 
-/// The state of the default user and the state of the app, without key prefixes.
+/// Returns the state of the default user and the state of the app, without key prefixes.
 async fn shared_keys(log: &Log) -> (JsonMap, JsonMap) {
     let user = log.get_user_state(APP, USER).await.unwrap();
     (user, log.get_app_state(APP).await.unwrap())
