@@ -30,10 +30,10 @@ const SSE: &str = "sse_connection_params";
 const HTTP: &str = "streamable_http_connection_params";
 /// ADK's authentication keys, which are not supported.
 const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
-/// A key that ADK lacks: there, only Python code can require a confirmation.
+/// A key that only Retain has. In ADK, only Python code can require a confirmation.
 const CONFIRMATION: &str = "require_confirmation";
 
-/// Whether a configuration may start child processes.
+/// Sets whether a configuration may start child processes.
 ///
 /// The file names a program and its arguments, so its author can run any code. Allow this only for
 /// your own files.
@@ -45,7 +45,7 @@ pub enum ChildProcesses {
     Refused,
 }
 
-/// Registers the toolset for configurations.
+/// Registers `McpToolset`, so that configurations can name it.
 pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRegistry {
     registry.with_mcp_toolset_from_args(move |args| {
         let set = toolset_from_args(&args, processes)?;
@@ -111,7 +111,7 @@ fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, S
     }
 }
 
-/// The keys that describe the server: exactly one must be present.
+/// Returns the keys that describe the server: exactly one must be present.
 fn connection_keys() -> impl Iterator<Item = &'static str> {
     let names = table::MCP_TOOLSET_CONFIG.snake_names();
     names.filter(|name| name.ends_with("_params"))

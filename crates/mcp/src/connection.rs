@@ -155,8 +155,8 @@ impl Connection {
     }
 }
 
-/// Marks a connection failure as final: `session` has already retried the connection where that can
-/// help.
+/// Marks a connection failure as final, because `session` has already retried the connection where
+/// that can help.
 fn connect_failed(failure: Failure) -> Failure {
     let message = format!("Failed to create MCP session: {failure}");
     Failure::new(FailureKind::ConnectFailed, message)

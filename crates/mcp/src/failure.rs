@@ -21,10 +21,10 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The server answered with a protocol error. The session stays usable.
     ProtocolError,
-    /// The server did not answer a call in time, or its answer was invalid. It may have executed
-    /// the call. The session stays usable.
+    /// The server did not answer a call in time, or its answer was invalid. The server may have
+    /// executed the call. The session stays usable.
     NoValidAnswer,
-    /// The connection broke, or the server hangs. It may have executed the request.
+    /// The connection broke, or the server hangs. The server may have executed the request.
     Disconnected,
     /// The connection broke before the server received the request.
     NotDelivered,

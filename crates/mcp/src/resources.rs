@@ -93,8 +93,8 @@ impl Tool for LoadMcpResource {
         })
     }
 
-    /// A server error is only logged: the model then receives the request without the server's
-    /// resources.
+    /// Adds the resource list and the requested resources to the request. Only logs errors of the
+    /// server, so that the model still receives the request.
     async fn process_request(
         &self,
         _ctx: &ToolContext,

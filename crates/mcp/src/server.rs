@@ -1,4 +1,4 @@
-//! Server configuration for `McpToolset`: where a server is and how to reach it.
+//! The configuration of the server of an `McpToolset`: its location, credentials and timeouts.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -20,7 +20,7 @@ pub enum McpServer {
 }
 
 impl McpServer {
-    /// The timeout for connecting and listing.
+    /// Returns the timeout for connecting and listing.
     pub(crate) fn connect_timeout(&self) -> Duration {
         match self {
             McpServer::Stdio(server) => server.timeout,
@@ -28,7 +28,7 @@ impl McpServer {
         }
     }
 
-    /// The timeout for a call.
+    /// Returns the timeout for a call.
     pub(crate) fn call_timeout(&self) -> Duration {
         match self {
             McpServer::Stdio(server) => server.call_timeout.unwrap_or(server.timeout),
@@ -188,12 +188,12 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-/// Values sent to a server that may be secrets. They are redacted, because some servers repeat them
+/// The values in a request that may be secrets. They are redacted, because some servers repeat them
 /// in error messages.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
-/// Minimum length of a secret. Redacting shorter values would damage ordinary words.
+/// Minimum length of a secret. Redacting shorter values would change ordinary words.
 const SECRET_MIN: usize = 6;
 
 impl Secrets {

@@ -15,7 +15,7 @@ use crate::{
     toolset::prefixed_name,
 };
 
-/// Whether the user must approve a call with these arguments.
+/// Decides whether the user must approve a call with these arguments.
 pub(crate) type ConfirmationCheck = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool of a server.
@@ -65,7 +65,7 @@ impl McpTool {
             .find(|uri| uri.starts_with("ui://"))
     }
 
-    /// Adds an action to the event that makes the user interface show the page.
+    /// Adds to the event an action that makes the user interface show the page.
     fn show_page(&self, ctx: &ToolContext, uri: &str, args: JsonMap) {
         let widget = JsonMap::from([
             ("id", Json::from(ctx.function_call_id().unwrap_or_default())),

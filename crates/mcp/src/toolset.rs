@@ -139,7 +139,7 @@ impl McpToolset {
         self
     }
 
-    /// The server that provides the tools.
+    /// Returns the server that provides the tools.
     pub fn server(&self) -> &McpServer {
         &self.server
     }
@@ -214,7 +214,8 @@ impl Toolset for McpToolset {
         "McpToolset"
     }
 
-    /// Requests the list once per run, so that the tools do not change during the run.
+    /// Returns the tools of this run. Requests the list once per run, so that the tools do not
+    /// change during the run.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Tools, ToolError> {
         let run = RunId::from_context(ctx);
         if let Some(tools) = self.tools_by_run().get(&run) {

@@ -1,7 +1,7 @@
 //! The texts of the offline model.
 //!
-//! The model introduces itself in the first answer of a conversation and marks every answer to a
-//! question, but not each acknowledgment.
+//! The model introduces itself in the first answer of a conversation. It marks answers to questions
+//! but not acknowledgments.
 
 use crate::{
     intent::Courtesy,

@@ -122,7 +122,7 @@ fn is_declared(config: &GenerateContentConfig, name: &str) -> bool {
     declared.any(|declaration| declaration.name.as_deref() == Some(name))
 }
 
-/// Whether the user wrote the content. The runtime also inserts texts of its own in the user role.
+/// Whether the user wrote the content. The runtime also inserts texts with the user role.
 fn is_message(content: &Content) -> bool {
     let is_inserted =
         |text| is_recalled(text) || is_own_instruction(text) || text == QUOTED_AGENT_PREAMBLE;

@@ -48,7 +48,7 @@ pub(super) enum Source<'a> {
     },
 }
 
-/// Orders the conversation after memory, then by time, then by position.
+/// Orders passages: memories first, then the conversation; each by time, then by position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Recency {
     is_conversation: bool,
@@ -74,7 +74,7 @@ pub(super) struct Passages<'a> {
 impl<'a> Passages<'a> {
     /// Adds a text of this conversation.
     pub(super) fn add_message(&mut self, text: &'a str, speaker: Speaker<'a>, source: Source<'a>) {
-        // The offline model's own texts only quote others or contain no facts.
+        // The texts of the offline model contain no facts of their own.
         if speaker == Speaker::Agent && is_own(text) {
             return;
         }

@@ -4,7 +4,8 @@ use retain_core::{Json, JsonMap};
 
 /// Returns the answer as JSON that follows `schema`, or the reason why it does not fit.
 ///
-/// A text fits a string schema, or an object schema that requires no other field.
+/// A text fits a string schema, or an object schema with a string field that requires no other
+/// field.
 pub(super) fn fill(schema: &Json, answer: &str) -> Result<String, String> {
     if is_text(schema) {
         return Ok(Json::from(answer).to_string());

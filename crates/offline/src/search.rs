@@ -30,7 +30,7 @@ pub(super) struct Match<'p, 'a> {
     pub(super) passage: &'p Passage<'a>,
     /// The sentences to quote.
     pub(super) quote: &'a str,
-    /// Whether the quote contains at least two thirds of the question's words.
+    /// Whether the quote contains at least two thirds of the topic words of the question.
     pub(super) is_sure: bool,
     weight: f64,
     /// Number of quoted sentences; one is preferred to two.

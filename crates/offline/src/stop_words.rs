@@ -52,7 +52,7 @@ const LANGUAGES: [&str; 7] = [ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGU
 /// Returns the content words of a question, in order.
 pub(super) fn content_words(words: Vec<String>) -> Vec<String> {
     let is_listed = |list: &str, word: &str| list.split(' ').any(|listed| listed == word);
-    // A sample of the words determines the language. Among equals the first list wins.
+    // The list with the most words of a sample determines the language; the first one wins a tie.
     let sample = &words[..words.len().min(40)];
     let hits = |list: &&str| sample.iter().filter(|word| is_listed(list, word)).count();
     let language = LANGUAGES.iter().rev().max_by_key(|list| hits(list));

@@ -1,6 +1,6 @@
 //! Splits a text into words and sentences for passage search.
 //!
-//! Deliberately simple: words are in lower case and lose their English suffixes. Questions and
+//! The rules are simple: words are in lower case and lose their English suffixes. Questions and
 //! passages are stemmed alike, so a stem need not be a real word.
 
 /// A period after one of these does not end a sentence.

@@ -1,5 +1,5 @@
 //! Replays recorded model answers and tool results in runs, and compares each model request and
-//! tool call with the recorded one: the protocol of ADK's conformance tests.
+//! tool call with the recorded one. This is the protocol of ADK's conformance tests.
 //!
 //! ```text
 //! run begins   → Scripts decides whether to replay the run, and from which recordings → Replay
@@ -97,7 +97,7 @@ struct Runs {
 #[derive(Debug)]
 struct Run {
     script: Script,
-    /// Number of recordings used, by agent and kind.
+    /// Number of recordings that the run has used, by agent and kind.
     used: HashMap<(String, Kind), usize>,
     /// The location and the recorded result of each running tool call, by call ID.
     running: HashMap<String, (String, Json)>,
@@ -177,7 +177,7 @@ impl Replay {
     }
 
     /// Whether a run is replayed; `state` is the state of its session. Fails for a replayed run
-    /// that newer runs have evicted: it must never reach the real model or tools.
+    /// that newer runs have evicted, because it must never reach the real model or tools.
     async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
         if self.lock().by_id.contains(run) {
             return Ok(true);
@@ -242,7 +242,7 @@ impl Replay {
         Err(first)
     }
 
-    /// Reports one difference.
+    /// Reports one difference as an error.
     fn report_one<T>(
         &self,
         location: String,

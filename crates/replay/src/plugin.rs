@@ -1,4 +1,4 @@
-//! Hooks of replayed runs: at their start and end, and around their tool calls.
+//! The plugin of replayed runs: hooks at the start and end of a run and around its tool calls.
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse};

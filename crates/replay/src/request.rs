@@ -69,7 +69,7 @@ pub(super) fn comparable_request(mut request: Json) -> Json {
 }
 
 /// Normalizes the schema of a tool declaration, because its details differ between libraries. The
-/// tool's own description, which covers the parameters, is still compared.
+/// description of the tool, which also covers the parameters, is still compared.
 fn normalize_declaration(declaration: &mut JsonMap) {
     declaration.remove("response");
     declaration.remove("response_json_schema");

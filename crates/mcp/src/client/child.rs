@@ -1,7 +1,7 @@
 //! Starts a server as a child process and communicates with it.
 //!
-//! Closing or dropping the transport ends the whole process group, so that no process is left
-//! behind even if the server is a script that started others.
+//! Closing or dropping the transport ends the whole process group, so no process is left behind,
+//! even if the server is a script that has started others.
 
 use std::{
     collections::HashSet,
@@ -144,8 +144,8 @@ impl Transport<RoleClient> for ChildProcess {
         }
     }
 
-    /// Stops reading soon after the process has ended, because its own child processes might keep
-    /// the output open.
+    /// Receives a message. Stops soon after the process has ended, because its own child processes
+    /// might keep the output open.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let until = match self.read_deadline {
             Some(until) => until,

@@ -24,8 +24,8 @@ fn live() -> MutexGuard<'static, Vec<Pid>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Exits the program immediately with this code and kills all server child processes with
-/// everything they started. Use it if the program cannot wait until toolsets are closed.
+/// Kills all servers that run as child processes, with all processes that they started, and exits
+/// the program with this code. Use it if the program cannot wait until toolsets are closed.
 pub fn exit_at_once(code: i32) -> ! {
     // Keep the lock until the program has exited, so that no new server starts.
     let live = live();

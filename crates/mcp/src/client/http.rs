@@ -219,9 +219,9 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
     }
 }
 
-/// Turns the answer of a server that no longer knows the session into an error. The protocol
-/// requires HTTP 404 for it, but servers based on the TypeScript SDK's examples answer 400 with
-/// their own error, before executing the request.
+/// Turns the answer "no valid session id" into the error `SessionExpired`. The protocol requires
+/// HTTP 404 for an unknown session, but servers based on the TypeScript SDK's examples answer 400
+/// with their own error, before executing the request.
 fn detect_expired_session(posted: PostOutcome, has_session: bool) -> PostOutcome {
     let is_expired = match &posted {
         Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(answer), _)) => {

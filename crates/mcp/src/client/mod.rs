@@ -1,5 +1,5 @@
-//! The protocol layer: the only module that uses the MCP library, so that its next major version
-//! affects only this folder. It provides a session whose answers are JSON.
+//! The protocol layer: sessions whose answers are JSON. Only this module uses the MCP library, so a
+//! new major version of the library affects only this folder.
 
 mod child;
 mod errors;
@@ -314,7 +314,7 @@ while read -r line; do
 done
 "#;
 
-    /// A session may last as long as the program, so any data that it kept per request would
+    /// A session may last as long as the program, so data that it kept for each request would
     /// accumulate.
     #[tokio::test]
     async fn session_stops_tracking_a_call_when_it_ends() {

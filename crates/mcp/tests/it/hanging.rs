@@ -51,7 +51,7 @@ fn pids(folder: &Path) -> Vec<String> {
     pids.lines().map(str::to_owned).collect()
 }
 
-/// An argument larger than any pipe buffer.
+/// Returns an argument larger than any pipe buffer.
 fn large_arguments() -> String {
     format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20))
 }
@@ -106,7 +106,7 @@ async fn runs_share_the_failure_of_a_server_that_does_not_start() {
     assert_eq!(pids(folder.path()).len(), 4);
 }
 
-/// The first server in a folder hangs when it receives the method `HANGS`; the next one answers.
+/// The first server in a folder hangs when it receives the method `HANGS`. The next one answers.
 const HANGING: &str = r#"
 hangs=nothing
 if mkdir first 2>/dev/null; then hangs=HANGS; fi
@@ -154,7 +154,7 @@ async fn check_replacement(method: &str) {
 }
 
 #[tokio::test]
-async fn tool_whose_prefixed_name_is_reserved_is_left_out() {
+async fn tool_whose_prefixed_name_is_reserved_is_dropped() {
     let folder = retain_testkit::scratch::folder();
     let lines = LIST_ONE_TOOL.replace("echo", "to_agent").replace(
         r#""inputSchema":{"type":"object"}}"#,

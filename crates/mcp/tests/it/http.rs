@@ -1,5 +1,5 @@
-//! Servers over HTTP: ended sessions, restarted and unreachable servers, and secrets, which errors
-//! must not contain.
+//! Servers over HTTP: ended sessions, restarted and unreachable servers, and errors without
+//! secrets.
 
 use std::{
     net::SocketAddr,
@@ -125,8 +125,8 @@ async fn toolset_reconnects_to_a_restarted_server() {
     assert_eq!(calls, 3);
 }
 
-/// Starts a server at this address as soon as it is free, which is when the last connection has
-/// ended.
+/// Starts a server at this address. Waits until the address is free: until the last connection of
+/// the previous server has ended.
 async fn restart(address: SocketAddr, app: Router) -> HttpTestServer {
     loop {
         match std::net::TcpListener::bind(address) {
@@ -270,7 +270,7 @@ async fn headers_are_not_sent_to_a_redirect_target() {
 }
 
 #[tokio::test]
-async fn error_for_an_http_error_contains_no_secrets() {
+async fn http_error_contains_no_secrets() {
     for status in [400, 401, 403, 404, 405, 429, 500, 503] {
         let folder = retain_testkit::scratch::folder();
         let is_failing = Arc::new(Mutex::new(false));

@@ -47,7 +47,7 @@ fn note(folder: &Path, what: &str) {
     writeln!(file.unwrap(), "{what}").unwrap();
 }
 
-/// All notes of the servers that use this folder.
+/// Returns all notes of the servers that use this folder.
 pub(crate) fn notes(folder: &Path) -> Vec<String> {
     let notes = std::fs::read_to_string(folder.join("notes")).unwrap_or_default();
     notes.lines().map(str::to_owned).collect()
@@ -64,7 +64,7 @@ pub(crate) async fn wait_for_note(folder: &Path, what: &str) {
     assert!(written.is_ok(), "{what} is not in {:?}", notes(folder));
 }
 
-/// Not a test: the server, which the tests run as a child process of this binary.
+/// Not a test: runs the server, if this process is a child process that a test has started.
 ///
 /// The test harness also writes to standard output, so the client must ignore lines that are not
 /// messages.

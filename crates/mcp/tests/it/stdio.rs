@@ -1,4 +1,5 @@
-//! Servers as child processes: they are started, restarted after they die, and always ended.
+//! Servers as child processes: the toolset starts them, restarts them after they die, and always
+//! ends them.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ fn toolset(folder: &Path) -> Arc<McpToolset> {
     Arc::new(McpToolset::new(child_process(folder)))
 }
 
-/// The process id of the server that was started last.
+/// Returns the process id of the server that was started last.
 fn pid(folder: &Path) -> String {
     let notes = notes(folder);
     let mut pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
@@ -81,8 +82,8 @@ fn server_process_ends_when_the_runtime_is_dropped() {
 /// it is unset, that test does nothing.
 const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
 
-/// Not a test of its own: `exit_at_once_leaves_no_child_process` runs it as a program that exits
-/// without closing its toolsets.
+/// Not a test: `exit_at_once_leaves_no_child_process` runs it as a program that exits without
+/// closing its toolsets.
 #[tokio::test]
 async fn child_process_exits_without_closing_toolsets() {
     let Some(folder) = std::env::var_os(ENDS_AT_ONCE) else {

@@ -12,7 +12,7 @@ use crate::server::FOLDER;
 /// A timeout that no passing test reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The test server as a child process.
+/// Returns the test server as a child process.
 pub(crate) fn child_process(folder: &Path) -> StdioServer {
     let executable = std::env::current_exe().unwrap();
     StdioServer::new(executable.to_str().unwrap())
@@ -64,7 +64,7 @@ impl AgentRun {
         }
     }
 
-    /// The response of the tool that was called first.
+    /// Returns the response of the tool that was called first.
     pub(crate) fn response(&self) -> JsonMap {
         let responses = self.events.iter().flat_map(Event::function_responses);
         let mut responses = responses.filter_map(|it| it.response.clone());
@@ -72,21 +72,21 @@ impl AgentRun {
         first.unwrap_or_else(|| panic!("no tool answered: {:?}", self.events))
     }
 
-    /// The text of the tool's response.
+    /// Returns the text of the tool's response.
     pub(crate) fn text(&self) -> String {
         let response = Json::from(self.response());
         let text = response["content"][0]["text"].as_str();
         text.unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// The error that the model receives for a failed call.
+    /// Returns the error that the model receives for a failed call.
     pub(crate) fn error(&self) -> String {
         let response = self.response();
         let error = response.get("error").and_then(Json::as_str);
         error.unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// The names of the tools in the first request.
+    /// Returns the names of the tools in the first request.
     pub(crate) fn tools(&self) -> Vec<String> {
         let declared = self.requests[0].config.tools.iter().flatten();
         let declared = declared.flat_map(|tool| tool.function_declarations.iter().flatten());

@@ -28,7 +28,7 @@ pub(crate) struct CaseRecording {
 }
 
 impl Case {
-    /// Every case, sorted by name.
+    /// Returns every case, sorted by name.
     pub(crate) fn all() -> Vec<Case> {
         let tests = root().join("tests");
         let mut names = Vec::new();

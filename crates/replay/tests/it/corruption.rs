@@ -1,4 +1,4 @@
-//! Corrupts recordings: the replay must report each corruption.
+//! Corrupts recordings. The replay must report each corruption.
 
 use retain_core::{Json, JsonMap};
 

@@ -6,7 +6,7 @@ use retain_testkit::oracle::{Oracle, Reference};
 
 use crate::real::{agent::CallResults, is_installed, python, test_file};
 
-/// The results of the calls with Google's toolset.
+/// Returns the results of the calls with Google's toolset.
 pub(crate) fn google_results(connection: &str, calls: &[(&str, &str)]) -> CallResults {
     let calls: Vec<String> = calls
         .iter()

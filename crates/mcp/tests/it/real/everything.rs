@@ -1,5 +1,5 @@
 //! Tests with the reference server: every kind of tool result, a killed and restarted server, a
-//! slow call, and the end of the runner.
+//! slow call, and closing the runner.
 
 use std::{
     net::TcpListener,
@@ -77,8 +77,7 @@ impl HttpReferenceServer {
             .spawn()
             .unwrap();
         let mut server = HttpReferenceServer { port, child };
-        // The server prints that it listens even if the port is in use, so look for the socket
-        // itself.
+        // The server claims to listen even if the port is in use, so look for its socket.
         let listens = async {
             while !is_listening(server.child.id(), port) {
                 if server.child.try_wait().unwrap().is_some() {
@@ -128,7 +127,7 @@ fn is_listening(process: u32, port: u16) -> bool {
 /// An argument that the server ignores. It identifies the process of the server.
 const MARK: &str = "to-be-killed";
 
-/// The ids of this process's child processes that have the argument `MARK`.
+/// Returns the ids of this process's child processes that have the argument `MARK`.
 fn child_processes() -> Vec<String> {
     let ours = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

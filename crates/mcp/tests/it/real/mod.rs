@@ -17,7 +17,7 @@ fn is_installed(test: &str) -> bool {
     Reference::AdkMcp.python(test).is_some() && server.is_some()
 }
 
-/// The reference server, a JavaScript file.
+/// Returns the reference server, a JavaScript file.
 fn everything() -> String {
     std::env::var("RETAIN_MCP_EVERYTHING").unwrap()
 }

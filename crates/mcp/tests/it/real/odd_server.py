@@ -1,6 +1,6 @@
 """An MCP server over standard input and output with answers that real servers rarely give.
 
-It uses nothing but the standard library, so that what it writes is what is on the wire.
+It uses only the standard library, so no SDK changes what it sends.
 """
 
 import json

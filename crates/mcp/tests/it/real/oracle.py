@@ -1,4 +1,4 @@
-"""Google's McpToolset on a server: its declarations and the answers of its tools, as JSON.
+"""Prints what Google's McpToolset declares for a server, and the answers of its tools, as JSON.
 
 Reads {"stdio": {…}} or {"http": {…}} and "calls" from standard input.
 """
