@@ -1,7 +1,7 @@
 //! ADK's in-memory memory service: word search, lost when the process ends.
 //!
-//! Each session has a list of its events, which are shared and not copied. The first search of an
-//! event extracts its words and caches them.
+//! Each session has a list of its events, which are shared with the caller and not copied. The
+//! first search of an event caches the event's words.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,8 +24,8 @@ const HITS_MAX: usize = 10;
 /// A volatile memory service that finds entries by the words that they share with the query.
 ///
 /// A search returns at most ten entries: those with the most words of the query, ties in order of
-/// arrival. Its results equal those of `InMemoryMemoryService` in ADK 2.13. It is meant for tests
-/// and experiments.
+/// arrival. Its results equal those of `InMemoryMemoryService` in ADK 2.13. The service is meant
+/// for tests and experiments.
 #[derive(Debug)]
 pub struct InMemoryMemoryService {
     users: Mutex<HashMap<(String, String), UserMemory>>,
@@ -84,8 +84,8 @@ impl InMemoryMemoryService {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events with content. An event without id or time gets one, because in ADK every event
-    /// has both.
+    /// Returns the events with content. Adds a missing id or time, because in ADK every event has
+    /// both.
     fn events_with_content(&self, events: impl Iterator<Item = Arc<Event>>) -> Vec<Arc<Event>> {
         let has_parts = |event: &Arc<Event>| parts_of(event).is_some();
         let complete = |mut event: Arc<Event>| {
@@ -216,8 +216,8 @@ impl UserMemory {
         }
     }
 
-    /// Returns a session's events, after adding the session if it is new. A running search holds
-    /// its own reference to the old list, so a concurrent change copies the list.
+    /// Returns the events of a session, and adds the session if it is new. A running search keeps
+    /// the old list, so a concurrent change copies it.
     fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<IndexedEvent>>> {
         let index = match self.indexes.get(session) {
             Some(index) => *index,
@@ -262,7 +262,7 @@ impl IndexedEvent {
     }
 }
 
-/// The event's content, if it has parts.
+/// Returns the event's content, if it has parts.
 fn parts_of(event: &Event) -> Option<&Content> {
     event
         .content()

@@ -15,7 +15,7 @@ use retain_core::MemoryFilter;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MemoryQuery {
-    /// What to search for, in natural language.
+    /// The text to search for, in natural language.
     pub text: String,
     /// Maximum number of hits (default 10).
     pub limit: usize,

@@ -149,7 +149,7 @@ impl VectorMemoryService {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The event as an entry, if it has text.
+    /// Returns the event as an entry, if it has text.
     fn entry(&self, event: &Event) -> Option<MemoryEntry> {
         let content = event.content().filter(|_| !event.is_partial())?;
         if spoken_text(content).is_empty() {
@@ -176,7 +176,7 @@ impl VectorMemoryService {
     }
 
     /// Embeds and stores new entries in batches. If the embedder fails, earlier batches stay
-    /// stored. Holds no lock during a call of the embedder.
+    /// stored. Holds no lock while it calls the embedder.
     async fn add(
         &self,
         (app, user): (&str, &str),
@@ -244,7 +244,7 @@ impl MemoryService for VectorMemoryService {
         })
     }
 
-    /// The metadata becomes the metadata of each entry.
+    /// Adds an entry with this metadata for each event that has text.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -262,7 +262,7 @@ impl MemoryService for VectorMemoryService {
         self.add(owner, session_id, entries.collect()).await
     }
 
-    /// The metadata is merged into each entry's own, which takes precedence.
+    /// Adds the entries. Merges the metadata into that of each entry, which takes precedence.
     async fn add_memory(
         &self,
         app_name: &str,

@@ -1,4 +1,4 @@
-"""Splits texts into the word pieces of BERT uncased with the reference, PyPI's `tokenizers`.
+"""Splits texts into word pieces of BERT uncased with the reference tokenizer, PyPI's `tokenizers`.
 
     python word_pieces.py tables > ../src/static_vectors/characters/tables.rs
     python word_pieces.py record < texts > word_pieces.jsonl

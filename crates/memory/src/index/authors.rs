@@ -27,7 +27,7 @@ pub(crate) struct Authors {
 }
 
 impl Authors {
-    /// Counts one more document of an author.
+    /// Counts one more document of an author, and returns the author's number.
     pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &WordStemmer) -> AuthorNumber {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -37,7 +37,7 @@ impl Authors {
         number
     }
 
-    /// Counts one document less; an author without documents is deleted.
+    /// Counts one document fewer, and deletes an author without documents.
     pub(crate) fn remove(&mut self, number: AuthorNumber) {
         let Some(author) = self.authors.get_mut(number as usize) else {
             return;
@@ -89,7 +89,7 @@ impl Authors {
             .collect()
     }
 
-    /// Returns a table, indexed by author number, of whether the author is in `numbers`.
+    /// Returns for each author number whether it is in `numbers`.
     pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
         let mut table = vec![false; self.authors.len()];
         for number in numbers {
@@ -98,7 +98,7 @@ impl Authors {
         table
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |it: &Author| {
             let terms: usize = it.terms.iter().map(|term| term.capacity() + 40).sum();

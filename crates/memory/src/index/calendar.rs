@@ -6,8 +6,8 @@ use retain_core::calendar::{date_of_day, day_of_date};
 pub(crate) type Day = i64;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-/// The greatest number of days before or after 1970 for which a time has a date: the years from
-/// about -2700 to about 6600.
+/// Maximum distance from 1970, in days, at which a time has a date: the years from about -2700 to
+/// about 6600.
 const FARTHEST_DAY: f64 = 1_700_000.0;
 
 /// A date of the Gregorian calendar.
@@ -20,13 +20,13 @@ pub(crate) struct Date {
     pub(crate) day: u8,
 }
 
-/// The day of a time in seconds since 1970. A time of 0 means unset and has no day.
+/// Returns the day of a time in seconds since 1970. A time of 0 means unset and has no day.
 pub(crate) fn day_of(timestamp: f64) -> Option<Day> {
     let day = (timestamp / SECONDS_OF_A_DAY).floor();
     (timestamp != 0.0 && day.abs() < FARTHEST_DAY).then_some(day as Day)
 }
 
-/// The date of a day.
+/// Returns the date of a day.
 pub(crate) fn date_of(day: Day) -> Date {
     let (year, month, day) = date_of_day(day);
     Date {
@@ -42,7 +42,7 @@ pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
     day_of_date(year.into(), month.into(), day.into())
 }
 
-/// The weekday of a day; 0 is Monday.
+/// Returns the weekday of a day; 0 is Monday.
 pub(crate) fn weekday_of(day: Day) -> u8 {
     (day + 3).rem_euclid(7) as u8
 }
@@ -81,13 +81,13 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-/// The number of a month with this English name, 1 to 12.
+/// Returns the number of a month with this English name, 1 to 12.
 pub(crate) fn month_named(word: &str) -> Option<u8> {
     let index = MONTHS.iter().position(|it| *it == word)?;
     Some(index as u8 + 1)
 }
 
-/// The weekday with this English name, singular or plural; 0 is Monday.
+/// Returns the weekday with this English name, singular or plural; 0 is Monday.
 pub(crate) fn weekday_named(word: &str) -> Option<u8> {
     let word = word.strip_suffix('s').unwrap_or(word);
     let index = WEEKDAYS.iter().position(|it| *it == word)?;
@@ -118,8 +118,8 @@ pub(crate) struct DatePart {
 }
 
 impl DatePart {
-    /// The part of a date that a lowercase word names: a month, a weekday, a year or a day of the
-    /// month.
+    /// Returns the part of a date that a lowercase word names: a month, a weekday, a year or a day
+    /// of the month.
     pub(crate) fn of_word(word: &str) -> Option<DatePart> {
         let part = |mask: u32, shift: u32, value: u32| DatePart {
             mask: mask << shift,

@@ -31,8 +31,8 @@ pub(crate) struct Documents {
     pub(crate) date: Vec<PackedDate>,
     pub(crate) before: Vec<Slot>,
     pub(crate) after: Vec<Slot>,
-    /// The weight of each occurrence of a word in this document: lower in a long text, 0 in an
-    /// empty slot.
+    /// The weight of each occurrence of a word in the document: lower in a long text, 0 in an empty
+    /// slot.
     pub(crate) worth: Vec<u32>,
     /// A pseudo-random number per document. A large index samples the documents with the lowest
     /// numbers.
@@ -79,7 +79,7 @@ impl Documents {
         Some(row)
     }
 
-    /// Makes two documents neighbors. `NONE` as one of them removes the other's neighbor on that
+    /// Makes two documents neighbors. If one of them is `NONE`, the other has no neighbor on that
     /// side.
     pub(crate) fn link(&mut self, before: Slot, after: Slot) {
         if let Some(next) = self.after.get_mut(before as usize) {
@@ -101,17 +101,17 @@ impl Documents {
             .fold(slot, |at, _| step.get(at as usize).copied().unwrap_or(NONE))
     }
 
-    /// Number of slots, including free ones.
+    /// Returns the number of slots, including free ones.
     pub(crate) fn slots(&self) -> usize {
         self.rows.len()
     }
 
-    /// Number of documents.
+    /// Returns the number of documents.
     pub(crate) fn len(&self) -> usize {
         self.rows.len() - self.free.len()
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         const ALLOCATION: usize = 16;
         let terms = |it: &Option<Row>| {

@@ -22,7 +22,7 @@ pub(crate) struct SeenHits<'a> {
 }
 
 impl<'a> SeenHits<'a> {
-    /// Returns the earlier hit of which `row` is a near-duplicate, or adds `row` as a new hit.
+    /// Returns the earlier hit that `row` duplicates, or adds `row` as a new hit.
     pub(crate) fn find_or_add(&mut self, row: &'a Row) -> Option<usize> {
         let text = (row.author, row.fingerprint);
         let equal = self.by_text.get(&text).copied();
@@ -51,7 +51,7 @@ impl<'a> SeenHits<'a> {
     }
 }
 
-/// Returns each term once, newest numbers first, because those are rarer.
+/// Returns each term once, highest number first, because newer terms are rarer.
 fn distinct(terms: &[Term]) -> impl Iterator<Item = Term> {
     terms.chunk_by(|a, b| a == b).rev().map(|it| it[0])
 }
@@ -63,8 +63,8 @@ fn prefix_terms(row: &Row) -> impl Iterator<Item = Term> {
     distinct(&row.terms).take(all - shared + 1)
 }
 
-/// A cheap test before the exact one: fails if one text has at least twice as many words as the
-/// other. It wrongly fails for near-duplicates if one of them repeats a word very often.
+/// Whether neither text has at least twice as many words as the other: a cheap test before the
+/// exact one. It rejects near-duplicates of which one repeats a word very often.
 fn have_similar_lengths(a: &Row, b: &Row) -> bool {
     let (a, b) = (a.terms.len(), b.terms.len());
     a.min(b) * 2 > a.max(b)

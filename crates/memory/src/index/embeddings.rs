@@ -1,7 +1,7 @@
 //! The embeddings of documents, if an embedder is configured.
 //!
-//! A document is not compared if it has no vector, or one of other dimensions from an earlier
-//! embedder. Stored vectors have length 1, so that a cosine is a dot product.
+//! A document is not compared if it has no vector, or if an earlier embedder made its vector with
+//! another number of dimensions. Stored vectors have length 1, so that a cosine is a dot product.
 
 use super::postings::Slot;
 
@@ -32,7 +32,7 @@ impl Embeddings {
     }
 
     /// Returns the cosine of `query` with each vector, by slot; NaN if the two cannot be compared.
-    /// Empty if `query` is zero or not finite.
+    /// Returns an empty list if `query` is zero or not finite.
     pub(crate) fn similarities(&self, query: &[f32]) -> Vec<f32> {
         let Some(query) = of_length_one(query.to_vec()) else {
             return Vec::new();
@@ -47,7 +47,7 @@ impl Embeddings {
         self.by_slot.iter().map(|it| similarity(it)).collect()
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.by_slot.iter().map(|it| it.len() * 4 + 32).sum()
     }

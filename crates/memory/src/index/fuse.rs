@@ -1,8 +1,8 @@
 //! Combines the signals into one score.
 //!
 //! Each signal is scaled to 0..1: words by the share of the query that matches, similarities by how
-//! far they are above the average of all documents. The score is the weighted mean of the signals
-//! that the query has: authors, for example, count only if the query names one.
+//! far they exceed the mean of all documents. The score is the weighted mean of the signals that
+//! the query has. For example, authors count only if the query names one.
 
 use super::{
     UserIndex,
@@ -115,7 +115,7 @@ impl<'a> Signals<'a> {
         weights.times(&ScoreParts::all(scale))
     }
 
-    /// Adds up the signals column by column, so that the compiler uses SIMD. The order is that of
+    /// Adds up the signals column by column, so that the compiler uses SIMD. Adds in the order of
     /// [`ScoreParts::sum`], so that each score equals the sum of its explanation.
     fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
@@ -181,12 +181,12 @@ impl<'a> Signals<'a> {
         }
     }
 
-    /// The contribution of each signal to the score of a document.
+    /// Returns the contribution of each signal to the score of a document.
     pub(crate) fn parts(&self, slot: Slot) -> ScoreParts {
         self.levels(slot).times(&self.weights)
     }
 
-    /// The value of each signal for a document, from 0 to 1.
+    /// Returns the value of each signal for a document, from 0 to 1.
     fn levels(&self, slot: Slot) -> ScoreParts {
         let at = slot as usize;
         let documents = &self.index.documents;

@@ -16,18 +16,18 @@ use super::{
     window::{AFTER, BEFORE},
 };
 
-/// The result of looking up the words of a query.
+/// The scores of a query by words.
 #[derive(Debug)]
 pub(crate) struct Lexical {
     /// The score by slot, from 0 to 1.
     pub(crate) scores: Vec<f32>,
     /// The score by session, from 0 to 1.
     pub(crate) sessions: Vec<f32>,
-    /// Each query word's share of the query's weight.
+    /// The share of each query word in the weight of the query.
     pub(crate) shares: Vec<f32>,
 }
 
-/// The window's weights, as integers.
+/// The weights of a [`Window`](super::Window) for words, as integers.
 pub(crate) struct WindowWeights {
     pub(crate) own: u32,
     before: [u32; BEFORE],
@@ -57,7 +57,7 @@ impl WindowWeights {
         (documents.worth[slot as usize] / UNIT as u32).max(1)
     }
 
-    /// Returns each neighbor's distance with its weight; a negative distance means before.
+    /// Returns the distance and the weight of each neighbor; a negative distance means before.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (i32, u32)> {
         let before = self
             .before
@@ -99,7 +99,7 @@ impl SlotSums {
         *sum = sum.saturating_add(worth);
     }
 
-    /// Number of nonzero slots.
+    /// Returns the number of nonzero slots.
     fn count(&self) -> usize {
         if self.is_sparse {
             self.touched.len()
@@ -187,7 +187,7 @@ pub(crate) fn look_up(index: &UserIndex, query: &ParsedQuery) -> Lexical {
 }
 
 impl Lexical {
-    /// Divides all weights by that of the whole query.
+    /// Divides all scores and shares by the weight of the whole query.
     fn normalize(&mut self, total: f32) {
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];
@@ -219,7 +219,8 @@ fn add_dates(index: &UserIndex, word: &Word, sums: &mut SlotSums) {
     }
 }
 
-/// Returns a word's weight by its rarity (BM25's idf): the fewer matches, the higher the weight.
+/// Returns the weight of a word by its rarity (BM25's idf): the fewer matches, the higher the
+/// weight.
 fn rarity(documents: usize, matches: usize) -> f32 {
     let (all, matches) = (documents as f32, matches as f32);
     (1.0 + (all - matches + 0.5).max(0.0) / (matches + 0.5)).ln()
@@ -231,7 +232,7 @@ pub(crate) fn saturated(sum: u32, saturation: f32) -> f32 {
     occurrences / (occurrences + saturation)
 }
 
-/// The saturation of a session, normalized by its length (BM25's k1 and b).
+/// Returns the saturation of a session, normalized by its length (BM25's k1 and b).
 fn session_saturation(index: &UserIndex, session: Slot) -> f32 {
     const SATURATION: f32 = 1.2;
     const LENGTH: f32 = 0.75;

@@ -133,7 +133,7 @@ impl UserIndex {
         self.insert_with(document, None);
     }
 
-    /// Like `insert`; `cache` speeds up inserting many documents.
+    /// Inserts a document as `insert` does; `cache` speeds up inserting many.
     pub(crate) fn insert_with(&mut self, document: Document, cache: Option<&mut TermCache>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
@@ -202,7 +202,7 @@ impl UserIndex {
                 words += u32::from(kind == TermKind::Word);
                 terms.push(postings.number(term));
             });
-            // Only words of scripts with spaces always map to exactly one term.
+            // Cache only words of scripts with spaces: only they always map to exactly one term.
             if let (Some(cache), Script::Spaced, Some(term)) = (&mut cache, script, terms.last()) {
                 cache.insert(piece, *term, postings);
             }
@@ -263,7 +263,7 @@ impl UserIndex {
         }
     }
 
-    /// Number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.documents.len()
     }
@@ -273,7 +273,7 @@ impl UserIndex {
         self.len() == 0
     }
 
-    /// Approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.documents.bytes()
             + self.postings.bytes()

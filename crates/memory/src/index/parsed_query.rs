@@ -19,7 +19,7 @@ const MOST_WORDS: usize = 64;
 pub(crate) struct Word {
     /// The word as written.
     pub(crate) text: String,
-    /// The text of the word's term.
+    /// The term of the word, as text.
     key: String,
     /// The number of the term, if a document has it.
     pub(crate) term: Option<Term>,

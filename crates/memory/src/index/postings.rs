@@ -69,12 +69,13 @@ impl Postings {
         term
     }
 
-    /// The number of a term, if a document has it.
+    /// Returns the number of a term, if a document has it.
     pub(crate) fn find(&self, word: &str) -> Option<Term> {
         self.numbers.get(word).copied()
     }
 
-    /// Number of terms deleted so far. As long as it does not change, each term keeps its number.
+    /// Returns the number of terms deleted so far. As long as it does not change, each term keeps
+    /// its number.
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions
     }
@@ -117,7 +118,7 @@ impl Postings {
         }
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let lists: usize = self.lists.iter().map(|it| it.capacity() * 4 + 24).sum();
         let words: usize = self.words.iter().map(|it| 2 * (it.len() + 8 + 16)).sum();

@@ -41,7 +41,7 @@ pub struct Ranking {
     /// Weight of the time, if the query names one.
     pub time: f32,
     /// Minimum similarity, from 0 to 1, of a hit without a query word, for users with at least a
-    /// thousand memories. It falls with the number of memories: for ten, half of it suffices.
+    /// thousand memories. With fewer memories the minimum is lower: half of this for ten memories.
     pub meaning_floor: f32,
     /// Maximum share of the hits that one session may fill while other sessions have hits with at
     /// least half the score.

@@ -18,7 +18,7 @@ pub(crate) struct Scale {
 const OUTSTANDING: f32 = 6.0;
 /// Approximate size of the sample. If there are no more memories than this, all are in the sample.
 const SAMPLE_SIZE: usize = 2_048;
-/// The prior distribution, and its weight as a number of memories: a few memories alone do not show
+/// The prior distribution, and its weight as a number of memories. A few memories alone do not show
 /// which similarities are typical of the model.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;

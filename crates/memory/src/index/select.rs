@@ -18,8 +18,8 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// Minimum score of another session's hit, as a share of a waiting hit's score, to be preferred to
-/// the waiting hit.
+/// A hit of another session is preferred to a waiting hit if its score is at least this share of
+/// the waiting hit's score.
 const NEARLY_AS_GOOD: f32 = 0.5;
 /// Number of scores compared with the minimum per step.
 const AT_A_TIME: usize = 64;
@@ -81,7 +81,7 @@ pub(crate) fn choose(
     }
 }
 
-/// The best documents, best first.
+/// Returns the best documents, best first.
 fn best(
     index: &UserIndex,
     signals: &Signals<'_>,
@@ -135,7 +135,7 @@ struct HitSelection<'a> {
     /// Maximum number of hits per session.
     session_max: usize,
     seen: SeenHits<'a>,
-    /// All offered hits, best first.
+    /// All hits so far, selected or not, best first.
     hits: Vec<ChosenHit>,
     /// Indexes of the selected hits.
     chosen: Vec<usize>,
@@ -159,8 +159,8 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Offers the next best document. If the list is full, the document can still become a
-    /// duplicate of a selected hit.
+    /// Adds the next best document. If the list is full, the document can still become a duplicate
+    /// of a selected hit.
     fn offer(&mut self, ranked: RankedDocument) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;
@@ -188,7 +188,8 @@ impl<'a> HitSelection<'a> {
         }
     }
 
-    /// Selects the waiting hits that are much better than the next candidate, which has this score.
+    /// Selects the waiting hits that score much higher than the next candidate, whose score is
+    /// `next_score`.
     fn choose_waiting(&mut self, next_score: f32) {
         while let Some(first) = self.waiting.front()
             && !self.is_complete()
@@ -205,7 +206,7 @@ impl<'a> HitSelection<'a> {
 
     fn finish(mut self) -> Vec<ChosenHit> {
         self.choose_waiting(f32::NEG_INFINITY);
-        // The index of a hit is its rank, because hits were offered best first.
+        // Hits were offered best first, so the index of a hit is its rank.
         let mut is_chosen = vec![false; self.hits.len()];
         for number in self.chosen {
             is_chosen[number] = true;

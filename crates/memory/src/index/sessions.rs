@@ -83,12 +83,12 @@ impl Sessions {
         number
     }
 
-    /// The size of a table that is indexed by session number.
+    /// Returns the size of a table that is indexed by session number.
     pub(crate) fn table_size(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Number of sessions.
+    /// Returns the number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.sessions.len() - self.free.len()
     }
@@ -99,7 +99,7 @@ impl Sessions {
         words * self.len() as f32 / (self.words.max(1) as f32)
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |it: &IndexedSession| {
             // A node of a B-tree is half to completely full.

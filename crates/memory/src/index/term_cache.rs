@@ -3,7 +3,7 @@
 
 use super::postings::{Postings, Term};
 
-/// Number of slots, each for one word. A power of two.
+/// Number of slots, a power of two. A slot holds one word.
 const SLOTS: usize = 1 << 12;
 /// Maximum length of a cached word in bytes. Longer words are rare.
 const LONGEST: usize = 15;
@@ -21,7 +21,7 @@ pub(crate) struct TermCache {
 type Key = u128;
 
 impl TermCache {
-    /// The cached term of a word.
+    /// Returns the cached term of a word.
     #[inline]
     pub(crate) fn term(&self, word: &str, postings: &Postings) -> Option<Term> {
         let key = key(word)?;

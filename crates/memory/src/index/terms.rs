@@ -81,7 +81,7 @@ pub(crate) fn normalize(piece: &str, into: &mut String) {
     }
 }
 
-/// The first [`LONGEST_WORD`] characters of a word.
+/// Returns the first [`LONGEST_WORD`] characters of a word.
 fn truncated(word: &str) -> &str {
     match word.char_indices().nth(LONGEST_WORD) {
         Some((end, _)) => &word[..end],

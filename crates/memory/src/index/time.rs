@@ -18,7 +18,7 @@ impl Span {
         Span { from, to }
     }
 
-    /// The days at most `reach` days before or after `day`.
+    /// Returns the days at most `reach` days before or after `day`.
     fn around(day: Day, reach: i64) -> Span {
         Span::new(day - reach, day + reach + 1)
     }
@@ -36,8 +36,8 @@ impl Span {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) spans: Vec<Span>,
-    /// Indexes of the words in relative times, such as "last week" or "two days ago". A search
-    /// skips these words, because memories do not contain them.
+    /// Indexes of the words of relative times, such as "last week" or "two days ago". A search
+    /// skips these words, because memories seldom contain them.
     pub(crate) relative: Vec<usize>,
 }
 
@@ -204,7 +204,7 @@ fn dated(cursor: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> O
     time_match(words, Span::new(from, to), false)
 }
 
-/// Returns the most recent year in which this date had come by `today`.
+/// Returns the most recent year in which this date is not after `today`.
 fn latest_year(today: Day, month: u8, day: u8) -> i32 {
     let year = date_of(today).year;
     if day_at(year, month, day) > today {
@@ -363,7 +363,7 @@ fn last_or_this(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(2, span, true)
 }
 
-/// Returns the last such weekday, no later than `day`.
+/// Returns the last day, no later than `day`, that is this weekday.
 fn latest(day: Day, weekday: u8) -> Day {
     day - (i64::from(weekday_of(day)) - i64::from(weekday)).rem_euclid(7)
 }
@@ -383,7 +383,7 @@ fn single_words(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(1, span, true)
 }
 
-/// Parses "on Friday": the most recent one.
+/// Parses "on Friday" as the most recent Friday.
 fn weekday(cursor: &WordCursor<'_>) -> Option<TimeMatch> {
     let weekday = weekday_named(cursor.word(0))?;
     if cursor.before() != "on" || cursor.word(0).ends_with('s') {
@@ -416,7 +416,8 @@ fn format_day(day: Day) -> String {
 mod tests {
     use super::*;
 
-    /// The spans that a query names on Wednesday, 14 June 2023, each as its first and last day.
+    /// Returns the spans that a query names on Wednesday, 14 June 2023, each as its first and last
+    /// day.
     fn spans(query: &str) -> Vec<String> {
         let query = query.to_lowercase();
         let words: Vec<&str> = query

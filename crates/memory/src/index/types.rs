@@ -17,8 +17,8 @@ pub struct Document {
     pub timestamp: f64,
     /// The text of the message.
     pub text: String,
-    /// The text's vector from the index's [`LocalEmbedder`](super::LocalEmbedder), if known. The
-    /// index computes it if it is missing or has the wrong length.
+    /// The vector of the text from the [`LocalEmbedder`](super::LocalEmbedder) of the index, if
+    /// known. The index computes the vector if it is missing or has the wrong length.
     pub meaning: Option<Vec<i8>>,
     /// The vector from the configured embedder; empty if there is none.
     pub embedding: Vec<f32>,
@@ -53,11 +53,11 @@ pub struct Explanation {
     pub session: f32,
     /// The contribution of the author, if the query names one.
     pub author: f32,
-    /// The contribution of the document's own words' similarity in meaning.
+    /// The contribution of the similarity in meaning of the document's own words.
     pub meaning: f32,
     /// The contribution of the similarity in meaning of the document together with its neighbors.
     pub context: f32,
-    /// The contribution of the embeddings' similarity.
+    /// The contribution of the similarity of the embeddings.
     pub embedding: f32,
     /// The contribution of the time, if the query names one.
     pub time: f32,

@@ -1,9 +1,9 @@
 //! Semantic similarity: compares the query's vector with a small vector per memory.
 //!
 //! The vectors are contiguous in RAM, so that one pass compares them all. The context vector of a
-//! memory is the weighted sum of its vector and its neighbors' vectors. Only the length of the
-//! context vector is stored, because its dot product is the weighted sum of the single dot
-//! products.
+//! memory is the weighted sum of its vector and its neighbors' vectors. The index stores only the
+//! length of the context vector, because its dot product with a query is the same weighted sum of
+//! the dot products of those vectors.
 
 use super::{
     documents::Documents,
@@ -14,7 +14,7 @@ use super::{
 
 /// Turns a text into a small vector in this process, without IO.
 pub trait LocalEmbedder: Send + Sync {
-    /// The number of dimensions of its vectors.
+    /// Returns the number of dimensions of its vectors.
     fn dims(&self) -> usize;
 
     /// Returns the vector of a text and the factor that scales it to its true length. A text
@@ -139,7 +139,7 @@ impl Vectors {
         Some(Similarities { own, in_context })
     }
 
-    /// Size in memory, in bytes.
+    /// Returns the size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let lengths = &self.inverse_lengths;
         self.matrix.capacity() + lengths.capacity() * 8
@@ -184,8 +184,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
         });
         sums[slot] = sum;
     };
-    // Number of consecutive slots, up to this one, each of which directly follows its neighbor's
-    // slot.
+    // Number of consecutive slots, up to this one, that each directly follow the slot of their
+    // neighbor.
     let mut in_a_row = 0;
     for (slot, before) in documents.before[..values.len()].iter().enumerate() {
         let follows = slot > 0 && *before == slot as Slot - 1;
@@ -198,8 +198,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
     sums
 }
 
-/// Calls `take` with the slot and weight of a memory and of each neighbor. Plain loops, because a
-/// chain of iterators is several times slower.
+/// Calls `take` with the slot and weight of a memory and of each neighbor. Uses plain loops,
+/// because a chain of iterators is several times slower.
 #[inline]
 fn for_each_in_window(
     slot: Slot,
@@ -305,7 +305,7 @@ mod tests {
     use crate::index::documents::Row;
 
     fn numbers(random: &mut Random, count: usize) -> Vec<i8> {
-        // Extreme values are frequent, because they overflow first.
+        // Chooses extreme values often, because they overflow first.
         let number = |_| match random.below(4) {
             0 => i8::MIN,
             1 => i8::MAX,

@@ -1,5 +1,5 @@
-//! How much neighbors' words count for a memory: an answer is often next to a message with the
-//! words of the query.
+//! How much the words of neighbors count for a memory. The answer is often next to a message with
+//! the words of the query.
 
 /// Number of preceding neighbors that count.
 pub(crate) const BEFORE: usize = 3;

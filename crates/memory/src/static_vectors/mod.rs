@@ -77,13 +77,13 @@ impl StaticVectors {
         })
     }
 
-    /// The name of the model and the checksum of the table. Store this id with each vector: vectors
-    /// with different ids cannot be compared.
+    /// Returns the name of the model and the checksum of the table. Store this id with each vector:
+    /// vectors with different ids cannot be compared.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The number of dimensions of a vector.
+    /// Returns the number of dimensions of a vector.
     pub fn dims(&self) -> usize {
         DIMS
     }

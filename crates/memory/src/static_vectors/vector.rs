@@ -140,8 +140,8 @@ fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     sums.iter().sum()
 }
 
-/// Computes a cosine from a dot product and the product of the scales. Clamped, because rounding
-/// can make it larger than 1.
+/// Computes a cosine from a dot product and the product of the scales. Clamps the result, because
+/// rounding can make it larger than 1.
 fn cosine(product: i32, scale: f32) -> f32 {
     (product as f32 * scale).clamp(-1.0, 1.0)
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn random_numbers(random: &mut Random) -> [i8; DIMS] {
-        // Extreme values are frequent, because they overflow first.
+        // Chooses extreme values often, because they overflow first.
         std::array::from_fn(|_| match random.below(4) {
             0 => 127,
             1 => -127,

@@ -1,8 +1,8 @@
 //! Splits words into word pieces exactly as BERT's uncased tokenizer does: the second half of
 //! tokenization.
 //!
-//! The split is greedy: the first piece is the longest one that starts the word, the next the
-//! longest one that continues it, and so on. A word is unknown if no piece fits, or if it has more
+//! The split is greedy: the first piece is the longest one that starts the word, the next one is
+//! the longest that continues it, and so on. A word is unknown if no piece fits, or if it has more
 //! than 100 characters.
 
 use super::{StaticVectorsError, characters::for_each_word};
@@ -84,7 +84,7 @@ impl WordPiece {
         self.unknown
     }
 
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub(super) fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -155,7 +155,7 @@ impl WordPiece {
         }
     }
 
-    /// Returns a hash's first slot and its tag. The number of slots is a power of two.
+    /// Returns the first slot and the tag of a hash. The number of slots is a power of two.
     fn address(&self, hash: u64) -> (usize, u16) {
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = (mixed >> 40) as usize & (self.slots.len() - 1);

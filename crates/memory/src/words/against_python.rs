@@ -12,9 +12,8 @@ use super::*;
 
 const TABLES: &str = include_str!("tables.rs");
 
-/// Code points of Unicode 14 whose casing changed later. Beside them, Rust and Python may
-/// lower-case a capital sigma differently; whether they do depends on the compiler's Unicode
-/// version.
+/// Code points of Unicode 14 whose casing changed later. Next to them, Rust and Python may
+/// lower-case a capital sigma differently, depending on the Unicode version of the compiler.
 const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
 /// Returns what `code_points.py` prints for this argument; `None` if ADK is not installed.

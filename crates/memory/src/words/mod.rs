@@ -7,8 +7,8 @@
 //! `tables.rs` lists the code points that form words, as of Unicode 14, the version of Python 3.11.
 //! So characters that were added later form no words. Composition and lower case use the newer
 //! tables of Rust. A test compares every code point with Python. Two differences remain: next to
-//! U+0295 and U+1171E a capital sigma may become the other small sigma, and characters added after
-//! Unicode 14 have a lower case here.
+//! U+0295 and U+1171E a capital sigma may become the other small sigma, and Rust lower-cases
+//! characters that were added after Unicode 14.
 
 #[cfg(test)]
 mod against_python;
@@ -60,7 +60,8 @@ impl QueryWords {
 /// The searchable form of a text.
 #[derive(Debug)]
 pub(crate) struct SearchableText {
-    /// The words, separated by spaces. A set is hardly faster and takes five times the memory.
+    /// The words, separated by spaces. A set would hardly be faster and would take five times the
+    /// memory.
     words: Box<str>,
     /// The whole text in lower case; empty for an ASCII text, which needs no substring search.
     lower: Box<str>,

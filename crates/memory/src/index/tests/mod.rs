@@ -99,7 +99,7 @@ fn index_with_groups(documents: impl IntoIterator<Item = Document>) -> UserIndex
     fill(UserIndex::with_local_embedder(Arc::new(Groups)), documents)
 }
 
-/// The sum of the contributions of all signals.
+/// Returns the sum of the contributions of all signals.
 fn sum_of_parts(it: &Explanation) -> f32 {
     let words = it.lexical + it.session + it.author;
     words + it.meaning + it.context + it.embedding + it.time

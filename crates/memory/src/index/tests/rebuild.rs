@@ -1,5 +1,5 @@
-//! After any sequence of inserts and removals, the index has the same results as one built from the
-//! remaining documents.
+//! After any sequence of inserts and removals, the index has the same results as an index that is
+//! built from the remaining documents.
 
 use std::collections::BTreeMap;
 

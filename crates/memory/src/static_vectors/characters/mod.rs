@@ -1,8 +1,8 @@
 //! Splits a text into words as BERT's uncased tokenizer does: the first half of tokenization.
 //!
 //! The tokenizer cleans the text, separates ideographs, removes accents, converts to lower case and
-//! splits off punctuation. `tables.rs` lists the reference's classes of code points, so that a
-//! newer Unicode version does not change any vector.
+//! splits off punctuation. `tables.rs` lists the class that the reference tokenizer gives to each
+//! code point, so that a newer Unicode version does not change any vector.
 
 mod tables;
 

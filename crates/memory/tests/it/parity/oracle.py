@@ -1,8 +1,8 @@
 """Runs scripts on google-adk's InMemoryMemoryService.
 
-Reads a JSON line for each script, {"script": seed, "ops": [...]}, plays it on a service of its own
-and answers with a line {"script": seed, "results": [...]}: for each operation null, or the text of
-what a search found.
+Reads a JSON line for each script, {"script": seed, "ops": [...]}, and runs the operations on a new
+service. Prints a line {"script": seed, "results": [...]} with one result per operation: the text of
+the memories that a search found, or null for any other operation.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ use retain_testkit::random::Random;
 
 use crate::parity::texts::Vocabulary;
 
-/// Names of apps, users and sessions that are easily confused.
+/// Names of apps, users and sessions that a service could confuse.
 const NAMES: &[&str] = &[
     "a",
     "A",

@@ -1,5 +1,5 @@
-//! The rules of `InMemoryMemoryService`, which equal ADK's, with a readable test for each. `parity`
-//! compares them with google-adk on random operations.
+//! The rules of `InMemoryMemoryService`, which equal ADK's, each with a readable test. `parity`
+//! compares the service with google-adk on random operations.
 
 mod matching;
 mod storage;

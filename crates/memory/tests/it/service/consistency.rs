@@ -1,5 +1,6 @@
-//! Two services on one database, each with its own index, run random operations. After each, both
-//! give the results of a newly opened service, and no search finds a forgotten memory.
+//! Two services on one database, each with its own index, run random operations. After each
+//! operation, both have the results of a newly opened service, and no search finds a forgotten
+//! memory.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
@@ -65,7 +66,7 @@ fn text(random: &mut Random) -> String {
     format!("{} and {}", random.pick(&WORDS), random.pick(&WORDS))
 }
 
-/// Runs a random operation. Adds the ids that must no longer be visible to `forgotten`.
+/// Runs a random operation, and adds to `forgotten` the ids that must no longer be visible.
 async fn run_operation<S: MemoryStore>(
     random: &mut Random,
     process: &Process<S>,

@@ -1,5 +1,5 @@
-//! A store that counts reads, to check that an index is built once and only refreshed afterwards.
-//! It can also fail, or change a memory during a search.
+//! A store that counts reads, to check that a service builds an index once and only refreshes it
+//! afterwards. It can also fail, or change a memory during a search.
 
 use std::sync::{
     Arc, Mutex,
@@ -26,7 +26,7 @@ pub(super) struct CountingStore {
     pages: Arc<AtomicUsize>,
     /// The number of the last page that can be read; 0 means no limit.
     last_page: Arc<AtomicUsize>,
-    /// The id of a memory, and an edit to apply to it before the next read of hits.
+    /// An edit to apply before the next read of hits, and the id of its memory.
     pending_edit: Arc<Mutex<Option<(String, MemoryEdit)>>>,
 }
 

@@ -25,7 +25,7 @@ use super::{found_texts, session_with};
 #[derive(Debug)]
 struct LengthEmbedder {
     dims: usize,
-    /// The permits for calls; each call takes one before it returns.
+    /// The permits for calls. Each call takes one before it returns.
     permits: Semaphore,
     /// The texts of all calls so far.
     requested: Mutex<Vec<String>>,
@@ -84,7 +84,7 @@ async fn rows(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
     store.rows(&scope, all, true).await.unwrap()
 }
 
-/// Returns the text length that each memory's embedding holds, if it has one.
+/// Returns for each memory the text length that its embedding holds, if it has an embedding.
 fn embedded_lengths(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
     let vectors = rows.iter().map(|row| row.vectors.embedding.as_ref());
     vectors.map(|it| Some(it?.floats()[0])).collect()
@@ -149,7 +149,7 @@ async fn vectors_of_another_size_are_recomputed() {
     let one = StoreMemoryService::over(store.clone()).with_embedder(LengthEmbedder::new(2));
     one.add_session_to_memory(&session).await.unwrap();
     one.flush().await;
-    // `two` shares everything with `one` except the embedder.
+    // `two` differs from `one` only in the embedder.
     let two = one.clone().with_embedder(LengthEmbedder::new(3));
     for _ in 0..2 {
         assert_eq!(found_texts(&two, "tea").await, ["I like tea."]);

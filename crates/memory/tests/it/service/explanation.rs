@@ -203,7 +203,7 @@ async fn tool_responses_can_be_filtered_out() {
     let name = "web_search".to_owned();
     assert_eq!(tool.info.origin, MemoryOrigin::Tool { name });
     assert_eq!(tool.info.author.as_deref(), Some("web_search"));
-    // In ADK's entry, the author also shows that it is a tool.
+    // In ADK's form of the entry, the author shows that a tool wrote the text.
     assert_eq!(tool.entry.author.as_deref(), Some("web_search (tool)"));
     let people = MemoryFilter::default().with_origins([OriginKind::Person, OriginKind::Agent]);
     let found = search(&memory, query.with_filter(people)).await;

@@ -1,5 +1,5 @@
-//! A growing session is ingested again after each new event, of every kind: only new events become
-//! memories.
+//! Ingests a growing session again after each new event, with events of every kind. Only the new
+//! events become memories.
 
 use retain_core::{
     Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse,

@@ -77,8 +77,8 @@ async fn entries_with_equal_ids_are_applied_in_order() {
         assert_eq!(found_texts(&memory, "captain").await, ["Ada is a captain."]);
         assert!(found_texts(&memory, "pilot").await.is_empty());
     }
-    // The third event equals the memory stored in the first round, but must not be skipped, because
-    // the second event has replaced that memory by then.
+    // The third event equals the memory of the first round. It must not be skipped, because the
+    // second event has replaced that memory by then.
     let mut session = Session::new("app", "ada", "s2");
     for (position, text) in [(1, "apples"), (2, "melons"), (3, "apples")] {
         session.events.push(position, event("g", text));

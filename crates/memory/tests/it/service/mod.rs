@@ -1,7 +1,7 @@
 //! The memory services on their stores.
 //!
 //! - `consistency`: two services on one database give equal results
-//! - `counting_store`: a store that counts reads, and how often an index is read
+//! - `counting_store`: a store that counts reads, and tests of how often a service reads an index
 //! - `disk`: sizes of files, and their contents after an erasure
 //! - `embedders`, `embedding`: failing and changing embedders, embeddings in the background
 //! - `explanation`, `search`: search options, filters, and the explanation of each hit

@@ -15,7 +15,7 @@ use retain_testkit::{
 
 use super::{counting_store::CountingStore, found_texts, in_memory, session_with};
 
-/// A session with this many messages; only the first is about apples.
+/// Returns a session with this many messages; only the first is about apples.
 fn apples(id: &str, count: usize) -> retain_core::Session {
     let texts = (0..count).map(|n| match n {
         0 => "golden apples".to_owned(),
@@ -31,7 +31,8 @@ async fn interrupted_refresh_leaves_no_stale_entries() {
     let first = session_with("s0", vec![Event::user_text("hello there")]);
     memory.add_session_to_memory(&first).await.unwrap();
     assert_eq!(found_texts(&memory, "hello").await, ["hello there"]);
-    // The second of two pages fails: the index has read the first page but still has its old mark.
+    // The second of two pages fails: the index has read the first page but still has the mark of
+    // its last complete refresh.
     memory
         .add_session_to_memory(&apples("s1", 1500))
         .await

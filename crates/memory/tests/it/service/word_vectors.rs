@@ -105,7 +105,7 @@ async fn without_static_vectors_only_words_match() {
     assert_eq!(found_texts(&memory, AUTOMOBILE).await, [CAR]);
 }
 
-/// Stores a memory of `text` with another text's vector, under this model id.
+/// Stores a memory of `text` with the vector of another text, under this model id.
 async fn write_with_vector_of(store: &SqliteMemoryStore, text: &str, vector_of: &str, model: &str) {
     let fixed = MemoryVector {
         model: model.to_owned(),

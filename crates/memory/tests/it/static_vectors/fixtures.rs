@@ -1,4 +1,4 @@
-//! Compares word pieces with recordings of the reference, so that no Python is needed.
+//! Compares word pieces with recordings of the reference tokenizer, so that no Python is needed.
 
 use retain_core::Json;
 

@@ -70,8 +70,8 @@ fn unknown_words_do_not_change_the_vector() {
     assert_eq!(with, vectors().embed("violin"));
 }
 
-/// Pins the vector of a text. If its bytes change, stored vectors no longer match the table, and
-/// the table's id must change too.
+/// Pins the vector of a text. If its bytes change, stored vectors no longer match the table, so the
+/// id of the table must change too.
 #[test]
 fn embedding_bytes_and_table_id_are_pinned() {
     assert_eq!(vectors().dims(), DIMS);

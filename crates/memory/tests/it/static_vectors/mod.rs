@@ -1,5 +1,5 @@
-//! The compiled-in word vectors: word pieces equal to those of the reference, and the vectors of
-//! texts.
+//! The compiled-in word vectors: word pieces, which must equal those of the reference tokenizer,
+//! and the vectors of texts.
 
 mod fixtures;
 mod meaning;
