@@ -6,7 +6,7 @@ const DAYS_TO_1970: i64 = 719_468;
 /// Days in 400 years, after which the calendar repeats.
 const DAYS_OF_ERA: i64 = 146_097;
 
-/// Year, month and day of a day counted from 1970-01-01.
+/// Returns year, month and day of a day counted from 1970-01-01.
 pub fn date_of_day(day: i64) -> (i64, i64, i64) {
     let day = day + DAYS_TO_1970;
     let era = day.div_euclid(DAYS_OF_ERA);
@@ -24,8 +24,8 @@ pub fn date_of_day(day: i64) -> (i64, i64, i64) {
     (year + era * 400, month, day)
 }
 
-/// The day of a date, counted from 1970-01-01. A day after the end of its month falls into the next
-/// month.
+/// Returns the day of a date, counted from 1970-01-01. A day after the end of its month falls into
+/// the next month.
 pub fn day_of_date(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = match month {
         3.. => (year, month - 3),

@@ -183,7 +183,7 @@ wire_object! {
 wire_text!(Content, Part, FunctionCall, FunctionResponse, Transcription);
 
 impl Content {
-    /// A message of `role` with the given parts.
+    /// Creates a message of `role` with the given parts.
     pub fn new(role: impl Into<String>, parts: Vec<Part>) -> Content {
         Content {
             role: Some(role.into()),
@@ -192,22 +192,22 @@ impl Content {
         }
     }
 
-    /// A text message of the user.
+    /// Creates a text message of the user.
     pub fn user(text: impl Into<String>) -> Content {
         Content::new("user", vec![Part::text(text)])
     }
 
-    /// A text message of the model.
+    /// Creates a text message of the model.
     pub fn model(text: impl Into<String>) -> Content {
         Content::new("model", vec![Part::text(text)])
     }
 
-    /// The parts; empty if the field is absent.
+    /// Returns the parts; empty if the field is absent.
     pub fn parts(&self) -> &[Part] {
         self.parts.as_deref().unwrap_or_default()
     }
 
-    /// The texts of all parts, concatenated, without thoughts.
+    /// Returns the texts of all parts, concatenated, without thoughts.
     pub fn text_concat(&self) -> String {
         let parts = self
             .parts()
@@ -216,14 +216,14 @@ impl Content {
         parts.filter_map(|part| part.text.as_deref()).collect()
     }
 
-    /// The function calls in the message.
+    /// Returns the function calls in the message.
     pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.parts()
             .iter()
             .filter_map(|part| part.function_call.as_ref())
     }
 
-    /// The function responses in the message.
+    /// Returns the function responses in the message.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.parts()
             .iter()
@@ -232,21 +232,21 @@ impl Content {
 }
 
 impl From<&str> for Content {
-    /// A text message of the user.
+    /// Creates a text message of the user.
     fn from(text: &str) -> Content {
         Content::user(text)
     }
 }
 
 impl From<String> for Content {
-    /// A text message of the user.
+    /// Creates a text message of the user.
     fn from(text: String) -> Content {
         Content::user(text)
     }
 }
 
 impl Part {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Part {
         Part {
             text: Some(text.into()),
@@ -254,7 +254,7 @@ impl Part {
         }
     }
 
-    /// An inline-data part: bytes and their media type.
+    /// Creates an inline-data part: bytes and their media type.
     pub fn bytes(data: impl Into<Bytes>, mime_type: impl Into<String>) -> Part {
         Part {
             inline_data: Some(Blob {
@@ -268,7 +268,7 @@ impl Part {
 }
 
 impl From<&str> for Part {
-    /// A text part.
+    /// Creates a text part.
     fn from(text: &str) -> Part {
         Part::text(text)
     }
@@ -293,7 +293,8 @@ impl From<FunctionResponse> for Part {
 }
 
 impl FunctionCall {
-    /// A call to `name` with `args`. If `args` is not a JSON object, the call has no arguments.
+    /// Creates a call to `name` with `args`. If `args` is not a JSON object, the call has no
+    /// arguments.
     pub fn new(name: impl Into<String>, args: impl Into<Json>) -> FunctionCall {
         FunctionCall {
             name: Some(name.into()),
@@ -304,7 +305,7 @@ impl FunctionCall {
 }
 
 impl FunctionResponse {
-    /// The response of `name` to the call `id`.
+    /// Creates the response of `name` to the call `id`.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,

@@ -206,7 +206,7 @@ impl SessionError {
         }
     }
 
-    /// The error for a stored event that cannot be read.
+    /// Creates the error for a stored event that cannot be read.
     pub fn corrupt_event(key: &SessionKey, position: u64, source: JsonError) -> SessionError {
         SessionError::Corrupt {
             key: key.clone(),
@@ -215,7 +215,7 @@ impl SessionError {
         }
     }
 
-    /// The error for a stored state value that cannot be read.
+    /// Creates the error for a stored state value that cannot be read.
     pub fn corrupt_state(key: &SessionKey, state_key: &str, source: JsonError) -> SessionError {
         SessionError::Corrupt {
             key: key.clone(),

@@ -48,7 +48,7 @@ wire_object! {
 wire_text!(Event);
 
 impl Event {
-    /// An event of `author` with a response.
+    /// Creates an event of `author` with a response.
     pub fn new(author: impl Into<String>, response: LlmResponse) -> Event {
         Event {
             author: author.into(),
@@ -68,12 +68,12 @@ impl Event {
         Ok(event)
     }
 
-    /// A text message of the user.
+    /// Creates a text message of the user.
     pub fn user_text(text: impl Into<String>) -> Event {
         Event::new("user", LlmResponse::from_content(Content::user(text)))
     }
 
-    /// A text message of the agent `author`.
+    /// Creates a text message of the agent `author`.
     pub fn model_text(author: impl Into<String>, text: impl Into<String>) -> Event {
         Event::new(author, LlmResponse::from_content(Content::model(text)))
     }
@@ -83,19 +83,19 @@ impl Event {
         self.response.partial == Some(true)
     }
 
-    /// The content, if there is one.
+    /// Returns the content, if there is one.
     pub fn content(&self) -> Option<&Content> {
         self.response.content.as_ref()
     }
 
-    /// The function calls in the event.
+    /// Returns the function calls in the event.
     pub fn function_calls(&self) -> Vec<&FunctionCall> {
         self.content()
             .map(|content| content.function_calls().collect())
             .unwrap_or_default()
     }
 
-    /// The function responses in the event.
+    /// Returns the function responses in the event.
     pub fn function_responses(&self) -> Vec<&FunctionResponse> {
         self.content()
             .map(|content| content.function_responses().collect())

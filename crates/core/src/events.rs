@@ -38,7 +38,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.chunks.len() * CHUNK + self.tail.len()
     }

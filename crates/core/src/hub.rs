@@ -10,7 +10,7 @@ use tokio::sync::{Notify, futures::Notified};
 use crate::session::SessionKey;
 
 /// A fixed set of notifiers. Each session maps to one by the hash of its key, so a waiter may wake
-/// for another session; it then checks its own and waits again.
+/// because another session changed. It then finds its own session unchanged and waits again.
 #[derive(Debug)]
 pub struct ChangeHub {
     notifiers: Vec<Notify>,

@@ -48,7 +48,7 @@ impl KeyScope {
         KeyScope::Admin,
     ];
 
-    /// The name of the scope, e.g. `sessions:read`.
+    /// Returns the name of the scope, e.g. `sessions:read`.
     pub fn name(self) -> &'static str {
         match self {
             KeyScope::SessionsRead => "sessions:read",

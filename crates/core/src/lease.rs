@@ -19,8 +19,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of a new session. Tokens depend on the incarnation, so that a run of a deleted
-    /// session cannot write to a later session with the same id.
+    /// Creates the lease of a new session. Tokens depend on the incarnation, so that a run of a
+    /// deleted session cannot write to a later session with the same id.
     pub fn of_new_session(incarnation: u64) -> Lease {
         Lease {
             token: incarnation << 32,

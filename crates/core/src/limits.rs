@@ -45,7 +45,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The field of [`Limits`] that sets the limit; `None` if the store itself sets it.
+    /// Returns the field of [`Limits`] that sets the limit; `None` if the store itself sets it.
     pub fn setting(self) -> Option<&'static str> {
         match self {
             LimitKind::Event => Some("event_bytes"),

@@ -28,7 +28,7 @@ use crate::{
 pub struct PlainSessionLog(Arc<dyn SessionService>);
 
 impl PlainSessionLog {
-    /// A log over `service`.
+    /// Creates a log over `service`.
     pub fn new(service: Arc<dyn SessionService>) -> PlainSessionLog {
         PlainSessionLog(service)
     }

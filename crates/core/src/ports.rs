@@ -8,10 +8,10 @@ use std::{
 
 /// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Microseconds since 1970.
+    /// Returns the time in microseconds since 1970.
     fn now_us(&self) -> i64;
 
-    /// Seconds since 1970, in ADK's format.
+    /// Returns the time as ADK stores it: float seconds since 1970.
     fn now(&self) -> f64 {
         seconds(self.now_us())
     }

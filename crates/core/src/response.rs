@@ -97,7 +97,7 @@ wire_object! {
 wire_text!(LlmResponse, UsageMetadata);
 
 impl LlmResponse {
-    /// A response with this content.
+    /// Creates a response with this content.
     pub fn from_content(content: Content) -> LlmResponse {
         LlmResponse {
             content: Some(content),

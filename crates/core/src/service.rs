@@ -76,12 +76,12 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
     /// Waits until every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
-    /// The size limits of the service, if it has any.
+    /// Returns the size limits of the service, if it has any.
     fn limits(&self) -> Option<&Limits> {
         None
     }
 
-    /// The log of the sessions, for operations that ADK's methods lack. A runner uses
+    /// Returns the log of the sessions, for operations that ADK's methods lack. A runner uses
     /// [`PlainSessionLog`](crate::PlainSessionLog) if this is `None`.
     fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
         None
@@ -125,7 +125,7 @@ pub trait SessionLog: SessionService {
     /// Renews the lease of a run that has nothing to append for a while.
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
 
-    /// How long a lease lasts without an append or a renewal.
+    /// Returns how long a lease lasts without an append or a renewal.
     fn run_ttl(&self) -> Duration;
 
     /// Ends a run that has nothing more to append, and releases its lease.
@@ -185,7 +185,7 @@ pub trait SessionLog: SessionService {
     /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()>;
 
-    /// Number of events that this service has appended since it was created.
+    /// Returns the number of events that this service has appended since it was created.
     fn appended_events(&self) -> u64 {
         0
     }
@@ -246,7 +246,7 @@ pub struct CreateSession {
 }
 
 impl CreateSession {
-    /// A session of this user, with a generated id and no state.
+    /// Creates the options of a session of this user, with a generated id and no state.
     pub fn new(app_name: impl Into<String>, user_id: impl Into<String>) -> CreateSession {
         CreateSession {
             app_name: app_name.into(),
@@ -291,7 +291,7 @@ pub struct ListSessions {
 }
 
 impl ListSessions {
-    /// All sessions of this app, without state.
+    /// Creates a request for all sessions of this app, without state.
     pub fn new(app_name: impl Into<String>) -> ListSessions {
         ListSessions {
             app_name: app_name.into(),

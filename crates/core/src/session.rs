@@ -22,7 +22,7 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    /// The address of session `id` of `user` in `app`.
+    /// Creates the address of session `id` of `user` in `app`.
     pub fn new(
         app: impl Into<String>,
         user: impl Into<String>,
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// The address of the session.
+    /// Returns the address of the session.
     pub fn key(&self) -> SessionKey {
         SessionKey::new(&self.app_name, &self.user_id, &self.id)
     }
@@ -303,7 +303,7 @@ impl Window {
         ..Window::ALL
     };
 
-    /// The newest `n` events.
+    /// Selects the newest `n` events.
     pub const fn newest(n: usize) -> Window {
         Window {
             newest: Some(n),
@@ -311,7 +311,7 @@ impl Window {
         }
     }
 
-    /// The events after `position`.
+    /// Selects the events after `position`.
     pub const fn after(position: u64) -> Window {
         Window {
             first: position.saturating_add(1),
@@ -319,7 +319,7 @@ impl Window {
         }
     }
 
-    /// The events at `first` to `last`, both included.
+    /// Selects the events at `first` to `last`, both included.
     pub const fn range(first: u64, last: u64) -> Window {
         Window {
             first,
@@ -372,7 +372,7 @@ pub struct SessionMeta {
 }
 
 impl SessionMeta {
-    /// The address of the session.
+    /// Returns the address of the session.
     pub fn key(&self) -> SessionKey {
         SessionKey::new(&self.app_name, &self.user_id, &self.id)
     }

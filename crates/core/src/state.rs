@@ -16,7 +16,7 @@ pub enum StateScope {
 }
 
 impl StateScope {
-    /// The scope of `key`.
+    /// Returns the scope of `key`.
     ///
     /// ```
     /// use retain_core::StateScope;
@@ -27,7 +27,7 @@ impl StateScope {
         Self::split(key).0
     }
 
-    /// The scope of `key` and the key without its prefix.
+    /// Returns the scope of `key` and the key without its prefix.
     pub fn split(key: &str) -> (StateScope, &str) {
         for scope in [StateScope::App, StateScope::User, StateScope::Temp] {
             if let Some(bare) = key.strip_prefix(scope.prefix()) {
@@ -37,7 +37,7 @@ impl StateScope {
         (StateScope::Session, key)
     }
 
-    /// The key prefix of this scope.
+    /// Returns the key prefix of this scope.
     pub fn prefix(self) -> &'static str {
         match self {
             StateScope::App => "app:",
@@ -182,7 +182,7 @@ impl State {
         self.0.contains_key(key)
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -196,7 +196,7 @@ impl State {
 impl std::ops::Index<&str> for State {
     type Output = Json;
 
-    /// The value of `key`; `null` if the key is missing.
+    /// Returns the value of `key`; `null` if the key is missing.
     fn index(&self, key: &str) -> &Json {
         &self.0[key]
     }

@@ -222,7 +222,7 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// All sessions of this app.
+    /// Creates a query for all sessions of this app.
     pub fn new(app: impl Into<String>, fields: ListFields) -> ListQuery {
         ListQuery {
             app: app.into(),
@@ -333,7 +333,7 @@ impl AddAssign for EraseReceipt {
 /// not at all.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
-    /// The store's name in errors, e.g. `sqlite`.
+    /// Returns the store's name in errors, e.g. `sqlite`.
     fn name(&self) -> &'static str;
 
     /// Creates a session and returns it. Fails with `AlreadyExists` if the address is taken.

@@ -31,7 +31,7 @@ pub fn expires_us(touched_us: i64, ttl: Duration) -> i64 {
 }
 
 /// Returns the time of the last write to record for an imported session, so that it expires when
-/// its header says. If the header has no expiry, the time is now.
+/// its header says. Without an expiry in the header, returns the current time.
 pub fn imported_touched_us(head: &Head, now_us: i64) -> i64 {
     match (head.expires_us, head.ttl) {
         (Some(expires_us), Some(ttl)) => expires_us.saturating_sub(duration_us(ttl)),
@@ -149,13 +149,13 @@ pub enum MemoryRemoval {
     ById,
     /// Forgotten by a filter: the memory is never ingested again from its session.
     ByAddress,
-    /// Expired: turns are not ingested again from their session; direct memories may be added
+    /// Expired: a memory from a session is not ingested again from it; a direct memory may be added
     /// again.
     Expiry,
 }
 
 impl MemoryRemoval {
-    /// How `what` removes memories.
+    /// Returns how `what` removes memories.
     pub fn from_forget(what: &Forget) -> MemoryRemoval {
         match what {
             Forget::Ids(_) => MemoryRemoval::ById,
@@ -163,7 +163,7 @@ impl MemoryRemoval {
         }
     }
 
-    /// The tombstone that the removal of a memory leaves, if any.
+    /// Returns the tombstone that the removal of a memory leaves, if any.
     pub fn tombstone(
         self,
         scope: &MemoryScope,
@@ -181,7 +181,7 @@ impl MemoryRemoval {
     }
 }
 
-/// The error for a draft that was finished or has expired.
+/// Creates the error for a draft that was finished or has expired.
 pub fn draft_gone() -> SessionError {
     SessionError::invalid(
         "draft",

@@ -72,7 +72,7 @@ impl ArtifactReference {
         })
     }
 
-    /// The URI in a part, if the part is a reference.
+    /// Returns the URI in a part, if the part is a reference.
     pub(super) fn uri_of(part: &Part) -> Option<&str> {
         let uri = part.file_data.as_ref()?.file_uri.as_deref()?;
         uri.starts_with(SCHEME).then_some(uri)

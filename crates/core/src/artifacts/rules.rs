@@ -24,8 +24,8 @@ const TOO_MANY_REFERENCES: &str = "is part of a cycle, or of a chain of more tha
 
 const BINARY: &str = "application/octet-stream";
 
-/// The tombstone for an artifact that did not exist at the restored position. A rewind saves it as
-/// the newest version; it loads as `None`.
+/// Creates the tombstone for an artifact that did not exist at the restored position. A rewind
+/// saves it as the newest version; it loads as `None`.
 pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
@@ -80,7 +80,7 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }

@@ -28,7 +28,7 @@ pub struct ArtifactKey {
 }
 
 impl ArtifactKey {
-    /// An artifact as a session sees it.
+    /// Creates the key of an artifact as a session sees it.
     ///
     /// ```
     /// use retain_core::{ArtifactKey, SessionKey};
@@ -44,7 +44,7 @@ impl ArtifactKey {
         }
     }
 
-    /// An artifact of a user, without a session.
+    /// Creates the key of an artifact of a user, without a session.
     pub fn of_user(
         app_name: impl Into<String>,
         user_id: impl Into<String>,
@@ -129,16 +129,16 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
     /// Deletes all versions. Deleting a missing artifact succeeds.
     async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError>;
 
-    /// The version numbers, ascending.
+    /// Returns the version numbers, ascending.
     async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError>;
 
-    /// The metadata of all versions, ascending.
+    /// Returns the metadata of all versions, ascending.
     async fn list_artifact_versions(
         &self,
         key: &ArtifactKey,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError>;
 
-    /// The metadata of a version, or of the newest if `version` is `None`.
+    /// Returns the metadata of a version, or of the newest if `version` is `None`.
     async fn get_artifact_version(
         &self,
         key: &ArtifactKey,

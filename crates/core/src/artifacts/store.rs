@@ -42,7 +42,7 @@ pub struct StoredArtifact {
 /// default implementation of [`put_at`](Self::put_at).
 #[async_trait]
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
-    /// How the store interprets names.
+    /// Returns how the store interprets names.
     fn naming(&self) -> ArtifactNaming;
 
     /// Stores a version after the newest one and returns its number: 0 for the first.
@@ -76,7 +76,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError>;
 
-    /// The metadata of all versions, ascending; empty if the artifact does not exist.
+    /// Returns the metadata of all versions, ascending; empty if the artifact does not exist.
     async fn versions(
         &self,
         address: &ArtifactAddress,

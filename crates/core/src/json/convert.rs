@@ -26,7 +26,7 @@ macro_rules! from_integers {
 from_integers!(i8, i16, i32, i64, isize; u8, u16, u32, u64, usize);
 
 impl From<f64> for Json {
-    /// A `NaN` or infinity is accepted here; writing the value fails and names its path.
+    /// Accepts a `NaN` or infinity too; writing the value then fails and names its path.
     fn from(value: f64) -> Json {
         Json::Number(Number::from(value))
     }
@@ -83,8 +83,8 @@ impl From<serde_json::Value> for Json {
 }
 
 impl From<&Json> for serde_json::Value {
-    /// A number that `serde_json` cannot hold becomes the nearest float, or a string if no float is
-    /// large enough.
+    /// Converts a number that `serde_json` cannot hold to the nearest float, or to a string if no
+    /// float is large enough.
     fn from(value: &Json) -> serde_json::Value {
         use serde_json::Value;
         match value {

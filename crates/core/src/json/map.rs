@@ -4,8 +4,8 @@ use std::{collections::HashMap, fmt};
 
 use super::Json;
 
-/// The size from which a map has an index. In a smaller map, as most are, a scan over the keys is
-/// faster than a hash table.
+/// The number of keys from which a map has an index. In a smaller map, as most are, a scan over the
+/// keys is faster than a hash table.
 const INDEXED_FROM: usize = 24;
 
 /// A map from strings to [`Json`] in insertion order. Setting a key again keeps its position, as in
@@ -31,7 +31,7 @@ pub struct JsonMap {
 }
 
 impl JsonMap {
-    /// An empty map.
+    /// Creates an empty map.
     pub const fn new() -> JsonMap {
         JsonMap {
             entries: Vec::new(),
@@ -39,7 +39,7 @@ impl JsonMap {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -49,12 +49,12 @@ impl JsonMap {
         self.entries.is_empty()
     }
 
-    /// The value under `key`.
+    /// Returns the value under `key`.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.position(key).map(|position| &self.entries[position].1)
     }
 
-    /// The value under `key`, mutable.
+    /// Returns the value under `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
         let position = self.position(key)?;
         Some(&mut self.entries[position].1)
@@ -81,7 +81,8 @@ impl JsonMap {
         None
     }
 
-    /// Removes `key`, keeping the order of the others. Takes time proportional to the map.
+    /// Removes `key`, keeping the order of the others. Takes time proportional to the size of the
+    /// map.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         let position = self.position(key)?;
         let (_, value) = self.entries.remove(position);
@@ -99,19 +100,19 @@ impl JsonMap {
         }
     }
 
-    /// Keys and values in order.
+    /// Iterates over keys and values in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Json)> + ExactSizeIterator {
         self.entries
             .iter()
             .map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Keys in order.
+    /// Iterates over the keys in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
         self.entries.iter().map(|(key, _)| key.as_str())
     }
 
-    /// Values in order of their keys.
+    /// Iterates over the values in the order of their keys.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &Json> + ExactSizeIterator {
         self.entries.iter().map(|(_, value)| value)
     }
@@ -149,7 +150,7 @@ impl fmt::Debug for JsonMap {
 impl std::ops::Index<&str> for JsonMap {
     type Output = Json;
 
-    /// The value under `key`; `null` if the key is missing.
+    /// Returns the value under `key`; `null` if the key is missing.
     fn index(&self, key: &str) -> &Json {
         self.get(key).unwrap_or(&super::NULL)
     }

@@ -127,7 +127,7 @@ impl Json {
         matches!(self, Json::Null)
     }
 
-    /// The boolean, if this is one.
+    /// Returns the boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
@@ -135,7 +135,7 @@ impl Json {
         }
     }
 
-    /// The number as `i64`, if it is an integer that fits.
+    /// Returns the number as `i64`, if it is an integer that fits.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Json::Number(number) => number.as_i64(),
@@ -143,7 +143,7 @@ impl Json {
         }
     }
 
-    /// The number as `u64`, if it is an integer that fits.
+    /// Returns the number as `u64`, if it is an integer that fits.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Json::Number(number) => number.as_u64(),
@@ -151,7 +151,7 @@ impl Json {
         }
     }
 
-    /// The number as the nearest `f64`, if it is a number.
+    /// Returns the number as the nearest `f64`, if it is a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Json::Number(number) => number.as_f64(),
@@ -159,7 +159,7 @@ impl Json {
         }
     }
 
-    /// The string, if this is one.
+    /// Returns the string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Json::String(text) => Some(text),
@@ -167,7 +167,7 @@ impl Json {
         }
     }
 
-    /// The array, if this is one.
+    /// Returns the array, if this is one.
     pub fn as_array(&self) -> Option<&[Json]> {
         match self {
             Json::Array(items) => Some(items),
@@ -175,7 +175,7 @@ impl Json {
         }
     }
 
-    /// The array, mutable, if this is one. Copies a shared array first.
+    /// Returns the array, mutable, if this is one. Copies a shared array first.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Json>> {
         match self {
             Json::Array(items) => Some(Arc::make_mut(items)),
@@ -183,7 +183,7 @@ impl Json {
         }
     }
 
-    /// The object, if this is one.
+    /// Returns the object, if this is one.
     pub fn as_object(&self) -> Option<&JsonMap> {
         match self {
             Json::Object(map) => Some(map),
@@ -191,7 +191,7 @@ impl Json {
         }
     }
 
-    /// The object, mutable, if this is one. Copies a shared object first.
+    /// Returns the object, mutable, if this is one. Copies a shared object first.
     pub fn as_object_mut(&mut self) -> Option<&mut JsonMap> {
         match self {
             Json::Object(map) => Some(Arc::make_mut(map)),
@@ -199,7 +199,7 @@ impl Json {
         }
     }
 
-    /// The value under `key`, if this is an object that has it.
+    /// Returns the value under `key`, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.as_object()?.get(key)
     }
@@ -208,7 +208,7 @@ impl Json {
 impl std::ops::Index<&str> for Json {
     type Output = Json;
 
-    /// The value under `key`; `null` if the key is missing, as with `serde_json::Value`.
+    /// Returns the value under `key`; `null` if the key is missing, as with `serde_json::Value`.
     fn index(&self, key: &str) -> &Json {
         self.get(key).unwrap_or(&NULL)
     }
@@ -217,7 +217,7 @@ impl std::ops::Index<&str> for Json {
 impl std::ops::Index<usize> for Json {
     type Output = Json;
 
-    /// The item at `index`; `null` if the array is shorter, as with `serde_json::Value`.
+    /// Returns the item at `index`; `null` if the array is shorter, as with `serde_json::Value`.
     fn index(&self, index: usize) -> &Json {
         self.as_array()
             .and_then(|items| items.get(index))

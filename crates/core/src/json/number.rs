@@ -18,7 +18,7 @@ enum Repr {
 }
 
 impl Number {
-    /// A number from a text that the reader has checked.
+    /// Creates a number from a text that the reader has checked.
     pub(crate) fn from_json_text(text: &str) -> Number {
         // `-0` stays text, because Rust would print it as `0`. A text of more than 18 bytes also
         // stays text.
@@ -31,7 +31,7 @@ impl Number {
         Number(Repr::Text(text.into()))
     }
 
-    /// The value as `i64`, if it is an integer that fits.
+    /// Returns the value as `i64`, if it is an integer that fits.
     pub fn as_i64(&self) -> Option<i64> {
         match &self.0 {
             Repr::Int(int) => Some(*int),
@@ -39,7 +39,7 @@ impl Number {
         }
     }
 
-    /// The value as `u64`, if it is an integer that fits.
+    /// Returns the value as `u64`, if it is an integer that fits.
     pub fn as_u64(&self) -> Option<u64> {
         match &self.0 {
             Repr::Int(int) => u64::try_from(*int).ok(),
@@ -47,7 +47,7 @@ impl Number {
         }
     }
 
-    /// The nearest `f64`; `None` when it is too large for one.
+    /// Returns the nearest `f64`; `None` when it is too large for one.
     pub fn as_f64(&self) -> Option<f64> {
         match &self.0 {
             Repr::Int(int) => Some(*int as f64),
@@ -55,7 +55,7 @@ impl Number {
         }
     }
 
-    /// Whether it is written without fraction and exponent.
+    /// Whether the number is written without fraction and exponent.
     pub fn is_integer(&self) -> bool {
         match &self.0 {
             Repr::Int(_) => true,
@@ -81,7 +81,8 @@ impl Number {
         }
     }
 
-    /// Sign, significant digits without outer zeros, and the power of ten of the last digit.
+    /// Returns the sign, the significant digits without outer zeros, and the power of ten of the
+    /// last digit.
     fn decimal(&self) -> (bool, String, i128) {
         let text = self.to_string();
         let (negative, text) = match text.strip_prefix('-') {

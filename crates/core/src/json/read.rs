@@ -46,18 +46,18 @@ impl JsonError {
         self
     }
 
-    /// The path of the value at which reading failed, from the outermost key inwards; empty for the
-    /// outermost value.
+    /// Returns the path of the value at which reading failed, from the outermost key inwards; empty
+    /// for the outermost value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The expected and the found value, without the path.
+    /// Returns the expected and the found value, without the path.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The byte of the text at which reading failed.
+    /// Returns the byte of the text at which reading failed.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         self.enter()
     }
 
-    /// The next key of the current object, or `None` after its end.
+    /// Reads the next key of the current object, or `None` after its end.
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Result<Option<Cow<'a, str>>> {
         if !self.next_item(first, b'}', "`,` or `}`")? {
             return Ok(None);
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         &word[..word.len().min(20)]
     }
 
-    /// The next byte after white space, without consuming it.
+    /// Returns the next byte after white space, without consuming it.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {
@@ -326,7 +326,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The text of a JSON number: `-? int frac? exp?`.
+    /// Returns the text of a JSON number: `-? int frac? exp?`.
     fn number_text(&mut self, expected: &str) -> Result<&'a str> {
         if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
             return Err(self.unexpected(expected));

@@ -36,8 +36,8 @@ impl Writer {
         }
     }
 
-    /// A writer for stored values: its depth limit leaves room to nest them in a session or an
-    /// export.
+    /// Creates a writer for stored values: its depth limit leaves room to nest them in a session or
+    /// an export.
     pub(crate) fn stored() -> Writer {
         Writer {
             depth_max: STORED_DEPTH_MAX,
@@ -45,7 +45,7 @@ impl Writer {
         }
     }
 
-    /// A writer that appends to a text.
+    /// Creates a writer that appends to a text.
     pub(crate) fn onto(out: String) -> Writer {
         Writer {
             out,

@@ -9,11 +9,11 @@ use crate::error::BoxError;
 /// Computes embeddings of texts.
 #[async_trait]
 pub trait Embedder: fmt::Debug + Send + Sync + 'static {
-    /// The id of the model, which is stored with each vector. It must change when the model
+    /// Returns the id of the model, which is stored with each vector. It must change when the model
     /// computes other vectors.
     fn id(&self) -> &str;
 
-    /// The number of dimensions of a vector.
+    /// Returns the number of dimensions of a vector.
     fn dims(&self) -> usize;
 
     /// Computes one vector per text, in the order of the texts.

@@ -37,7 +37,7 @@ wire_object! {
 wire_text!(MemoryEntry, SearchMemoryResponse);
 
 impl MemoryEntry {
-    /// The time in seconds since 1970. A time without an offset is UTC.
+    /// Returns the time in seconds since 1970. A time without an offset is UTC.
     ///
     /// Returns `None` if the timestamp is missing or is not ISO 8601; a service may set any text.
     ///

@@ -116,12 +116,12 @@ pub enum Forget {
 }
 
 impl Forget {
-    /// All current memories of this session.
+    /// Forgets all current memories of this session.
     pub fn session(id: impl Into<String>) -> Forget {
         Forget::Matching(MemoryFilter::default().with_session(id))
     }
 
-    /// All current memories of this tool.
+    /// Forgets all current memories of this tool.
     pub fn tool(name: impl Into<String>) -> Forget {
         Forget::Matching(MemoryFilter::default().with_tool(name))
     }

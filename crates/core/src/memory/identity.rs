@@ -9,19 +9,19 @@ use super::record::MemoryScope;
 pub struct Tombstone(pub [u8; 16]);
 
 impl Tombstone {
-    /// The tombstone of one memory: its id in its session.
+    /// Returns the tombstone of one memory: its id in its session.
     pub fn of_entry(scope: &MemoryScope, session: Option<&str>, id: &str) -> Tombstone {
         let session = session.unwrap_or_default();
         Tombstone(hash(&["entry", &scope.app, &scope.user, session, id]))
     }
 
-    /// The tombstone of an id in all sessions.
+    /// Returns the tombstone of an id in all sessions.
     pub fn of_id(scope: &MemoryScope, id: &str) -> Tombstone {
         Tombstone(hash(&["id", &scope.app, &scope.user, id]))
     }
 
-    /// The tombstones of a memory in its session and of its id. Each of them prevents the ingest of
-    /// the memory.
+    /// Returns the tombstones of a memory in its session and of its id. Each of them prevents the
+    /// ingest of the memory.
     pub fn excluding(scope: &MemoryScope, session: Option<&str>, id: &str) -> [Tombstone; 2] {
         [
             Tombstone::of_entry(scope, session, id),
@@ -30,7 +30,7 @@ impl Tombstone {
     }
 }
 
-/// The hash of a body, for comparisons.
+/// Returns the hash of a body, for comparisons.
 pub(super) fn body_hash(parts: &[&str]) -> u64 {
     let hash = hash(parts);
     let (first, _) = hash.split_at(8);

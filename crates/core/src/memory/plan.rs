@@ -77,13 +77,13 @@ impl PreparedMemory {
         Ok(prepared)
     }
 
-    /// The body hash that the memory would have with `metadata`.
+    /// Returns the body hash that the memory would have with `metadata`.
     fn hash_with(&self, metadata: Option<&str>) -> u64 {
         let author = self.new.author.as_deref().unwrap_or_default();
         body_hash(&[&self.content_json, metadata.unwrap_or_default(), author])
     }
 
-    /// The number of bytes that count against the limit.
+    /// Returns the number of bytes that count against the limit.
     pub fn bytes(&self) -> u64 {
         let metadata = self.metadata_json.as_ref().map_or(0, String::len);
         let author = self.new.author.as_ref().map_or(0, String::len);
@@ -92,7 +92,7 @@ impl PreparedMemory {
     }
 }
 
-/// Metadata as JSON; `None` if it is empty.
+/// Encodes metadata as JSON; `None` if it is empty.
 fn metadata_json(metadata: &JsonMap) -> Result<Option<String>, MemoryError> {
     if metadata.is_empty() {
         return Ok(None);
@@ -329,8 +329,8 @@ fn plan_memory(
     }
 }
 
-/// Whether `new` equals the existing memory. A turn without metadata is equal even if the existing
-/// memory has metadata, which then stays; a direct memory must have equal metadata.
+/// Whether `new` equals the existing memory. The metadata must be equal too, except if `new` comes
+/// from a session and has none: then the existing metadata stays.
 fn is_same_content(existing: &ExistingMemory, new: &PreparedMemory) -> bool {
     let has_no_metadata = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
     existing.body_hash == new.body_hash

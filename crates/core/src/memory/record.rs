@@ -15,7 +15,7 @@ pub struct MemoryScope {
 }
 
 impl MemoryScope {
-    /// The memories of `user` in `app`.
+    /// Creates the scope of the memories of `user` in `app`.
     pub fn new(app: impl Into<String>, user: impl Into<String>) -> MemoryScope {
         MemoryScope {
             app: app.into(),
@@ -71,7 +71,7 @@ pub enum OriginKind {
 }
 
 impl MemoryOrigin {
-    /// Its kind.
+    /// Returns the kind of the origin.
     pub fn kind(&self) -> OriginKind {
         match self {
             MemoryOrigin::Person => OriginKind::Person,
@@ -81,7 +81,7 @@ impl MemoryOrigin {
         }
     }
 
-    /// The name of the tool, if the memory is a tool result.
+    /// Returns the name of the tool, if the memory is a tool result.
     pub fn tool(&self) -> Option<&str> {
         match self {
             MemoryOrigin::Tool { name } => Some(name),
@@ -144,7 +144,7 @@ pub struct FilterFields<'a> {
 }
 
 impl MemoryInfo {
-    /// The fields that filters use.
+    /// Returns the fields that filters use.
     pub fn filter_fields(&self) -> FilterFields<'_> {
         FilterFields {
             timestamp: self.timestamp,
@@ -175,8 +175,8 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// The memory as ADK's entry. The author of every tool result is labeled, so that a tool's name
-    /// cannot make the result look like a user's message.
+    /// Returns the memory as ADK's entry. The author of every tool result is labeled, so that a
+    /// tool's name cannot make the result look like a user's message.
     pub fn entry(&self) -> MemoryEntry {
         let author = match &self.info.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),
@@ -215,7 +215,7 @@ pub struct MemoryVector {
 }
 
 impl MemoryVector {
-    /// A vector of floats from `model`.
+    /// Creates a vector of floats from `model`.
     ///
     /// ```
     /// let vector = retain_core::MemoryVector::from_floats("m", &[0.5, -1.0]);
@@ -230,7 +230,7 @@ impl MemoryVector {
         }
     }
 
-    /// The components as floats; empty if the bytes are not one float per dimension.
+    /// Returns the components as floats; empty if the bytes are not one float per dimension.
     pub fn floats(&self) -> Vec<f32> {
         let (chunks, rest) = self.bytes.as_chunks::<4>();
         match rest.is_empty() && chunks.len() == self.dims {

@@ -106,7 +106,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// The error for an unsupported method.
+    /// Creates the error for an unsupported method.
     pub fn unsupported(method: &'static str) -> MemoryError {
         MemoryError::Unsupported { method }
     }

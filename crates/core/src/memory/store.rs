@@ -170,7 +170,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// [`mark`](Self::mark), in every process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError>;
 
-    /// The body hashes of the memories with these ids in this session; `None` for a missing memory.
+    /// Returns the body hashes of the memories with these ids in this session; `None` for a missing
+    /// memory.
     async fn body_hashes(
         &self,
         scope: &MemoryScope,
@@ -178,10 +179,10 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         ids: &[String],
     ) -> Result<Vec<Option<u64>>, MemoryError>;
 
-    /// The current mark of the scope. It is read before every search, so it must be cheap.
+    /// Returns the current mark of the scope. It is read before every search, so it must be cheap.
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError>;
 
-    /// The changes of a scope since a mark.
+    /// Returns the changes of a scope since a mark.
     async fn changes(
         &self,
         scope: &MemoryScope,
@@ -219,15 +220,16 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// ingest brings them back.
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError>;
 
-    /// Statistics of the scope, without expired memories that were not [deleted](Self::expire) yet.
+    /// Returns the statistics of the scope. Expired memories do not count, even if they are not
+    /// [deleted](Self::expire) yet.
     async fn statistics(
         &self,
         scope: &MemoryScope,
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError>;
 
-    /// Up to `limit` memories with numbers above `after` that have no vector of this model and
-    /// size, ascending.
+    /// Returns up to `limit` memories with numbers above `after` that have no vector of this model
+    /// and size, ascending.
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
@@ -247,15 +249,15 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
 
-    /// Up to `limit` scopes with memories or tombstones after `after`, ordered by (app, user) as
-    /// bytes.
+    /// Returns up to `limit` scopes after `after` that have memories or tombstones, ordered by app and
+    /// user as bytes.
     async fn scopes(
         &self,
         after: Option<&MemoryScope>,
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError>;
 
-    /// Up to `limit` tombstones after `after`, ascending.
+    /// Returns up to `limit` tombstones after `after`, ascending.
     async fn tombstones(
         &self,
         scope: &MemoryScope,

@@ -4,8 +4,8 @@ use crate::calendar::{date_of_day, day_of_date};
 
 const SECONDS_OF_DAY: i64 = 86_400;
 
-/// The time as ADK writes it in the UTC time zone: `2023-11-14T22:13:20`, with six decimal places
-/// if the seconds have a fraction, and without an offset.
+/// Formats a time as ADK writes it in the UTC time zone: `2023-11-14T22:13:20`, with six decimal
+/// places if the seconds have a fraction, and without an offset.
 ///
 /// Returns `None` for a time that is not a number or outside the years 1 to 9999.
 pub fn timestamp_text(seconds: f64) -> Option<String> {
@@ -51,7 +51,7 @@ pub(super) fn seconds_of_text(text: &str) -> Option<f64> {
     rest.is_empty().then(|| crate::ports::seconds(micros))
 }
 
-/// The microseconds of `22:13`, `22:13:20` or `22:13:20.25`, minus the offset after it.
+/// Reads the microseconds of `22:13`, `22:13:20` or `22:13:20.25`, minus the offset after it.
 fn take_time(rest: &mut &[u8]) -> Option<i64> {
     let mut seconds = take_hours_and_minutes(rest)? * 60;
     let mut micros = 0;
@@ -83,7 +83,7 @@ fn take_hours_and_minutes(rest: &mut &[u8]) -> Option<i64> {
     Some(hour * 60 + minute)
 }
 
-/// The decimal places as microseconds; more than six are truncated.
+/// Reads the decimal places as microseconds; more than six are truncated.
 fn take_fraction(rest: &mut &[u8]) -> Option<i64> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (fraction, after) = rest.split_at(digits);

@@ -279,7 +279,7 @@ fn push_code(out: &mut String, c: char) {
     };
 }
 
-/// Python's `str.isprintable` for one character.
+/// Whether Python's `str.isprintable` accepts the character.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);

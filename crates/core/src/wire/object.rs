@@ -24,7 +24,7 @@ pub(crate) fn find_field(fields: &[FieldSchema], key: &str, from: usize) -> Opti
 pub struct Extra(Option<Box<JsonMap>>);
 
 impl Extra {
-    /// The value of an unknown field.
+    /// Returns the value of an unknown field.
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.as_ref()?.get(name)
     }
@@ -34,7 +34,7 @@ impl Extra {
         self.0.get_or_insert_default().insert(name, value);
     }
 
-    /// Names and values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.0.iter().flat_map(|map| map.iter())
     }

@@ -190,7 +190,7 @@ impl Bytes {
         engine.decode(text).ok().map(Bytes::from)
     }
 
-    /// The URL-safe base64 text with padding.
+    /// Returns the URL-safe base64 text with padding.
     pub fn to_base64(&self) -> String {
         URL_SAFE.encode(&self.0)
     }
@@ -245,7 +245,7 @@ impl IdSet {
         self.0.iter().any(|it| it == id)
     }
 
-    /// Adds `id`; false if it was in the set already.
+    /// Adds `id`. Returns false if the set already has it.
     pub fn insert(&mut self, id: impl Into<String>) -> bool {
         let id = id.into();
         let is_new = !self.contains(&id);
@@ -255,7 +255,7 @@ impl IdSet {
         is_new
     }
 
-    /// The ids.
+    /// Iterates over the ids in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -265,7 +265,7 @@ impl IdSet {
         self.0.is_empty()
     }
 
-    /// The number of ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.0.len()
     }

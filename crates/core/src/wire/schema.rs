@@ -130,12 +130,12 @@ const fn field(
 }
 
 impl ObjectSchema {
-    /// The field that `key` names, in either spelling.
+    /// Returns the field that `key` names, in either spelling.
     pub fn field(&self, key: &str) -> Option<&'static FieldSchema> {
         self.fields.iter().find(|field| field.is_named(key))
     }
 
-    /// The names of the fields in YAML files.
+    /// Returns the names of the fields in YAML files.
     pub fn snake_names(&self) -> impl Iterator<Item = &'static str> {
         self.fields.iter().map(|field| field.snake)
     }
@@ -155,7 +155,7 @@ impl FieldSchema {
 }
 
 impl ValueType {
-    /// The objects that the value can be.
+    /// Returns the objects that the value can be.
     pub fn objects(&self) -> Vec<&'static ObjectSchema> {
         match self {
             ValueType::Object(object) => vec![object],

@@ -68,7 +68,7 @@ impl<S> fmt::Debug for Shaped<S> {
 }
 
 impl<S: ShapeOf> Default for Shaped<S> {
-    /// An empty object.
+    /// Creates an empty object.
     fn default() -> Shaped<S> {
         Shaped(None, PhantomData)
     }

@@ -26,8 +26,8 @@ fn is_model(kind: &Kind) -> bool {
     matches!(kind, Kind::Model(_))
 }
 
-/// Applies `change` to every object in the event `text` that has a type of ADK, unlike a map of the
-/// user.
+/// Applies `change` to every object in the event `text` that ADK's table describes, and not to the
+/// user's maps.
 fn with_models(text: &str, change: fn(&mut JsonMap)) -> String {
     let mut event = Json::parse(text).unwrap();
     walk(&mut event, &models::event(), &mut |value, kind| {
@@ -38,7 +38,7 @@ fn with_models(text: &str, change: fn(&mut JsonMap)) -> String {
     event.to_string()
 }
 
-/// Reads both texts, which are the same event in two forms, and writes each in both.
+/// Checks that each of two texts, which are the same event in both forms, is written in both forms.
 fn assert_both_forms(camel: &str, snake: &str, what: &str) {
     for text in [camel, snake] {
         let event = Event::from_json(text).unwrap_or_else(|e| panic!("{what}: {e}\n{text}"));
@@ -356,7 +356,7 @@ fn bytes_fields_accept_both_alphabets_and_any_padding() {
         assert_eq!(event.to_json().unwrap(), camel, "{spelling}");
         assert_eq!(event.to_snake_json().unwrap(), snake, "{spelling}");
     }
-    // Every bytes field of every object, such as the signature of a part and the data of a blob.
+    // Test every bytes field of every object, such as the signature of a part.
     let mut kinds = 0;
     for route in models::routes() {
         let bytes = models::fields(&route.model)
@@ -533,7 +533,7 @@ fn nan_and_infinity_in_json_are_rejected_with_their_path() {
                 "{message}"
             );
         }
-        // Also in every field of the typed objects.
+        // Test every field of the typed objects too.
         for route in models::routes() {
             if !TYPED.contains(&route.model.as_str()) {
                 continue;

@@ -9,7 +9,7 @@ use retain_core::{
     adk::{ObjectSchema, Presence, ValueType, table},
 };
 
-/// The objects with a struct; the others are [`retain_core::Shaped`].
+/// The objects that have a Rust struct; the others are [`retain_core::Shaped`].
 pub(crate) const TYPED: [&str; 14] = [
     "Event",
     "Content",

@@ -120,7 +120,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Keys of user maps; many are also field names of ADK's objects.
+/// Generates keys of user maps; many are also field names of ADK's objects.
 fn user_key() -> impl Strategy<Value = String> {
     prop_oneof![
         2 => text(),
@@ -299,7 +299,7 @@ fn user_map(item: impl Strategy<Value = Node> + 'static) -> impl Strategy<Value 
     entries.prop_map(|entries| Node::Map(without_repeats(entries)))
 }
 
-/// Base64 of either alphabet, with padding or without.
+/// Generates base64 in either alphabet, with or without padding.
 fn bytes() -> impl Strategy<Value = Node> {
     let bytes = prop::collection::vec(any::<u8>(), 0..8);
     (bytes, any::<bool>(), any::<bool>()).prop_map(|(bytes, standard, padded)| {
@@ -514,7 +514,7 @@ static RECORDED: LazyLock<Vec<String>> = LazyLock::new(|| {
     recordings.flat_map(|r| [r.camel, r.snake]).collect()
 });
 
-/// One random corruption of a text.
+/// A random corruption of a text.
 #[derive(Debug, Clone)]
 enum Change {
     Set(Index, u8),

@@ -32,7 +32,7 @@ pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/wire")
 }
 
-/// Every recorded event of every version.
+/// Returns every recorded event of every version.
 pub(crate) fn events() -> Vec<Recording> {
     let events = read(|name| !name.starts_with("session-"));
     let expected = VERSIONS.iter().map(|(_, events, _)| events).sum::<usize>();
@@ -40,7 +40,7 @@ pub(crate) fn events() -> Vec<Recording> {
     events
 }
 
-/// Every recorded session of every version.
+/// Returns every recorded session of every version.
 pub(crate) fn sessions() -> Vec<Recording> {
     let sessions = read(|name| name.starts_with("session-"));
     let expected = VERSIONS.iter().map(|(_, _, n)| n).sum::<usize>();

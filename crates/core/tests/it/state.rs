@@ -10,7 +10,7 @@ use retain_core::{
 
 use crate::chance::cases;
 
-/// Keys with and without prefixes, few enough that they repeat.
+/// Generates keys with and without prefixes, few enough that they repeat.
 fn key() -> impl Strategy<Value = String> {
     let prefix = proptest::sample::select(vec![
         "",
@@ -166,7 +166,7 @@ enum Step {
     TakeDelta,
 }
 
-/// Random steps with so few keys and values that they repeat often.
+/// Generates steps with so few keys and values that they repeat often.
 fn step() -> impl Strategy<Value = Step> {
     let key = || proptest::sample::select(vec!["a", "b", "app:a"]).prop_map(str::to_owned);
     prop_oneof![
