@@ -18,11 +18,11 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or HERE / "target")
 
 
 class PeerError(Exception):
-    """A peer does not build, answered with an error, exited, or did not answer in time."""
+    """A peer that does not build, answered with an error, exited, or did not answer in time."""
 
 
 class Unsupported(Exception):
-    """A peer has no such operation."""
+    """An operation that a peer does not have."""
 
 
 def say(text=""):
@@ -207,7 +207,7 @@ class Results:
         return self.samples.get((row, name), {})
 
     def per_op(self, row, name, what):
-        """The cost of one operation in microseconds (or instructions), by round."""
+        """Return the cost of one operation in microseconds (or instructions), by round."""
         return {
             round_no: a[what] / a["ops"]
             for round_no, a in self.rounds(row, name).items()
@@ -219,14 +219,14 @@ class Results:
         return statistics.median(values) if values else None
 
     def fraction(self, row, name, what):
-        """The stored or counted events divided by the attempted appends, over all rounds."""
+        """Return the stored or counted events divided by the attempted appends, over all rounds."""
         answers = self.rounds(row, name).values()
         tried = sum(a.get("attempted", 0) for a in answers)
         return sum(a.get(what, 0) for a in answers) / tried if tried else None
 
 
 def ratios(above, below):
-    """Ratios of two {round: value}, round by round."""
+    """Return the ratios of two {round: value}, round by round."""
     return [above[t] / below[t] for t in sorted(above) if t in below and below[t]]
 
 
@@ -271,7 +271,7 @@ def remove_data():
 
 
 def fsync_us(samples=100, seconds=0.4):
-    """Median time of one 4 KiB write + fdatasync on the disk that has the data."""
+    """Return the median time of one 4 KiB write + fdatasync on the disk that has the data."""
     DATA.mkdir(parents=True, exist_ok=True)
     path, block, times = DATA / "fsync", os.urandom(4096), []
     fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -301,7 +301,7 @@ def machine():
 
 
 def filesystem():
-    """Type of the file system under the data folder."""
+    """Return the type of the file system under the data folder."""
     best, kind = "", "unknown"
     try:
         for line in open("/proc/mounts"):

@@ -15,8 +15,7 @@ use retain::{
     runner::{HookResult, Plugin},
 };
 
-/// A callback before a model call. It answers some messages itself, so that the model is not
-/// called.
+/// Runs before each model call. Answers questions about passwords itself, without the model.
 async fn guard(
     ctx: CallbackContext,
     mut request: LlmRequest,
@@ -34,7 +33,7 @@ async fn guard(
     Ok(request.into())
 }
 
-/// A callback after the agent. It adds a second answer.
+/// Runs after the agent, and adds a second answer.
 async fn sign(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
     Ok(Some(Content::model(format!(
         "(signed: {})",

@@ -9,7 +9,7 @@ use retain::{
     agent::{ParallelAgent, SequentialAgent},
 };
 
-/// An agent that answers one part of the question and stores its answer in the state.
+/// Returns an agent that answers one part of the question and stores its answer in the state.
 fn scout(name: &str, finding: &str) -> Result<LlmAgent, retain::agent::BuildError> {
     LlmAgent::builder(name)
         .model(ScriptedModel::new("scripted").reply(finding))

@@ -39,7 +39,7 @@ async fn open(file: &Path) -> Result<SqliteMemoryService, Error> {
     Ok(SqliteMemoryService::over(sessions.store().memory()))
 }
 
-/// Two sessions, one of which has a web page that a tool returned.
+/// Returns two sessions, one of which has a web page that a tool returned.
 fn sessions() -> [Session; 2] {
     let mut monday = Session::new(APP, USER, "monday");
     let messages = [
@@ -75,7 +75,7 @@ async fn ingest(memory: &SqliteMemoryService) -> Result<u64, Error> {
     Ok(new)
 }
 
-/// Search matches the forms of a word and also its meaning.
+/// Searches by other forms of a word, and by its meaning.
 async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     for query in ["Which floor for my hotels?", "Do I own an automobile?"] {
         println!("{query}");
@@ -96,7 +96,7 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     Ok(())
 }
 
-/// An entry names the tool that returned its text, and a filter can exclude such entries.
+/// Excludes tool responses from a search: an entry names the tool that returned its text.
 async fn exclude_tools(memory: &SqliteMemoryService) -> Result<(), Error> {
     let search = MemoryQuery::new("Which inn is the assistant to book?");
     let found = memory.search_memory_with(APP, USER, search.clone()).await?;
@@ -108,7 +108,7 @@ async fn exclude_tools(memory: &SqliteMemoryService) -> Result<(), Error> {
     Ok(())
 }
 
-/// A forgotten entry does not come back when its session is ingested again.
+/// Forgets the entries of a tool. Ingesting their session again does not restore them.
 async fn forget(memory: &SqliteMemoryService) -> Result<(), Error> {
     memory.forget(APP, USER, Forget::tool("web")).await?;
     assert_eq!(ingest(memory).await?, 0);

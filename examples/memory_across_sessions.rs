@@ -46,7 +46,7 @@ async fn main() -> Result<(), Error> {
     recall_with_tool(&services).await?;
     recall_preloaded(&services).await?;
     ingest_with_callback(&services).await?;
-    // Other users find none of it.
+    // Other users do not find these memories.
     let others = services
         .memory
         .search_memory(APP, "somebody_else", "favorite project");
@@ -138,7 +138,7 @@ async fn ingest_session(ctx: CallbackContext) -> Result<Option<Content>, retain:
     Ok(None)
 }
 
-/// An agent whose model calls `load_memory` and answers from the result.
+/// Returns an agent whose model calls `load_memory` and answers from the result.
 fn recall_agent() -> Result<LlmAgent, Error> {
     let model = ScriptedModel::new("scripted")
         .reply(FunctionCall::new(

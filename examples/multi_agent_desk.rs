@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use retain::{FunctionCall, InMemorySessionService, Json, LlmAgent, Runner, ScriptedModel};
 
-/// The call with which a model transfers to another agent.
+/// Returns the call with which a model transfers to another agent.
 fn transfer_to(agent: &str) -> FunctionCall {
     let args = serde_json::json!({"agent_name": agent});
     FunctionCall::new("transfer_to_agent", Json::from(args))

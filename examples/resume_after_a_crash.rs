@@ -13,11 +13,11 @@ use retain::{
     SessionService, SqliteSessionService, ToolContext, ToolError, agent::SequentialAgent,
 };
 
-/// How often the tool ran, before and after the crash.
+/// Number of times that the tool ran, before and after the crash.
 static BOOKED: AtomicU32 = AtomicU32::new(0);
 
-/// An agent that books a table, and one that writes a letter. The booking model replies with
-/// `lines`, without the first `skipped` ones.
+/// Returns an agent that books a table, and one that writes a letter. The booking model replies
+/// with `lines`, without the first `skipped` ones.
 fn team(skipped: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
     let book = FunctionTool::new("book", "Books a table.", |_: ToolContext, (): ()| async {
         BOOKED.fetch_add(1, Ordering::Relaxed);

@@ -36,7 +36,7 @@ async fn read_session(sessions: &InMemorySessionService) -> Result<Session, Erro
     Ok(read.ok_or("session not found")?)
 }
 
-/// Tasks append through one live session, which receives the events of all tasks.
+/// Appends from three tasks through one live session, which receives the events of all of them.
 async fn append_through_shared_session(sessions: &InMemorySessionService) -> Result<(), Error> {
     let created = sessions.create_session(APP, "ada", None, Some("s1"));
     let live = SharedSession::new(created.await?);
@@ -53,7 +53,7 @@ async fn append_through_shared_session(sessions: &InMemorySessionService) -> Res
     Ok(())
 }
 
-/// An append adds to the stored session, so an outdated snapshot does not overwrite it.
+/// Appends through an outdated snapshot, which adds to the stored session and overwrites nothing.
 async fn append_to_outdated_snapshots(sessions: &InMemorySessionService) -> Result<(), Error> {
     let (mut one, mut other) = (read_session(sessions).await?, read_session(sessions).await?);
     sessions.append_event(&mut one, state_event("one")).await?;
@@ -72,7 +72,7 @@ async fn append_to_outdated_snapshots(sessions: &InMemorySessionService) -> Resu
     Ok(())
 }
 
-/// Changes to a loaded session are not stored.
+/// Changes a loaded session, which does not change the stored one.
 async fn change_loaded_session(sessions: &InMemorySessionService) -> Result<(), Error> {
     let mut session = read_session(sessions).await?;
     session.state.set("by_hand", true);

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Error> {
     let counter = LlmAgent::builder("counter").model(Endless).build()?;
     cancel_run(&runner(&sessions, counter)?).await?;
 
-    // Stored are a message with its answer, and a message with the event of the cancelled run.
+    // The session has a message with its answer, and a message with the event of the cancelled run.
     let config = GetSessionConfig::default();
     let session = sessions.get_session("app", "ada", "s1", config).await?;
     let session = session.ok_or("session not found")?;

@@ -35,8 +35,8 @@ async fn instruction_sent(instruction: impl Into<Instruction>) -> Result<String,
     Ok(sent.unwrap_or_default())
 }
 
-/// Returns an instruction that depends on more than single values. Retain sends it unchanged, so
-/// braces are safe. The function itself fills the placeholders of a part of it.
+/// Returns an instruction that depends on more than single state values. Retain sends it unchanged,
+/// so braces are safe. `inject_session_state` fills the placeholders of one part.
 async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
     let about = ctx.inject_session_state("Talk about {topic}.").await?;
     let turns = ctx.session().events.len();

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
     read_app_state_as_another_user(&sessions).await
 }
 
-/// `output_key` stores the answer of an agent under a state key.
+/// Stores the answer of an agent under the state key that `output_key` names.
 async fn store_answer_in_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let greeter = LlmAgent::builder("greeter")
         .model(ScriptedModel::new("scripted").reply("Hello there! How can I help you today?"))
@@ -64,7 +64,7 @@ struct Capital {
     inhabitants: u32,
 }
 
-/// With an output schema, the state value is the parsed answer.
+/// Stores an answer with an output schema: the state value is the parsed answer.
 async fn store_typed_answer_in_state(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let answer = r#"{"city": "Oslo", "inhabitants": 724000}"#;
     let agent = LlmAgent::builder("geographer")
@@ -137,7 +137,7 @@ async fn write_state_from_tool(sessions: &Arc<dyn SessionService>) -> Result<(),
     Ok(())
 }
 
-/// ADK's documented login example: an event with session, user and `temp:` keys.
+/// Appends an event with session, user and `temp:` keys, as in ADK's documented login example.
 async fn change_every_scope(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let state = State::from([("user:login_count", 0)]);
     let created = sessions.create_session(APP, "user1", Some(state), Some("login"));
@@ -162,7 +162,7 @@ async fn change_every_scope(sessions: &Arc<dyn SessionService>) -> Result<(), Er
     Ok(())
 }
 
-/// Another user of the app sees only the app's state keys.
+/// Reads the state as another user of the app, who sees only the state keys of the app.
 async fn read_app_state_as_another_user(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
     let other = sessions.create_session(APP, "user2", None, None).await?;
     println!("user2:   {:?}", other.state);

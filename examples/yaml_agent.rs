@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
     print_config_error()
 }
 
-/// The tools and callbacks that files may name, in addition to those of ADK and Retain.
+/// Returns the tools and callbacks that files may name, in addition to those of ADK and Retain.
 fn registry() -> ConfigRegistry {
     ConfigRegistry::new()
         .with_tool_from_args("travel.tools.opening_hours", |args| {
@@ -61,7 +61,7 @@ fn registry() -> ConfigRegistry {
         })
 }
 
-/// The name of an agent, followed by the names of its sub-agents.
+/// Returns the name of an agent, followed by the names of its sub-agents.
 fn names(agent: &dyn Agent) -> Vec<String> {
     let below = agent.sub_agents().iter();
     let below = below.flat_map(|agent| names(agent.as_ref()));

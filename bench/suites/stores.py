@@ -97,7 +97,7 @@ class Services:
         return self.url.rsplit("/", 1)[0] + f"/{name}"
 
     def set_durable(self, is_durable):
-        """Turn waiting for the disk on, or off for loading and for the row without fsync."""
+        """Turn durable commits on, or off for loading and for the row without fsync."""
         for name in ("synchronous_commit", "fsync"):
             self.sql(f"ALTER SYSTEM SET {name} = {'on' if is_durable else 'off'}")
         self.sql("SELECT pg_reload_conf()")

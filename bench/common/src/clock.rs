@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// True when no further operation should start.
+    /// Whether the window has ended, so that no further operation should start.
     pub fn passed(&self) -> bool {
         self.0.is_some_and(|end| Instant::now() >= end)
     }

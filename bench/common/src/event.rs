@@ -17,14 +17,15 @@ const WORDS: &str = "the model answers in plain words about rooms on high floors
 quiet streets, adds what the guest asked before, and keeps the tone short and kind; \
 then it offers two dates and waits for a reply from the user. ";
 
-/// The text of event `n`: 200 characters, different for each `n`.
+/// Returns the text of event `n`: 200 characters, different for each `n`.
 pub fn text(n: u64) -> String {
     let mut s = format!("{n:010} ");
     s.push_str(&WORDS[..189]);
     s
 }
 
-/// A pseudo-random id of 36 characters. It costs as much as a UUID and needs no crate.
+/// Returns a pseudo-random id of 36 characters. Creating it costs as much as a UUID and needs no
+/// crate.
 pub fn new_id() -> String {
     thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
     fn mix(mut z: u64) -> u64 {
@@ -56,7 +57,7 @@ pub fn new_id() -> String {
     )
 }
 
-/// The current time in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now_seconds() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

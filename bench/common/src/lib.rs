@@ -34,7 +34,7 @@ impl<E: std::fmt::Display> From<E> for Failure {
 /// Result of a peer's operation.
 pub type Res<T> = Result<T, Failure>;
 
-/// The result of a command. Unset fields are omitted from the answer.
+/// The result of a command. The answer omits unset fields.
 #[derive(Debug, Default, Serialize)]
 pub struct Done {
     /// Operations that succeeded.
@@ -57,7 +57,7 @@ pub struct Done {
     /// Writers: number of retries after a conflict or a stale-session error.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries: u64,
-    /// Writers: the first error's text.
+    /// Writers: the text of the first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
     /// Turns: number of contents sent to the model, by call.
@@ -92,7 +92,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// The session of writer `w`.
+    /// Returns the session of writer `w`.
     pub fn session(&self, w: u64) -> String {
         if self.own {
             format!("{}-{w}", self.prefix)
@@ -101,7 +101,7 @@ impl Writers {
         }
     }
 
-    /// All sessions to create before the timing.
+    /// Returns all sessions to create before the timing.
     pub fn sessions(&self) -> Vec<String> {
         let n = if self.own { self.writers } else { 1 };
         (0..n).map(|w| self.session(w)).collect()
@@ -110,7 +110,7 @@ impl Writers {
 
 /// One peer program.
 pub trait Peer {
-    /// Version of the library under test, for the table.
+    /// Returns the version of the library under test, for the table.
     fn version(&self) -> String;
     /// Opens (and creates) a store in an existing empty folder.
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
@@ -151,7 +151,7 @@ pub trait Store {
     fn writers(&mut self, _plan: &Writers, _meter: &mut Meter) -> Res<Done> {
         unsupported("writers")
     }
-    /// The runner on this store.
+    /// Returns the runner on this store.
     fn turn_runner(&mut self) -> Res<&mut dyn TurnRunner> {
         unsupported("turns")
     }

@@ -49,8 +49,8 @@ impl CallLog {
 /// A peer's runner, with an agent and a mock model on one store.
 pub trait TurnRunner {
     /// Creates sessions with `turns` turns each, outside the timing. Their events are copies of the
-    /// two events of `PATTERN` with new ids, times and user texts. This must not fill the caches of
-    /// the runner's service.
+    /// two events of `PATTERN` with new ids, times and user texts. Must not fill the caches of the
+    /// service that the runner uses.
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()>;
     /// Runs one turn and waits until it has ended.
     fn turn(&mut self, session: &str, text: &str) -> Res<()>;
@@ -58,9 +58,9 @@ pub trait TurnRunner {
     fn settle(&mut self) -> Res<()> {
         Ok(())
     }
-    /// Number of events stored in the session.
+    /// Returns the number of events stored in the session.
     fn stored(&mut self, session: &str) -> Res<u64>;
-    /// The calls that the mock model recorded.
+    /// Returns the calls that the mock model recorded.
     fn seen(&self) -> &CallLog;
 }
 

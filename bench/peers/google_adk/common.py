@@ -9,5 +9,5 @@ WORDS = (
 
 
 def text(n):
-    """The text of event n: 200 characters."""
+    """Return the text of event n: 200 characters."""
     return f"{n:010} {WORDS}"

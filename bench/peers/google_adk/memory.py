@@ -14,7 +14,7 @@ def event(turn, time):
 
 
 class MemoryStore:
-    """Ingests sessions and runs searches. The driver does not use the times."""
+    """Ingests sessions and runs searches. The driver ignores the measured times."""
 
     async def open(self):
         self.service = InMemoryMemoryService()

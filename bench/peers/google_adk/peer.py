@@ -1,8 +1,8 @@
 """The peer google-adk: its session services, in Python.
 
 Variant "sqlite" is SqliteSessionService, variant "database" is
-DatabaseSessionService on sqlite+aiosqlite, variant "postgres" the same on
-postgresql+asyncpg, which gets the URL of a database. Variants that begin with "turns" are in
+DatabaseSessionService on sqlite+aiosqlite, variant "postgres" the same service on
+postgresql+asyncpg, with the URL of a database. Variants that begin with "turns" are in
 turns.py, the variant "memory" is in memory.py. Serves the protocol of bench/README.md.
 """
 

@@ -27,7 +27,7 @@ pub(crate) enum Change {
         entries: Vec<Entry>,
         now_us: i64,
     },
-    /// Sets keys of an app or a user. Other keys stay.
+    /// Sets state keys of an app or a user, and keeps the other keys.
     SetShared { owner: StateOwner, keys: JsonMap },
     /// Stores the lease of a session.
     SetLease { key: SessionKey, lease: Lease },

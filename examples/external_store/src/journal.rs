@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
-    /// The header of the file that `tables` come from; `None` if they must be built again.
+    /// The header of the file from which `tables` were built; `None` if they must be built again.
     header: Option<Header>,
     /// `tables` contain all lines before this byte offset.
     end: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Journal {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Header {
-    /// How many times the file was rewritten.
+    /// Number of rewrites of the file.
     rewrites: u64,
-    /// The highest incarnation at that time. The file may no longer have that session.
+    /// The highest incarnation at the last rewrite. The file may no longer have that session.
     last_incarnation: u64,
 }
 
@@ -66,7 +66,7 @@ impl Journal {
         })
     }
 
-    /// The data as of the last [`refresh`](Self::refresh) or [`commit`](Self::commit).
+    /// Returns the data as of the last [`refresh`](Self::refresh) or [`commit`](Self::commit).
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables
     }
@@ -76,7 +76,7 @@ impl Journal {
         self.header = None;
     }
 
-    /// How many times the file was rewritten.
+    /// Returns the number of rewrites of the file.
     pub(crate) fn rewrites(&self) -> u64 {
         self.header.map_or(0, |header| header.rewrites)
     }
@@ -121,8 +121,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a transaction, then applies it. After an error the line might be in the file; the
-    /// next [`refresh`](Self::refresh) then applies it.
+    /// Writes a transaction, then applies it. After an error, the line might be in the file; if so,
+    /// the next [`refresh`](Self::refresh) applies it.
     pub(crate) fn commit(&mut self, transaction: Vec<Change>) -> Result<(), BoxError> {
         if transaction.is_empty() {
             return Ok(());

@@ -445,8 +445,8 @@ impl SessionStore for JournalStore {
         Ok(swept.len() as u64)
     }
 
-    /// A deleted line would stay in the file, so an erase rewrites the file without the user's
-    /// data, even if the user has no session left.
+    /// Erases a user by rewriting the file without the user's data, because a deleted line would
+    /// stay in the file. Does so even if the user has no session left.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let operation = "erase a user";
         let (receipt, keys) = self.transact(operation, |transaction| {
@@ -498,7 +498,7 @@ impl SessionStore for JournalStore {
     }
 }
 
-/// Returns the events of a window. The conditions combine in the order of the fields.
+/// Returns the events of a window. Applies its conditions in the order of its fields.
 fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
     let range = window.first.max(1)..=window.last.min(log.position());
     let since = window.after_timestamp.unwrap_or(f64::NEG_INFINITY);
@@ -540,7 +540,7 @@ fn plan_shared(
     Ok(planned)
 }
 
-/// Merges maps; later ones win.
+/// Merges maps. Values of later maps win.
 fn merge<'a>(maps: impl Iterator<Item = &'a JsonMap>) -> JsonMap {
     let mut merged = JsonMap::new();
     for (key, value) in maps.flatten() {

@@ -22,7 +22,7 @@ const TICKET_TTL_US: i64 = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     pub(crate) sessions: BTreeMap<SessionKey, SessionLog>,
-    /// The state of apps and of their users, never empty. Keys have no prefix.
+    /// The state of apps and of their users. Keys have no prefix; an empty state has no entry.
     pub(crate) shared: BTreeMap<StateOwner, JsonMap>,
     /// The highest incarnation of any session, including deleted ones.
     pub(crate) last_incarnation: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Tables {
 /// The log of one session, with views that make reads fast.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionLog {
-    /// Distinguishes this session from an earlier one with the same address.
+    /// Distinguishes this session from an earlier one with the same key.
     pub(crate) incarnation: u64,
     /// The state given at creation, with prefixes: position 0 of the log.
     pub(crate) initial: JsonMap,
@@ -58,7 +58,8 @@ pub(crate) struct Entry {
     pub(crate) event: Arc<Event>,
     /// The event as JSON, exactly as it arrived.
     pub(crate) body: String,
-    /// The session keys that it sets or (`None`) removes. A rewind removes keys.
+    /// The state keys of the session that the event sets or (`None`) removes. A rewind removes
+    /// keys.
     pub(crate) keys: Vec<(String, Option<Json>)>,
 }
 
@@ -78,13 +79,13 @@ impl Tables {
         self.sessions.get(key).filter(|log| log.is_alive(now_us))
     }
 
-    /// Like [`find`](Self::find), but fails with `NotFound` if there is no such session.
+    /// Returns a session as [`find`](Self::find) does, but fails with `NotFound` if there is none.
     pub(crate) fn get(&self, key: &SessionKey, now_us: i64) -> Result<&SessionLog> {
         let found = self.find(key, now_us);
         found.ok_or_else(|| SessionError::NotFound { key: key.clone() })
     }
 
-    /// Fails if the address is taken. An expired session does not count: `Put` replaces it.
+    /// Fails if a session has this key. An expired session does not count: `Put` replaces it.
     pub(crate) fn check_free(&self, key: &SessionKey, now_us: i64) -> Result<()> {
         match self.find(key, now_us) {
             Some(_) => Err(SessionError::AlreadyExists { key: key.clone() }),
@@ -173,7 +174,7 @@ impl Tables {
 }
 
 impl SessionLog {
-    /// A log without events, at position 0.
+    /// Returns a log without events, at position 0.
     pub(crate) fn new(incarnation: u64, initial: JsonMap) -> SessionLog {
         SessionLog {
             incarnation,

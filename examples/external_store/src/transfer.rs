@@ -129,7 +129,7 @@ impl TransferStore for JournalStore {
             log.last_update_time = head.last_update_time;
             log.ttl = head.ttl;
             log.origin = head.origin.clone();
-            // The session keeps the expiry time in its header.
+            // The imported session keeps the expiry time in the header.
             log.touched_us = imported_touched_us(head, now_us);
             if !log.is_alive(now_us) {
                 return Err(SessionError::NotFound { key: key.clone() });

@@ -93,8 +93,8 @@ impl Peer for AdkRs {
         let file = dir.join("adk-rs.db");
         let url = format!("sqlite://{}?mode=rwc", file.display());
         let service = self.runtime.block_on(SqliteSessionService::connect(&url))?;
-        // Its pool is private and sets no pragma, so a fresh connection of the same
-        // SQLite shows the same defaults.
+        // The pool of adk-rs is private and sets no pragma, so a new connection of the same SQLite
+        // shows the same defaults.
         let db = Connection::open(&file)?;
         let mode: String = db.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = db.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
@@ -294,8 +294,8 @@ impl Store for AdkRsStore {
     }
 }
 
-/// One writer. It keeps its own session loaded. It loads a shared session again before each append,
-/// because the service reports no stale session after which it could retry.
+/// Runs one writer. It keeps its own session loaded. It loads a shared session again before each
+/// append, because the service does not report that a session is stale.
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,

@@ -79,7 +79,7 @@ impl RunnerStore {
         })
     }
 
-    /// The two events of the session `PATTERN`.
+    /// Returns the two events of the session `PATTERN`.
     fn pattern(&self) -> Res<[Event; 2]> {
         let session = self.runtime.block_on(get(&*self.service, PATTERN, None))?;
         let found = session.events.len();
@@ -88,7 +88,7 @@ impl RunnerStore {
     }
 }
 
-/// Event `n` (1, 2, …) of a history, alternating between user and model.
+/// Returns event `n` (1, 2, …) of a history, alternating between user and model.
 fn copy(pattern: &[Event; 2], n: u64) -> Event {
     let turn = n.div_ceil(2);
     let mut event = pattern[usize::from(n.is_multiple_of(2))].clone();

@@ -108,8 +108,8 @@ impl Peer for AdkRust {
             service.migrate().await?;
             Ok::<_, Failure>(service)
         })?;
-        // It sets no pragma for durability, so a fresh connection of the same SQLite
-        // shows the same defaults.
+        // adk-rust sets no pragma for durability, so a new connection of the same SQLite shows the
+        // same defaults.
         let db = Connection::open(&file)?;
         let mode: String = db.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = db.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
@@ -304,8 +304,8 @@ impl Store for AdkRustStore {
     }
 }
 
-/// One writer. On its own session it counts by itself. It loads a shared session before each
-/// append, because the service reports no stale session after which it could retry.
+/// Runs one writer. It knows the counter of its own session. It loads a shared session before each
+/// append, because the service does not report that a session is stale.
 async fn writer(
     service: &SqliteSessionService,
     id: &str,

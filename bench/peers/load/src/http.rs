@@ -174,7 +174,7 @@ impl Connection {
         Ok(false)
     }
 
-    /// The range of the next chunk, if it is complete.
+    /// Returns the range of the next chunk, if it is complete.
     fn next_chunk(&self) -> io::Result<Option<Range<usize>>> {
         let rest = &self.raw[self.parsed..];
         let Some(line) = memchr::memmem::find(rest, b"\r\n") else {

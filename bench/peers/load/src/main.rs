@@ -200,7 +200,8 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// Reads what has arrived for a client; if the answer is complete, sends its next request.
+    /// Reads the bytes that have arrived for a client; if the answer is complete, sends its next
+    /// request.
     fn take(&mut self, number: usize) -> Result<(), String> {
         let window = self.window;
         let client = &mut self.clients[number];

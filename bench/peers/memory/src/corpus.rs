@@ -105,7 +105,7 @@ impl Corpus {
         self.sums.partition_point(|sum| *sum < at)
     }
 
-    /// The session with this number.
+    /// Returns the session with this number.
     pub fn session(&self, number: u64) -> Session {
         let mut random = Random::from_seed(self.seed, number);
         let invented = (self.words.len() - self.small) as u64;
@@ -147,7 +147,7 @@ impl Corpus {
         text
     }
 
-    /// The id of a turn in the first `sessions` sessions, and a question about it.
+    /// Returns the id of a turn in the first `sessions` sessions, and a question about it.
     pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
         let mut random = Random::from_seed(!self.seed, number);
         let session = self.session(random.below(sessions));
@@ -165,7 +165,7 @@ impl Corpus {
     }
 }
 
-/// A word of two to four syllables.
+/// Returns a word of two to four syllables.
 fn invented_word(random: &mut Random) -> String {
     const FIRST: [&str; 20] = [
         "b", "c", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st",

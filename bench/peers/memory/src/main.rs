@@ -54,9 +54,9 @@ pub trait Memory {
     /// Drops everything that is only in memory, as a new process would. Afterwards an ingest waits
     /// for the disk only if `is_durable`, so that bulk loading is fast.
     fn reopen(&mut self, is_durable: bool) -> Res<()>;
-    /// The journal mode and synchronous level, read back from SQLite.
+    /// Returns the journal mode and synchronous level, read back from SQLite.
     fn settings(&self) -> Res<String>;
-    /// Bytes on the disk after a checkpoint.
+    /// Returns the size on disk in bytes, after a checkpoint.
     fn bytes(&mut self) -> Res<u64>;
 }
 
@@ -246,7 +246,8 @@ impl Peer {
         let questions = numbers.map(|number| self.corpus.question(kind, sessions, number));
         let questions: Vec<(String, String)> = questions.collect();
         let memory = self.find(store)?;
-        // Run one search outside the timing, because the other memory has used the caches since.
+        // Run one search outside the timing, because the other memory has used the caches in the
+        // meantime.
         memory.ask(USER, &question_now(&questions[0].1))?;
         let mut times = Vec::with_capacity(questions.len());
         let mut hits = 0;
@@ -274,7 +275,7 @@ fn settings_of(connection: &Connection) -> Res<String> {
     Ok(format!("journal={mode} synchronous={sync}"))
 }
 
-/// Total size of all files in a folder, in bytes.
+/// Returns the total size of all files in a folder, in bytes.
 fn bytes_in(folder: &Path) -> Res<u64> {
     let mut bytes = 0;
     for file in std::fs::read_dir(folder)? {

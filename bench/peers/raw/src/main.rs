@@ -109,7 +109,7 @@ impl RawStore {
         Ok(())
     }
 
-    /// One append: one transaction.
+    /// Appends one event in one transaction.
     fn append_one(&self, id: i64, position: u64) -> Res<()> {
         let event = BenchEvent::new(position, now_seconds());
         self.begin()?;
@@ -237,8 +237,8 @@ impl Store for RawStore {
         Ok(done)
     }
 
-    /// The floor has one thread, so it writes the sessions one after another, with one transaction
-    /// per event.
+    /// Writes the sessions one after another, with one transaction per event, because the floor has
+    /// one thread.
     fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done> {
         if !plan.own {
             return Err(Failure::Unsupported("the floor has only one thread".into()));

@@ -38,7 +38,7 @@ struct RetainStore {
     live: HashMap<String, Session>,
 }
 
-/// The event that sets the counter to `n`. Retain creates the id and the time.
+/// Returns the event that sets the counter to `n`. Retain creates the id and the time.
 fn event(n: u64) -> Event {
     let mut event = Event::model_text("agent", text(n));
     event.invocation_id = format!("e-{}", new_id());
@@ -245,7 +245,7 @@ impl Store for RetainStore {
     }
 }
 
-/// One writer. It keeps its own session loaded; on a shared session it uses `increment`.
+/// Runs one writer. It keeps its own session loaded; on a shared session it uses `increment`.
 async fn writer(
     service: &SqliteSessionService,
     mut session: Session,

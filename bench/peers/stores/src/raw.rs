@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// The floor, with a pool of connections in the order of requests.
+/// The floor, with a pool that serves requests in their order.
 #[derive(Clone)]
 pub struct Raw {
     pool: Arc<Pool>,
@@ -180,7 +180,7 @@ impl Service for Raw {
         let head: Params<3> = [&number, &position, &event.timestamp];
         let row: Params<5> = [&number, &position, &event.id, &event.timestamp, &body];
         let state: Params<3> = [&number, &COUNTER, &value];
-        // Futures that are polled together are sent together.
+        // Poll these futures together, so that their statements are sent together.
         tokio::try_join!(
             c.client.execute(&c.begin, &[]),
             c.client.execute(&c.update_session, &head),

@@ -40,7 +40,7 @@ impl<S: Service> ServiceStore<S> {
         }
     }
 
-    /// Times an operation that runs `times` times.
+    /// Runs an operation repeatedly and measures it.
     fn repeat<F: Future<Output = Res<u64>>>(
         &self,
         times: u64,
@@ -167,7 +167,7 @@ impl<S: Service> Store for ServiceStore<S> {
     }
 }
 
-/// One writer, which keeps its session loaded.
+/// Runs one writer, which keeps its session loaded.
 async fn writer<S: Service>(service: S, mut live: S::Live, each: u64, deadline: Deadline) -> Done {
     let mut done = Done::default();
     for n in 1..=each {

@@ -35,7 +35,7 @@ def in_memory(uri, **_):
 
 
 def sqlite(uri, **_):
-    """The service creates one session; the others are copies of its row."""
+    """Return a service that has created one session; the others are copies of its row."""
     file = urlparse(uri).path
     create(SqliteSessionService(file), range(1))
     with sqlite3.connect(file) as db:
