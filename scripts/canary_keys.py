@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Define canary API keys, and search for them in everything that tests have written.
+"""Define canary API keys, the marks, and search for them in everything that tests have written.
 
-    canary_keys.py env                             NAME=mark, a line for each variable
-    canary_keys.py search FOLDER [--with-control]  1 if a mark is in FOLDER or in the working tree
+    canary_keys.py env                             prints NAME=mark, a line for each variable
+    canary_keys.py search FOLDER [--with-control]  fails if a mark is in FOLDER or the working tree
 
-The variables are those that the sources name, so that the variable of a new provider is included
-immediately. The control mark is not a key. A test writes it to its output, a log and a database, and a
-search with `--with-control` fails if it does not find the mark there. So the check fails if it
-searches the wrong place or if the folders of a run were not kept.
+The variables are those that the sources name, which includes the variable of a new provider. The
+control mark is not a key. A test writes it to its output, a log and a database, and a search with
+`--with-control` fails if it does not find the mark there. So the check fails if it searches the wrong
+place or if the folders of a run were not kept.
 """
 
 import base64
@@ -32,7 +32,7 @@ CHUNK = 1 << 24
 
 
 def variables():
-    """Every variable that holds a model's API key."""
+    """Return every variable that holds a model's API key."""
     sources = [*ROOT.glob("crates/models/src/**/*.rs"), *ROOT.glob("crates/cli/src/**/*.rs")]
     named = {name for path in sources for name in NAMED.findall(path.read_text("utf-8"))}
     if missing := USUAL - named:
@@ -45,21 +45,21 @@ def mark(variable):
 
 
 def in_base64(text):
-    """The text in base64, for each alignment of the text to groups of three bytes."""
+    """Return the text in base64, for each alignment of the text to groups of three bytes."""
     # Without the characters that also encode bytes before and after.
     return [base64.b64encode(b"\0" * shift + text)[4:-4] for shift in range(3)]
 
 
 def needles(*texts):
-    """The strings to search for, with the name to report."""
+    """Return the strings to search for, each with the name to report."""
     plain = [(text, text.encode()) for text in texts]
     return plain + [(f"{text} in base64", coded) for text, data in plain
                     for coded in in_base64(data)]
 
 
 def ends_of_marks():
-    """The prefix and suffix of all marks. They are fast to search for, and one of them stays intact
-    if a database splits a text between two pages."""
+    """Return the prefix and suffix of all marks. They are fast to search for, and one of them stays
+    intact if a database splits a text between two pages."""
     return needles(PREFIX, SUFFIX)
 
 
@@ -85,7 +85,7 @@ def find_needles(wanted, path):
 
 
 def tracked():
-    """The files that git tracks or would track, including snapshots."""
+    """Return the files that git tracks or would track, including snapshots."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     out = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     paths = [ROOT / name.decode("utf-8", "surrogateescape") for name in out.split(b"\0") if name]

@@ -80,7 +80,7 @@ TEMPLATE = """\
 
 
 def vocabulary():
-    """Tokens with their kinds: bytes and letters for input, words for output."""
+    """Return tokens with their kinds: bytes and letters for input, words for output."""
     kinds = gguf.TokenType
     tokens = [("<unk>", kinds.UNKNOWN), (BOS, kinds.CONTROL), (EOS, kinds.CONTROL)]
     tokens += [(f"<0x{byte:02X}>", kinds.BYTE) for byte in range(256)]
@@ -97,7 +97,7 @@ def vocabulary():
 
 
 def table(tokens, width):
-    """The weights of successors: the row is the next token, the column the token before it."""
+    """Return the weights of successors: the row is the next token, the column the token before it."""
     place = {text: number for number, (text, _) in enumerate(tokens)}
     follows = np.zeros((len(tokens), width), dtype=np.float32)
     for mark, sentence in SENTENCES.items():

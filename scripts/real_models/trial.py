@@ -52,7 +52,7 @@ def require(is_so, what):
 
 
 def environment(more):
-    """The environment without the user's API keys and URLs, plus these variables."""
+    """Return the environment without the user's API keys and URLs, plus these variables."""
     names = ["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH"]
     env = {name: os.environ[name] for name in names if name in os.environ}
     return {**env, **more}
@@ -148,7 +148,7 @@ class Retain:
         self.uncounted = None
 
     def model_saw(self, text, behind=""):
-        """Whether the newest prompt, as llama.cpp rendered it, has the text after a mark."""
+        """Return whether the newest prompt, as llama.cpp rendered it, has the text after `behind`."""
         newest = max(self.slots(), key=lambda slot: slot.get("id_task", -1))
         return text in newest["prompt"].partition(behind)[2] if behind else text in newest["prompt"]
 
@@ -168,7 +168,7 @@ class Retain:
         return {"appName": app, "userId": "ada", "sessionId": f"s{self.count}"}
 
     def run(self, session, message, streaming):
-        """The events of a run, including partial ones."""
+        """Return the events of a run, including partial ones."""
         parts = [{"text": message}] if isinstance(message, str) else message
         body = {**session, "newMessage": {"role": "user", "parts": parts}}
         if not streaming:
@@ -298,7 +298,8 @@ def schema(server, app, streaming):
 
 def cut_short(server, app, streaming):
     last = answers(server, app, streaming)[-1]
-    # ADK reports it as the error code for some APIs and as the finish reason for others.
+    # ADK reports the token limit as the error code for some APIs and as the finish reason for
+    # others.
     ends = {last.get("errorCode"), last.get("finishReason")}
     require("MAX_TOKENS" in ends, f"the last event is {last}")
     require(HELLO.startswith(text_of([last])) and text_of([last]), f"the text is {text_of([last])!r}")
@@ -408,7 +409,7 @@ class Table:
 
 
 def slots_of(chat):
-    """The status of llama.cpp: the prompts it has read, and whether it is busy."""
+    """Return the status of llama.cpp: the prompts that it has read, and whether it is busy."""
     headers = {"authorization": f"Bearer {KEY}"}
 
     def slots():

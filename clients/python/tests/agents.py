@@ -24,7 +24,7 @@ if importlib.util.find_spec("a2a") is None:
 
 
 class ScriptedModel(BaseLlm):
-    """A model that gives one reply after the other: a text, or calls as (name, arguments).
+    """A model that returns its replies in order: a text, or calls as (name, arguments).
 
     `seen` has the contents of each request.
     """
@@ -78,7 +78,7 @@ async def write_receipt(tool_context: ToolContext) -> dict[str, Any]:
 
 
 def shop() -> LlmAgent:
-    """An agent with several turns, tools, state in all scopes, and files."""
+    """Return an agent with several turns, tools, state in all scopes, and files."""
     return LlmAgent(
         name="shop",
         model=script(
@@ -96,7 +96,7 @@ def shop() -> LlmAgent:
 
 
 def transferring() -> LlmAgent:
-    """A root agent that transfers to another agent, which then also gets the next messages."""
+    """Return a root agent that transfers to another agent, which also gets the next messages."""
     billing = LlmAgent(
         name="billing",
         description="bills",
@@ -109,7 +109,7 @@ def transferring() -> LlmAgent:
 
 
 def pipeline() -> SequentialAgent:
-    """Sequential, parallel and looping agents that pass on state."""
+    """Return sequential, parallel and looping agents that read each other's state."""
     draft = LlmAgent(name="draft", model=script("A draft."), output_key="temp:draft")
     parallel = ParallelAgent(
         name="parallel",
@@ -135,7 +135,7 @@ def pipeline() -> SequentialAgent:
 
 
 def recalling() -> LlmAgent:
-    """An agent that searches memory."""
+    """Return an agent that searches memory."""
     return LlmAgent(
         name="recalling",
         model=script(("load_memory", {"query": "apples"}), "You like them."),

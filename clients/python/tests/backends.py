@@ -137,7 +137,7 @@ def server_arguments(name: str, folder: Path) -> list[str]:
 
 @contextmanager
 def adk_sessions(name: str) -> Iterator[BaseSessionService]:
-    """One of google-adk's own session services."""
+    """Yield one of google-adk's own session services."""
     with tempfile.TemporaryDirectory() as folder:
         if name == "memory":
             from google.adk.sessions.in_memory_session_service import InMemorySessionService

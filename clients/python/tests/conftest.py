@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
-    """The servers by the name of their backend. Each starts when a test first uses it."""
+    """Yield the servers by the name of their backend. Each starts when a test first uses it."""
     started = _Servers(tmp_path_factory)
     yield started
     for server in started.values():

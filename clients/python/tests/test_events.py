@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 BYTES = bytes(range(256))
 
-# A value for each field. If ADK adds a field, a test fails until the field has a value here.
+# A value for each field. If ADK adds a field, a test fails until this event has a value for it.
 EVENT: dict[str, Any] = {
     "id": "event-1",
     "timestamp": 1_700_000_000.123456,

@@ -160,7 +160,7 @@ async def test_tools_store_state_and_files(url: str) -> None:
 
 
 async def test_conversation_continues_with_a_new_runner(url: str) -> None:
-    """A runner keeps no data: a new runner with new services continues the session."""
+    """All data is on the server: a new runner with new services continues the session."""
     first = await start_conversation(agents.transferring(), url)
     await first.say("my bill?")
     agent = agents.transferring()

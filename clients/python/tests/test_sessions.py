@@ -287,7 +287,8 @@ class _Odd:
         return "odd"
 
 
-# The values of ADK 2.13's states. Where ADK's services raise, base64 as in ADK's events.
+# Values with bytes, and what ADK 2.13 stores for them in states. For bytes that are not UTF-8,
+# ADK's services raise, and Retain stores base64, as ADK does in events.
 BYTES_IN_STATES: list[tuple[Any, Any]] = [
     (b"abc", "abc"),
     (bytearray(b"abc"), "abc"),

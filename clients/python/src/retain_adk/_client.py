@@ -178,7 +178,7 @@ class Client:
             await connection[1].aclose()
 
     async def _client(self) -> httpx.AsyncClient:
-        """Return the HTTP client of the running event loop; connections belong to a loop."""
+        """Return the HTTP client of the running event loop. A connection belongs to one loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             connection = self._connections.get(loop)
@@ -198,7 +198,7 @@ class Client:
             )
             closer = _close_at_the_end(client)
             self._connections[loop] = (client, closer)
-        # The event loop closes a started generator when it ends.
+        # An event loop that ends closes its started generators, and this one closes the client.
         await closer.__anext__()
         return client
 

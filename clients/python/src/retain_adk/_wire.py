@@ -1,6 +1,6 @@
 """Converts ADK's objects to the JSON of the server and back, without loss.
 
-The JSON has the form of ADK's HTTP API: camelCase, no null fields, but nulls in free maps.
+The JSON has the form of ADK's HTTP API: camelCase, and nulls only in maps with arbitrary keys.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class MemoryHits(_Response):
 def parse(model: type[M], text: bytes) -> M:
     """Parse an answer.
 
-    A newer ADK may have written fields that the installed version rejects. The result leaves them
-    out, so that the rest of the session can be read; the store keeps them.
+    A newer ADK may have written fields that the installed version rejects. The result omits them,
+    so that the rest of the session can be read; the store keeps them.
     """
     while True:
         try:
@@ -110,10 +110,10 @@ def parse(model: type[M], text: bytes) -> M:
 
 
 def _drop_field(value: Any, where: tuple[int | str, ...]) -> bool:
-    """Remove the field that an error names; return whether it existed."""
+    """Remove the field at this location; return whether it existed."""
     *parents, last = where
     for step in parents:
-        # A step that is not in the data names a branch of a union.
+        # Pydantic's location also names branches of unions, which are not in the data: skip them.
         if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
         elif isinstance(value, dict) and step in value:
@@ -164,7 +164,7 @@ def state_json(state: dict[str, Any]) -> bytes:
 def _with_text_for_bytes(value: Any) -> Any:
     """Return the value with text instead of bytes, as in ADK's states.
 
-    Bytes that are not UTF-8, for which ADK's services raise, become base64, as in ADK's events.
+    Bytes that are not UTF-8 become base64, as in ADK's events. ADK's services raise for them.
     """
     if isinstance(value, (bytes, bytearray)):
         try:

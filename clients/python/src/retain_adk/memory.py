@@ -62,7 +62,7 @@ class RetainMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Ingest these events in addition to those already ingested from the session."""
+        """Ingest these events. Memories of the session's other events stay."""
         for batch in _batches(events):
             body = _wire.json_object(
                 events=batch,

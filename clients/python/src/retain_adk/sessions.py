@@ -185,11 +185,11 @@ def _session(user_id: str, session_id: str) -> str:
 
 def _apply_append(session: Session, event: Event, appended: _wire.AppendReceipt) -> None:
     if any(known.id == event.id for known in reversed(session.events)):
-        return  # a repeat: the session already contains it
+        return  # a repeated append: the session already contains the event
     session.last_update_time = appended.last_update_time
     if event.actions and event.actions.state_delta:
         delta = event.actions.state_delta
         session.state.update(delta)
-        # `temp:` keys stay in the session object; the event keeps what was stored.
+        # `temp:` keys stay in the session object. The event keeps only the stored keys.
         event.actions.state_delta = _wire.without_temp(delta)
     session.events.append(event)
