@@ -249,8 +249,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
 
-    /// Returns up to `limit` scopes after `after` that have memories or tombstones, ordered by app and
-    /// user as bytes.
+    /// Returns up to `limit` scopes after `after` that have memories or tombstones, ordered by app
+    /// and user as bytes.
     async fn scopes(
         &self,
         after: Option<&MemoryScope>,
