@@ -81,7 +81,7 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the log of the sessions, for operations that ADK's methods lack. A runner uses
+    /// Returns the log of the sessions, for operations that ADK does not have. A runner uses
     /// [`PlainSessionLog`](crate::PlainSessionLog) if this is `None`.
     fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
         None

@@ -37,7 +37,7 @@ impl SessionKey {
 }
 
 impl fmt::Display for SessionKey {
-    /// `"app"/"user"/"id"`, quoted so that no two addresses print alike.
+    /// Formats the address as `"app"/"user"/"id"`, quoted so that no two addresses print alike.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}/{:?}/{:?}", self.app, self.user, self.id)
     }

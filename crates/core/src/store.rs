@@ -260,7 +260,7 @@ pub enum ListFields {
     /// Everything, including state.
     State,
     /// Id, last update and state. For a list of one user, a store may return [`SessionRows`]
-    /// instead of objects, if that costs it less.
+    /// instead of objects, if that is cheaper.
     EncodedState,
 }
 

@@ -44,7 +44,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called before the run. An answer is emitted, and the agent does not run.
+    /// Called before the run. If the hook answers, the runner emits the answer and runs no agent.
     async fn before_run(&self, ctx: &InvocationContext) -> HookResult<Content> {
         Ok(None)
     }
@@ -65,7 +65,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Called after an agent. An answer is emitted as another event.
+    /// Called after an agent. If the hook answers, the agent emits the answer as another event.
     async fn after_agent(&self, ctx: &CallbackContext) -> HookResult<Content> {
         Ok(None)
     }

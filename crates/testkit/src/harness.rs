@@ -145,7 +145,7 @@ impl Harness {
         (self.open_store)().await
     }
 
-    /// Another service on the same data, as another process would open it.
+    /// Opens another service on the same data, as another process would open it.
     pub async fn second(&self) -> Arc<dyn SessionLog> {
         self.second_with(|_| ()).await
     }

@@ -141,7 +141,8 @@ impl LogChecker<'_> {
         None
     }
 
-    /// Checks that a read returns a prefix of the log, or the end of one, and the matching state.
+    /// Checks that a read returns a prefix of the log, or the newest events of a prefix, and the
+    /// matching state.
     fn check_read(&self, read: &Read) -> Vec<String> {
         let seen = &read.seen;
         let position = seen.position as usize;

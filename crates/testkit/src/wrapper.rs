@@ -32,7 +32,7 @@ pub trait StoreInterceptor: fmt::Debug + Send + Sync + 'static {
         written
     }
 
-    /// Awaited before the store returns an answer.
+    /// Called before the store returns an answer, which waits for the returned future.
     fn before_answer(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -117,8 +117,8 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         version: Option<u64>,
     ) -> Result<Option<Part>, ArtifactError>;
 
-    /// Lists the names that the session sees, sorted: its own and the user's. Without a session,
-    /// lists only the user's.
+    /// Lists the names that the session sees, sorted: its own and those of the user. Without a
+    /// session, lists only those of the user.
     async fn list_artifact_keys(
         &self,
         app_name: &str,

@@ -57,7 +57,7 @@ impl JsonError {
         &self.message
     }
 
-    /// Returns the byte of the text at which reading failed.
+    /// Returns the byte offset at which reading failed.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Fails unless nothing but white space is left.
+    /// Fails if anything but white space is left.
     pub(crate) fn end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),

@@ -64,9 +64,9 @@ pub enum ValueType {
     Float,
     /// Base64, of either alphabet when read.
     Bytes,
-    /// A string of a list that newer versions may extend.
+    /// One of a list of strings that newer versions may extend.
     Enum(&'static EnumSchema),
-    /// A string of a closed list.
+    /// One of a closed list of strings.
     Literal(&'static [&'static str]),
     /// A list of strings whose order has no meaning.
     TextSet,

@@ -200,8 +200,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback that runs after the agent. Content that it returns is emitted as another
-    /// event.
+    /// Adds a callback that runs after the agent. If it returns content, the agent emits that
+    /// content as another event.
     pub fn after_agent<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,

@@ -106,8 +106,8 @@ impl AgentCallbacks {
         self
     }
 
-    /// Adds a callback that runs after the agent. Content that it returns is emitted as another
-    /// event.
+    /// Adds a callback that runs after the agent. If it returns content, the agent emits that
+    /// content as another event.
     pub fn with_after<F, R>(mut self, callback: F) -> AgentCallbacks
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,

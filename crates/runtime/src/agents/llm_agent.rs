@@ -65,7 +65,7 @@ impl LlmAgent {
         self.model.as_ref()
     }
 
-    /// Returns the model for this run: the agent's own or its nearest ancestor's.
+    /// Returns the model for this run: the agent's own model, or that of its nearest ancestor.
     pub(crate) fn resolve_model(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
         let above = ctx.shared.tree.ancestors(&self.name);
         let mut above = above.filter_map(|agent| agent.as_llm_agent()?.model.as_ref());
@@ -82,7 +82,7 @@ impl LlmAgent {
         &self.instruction
     }
 
-    /// Returns the agent's tools and toolsets, as they were added.
+    /// Returns the agent's tools and toolsets, in the order in which they were added.
     pub fn tools(&self) -> &[ToolSource] {
         &self.tools
     }

@@ -62,14 +62,15 @@ impl CompactionConfig {
         CompactionConfig::default()
     }
 
-    /// After every `interval` runs, summarizes those runs and the `overlap` runs before them.
+    /// Sets a [`SlidingWindow`]: after every `interval` runs, the runner summarizes those runs and
+    /// the `overlap` runs before them.
     pub fn with_sliding_window(mut self, interval: usize, overlap: usize) -> Self {
         self.window = Some(SlidingWindow { interval, overlap });
         self
     }
 
-    /// When a prompt has at least `tokens` tokens, summarizes all but the newest `retained_events`
-    /// events.
+    /// Sets a [`TokenThreshold`]: when a prompt has at least `tokens` tokens, the runner summarizes
+    /// all but the newest `retained_events` events.
     pub fn with_token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
         self.threshold = Some(TokenThreshold {
             tokens,

@@ -54,7 +54,7 @@ pub(super) struct CommonFields {
     pub(super) callbacks: AgentCallbacks,
 }
 
-/// Reads the common fields; other fields are ignored.
+/// Reads the common fields and ignores all others.
 pub(super) fn read_common_fields(
     loader: &mut Loader<'_>,
     fields: &Fields<'_>,

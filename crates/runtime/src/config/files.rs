@@ -1,4 +1,4 @@
-//! Reading configuration files and detecting changes by size and modification time.
+//! Reads configuration files, and detects changes by size and modification time.
 
 use std::{
     fs, io,

@@ -111,7 +111,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// Registers a model that configurations name as `model_code`.
+    /// Registers a model that configurations refer to with the key `model_code`.
     pub fn with_model_code(mut self, name: impl Into<String>, model: impl IntoModel) -> Self {
         self.models.insert(name, model.into_model());
         self
@@ -172,14 +172,15 @@ impl ConfigRegistry {
         self
     }
 
-    /// Registers an agent that configurations name as `code`.
+    /// Registers an agent that configurations refer to with the key `code`.
     pub fn with_agent(mut self, name: impl Into<String>, agent: impl IntoAgent) -> Self {
         self.agents.insert(name, agent.into_agent());
         self
     }
 
-    /// Registers a custom agent class that configurations name as `agent_class`: a function that
-    /// creates an agent from its configuration. It replaces a built-in class of the same name.
+    /// Registers a custom agent class that configurations refer to with the key `agent_class`: a
+    /// function that creates an agent from its configuration. It replaces a built-in class of the
+    /// same name.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Assembles the contents of a model request from the events of a session.
 //!
-//! A pure function, [`assemble_contents`], in named steps. Each step is a file:
+//! [`assemble_contents`] is a pure function that applies named steps. Each step is a file:
 //!
 //! ```text
 //! rewind         drops events that a later rewind undid
@@ -83,7 +83,7 @@ pub enum IncludeContents {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ContentsOptions<'a> {
-    /// The agent whose model is called. If the name is empty, no event counts as another agent's.
+    /// The agent whose model is called. If the name is empty, no event belongs to another agent.
     pub agent_name: &'a str,
     /// The branch that the agent runs on. It sees the events of this branch and of those above it.
     pub branch: Option<&'a str>,
@@ -112,10 +112,10 @@ impl<'a> ContentsOptions<'a> {
         }
     }
 
-    /// Whether `event` is another agent's.
+    /// Whether `event` belongs to another agent.
     ///
-    /// In a live session, all events except the user's count as another agent's: the live server
-    /// would take contents after a function response for its own output and not answer.
+    /// In a live session, all events except those of the user do: the live server would take
+    /// contents after a function response for its own output and not answer.
     fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
         if is_set(&event.response.live_session_id) {
             return author != "user";

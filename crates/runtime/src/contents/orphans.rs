@@ -9,7 +9,7 @@ use retain_core::{FunctionResponse, Part};
 
 use super::event_view::EventView;
 
-/// Drops responses to calls that did not come before them.
+/// Drops responses whose calls do not precede them.
 ///
 /// If the first pass drops a response, a second pass follows, because a dropped event may contain
 /// calls whose responses are then orphaned.

@@ -8,8 +8,8 @@ use crate::SharedContent;
 /// without a function response. Dynamic instructions and retrieved data are inserted there, so that
 /// everything before them is unchanged and can be cached.
 ///
-/// A request whose static instruction has contents differs: the first contents are inserted at
-/// index 0, and no later ones go before them.
+/// A request whose static instruction contains data differs: the instructions are inserted at index
+/// 0, and later contents go after them.
 pub fn insertion_point_before_user_turn(contents: &[SharedContent]) -> usize {
     let is_plain_user = |content: &SharedContent| {
         content.role.as_deref() == Some("user") && content.function_responses().next().is_none()

@@ -68,7 +68,7 @@ fn with(mut event: Event, change: impl FnOnce(&mut Event)) -> Event {
     event
 }
 
-/// The events in order, with the timestamps 1, 2, 3…
+/// Creates the list of these events, with the timestamps 1, 2, 3…
 fn list(events: impl IntoIterator<Item = Event>) -> Events {
     let timed = events.into_iter().zip(1..).map(|(mut event, position)| {
         event.timestamp = position as f64;

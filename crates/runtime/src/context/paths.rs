@@ -1,8 +1,8 @@
 //! Node paths: the place in the agent tree where an event was emitted, as ADK writes it
 //! (`desk@1/billing@1`).
 //!
-//! Only runs whose root is an LLM agent have node paths. The number counts the runs of an agent at
-//! its place in the tree.
+//! Only runs whose root is an LLM agent have node paths. The number after `@` counts the runs of an
+//! agent at its place in the tree.
 
 use std::{
     collections::HashMap,

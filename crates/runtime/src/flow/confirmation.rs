@@ -50,8 +50,8 @@ pub(super) async fn check_confirmation(
     Some(Json::from(JsonMap::from([("error", message)])).into())
 }
 
-/// Creates the event that asks the user about those calls in `call_event` for which `answered`
-/// requests a confirmation.
+/// Creates the event that asks the user about the calls in `call_event` for which `answered`
+/// requests a confirmation; `None` if there are none.
 pub(super) fn confirmation_request(
     ctx: &InvocationContext,
     call_event: &Event,

@@ -73,7 +73,7 @@ impl Default for RunnerBuilder {
 }
 
 impl RunnerBuilder {
-    /// Sets the name of the app. The runner runs on this app's sessions.
+    /// Sets the name of the app, whose sessions the runner uses.
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = name.into();
         self
@@ -195,8 +195,8 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets where telemetry may record the content of conversations. The default is the
-    /// environment's setting, see [`Telemetry::from_env`]; without one, no content is recorded.
+    /// Sets where telemetry may record the content of conversations. The default is
+    /// [`Telemetry::from_env`], which records none unless the environment enables it.
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(telemetry);
         self

@@ -108,7 +108,7 @@ impl Runner {
         RunnerBuilder::default()
     }
 
-    /// Returns the app's name. The runner runs on this app's sessions.
+    /// Returns the name of the app, whose sessions the runner uses.
     pub fn app_name(&self) -> &str {
         &self.inner.app_name
     }

@@ -1,4 +1,4 @@
-//! Rewinding a session: appends an event that undoes a run and everything after it.
+//! Rewinds a session: appends an event that undoes a run and everything after it.
 
 use retain_core::{Event, Rewind, SessionError, SessionKey};
 

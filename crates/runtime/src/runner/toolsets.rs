@@ -13,8 +13,8 @@ use crate::{
 /// The time limit for closing a toolset, as in ADK.
 const CLOSE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Closes concurrently the toolsets of an agent, of its descendants and of the agents among its
-/// tools. A toolset that hangs or panics does not block the others.
+/// Closes the toolsets of an agent, of its descendants and of the agents among its tools, all
+/// concurrently. A toolset that hangs or panics does not block the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
     let mut toolsets = TreeToolsets::default();
     toolsets.collect(agent);

@@ -12,7 +12,7 @@ const COLLECTIONS: [&str; 6] = [
     "tunedmodels",
 ];
 
-/// Returns a model's provider. Unknown models count as Google's, as in ADK.
+/// Returns the provider of a model. As in ADK, the provider of an unknown model is Google.
 pub(super) fn provider_or_google(model: &str) -> String {
     if model == "offline" {
         return "retain".to_owned();

@@ -14,7 +14,7 @@ type RunFn = Arc<
     dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync,
 >;
 type ToolResult = Result<ToolOutput, ToolError>;
-/// Whether a call with these arguments requires confirmation.
+/// Decides whether a call with these arguments requires confirmation.
 type ConfirmationRule = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool that calls a Rust function.
@@ -130,7 +130,8 @@ impl FunctionTool {
         self
     }
 
-    /// Sets the timeout for a call, overriding the run's. `Duration::MAX` disables the timeout.
+    /// Sets the timeout for a call, overriding that of the run. `Duration::MAX` disables the
+    /// timeout.
     pub fn with_time_limit(mut self, limit: Duration) -> FunctionTool {
         self.time_limit = Some(limit);
         self

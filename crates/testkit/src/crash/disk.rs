@@ -395,7 +395,7 @@ mod tests {
             self.run(Action::Sync { file: file.into() }, 0);
         }
 
-        /// Every content that the file has after many crashes; `None` if the file is missing.
+        /// Returns every content that the file has after many crashes; `None` if it is missing.
         fn contents_after_crashes(&self, file: &str) -> Vec<Option<String>> {
             let mut found = Vec::new();
             for seed in 0..200 {

@@ -20,7 +20,7 @@ pub async fn positions_are_dense_from_one(harness: Harness) {
     assert_eq!(loaded_positions(&read(&log, &key).await), [1, 2, 3, 4, 5]);
 }
 
-/// A failed append uses up no position.
+/// A failed append does not use up a position.
 pub async fn failed_appends_leave_no_gap(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -13,7 +13,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Ids that are known to break software.
+/// Returns ids that are known to break software.
 fn odd_ids() -> Vec<String> {
     let mut ids: Vec<String> = ODD_IDS.iter().map(|id| (*id).to_owned()).collect();
     ids.push("x".repeat(511));

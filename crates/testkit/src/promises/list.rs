@@ -235,7 +235,7 @@ async fn check_encoded(log: &Log) -> String {
     states
 }
 
-/// Keys and values sorted by key, because the order of scopes may differ.
+/// Returns keys and values sorted by key, because the order of scopes may differ.
 fn sorted(state: &State) -> Vec<(String, String)> {
     let entries = state.iter();
     let mut entries: Vec<_> = entries

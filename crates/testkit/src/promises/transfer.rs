@@ -39,7 +39,7 @@ async fn metas(log: &Log) -> Vec<SessionMeta> {
     log.list_sessions(APP, None).await.unwrap().sessions
 }
 
-/// Everything that a reader can see of a session, except its expiry time.
+/// Returns everything that a reader can see of a session, except its expiry time.
 async fn visible_data(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Vec<State>) {
     let session = read(log, key).await;
     let listed = metas(log).await;
@@ -309,7 +309,7 @@ pub async fn import_of_an_existing_session_changes_nothing(harness: Harness) {
     assert_eq!(read(&copy, &key).await, before);
 }
 
-/// Lines of a small export: shared keys, session, three events, session, one event.
+/// Returns the lines of a small export: shared keys, session, three events, session, one event.
 async fn small_export(log: &Log) -> Vec<String> {
     let one = create_with(log, "one", r#"{"a":1,"user:u":1}"#).await;
     append_all(log, &one, numbered_events("e", 3)).await;

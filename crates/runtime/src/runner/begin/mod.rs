@@ -57,7 +57,7 @@ pub(crate) struct Message {
 }
 
 impl Inner {
-    /// Begins a run on a validated message. The caller must not drop this future.
+    /// Begins a run with a validated message. The caller must not drop this future.
     pub(crate) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<StartedRun> {
         let content = match (&request.message, &request.invocation_id) {
             (Some(content), None) => content,

@@ -39,7 +39,7 @@ impl StartPoint {
     }
 }
 
-/// Finds where a run on a message begins, from the history before the message.
+/// Finds where the run for a message begins, from the history before the message.
 pub(crate) fn start_for_message(
     tree: &AgentTree,
     session: &Session,

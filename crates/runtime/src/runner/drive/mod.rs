@@ -1,7 +1,7 @@
 //! Drives a run: runs the agent, stores and sends its events, and releases the lease at the end.
 //!
-//! The driver cancels an agent by dropping its future, but only between appends, so that no append
-//! is left half done.
+//! The driver cancels an agent by dropping its future, but only between appends, so that every
+//! append completes.
 
 pub(crate) mod active_runs;
 pub(crate) mod leases;
@@ -105,7 +105,7 @@ enum DriveStep {
     AgentEnd(AgentEnd),
 }
 
-/// An event that the caller has not taken yet, and the agent that waits for that.
+/// A stored event that the caller has not taken yet. The agent that emitted it waits until then.
 pub(crate) struct PendingDelivery {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
@@ -410,7 +410,7 @@ impl Driver {
         }
     }
 
-    /// Once the caller has taken the pending event, lets the agent that emitted it continue.
+    /// Lets the agent that emitted the pending event continue, once the caller has taken the event.
     fn poll_taken(&mut self, cx: &mut Context<'_>) {
         let Some(pending_delivery) = &mut self.pending_delivery else {
             return;

@@ -24,7 +24,7 @@ pub(crate) enum PriorStatus {
 /// The earlier part of a run that a function response resumed; empty for other runs.
 pub(crate) struct PriorRun {
     events: Option<Events>,
-    /// The smallest number of ancestors of any agent so far.
+    /// The smallest depth in the tree of all agents so far.
     min_depth: usize,
     is_first: bool,
 }

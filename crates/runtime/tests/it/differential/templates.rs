@@ -142,7 +142,7 @@ fn push_placeholder(template: &mut String, name: &str, random: &mut Random) {
     template.push_str(close);
 }
 
-/// Artifacts that both sides render in the same way: neither media nor documents.
+/// Generates artifacts that both sides render in the same way: neither media nor documents.
 fn artifacts(random: &mut Random) -> JsonMap {
     let mut artifacts = JsonMap::new();
     for name in ["notes.txt", "user:report", "data.bin", ""] {
